@@ -1,0 +1,196 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AgentType tells who the two parties of a conversation are.
+// +kubebuilder:validation:Enum=ai_human
+type AgentType string
+
+// AgentAIHuman: the agent talks with a person or a program (SPEC AGT-01).
+const AgentAIHuman AgentType = "ai_human"
+
+// AgentSpec says what an agent is (SPEC AGT-01).
+// +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="an agent with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
+type AgentSpec struct {
+	// Type of the agent.
+	// +kubebuilder:default=ai_human
+	// +optional
+	Type AgentType `json:"type,omitempty"`
+
+	// Title for people.
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Title string `json:"title,omitempty"`
+
+	// SideA is the side that the model plays.
+	SideA AgentSide `json:"sideA"`
+
+	// Subagents that this agent may start with the subagent_create tool.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Subagents []AgentSubagent `json:"subagents,omitempty"`
+
+	// ExposeAsTool lets prompts of the namespace call this agent as a tool.
+	// +optional
+	ExposeAsTool bool `json:"exposeAsTool,omitempty"`
+
+	// ToolDescription is what a model reads to decide on calling this agent.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	ToolDescription string `json:"toolDescription,omitempty"`
+
+	// SandboxPoolRef names the pool that the code of this agent's threads runs in; the pool "default" when absent.
+	// +optional
+	SandboxPoolRef *LocalRef `json:"sandboxPoolRef,omitempty"`
+}
+
+// AgentSide is one side of an agent (SPEC AGT-01).
+// +kubebuilder:validation:XValidation:rule="!has(self.stopToolResponseProperty) || has(self.stopTool)",message="stopToolResponseProperty needs stopTool: name the tool whose arguments hold the property"
+type AgentSide struct {
+	// PromptRef names the Prompt of this side.
+	PromptRef LocalRef `json:"promptRef"`
+
+	// Label of this side, for people.
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Label string `json:"label,omitempty"`
+
+	// StopOnResponse ends the turn when the model answers without calling a tool.
+	// +kubebuilder:default=true
+	// +optional
+	StopOnResponse *bool `json:"stopOnResponse,omitempty"`
+
+	// StopTool names a tool whose call ends the turn.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	StopTool string `json:"stopTool,omitempty"`
+
+	// StopToolResponseProperty names the argument of StopTool that becomes the answer.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	StopToolResponseProperty string `json:"stopToolResponseProperty,omitempty"`
+
+	// MaxSteps is how many model calls one turn may make before it is stopped.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=50
+	// +optional
+	MaxSteps int32 `json:"maxSteps,omitempty"`
+
+	// SessionStop is the tool by which the model ends its session with a result for the parent.
+	// +optional
+	SessionStop *SessionTool `json:"sessionStop,omitempty"`
+
+	// SessionFail is the tool by which the model ends its session with a failure for the parent.
+	// +optional
+	SessionFail *SessionTool `json:"sessionFail,omitempty"`
+
+	// SessionStatus is the tool by which the model tells its status to the parent's registry.
+	// +optional
+	SessionStatus *SessionTool `json:"sessionStatus,omitempty"`
+}
+
+// SessionTool is a tool with a meaning for the session: Skein supplies it to the model under this name.
+type SessionTool struct {
+	// Name of the tool, as the model calls it.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	Name string `json:"name"`
+
+	// MessageProperty names the argument that holds the text.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:default=message
+	// +optional
+	MessageProperty string `json:"messageProperty,omitempty"`
+
+	// AttachmentsProperty names the argument that holds the paths of files to hand over.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:default=attachments
+	// +optional
+	AttachmentsProperty string `json:"attachmentsProperty,omitempty"`
+}
+
+// ParentCommunication says how a child speaks to its parent (SPEC SUB-04).
+// +kubebuilder:validation:Enum=implicit;explicit
+type ParentCommunication string
+
+// Implicit: the end of the child's session queues its result on the parent. Explicit: only notifyParent does.
+const (
+	CommunicationImplicit ParentCommunication = "implicit"
+	CommunicationExplicit ParentCommunication = "explicit"
+)
+
+// AgentSubagent is an agent that another one may start.
+type AgentSubagent struct {
+	// Name by which the model asks for it.
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	Name string `json:"name"`
+
+	// AgentRef names the Agent that the child runs.
+	AgentRef LocalRef `json:"agentRef"`
+
+	// Description that the model reads.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// Blocking: the parent's tool call waits for the child's result.
+	// +optional
+	Blocking bool `json:"blocking,omitempty"`
+
+	// Resumable: the child lives on after its result and can be messaged again.
+	// +optional
+	Resumable bool `json:"resumable,omitempty"`
+
+	// ParentCommunication of the child.
+	// +kubebuilder:default=implicit
+	// +optional
+	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
+
+	// MaxInstances of it that may live at once under one thread.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=10
+	// +optional
+	MaxInstances int32 `json:"maxInstances,omitempty"`
+}
+
+// DefinitionStatus is the status that all definitions share.
+type DefinitionStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions; Ready is always present.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Agent is a definition: which prompt, model, tools and rules a conversation runs with.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ag,categories=skein
+// +kubebuilder:printcolumn:name="Prompt",type=string,JSONPath=`.spec.sideA.promptRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Agent struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   AgentSpec        `json:"spec"`
+	Status DefinitionStatus `json:"status,omitempty"`
+}
+
+// AgentList is a list of Agents.
+// +kubebuilder:object:root=true
+type AgentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Agent `json:"items"`
+}

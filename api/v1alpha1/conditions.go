@@ -1,0 +1,115 @@
+package v1alpha1
+
+// Condition types. Every kind has Ready; the rest belong to the kind that their comment names.
+const (
+	// ConditionReady says that the object is accepted and can do its work (SPEC K8S-01).
+	ConditionReady = "Ready"
+	// ConditionExecuting says that a run of the Thread is under way.
+	ConditionExecuting = "Executing"
+	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good (SPEC THR-05).
+	ConditionTerminated = "Terminated"
+	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired (SPEC EFF-04).
+	ConditionFired = "Fired"
+	// ConditionComplete says that the handler of a ScheduledEffect has ended.
+	ConditionComplete = "Complete"
+)
+
+// Reasons of Ready that every kind may show.
+const (
+	// ReasonReady: everything that the object needs is there.
+	ReasonReady = "Ready"
+	// ReasonReferenceNotFound: an object that this one names does not exist; heals by itself when it appears (SPEC K8S-02).
+	ReasonReferenceNotFound = "ReferenceNotFound"
+	// ReasonReferenceNotReady: an object that this one names is not Ready; heals by itself.
+	ReasonReferenceNotReady = "ReferenceNotReady"
+	// ReasonInvalidSpec: the spec has a mistake that no schema could catch; the message says what to change.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonProgressing: work is under way.
+	ReasonProgressing = "Progressing"
+	// ReasonInternalError: Skein could not do its part; it tries again.
+	ReasonInternalError = "InternalError"
+)
+
+// Reasons of definitions.
+const (
+	// ReasonCompileFailed: the code does not compile; the message has line and column.
+	ReasonCompileFailed = "CompileFailed"
+	// ReasonInvalidSchema: spec.parameters is not a usable JSON Schema.
+	ReasonInvalidSchema = "InvalidSchema"
+	// ReasonInvalidScript: the script of a scripted Model cannot be played.
+	ReasonInvalidScript = "InvalidScript"
+)
+
+// Reasons of a Thread's Executing condition.
+const (
+	// ReasonRunning: a run holds the thread.
+	ReasonRunning = "Running"
+	// ReasonWaitingForChild: the run waits for a blocking child.
+	ReasonWaitingForChild = "WaitingForChild"
+	// ReasonIdle: at rest.
+	ReasonIdle = "Idle"
+)
+
+// Reasons of Terminated.
+const (
+	// ReasonTerminatedByRequest: somebody called terminate on this very thread.
+	ReasonTerminatedByRequest = "TerminatedByRequest"
+	// ReasonParentTerminated: an ancestor was terminated (SPEC SUB-08).
+	ReasonParentTerminated = "ParentTerminated"
+	// ReasonSessionEnded: a child that is not resumable gave its result (SPEC SUB-02).
+	ReasonSessionEnded = "SessionEnded"
+	// ReasonActive: not terminated.
+	ReasonActive = "Active"
+)
+
+// Reasons of a ScheduledEffect.
+const (
+	// ReasonPending: the due time lies ahead.
+	ReasonPending = "Pending"
+	// ReasonFired: the firing is recorded.
+	ReasonFired = "Fired"
+	// ReasonSucceeded: the handler returned.
+	ReasonSucceeded = "Succeeded"
+	// ReasonFailed: the handler failed for good; the message says why.
+	ReasonFailed = "Failed"
+	// ReasonCanceled: the thread ended before the effect was due (SPEC EFF-06).
+	ReasonCanceled = "Canceled"
+)
+
+// Reasons of a SandboxPool.
+const (
+	// ReasonWarm: as many warm sandboxes as asked for are ready.
+	ReasonWarm = "Warm"
+	// ReasonScaling: sandboxes are being started.
+	ReasonScaling = "Scaling"
+	// ReasonPodsFailing: sandbox pods do not come up; the message has the last cause.
+	ReasonPodsFailing = "PodsFailing"
+	// ReasonProcessMode: the manager runs sandboxes as local processes, so the pool makes no pods.
+	ReasonProcessMode = "ProcessMode"
+)
+
+// Labels and annotations that Skein sets or reads.
+const (
+	// LabelManagedBy is the recommended label; runtime children carry the value below so that pruning spares them (SPEC K8S-03).
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedByValue is the value of LabelManagedBy on every object that the runtime makes.
+	ManagedByValue = "skein"
+	// LabelThread holds the name of the Thread that an object belongs to.
+	LabelThread = "skein.dev/thread"
+	// LabelThreadID holds the id (UUID) of the thread that an object belongs to.
+	LabelThreadID = "skein.dev/thread-id"
+	// LabelRootThread holds the id of the outermost ancestor.
+	LabelRootThread = "skein.dev/root-thread-id"
+	// LabelPool holds the name of the SandboxPool of a pod.
+	LabelPool = "skein.dev/sandbox-pool"
+	// LabelSandboxState is "warm" or "claimed".
+	LabelSandboxState = "skein.dev/sandbox-state"
+	// LabelTemplateHash tells sandbox pods of an old template from those of the present one.
+	LabelTemplateHash = "skein.dev/template-hash"
+	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
+	AnnotationIdempotencyKey = "skein.dev/cause"
+	// Finalizer holds a Thread until its stored data is purged (SPEC THR-09).
+	Finalizer = "skein.dev/purge"
+	// DefaultPoolName is the SandboxPool that agents use when they name none.
+	DefaultPoolName = "default"
+)

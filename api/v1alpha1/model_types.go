@@ -1,0 +1,198 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ModelProvider is the way a model is spoken to.
+// +kubebuilder:validation:Enum=openai;scripted
+type ModelProvider string
+
+// The providers.
+const (
+	// ProviderOpenAI: any server that speaks OpenAI's chat completions.
+	ProviderOpenAI ModelProvider = "openai"
+	// ProviderScripted plays a given script; what demos and tests use.
+	ProviderScripted ModelProvider = "scripted"
+)
+
+// ModelSpec says how to reach a model (SPEC AGT-06).
+// +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script)",message="a scripted model needs spec.script: the steps to play"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'openai' || (has(self.model) && size(self.model) > 0)",message="provider openai needs spec.model: the model id that the endpoint knows"
+type ModelSpec struct {
+	// Provider of the model.
+	Provider ModelProvider `json:"provider"`
+
+	// Model is the id that the endpoint knows, for example "gpt-4o".
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Model string `json:"model,omitempty"`
+
+	// Endpoint is the base URL, for example "https://api.openai.com/v1" (the default of provider openai).
+	// +kubebuilder:validation:Pattern=`^https?://[^\s]+$`
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// Credentials selects the Secret key that holds the API key.
+	// +optional
+	Credentials *ModelCredentials `json:"credentials,omitempty"`
+
+	// Timeout of one model call, streaming included.
+	// +kubebuilder:default="120s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// MaxRetries of a call that failed in a passing way (429, 5xx, connection refused), with backoff.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	// +kubebuilder:default=2
+	// +optional
+	MaxRetries *int32 `json:"maxRetries,omitempty"`
+
+	// Options passed with each call.
+	// +optional
+	Options *ModelOptions `json:"options,omitempty"`
+
+	// Script of a scripted model.
+	// +optional
+	Script *ModelScript `json:"script,omitempty"`
+}
+
+// ModelCredentials says where the API key is.
+type ModelCredentials struct {
+	// SecretKeyRef selects a key of a Secret in the same namespace.
+	SecretKeyRef corev1.SecretKeySelector `json:"secretKeyRef"`
+}
+
+// ModelOptions are the sampling options; absent ones are left to the model's defaults.
+type ModelOptions struct {
+	// Temperature as a decimal string, "0" to "2".
+	// +kubebuilder:validation:Pattern=`^([01](\.[0-9]+)?|2(\.0+)?)$`
+	// +optional
+	Temperature string `json:"temperature,omitempty"`
+
+	// TopP as a decimal string, "0" to "1".
+	// +kubebuilder:validation:Pattern=`^(0(\.[0-9]+)?|1(\.0+)?)$`
+	// +optional
+	TopP string `json:"topP,omitempty"`
+
+	// MaxTokens of one answer.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxTokens *int32 `json:"maxTokens,omitempty"`
+}
+
+// ModelScript is what a scripted model plays. For each call the first step that matches and is not
+// used up is played; which ones were played is read from the conversation itself, so a script goes on
+// rightly after a crash.
+// +kubebuilder:validation:XValidation:rule="has(self.steps) != has(self.configMapKeyRef)",message="give either steps or configMapKeyRef, not both and not neither"
+type ModelScript struct {
+	// Steps of the script.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=500
+	// +listType=atomic
+	// +optional
+	Steps []ScriptStep `json:"steps,omitempty"`
+
+	// ConfigMapKeyRef selects a ConfigMap key that holds the steps as a YAML list.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+}
+
+// ScriptStep is one answer of a scripted model.
+type ScriptStep struct {
+	// When tells which calls this step answers; every call when absent.
+	// +optional
+	When *ScriptMatch `json:"when,omitempty"`
+
+	// Times that this step may be played in one thread; 0 = any number.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=1
+	// +optional
+	Times *int32 `json:"times,omitempty"`
+
+	// Content of the answer: a Go template with `.Last` (the last message: .Role, .Content, .Name),
+	// `.Arguments`, and the functions `toolResult "name"` (the newest result of that tool, decoded from
+	// JSON when it is JSON), `fromJSON`, `toJSON`.
+	// +optional
+	Content string `json:"content,omitempty"`
+
+	// ToolCalls of the answer.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	ToolCalls []ScriptToolCall `json:"toolCalls,omitempty"`
+
+	// Latency before the answer.
+	// +optional
+	Latency *metav1.Duration `json:"latency,omitempty"`
+
+	// ChunkDelay between two streamed pieces of Content; 0 sends it whole.
+	// +optional
+	ChunkDelay *metav1.Duration `json:"chunkDelay,omitempty"`
+
+	// Error makes the call fail with this text instead of answering.
+	// +optional
+	Error string `json:"error,omitempty"`
+}
+
+// ScriptMatch tells which calls a step answers; all given conditions must hold.
+type ScriptMatch struct {
+	// Role of the last message.
+	// +kubebuilder:validation:Enum=system;user;assistant;tool
+	// +optional
+	Role string `json:"role,omitempty"`
+
+	// Matches is an RE2 expression that the content of the last message must match.
+	// +optional
+	Matches string `json:"matches,omitempty"`
+
+	// Tool is the name of the tool that the last message is a result of.
+	// +optional
+	Tool string `json:"tool,omitempty"`
+}
+
+// ScriptToolCall is a tool call of a scripted answer.
+type ScriptToolCall struct {
+	// Name of the tool.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+
+	// Arguments as an object; strings in it are templates like Content.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	Arguments *runtime.RawExtension `json:"arguments,omitempty"`
+
+	// RawArguments are sent as they stand, valid JSON or not (to play a model that errs).
+	// +optional
+	RawArguments string `json:"rawArguments,omitempty"`
+}
+
+// Model is a definition: a language model and how to reach it.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=mdl,categories=skein
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.provider`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Model struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ModelSpec        `json:"spec"`
+	Status DefinitionStatus `json:"status,omitempty"`
+}
+
+// ModelList is a list of Models.
+// +kubebuilder:object:root=true
+type ModelList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Model `json:"items"`
+}

@@ -1,0 +1,88 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PromptSpec is what one side of an agent is told and may use (SPEC AGT-05).
+type PromptSpec struct {
+	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Text string `json:"text"`
+
+	// ModelRef names the Model that answers.
+	ModelRef LocalRef `json:"modelRef"`
+
+	// Tools that the model may call.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	Tools []PromptTool `json:"tools,omitempty"`
+
+	// ToolChoice: auto lets the model decide, none forbids tools, required demands a call.
+	// +kubebuilder:validation:Enum=auto;none;required
+	// +kubebuilder:default=auto
+	// +optional
+	ToolChoice string `json:"toolChoice,omitempty"`
+
+	// ParallelToolCalls lets the calls of one step run at once; results keep the call order.
+	// +optional
+	ParallelToolCalls bool `json:"parallelToolCalls,omitempty"`
+}
+
+// BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).
+// +kubebuilder:validation:Enum=files;code;effects;subagents;kv
+type BuiltinTool string
+
+// The built-in families.
+const (
+	// BuiltinFiles: read_file, write_file, list_files, delete_file, find_files, grep_files.
+	BuiltinFiles BuiltinTool = "files"
+	// BuiltinCode: run_code.
+	BuiltinCode BuiltinTool = "code"
+	// BuiltinEffects: schedule_effect, list_effects, cancel_effect.
+	BuiltinEffects BuiltinTool = "effects"
+	// BuiltinSubagents: subagent_create, subagent_message.
+	BuiltinSubagents BuiltinTool = "subagents"
+	// BuiltinKV: get_value, set_value.
+	BuiltinKV BuiltinTool = "kv"
+)
+
+// PromptTool is one tool, or one built-in family, that a prompt offers.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.builtin)",message="give either name (of a Tool object) or builtin (a family of built-in tools), not both and not neither"
+type PromptTool struct {
+	// Name of a Tool object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// Builtin family.
+	// +optional
+	Builtin BuiltinTool `json:"builtin,omitempty"`
+}
+
+// Prompt is a definition: system text, model and tools of one side.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=pr,categories=skein
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.modelRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Prompt struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PromptSpec       `json:"spec"`
+	Status DefinitionStatus `json:"status,omitempty"`
+}
+
+// PromptList is a list of Prompts.
+// +kubebuilder:object:root=true
+type PromptList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Prompt `json:"items"`
+}

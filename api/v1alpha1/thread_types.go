@@ -1,0 +1,210 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ThreadSpec declares a conversation (SPEC THR-03).
+// +kubebuilder:validation:XValidation:rule="(has(self.arguments) == has(oldSelf.arguments)) && (!has(self.arguments) || self.arguments == oldSelf.arguments)",message="arguments are fixed when the thread is created: create a new Thread for other arguments"
+// +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
+type ThreadSpec struct {
+	// AgentRef names the Agent that runs the conversation.
+	AgentRef LocalRef `json:"agentRef"`
+
+	// Title for people.
+	// +kubebuilder:validation:MaxLength=500
+	// +optional
+	Title string `json:"title,omitempty"`
+
+	// UserID of the person that the conversation is with (SPEC THR-02).
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	UserID string `json:"userID,omitempty"`
+
+	// TaskID of the creator's own, for context (SPEC THR-03).
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	TaskID string `json:"taskID,omitempty"`
+
+	// Arguments of the thread, an object; given to tools as state.arguments and to prompts (SPEC THR-02).
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Arguments *runtime.RawExtension `json:"arguments,omitempty"`
+
+	// Message is queued once, as the first user message, when the thread is created.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// RunOutcome says how a run ended.
+// +kubebuilder:validation:Enum=Succeeded;Failed;Stopped;Terminated
+type RunOutcome string
+
+// Every outcome of a run.
+const (
+	RunSucceeded  RunOutcome = "Succeeded"
+	RunFailed     RunOutcome = "Failed"
+	RunStopped    RunOutcome = "Stopped"
+	RunTerminated RunOutcome = "Terminated"
+)
+
+// RunStatus is the last run in short.
+type RunStatus struct {
+	// ID of the run, sess_ and hex digits.
+	ID string `json:"id"`
+
+	// Outcome once it has ended; absent while it runs.
+	// +optional
+	Outcome RunOutcome `json:"outcome,omitempty"`
+
+	// Reason in CamelCase when it did not succeed.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message for people when it did not succeed; never holds a secret.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Steps that the run made.
+	// +optional
+	Steps int32 `json:"steps,omitempty"`
+
+	// StartTime of the run.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// CompletionTime of the run.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// ChildStatus is a registry entry of a child (SPEC SUB-01).
+type ChildStatus struct {
+	// Reference of the child within its parent.
+	Reference string `json:"reference"`
+	// Name of the kind of child, as the agent lists it.
+	Name string `json:"name"`
+	// Title for people.
+	// +optional
+	Title string `json:"title,omitempty"`
+	// Description of its task.
+	// +optional
+	Description string `json:"description,omitempty"`
+	// Resumable: lives on after its result.
+	// +optional
+	Resumable bool `json:"resumable,omitempty"`
+	// Blocking: the parent waits for it.
+	// +optional
+	Blocking bool `json:"blocking,omitempty"`
+	// ThreadName of the child's Thread object.
+	// +optional
+	ThreadName string `json:"threadName,omitempty"`
+	// ThreadID of the child.
+	// +optional
+	ThreadID string `json:"threadID,omitempty"`
+	// SpawnGroupID is shared by children that one step made.
+	// +optional
+	SpawnGroupID string `json:"spawnGroupId,omitempty"`
+	// CreatedAt in microseconds since 1970.
+	// +optional
+	CreatedAt int64 `json:"createdAt,omitempty"`
+	// Status: pending, running, completed, failed, terminated, or what the child set itself.
+	Status string `json:"status"`
+	// ParentCommunication of the child.
+	// +optional
+	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
+}
+
+// MaxStatusChildren bounds ThreadStatus.Children; the rest are found by label (SPEC K8S-07).
+const MaxStatusChildren = 100
+
+// ThreadStatus is a small picture of a conversation that is kept elsewhere (SPEC K8S-07).
+type ThreadStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Phase in one word: Pending, Idle, Running, Waiting, Terminated.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// ThreadID is the identity, the UID of this object.
+	// +optional
+	ThreadID string `json:"threadID,omitempty"`
+
+	// Agent that runs it now.
+	// +optional
+	Agent string `json:"agent,omitempty"`
+
+	// Conditions: Ready, Executing, Terminated.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// LastRun is the newest run.
+	// +optional
+	LastRun *RunStatus `json:"lastRun,omitempty"`
+
+	// Messages that the thread holds.
+	// +optional
+	Messages int64 `json:"messages,omitempty"`
+
+	// QueuedMessages that wait to be taken.
+	// +optional
+	QueuedMessages int64 `json:"queuedMessages,omitempty"`
+
+	// LastActivityTime of the conversation.
+	// +optional
+	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
+
+	// Parent is the Thread that this one is a child of.
+	// +optional
+	Parent string `json:"parent,omitempty"`
+
+	// Children, newest last, at most 100.
+	// +listType=map
+	// +listMapKey=reference
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Children []ChildStatus `json:"children,omitempty"`
+
+	// ChildCount is how many children there are in all.
+	// +optional
+	ChildCount int32 `json:"childCount,omitempty"`
+
+	// TerminatedAt in microseconds since 1970; absent while active (SPEC THR-05).
+	// +optional
+	TerminatedAt int64 `json:"terminatedAt,omitempty"`
+}
+
+// Thread is one durable conversation of an agent.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=thr,categories=skein
+// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.spec.agentRef.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastRun.outcome`
+// +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messages`
+// +kubebuilder:printcolumn:name="Children",type=integer,JSONPath=`.status.childCount`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Thread struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ThreadSpec   `json:"spec"`
+	Status ThreadStatus `json:"status,omitempty"`
+}
+
+// ThreadList is a list of Threads.
+// +kubebuilder:object:root=true
+type ThreadList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Thread `json:"items"`
+}

@@ -1,0 +1,53 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ToolSpec is a tool written in code that runs in the thread's sandbox (SPEC TOL-02, TOL-03).
+type ToolSpec struct {
+	// Description that the model reads.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description"`
+
+	// Parameters is the JSON Schema of the arguments, an object schema. Arguments are checked against it
+	// before the call. When absent, the schema that the code declares with zod is used, else any object.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
+
+	// Code whose default export is the tool: defineTool({ description, args, execute(state, args) }).
+	Code CodeSource `json:"code"`
+
+	// Timeout of one call.
+	// +kubebuilder:default="60s"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// Tool is a definition: something that a model may call. The model calls it by the object's name with
+// each "-" and "." turned into "_".
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=tl,categories=skein
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Tool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ToolSpec         `json:"spec"`
+	Status DefinitionStatus `json:"status,omitempty"`
+}
+
+// ToolList is a list of Tools.
+// +kubebuilder:object:root=true
+type ToolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Tool `json:"items"`
+}

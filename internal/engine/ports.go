@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// The ports are what the engine needs of the world around it. internal/kube keeps them by custom
+// resources and pods; tests of the engine keep them in memory.
+
+// Definitions resolves what a run is made of. Every lookup reads a cache and is cheap. A missing or
+// unready object is an error that says which one and what to do; it implements NotReady.
+type Definitions interface {
+	// Agent resolves an agent with its prompt, model and tools.
+	Agent(ctx context.Context, namespace, name string) (*Agent, error)
+	// Effect resolves an effect by its plain or qualified name.
+	Effect(ctx context.Context, namespace, name string) (*Effect, error)
+	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
+	Names(ctx context.Context, namespace, kind string) ([]string, error)
+	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
+	Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
+}
+
+// Agent is an agent with all that it refers to, resolved.
+type Agent struct {
+	Namespace string
+	Name      string
+	Spec      skeinv1.AgentSpec
+	Prompt    Prompt
+	Model     Model
+	Tools     []Tool // the prompt's Tool objects, in its order
+}
+
+// Prompt of an agent's side.
+type Prompt struct {
+	Name string
+	Spec skeinv1.PromptSpec
+}
+
+// Model of a prompt. APIKey is a secret: it goes to the provider and nowhere else.
+type Model struct {
+	Name   string
+	Spec   skeinv1.ModelSpec
+	Steps  []skeinv1.ScriptStep // of a scripted model, a ConfigMap's included
+	APIKey string
+	// Version changes whenever anything above does, so that clients may be cached by it.
+	Version string
+}
+
+// Tool is a Tool object, compiled.
+type Tool struct {
+	ObjectName string
+	Name       string // as the model calls it
+	Spec       skeinv1.ToolSpec
+	Module     sandbox.Module
+	Digest     string // of the code
+}
+
+// Effect is an Effect object, compiled.
+type Effect struct {
+	ObjectName string
+	Spec       skeinv1.EffectSpec
+	Module     sandbox.Module
+	Digest     string
+}
+
+// NotReadyError says that a definition is missing or not usable yet. It heals by itself.
+type NotReadyError struct {
+	Reason  string // of api/v1alpha1/conditions.go
+	Message string
+}
+
+// Error implements error.
+func (e *NotReadyError) Error() string { return e.Message }
+
+// Children makes and supervises child threads (SPEC SUB).
+type Children interface {
+	// Create declares a child under a name derived from the cause, so that a repeat gives the same child.
+	Create(ctx context.Context, parent *store.Thread, req ChildRequest) (*skeinv1.ChildStatus, error)
+	// List gives the registry of a thread, oldest first.
+	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+}
+
+// ChildRequest asks for a child.
+type ChildRequest struct {
+	Cause       string // the tool call id
+	RunID       string
+	Subagent    skeinv1.AgentSubagent
+	Title       string
+	Message     string
+	Arguments   json.RawMessage
+	Attachments []string
+}
+
+// Effects schedules effects (SPEC EFF-01).
+type Effects interface {
+	// Schedule declares an effect under a name derived from the cause and gives its id.
+	Schedule(ctx context.Context, thread *store.Thread, req EffectRequest) (id string, err error)
+	// List gives the pending effects of a thread, all or those of one name.
+	List(ctx context.Context, thread *store.Thread, name string) ([]ScheduledEffect, error)
+	// Remove cancels a pending effect; false when there is none of that id.
+	Remove(ctx context.Context, thread *store.Thread, id string) (bool, error)
+}
+
+// EffectRequest asks for an effect.
+type EffectRequest struct {
+	Cause string
+	Name  string
+	Args  json.RawMessage
+	Delay time.Duration
+}
+
+// ScheduledEffect is the record of a pending effect (SPEC EFF-02).
+type ScheduledEffect struct {
+	ID          string          `json:"id"`
+	Name        string          `json:"name"`
+	Args        json.RawMessage `json:"args"`
+	ScheduledAt int64           `json:"scheduledAt"` // microseconds
+	CreatedAt   int64           `json:"createdAt"`   // microseconds
+}
+
+// Sandboxes gives each thread its sandbox.
+type Sandboxes interface {
+	// Acquire gives the thread's sandbox, claiming one from the pool when it has none. Call release when
+	// nothing of the caller's runs in it any more; it stays the thread's until it idles out.
+	Acquire(ctx context.Context, thread *store.Thread, pool string) (sbx sandbox.Sandbox, release func(), err error)
+	// Discard gives up the thread's sandbox after it failed; the next Acquire claims another.
+	Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox)
+}

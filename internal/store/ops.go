@@ -1,0 +1,95 @@
+package store
+
+import "encoding/json"
+
+// Op is one change in a transaction of Apply. The ops are the pointer types below.
+type Op interface{ op() }
+
+// AppendMessage appends a message and logs EventMessageCreated. ID is made up when empty; an ID that
+// exists already leaves the stored message as it is and sets Existed. Seq and CreatedAt are filled in.
+type AppendMessage struct {
+	Message *Message
+	Existed bool
+}
+
+// UpdateMessage changes a message and logs it (SPEC MSG-06). ErrNotFound when absent.
+type UpdateMessage struct {
+	ID         string
+	Content    *string
+	Metadata   map[string]any // merged; nil values remove keys
+	Status     *MessageStatus
+	ToolStatus *string
+	Silent     *bool
+	Updated    *Message // filled in
+}
+
+// DeleteMessage removes a message, with its tool results when it made calls, and logs it (SPEC MSG-06).
+type DeleteMessage struct {
+	ID      string
+	Deleted bool
+}
+
+// Enqueue puts an item into the inbox of the thread of Apply, or of To when set, and wakes it. A key
+// that was ever used in that thread drops the item and sets Existed. ErrTerminated when that thread is
+// terminated, unless IgnoreTerminated, which drops it silently. ErrQueueFull when MaxUserMessages > 0
+// and so many user messages that came from outside wait already.
+type Enqueue struct {
+	To               string
+	Item             InboxItem
+	IgnoreTerminated bool
+	MaxUserMessages  int
+	Existed          bool
+	Seq              int64
+}
+
+// Dequeue removes inbox items that the run has taken over.
+type Dequeue struct{ Seqs []int64 }
+
+// PutRun makes or changes a run; logs its start, its waiting and its end.
+type PutRun struct{ Run Run }
+
+// AppendEvent writes to the log; Seq is filled in.
+type AppendEvent struct{ Event Event }
+
+// PutValue sets a key to JSON, or removes it when Value is nil (SPEC KVS-01).
+type PutValue struct {
+	Key   string
+	Value json.RawMessage
+}
+
+// PutFile makes or replaces a file row and logs it.
+type PutFile struct{ File File }
+
+// RemoveFile removes a file or an empty folder row and logs it. ErrNotFound when absent.
+type RemoveFile struct {
+	Path   string
+	Digest string // filled in: the content that the row referred to
+}
+
+// UpdateThread changes fields of the thread row; nil leaves a field as it is. With ExpectVersion the
+// transaction fails with ErrConflict when the thread's version is another (SPEC THR-11).
+type UpdateThread struct {
+	Title          *string
+	Agent          *string
+	RegistryStatus *string
+	ExpectVersion  *int64
+}
+
+// Terminate sets TerminatedAt once, empties the inbox and logs it; again is no error (SPEC THR-05).
+type Terminate struct {
+	Reason  string
+	Already bool
+}
+
+func (*AppendMessage) op() {}
+func (*UpdateMessage) op() {}
+func (*DeleteMessage) op() {}
+func (*Enqueue) op()       {}
+func (*Dequeue) op()       {}
+func (*PutRun) op()        {}
+func (*AppendEvent) op()   {}
+func (*PutValue) op()      {}
+func (*PutFile) op()       {}
+func (*RemoveFile) op()    {}
+func (*UpdateThread) op()  {}
+func (*Terminate) op()     {}

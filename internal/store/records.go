@@ -1,0 +1,263 @@
+package store
+
+import "encoding/json"
+
+// Thread is one conversation's row.
+type Thread struct {
+	ID        string // UUID, the object's UID
+	Namespace string
+	Name      string // of the Thread object
+	Agent     string // now
+	UserID    string
+	TaskID    string
+	Title     string
+	Arguments json.RawMessage // an object; nil when absent
+	CreatedAt int64
+
+	ParentID  string // thread that this one is a child of
+	Reference string // of this child within its parent: the Subagent object's name
+	RootID    string // outermost ancestor, the thread itself when it has no parent
+	Depth     int    // 0 for a root
+	Child     *Child // how the child relates to its parent; nil for a root
+
+	TerminatedAt     int64
+	TerminatedReason string // a reason of api/v1alpha1/conditions.go
+	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root
+
+	Version        int64 // grows by one with each committed change (SPEC THR-11)
+	Messages       int64 // stored messages
+	Queued         int64 // inbox items that are messages
+	LastActivityAt int64
+	LastSeq        int64 // newest log sequence number
+}
+
+// Child is what a child thread must know of how it was made.
+type Child struct {
+	Name                string `json:"name"`
+	Blocking            bool   `json:"blocking,omitempty"`
+	Resumable           bool   `json:"resumable,omitempty"`
+	ParentCommunication string `json:"parentCommunication,omitempty"` // implicit or explicit
+	SpawnGroupID        string `json:"spawnGroupId,omitempty"`
+	ToolCallID          string `json:"toolCallId,omitempty"` // of the parent's call that waits for it
+}
+
+// Role of a message.
+type Role string
+
+// The roles (SPEC MSG-01).
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one message of a conversation (SPEC MSG-01).
+type Message struct {
+	ID               string          `json:"id"`
+	Seq              int64           `json:"-"` // order within the thread, assigned by the store
+	Role             Role            `json:"role"`
+	Content          *string         `json:"content"`
+	Name             string          `json:"name,omitempty"`
+	ToolCalls        []ToolCall      `json:"tool_calls,omitempty"`
+	ToolCallID       string          `json:"tool_call_id,omitempty"`
+	CreatedAt        int64           `json:"created_at"`
+	ParentID         string          `json:"parent_id,omitempty"`
+	Depth            int             `json:"depth,omitempty"`
+	Silent           bool            `json:"silent,omitempty"`
+	Metadata         map[string]any  `json:"metadata,omitempty"`
+	Attachments      []Attachment    `json:"attachments,omitempty"`
+	Status           MessageStatus   `json:"status,omitempty"`
+	ToolStatus       string          `json:"tool_status,omitempty"` // success or error, on results
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	RunID            string          `json:"run_id,omitempty"`
+	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that made it
+}
+
+// MessageStatus of a message.
+type MessageStatus string
+
+// The statuses of a message.
+const (
+	MessagePending   MessageStatus = "pending"
+	MessageCompleted MessageStatus = "completed"
+	MessageFailed    MessageStatus = "failed"
+)
+
+// ToolCall is a call that a model asked for.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"` // JSON text, as the model wrote it
+}
+
+// Attachment is a file of the thread that belongs to a message.
+type Attachment struct {
+	Path     string `json:"path"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+	Size     int64  `json:"size,omitempty"`
+}
+
+// MessageQuery selects a page of messages (SPEC MSG-02).
+type MessageQuery struct {
+	Limit         int // 100 when 0
+	Offset        int
+	Order         string // "", "asc" or "desc": no order = the newest slice, oldest first
+	IncludeSilent bool
+	MaxDepth      int // 0 = only depth 0
+	AllDepths     bool
+	AfterSeq      int64 // only messages after this one, in asc order (engine use)
+}
+
+// MessagePage is a page of messages.
+type MessagePage struct {
+	Messages []Message `json:"messages"`
+	Total    int64     `json:"total"`
+	HasMore  bool      `json:"hasMore"`
+}
+
+// InboxKind tells what woke a thread.
+type InboxKind string
+
+// The kinds of inbox item.
+const (
+	// InboxMessage: Payload is a Message.
+	InboxMessage InboxKind = "message"
+	// InboxChildResult: Payload is a ChildResult.
+	InboxChildResult InboxKind = "child_result"
+	// InboxTool: Payload is a QueuedTool (SPEC TOL-01).
+	InboxTool InboxKind = "tool"
+	// InboxResume: wakes a parked run; no payload.
+	InboxResume InboxKind = "resume"
+)
+
+// InboxItem is a durable wake-up, taken in order by whoever runs the thread.
+type InboxItem struct {
+	Seq       int64  // assigned by the store
+	Key       string // unique within the thread for ever: a repeat is dropped; made up when empty
+	Kind      InboxKind
+	Payload   json.RawMessage
+	CreatedAt int64
+}
+
+// ChildResult is what the end of a child's session tells its parent (SPEC SUB-04).
+type ChildResult struct {
+	Reference   string       `json:"reference"`
+	ThreadID    string       `json:"threadId"`
+	Name        string       `json:"name"`
+	ToolCallID  string       `json:"toolCallId,omitempty"` // set when the parent's call waits for it
+	Status      string       `json:"status"`               // completed, failed or terminated
+	Content     string       `json:"content"`
+	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
+}
+
+// QueuedTool is a tool call asked for from outside the model.
+type QueuedTool struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// RunStatus of a run.
+type RunStatus string
+
+// The statuses of a run.
+const (
+	RunRunning    RunStatus = "running"
+	RunWaiting    RunStatus = "waiting" // parked: holds no lease and no goroutine
+	RunSucceeded  RunStatus = "succeeded"
+	RunFailed     RunStatus = "failed"
+	RunStopped    RunStatus = "stopped"
+	RunTerminated RunStatus = "terminated"
+)
+
+// Ended tells whether a run with this status is over.
+func (s RunStatus) Ended() bool { return s != RunRunning && s != RunWaiting }
+
+// Run is one execution of a thread, from wake-up to rest.
+type Run struct {
+	ID        string // sess_ and 32 hex digits
+	ThreadID  string
+	Agent     string
+	Status    RunStatus
+	Reason    string // CamelCase
+	Message   string // for people, redacted
+	Steps     int
+	StartedAt int64
+	EndedAt   int64
+	State     json.RawMessage // the engine's own: counts, what it waits for
+	Usage     json.RawMessage
+}
+
+// Event is one entry of the thread's log.
+type Event struct {
+	Seq       int64           `json:"seq"`
+	Type      string          `json:"type"`
+	RunID     string          `json:"runId,omitempty"`
+	MessageID string          `json:"messageId,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	CreatedAt int64           `json:"createdAt"`
+}
+
+// Event types that Skein itself writes; a custom one (SPEC EVT-01) is "event:" and its name.
+const (
+	EventRunStarted     = "run.started"
+	EventRunWaiting     = "run.waiting"
+	EventRunEnded       = "run.ended"
+	EventMessageQueued  = "message.queued"
+	EventMessageCreated = "message.created"
+	EventMessageUpdated = "message.updated"
+	EventMessageDeleted = "message.deleted"
+	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an answer under way
+	EventToolStarted    = "tool.started"
+	EventToolEnded      = "tool.ended"
+	EventTerminated     = "thread.terminated"
+	EventFileWritten    = "file.written"
+	EventFileDeleted    = "file.deleted"
+)
+
+// File is a file or a folder of a thread (SPEC FIL-02); its bytes are in the bucket under Digest.
+type File struct {
+	Path      string // normalised, starts with "/"
+	MimeType  string
+	Digest    string // SHA-256 in hex; "" for a folder
+	Size      int64
+	Dir       bool
+	Metadata  json.RawMessage
+	Width     int
+	Height    int
+	CreatedAt int64
+}
+
+// FiringStatus of an effect's firing.
+type FiringStatus string
+
+// The statuses of a firing.
+const (
+	FiringPending   FiringStatus = "pending"
+	FiringSucceeded FiringStatus = "succeeded"
+	FiringFailed    FiringStatus = "failed"
+)
+
+// Firing is one due time of one scheduled effect.
+type Firing struct {
+	EffectID  string // UID of the ScheduledEffect
+	Due       int64
+	ThreadID  string
+	Namespace string
+	Name      string // of the ScheduledEffect object
+	Effect    string // as scheduled: name or package/name
+	Args      json.RawMessage
+	Status    FiringStatus
+	Attempts  int
+	Error     string
+	FiredAt   int64
+	EndedAt   int64
+}
+
+// ThreadQuery selects threads.
+type ThreadQuery struct {
+	Namespace string // all when empty
+	Limit     int    // 100 when 0
+	Offset    int
+}

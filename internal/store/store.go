@@ -1,0 +1,125 @@
+// Package store is the data plane's contract: records, operations and the Store interface that every
+// database behind Skein keeps (DESIGN.md section 5). It knows no Kubernetes, no HTTP and no model.
+// sqlstore implements it; storetest is the suite that any implementation must pass.
+//
+// Times are microseconds since 1970, zero meaning "not". Ids of threads are UUIDs.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors that callers test with errors.Is.
+var (
+	// ErrNotFound: no such thread, message, run, file or value.
+	ErrNotFound = errors.New("not found")
+	// ErrFenced: the lease is held by somebody else by now; nothing of the transaction was written (SPEC THR-12).
+	ErrFenced = errors.New("the thread's lease has passed to another holder")
+	// ErrLeaseHeld: another holder has the thread at present.
+	ErrLeaseHeld = errors.New("the thread is held by another holder")
+	// ErrTerminated: the thread was terminated and takes no new work (SPEC THR-05).
+	ErrTerminated = errors.New("the thread is terminated")
+	// ErrConflict: the expected version is not the present one (SPEC THR-11).
+	ErrConflict = errors.New("the thread has changed since it was read")
+	// ErrQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
+	ErrQueueFull = errors.New("too many messages wait in the queue")
+	// ErrUnavailable: the database cannot be reached or cannot write; try again.
+	ErrUnavailable = errors.New("the store is unavailable")
+)
+
+// Store is the whole data plane. Every method is safe for concurrent use, and every acknowledged write
+// is on disk when the call returns.
+type Store interface {
+	// CreateThread makes a thread with its first inbox items, in one transaction. A second create of the
+	// same id changes nothing and gives the stored thread with created false.
+	CreateThread(ctx context.Context, t Thread, inbox ...InboxItem) (stored *Thread, created bool, err error)
+	// Thread by id. ErrNotFound when absent.
+	Thread(ctx context.Context, id string) (*Thread, error)
+	// Threads lists, newest activity first.
+	Threads(ctx context.Context, q ThreadQuery) ([]Thread, error)
+	// Children lists the threads whose parent is id, oldest first.
+	Children(ctx context.Context, id string) ([]Thread, error)
+	// PurgeThread removes all that the store holds of a thread; absent is no error. File contents that
+	// nothing refers to any more are given back for the caller to remove from the bucket.
+	PurgeThread(ctx context.Context, id string) (digests []string, err error)
+
+	// Apply commits ops on one thread in one transaction, all or nothing. With a fence, the transaction
+	// fails with ErrFenced unless the fence's epoch is still the thread's. Without one it is a write from
+	// outside a run, allowed at any time. Output fields of the ops are filled in on success.
+	Apply(ctx context.Context, threadID string, fence *Fence, ops ...Op) error
+
+	// Messages gives a page (SPEC MSG-02).
+	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)
+	// Message by id; ErrNotFound when absent.
+	Message(ctx context.Context, threadID, messageID string) (*Message, error)
+	// Inbox lists what waits, in order.
+	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
+	// Events gives the log after a sequence number, oldest first, at most limit (1000 when 0).
+	Events(ctx context.Context, threadID string, after int64, limit int) ([]Event, error)
+	// Run by id; the newest run of the thread when id is empty. ErrNotFound when absent.
+	Run(ctx context.Context, threadID, runID string) (*Run, error)
+	// Runs lists, newest first.
+	Runs(ctx context.Context, threadID string, limit int) ([]Run, error)
+
+	// Value of the key-value store, as JSON; ErrNotFound when absent (SPEC KVS-01).
+	Value(ctx context.Context, threadID, key string) ([]byte, error)
+	// File by normalised path; ErrNotFound when absent.
+	File(ctx context.Context, threadID, path string) (*File, error)
+	// Files lists the files and folders below prefix ("/" for all), by path; direct children only unless recursive.
+	Files(ctx context.Context, threadID, prefix string, recursive bool) ([]File, error)
+	// DigestReferenced tells whether any file of any thread has this content.
+	DigestReferenced(ctx context.Context, digest string) (bool, error)
+
+	// Acquire takes the thread's lease for ttl under a new epoch. ErrLeaseHeld while another holder's has not run out.
+	Acquire(ctx context.Context, threadID, owner string, ttl time.Duration) (*Fence, error)
+	// Renew extends the lease. ErrFenced when it was lost.
+	Renew(ctx context.Context, f *Fence, ttl time.Duration) error
+	// Release gives the lease back; idempotent.
+	Release(ctx context.Context, f *Fence) error
+	// Runnable lists threads with work (waiting inbox items, or a run that was under way when its holder
+	// was lost) and no live lease, oldest work first, spread over namespaces.
+	Runnable(ctx context.Context, limit int) ([]string, error)
+
+	// RecordFiring notes that an effect is due (SPEC EFF-04). A repeat changes nothing and gives recorded false.
+	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
+	// ClaimFirings takes unfinished firings that nobody holds, for ttl, counting an attempt.
+	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]Firing, error)
+	// FinishFiring records how a firing ended: FiringSucceeded, FiringFailed, or FiringPending to try again after the delay.
+	FinishFiring(ctx context.Context, effectID string, due int64, status FiringStatus, errText string, retryAfter time.Duration) error
+	// Firing by its key; ErrNotFound when absent.
+	Firing(ctx context.Context, effectID string, due int64) (*Firing, error)
+
+	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be
+	// lost, so a subscriber that missed one must find out by reading. fn must not block. Call stop to end it.
+	Subscribe(fn func(Hint)) (stop func())
+	// Ping tells whether the store can read and write.
+	Ping(ctx context.Context) error
+	// Close flushes and closes.
+	Close() error
+}
+
+// Fence is the right to write as the one who runs a thread.
+type Fence struct {
+	ThreadID string
+	Owner    string
+	Epoch    int64
+}
+
+// Hint says that something of a thread has changed.
+type Hint struct {
+	ThreadID string
+	Changed  Change
+}
+
+// Change is a set of kinds of change.
+type Change uint8
+
+// The kinds of change.
+const (
+	ChangedThread Change = 1 << iota // the thread row, a run's start or end
+	ChangedInbox
+	ChangedLog
+	ChangedFiring
+)
