@@ -1,0 +1,68 @@
+// Package v1alpha1 holds the wire types of the runtime API, group runtime.skein.dev, version v1alpha1:
+// what happens inside a thread, served by the manager as subresources of threads through the Kubernetes
+// API aggregation layer (SPEC K8S-04) or directly to applications with a bearer token.
+//
+// The URL space is
+//
+//	/apis/runtime.skein.dev/v1alpha1/namespaces/{namespace}/threads/{thread}
+//	/apis/runtime.skein.dev/v1alpha1/namespaces/{namespace}/threads/{thread}/{subresource}[/{path}]
+//
+// where {thread} is the name of the Thread object or any spelling of its id: the UUID, T-<uuid> or
+// thrd_<32 hex digits> (SPEC IDS-01). Errors are Kubernetes Status objects.
+//
+// Times are microseconds since 1970 unless a field says otherwise; sizes are bytes. Field names of
+// messages, files and records are those of the ThreadState API, which is why some have underscores.
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the runtime API.
+var GroupVersion = schema.GroupVersion{Group: "runtime.skein.dev", Version: "v1alpha1"}
+
+// ThreadsResource is the resource whose subresources make up the API.
+const ThreadsResource = "threads"
+
+// Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
+type Subresource string
+
+// The subresources of threads.
+const (
+	SubresourceMessages  Subresource = "messages"
+	SubresourceQueue     Subresource = "queue"
+	SubresourceFiles     Subresource = "files"
+	SubresourceEvents    Subresource = "events"
+	SubresourceRuns      Subresource = "runs"
+	SubresourceStop      Subresource = "stop"
+	SubresourceTerminate Subresource = "terminate"
+	SubresourceKV        Subresource = "kv"
+	SubresourceCode      Subresource = "code"
+	SubresourceEffects   Subresource = "effects"
+	SubresourceChildren  Subresource = "children"
+)
+
+// Bounds that the server keeps; what lies beyond them is refused with a Status that says so.
+const (
+	// MaxBodyBytes of a JSON body. The bytes of a file are not JSON and have no such bound.
+	MaxBodyBytes = 1 << 20
+	// MaxContentBytes of a message's content.
+	MaxContentBytes = 256 << 10
+	// MaxPageSize is the largest limit that a list takes.
+	MaxPageSize = 1000
+	// DefaultPageSize is the limit of a list when none is asked for.
+	DefaultPageSize = 100
+)
+
+// HeaderIdempotencyKey may carry the key of a write instead of the body's field: a repeat of a write
+// under the same key changes nothing (SPEC MSG-10).
+const HeaderIdempotencyKey = "Idempotency-Key"
+
+// HeaderFileRecord carries the FileRecord, as JSON, with the bytes of a file.
+const HeaderFileRecord = "Skein-File-Record"
+
+// TypeMetaOf gives the kind and version that an answer of this API carries.
+func TypeMetaOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion.String()}
+}

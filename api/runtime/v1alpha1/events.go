@@ -1,0 +1,66 @@
+package v1alpha1
+
+import "encoding/json"
+
+// Event is one entry of a thread's log (SPEC EVT-01, EVT-03). Over server-sent events the id is seq, the
+// event name is type and the data is this object; over WebSocket each text message is this object.
+type Event struct {
+	// Seq is the sequence number, growing within the thread. Resume with after=<seq>.
+	Seq int64 `json:"seq"`
+	// Type: one of the types below, or "event:<name>" for one that code emitted.
+	Type string `json:"type"`
+	// RunID is the run that it belongs to.
+	RunID string `json:"runId,omitempty"`
+	// MessageID is the message that it speaks of.
+	MessageID string `json:"messageId,omitempty"`
+	// Data depends on the type.
+	Data json.RawMessage `json:"data,omitempty"`
+	// CreatedAt in microseconds.
+	CreatedAt int64 `json:"createdAt"`
+}
+
+// Types of event. What an event says can be read in full where it points: the message, the run, the file.
+const (
+	EventRunStarted     = "run.started"
+	EventRunWaiting     = "run.waiting"
+	EventRunEnded       = "run.ended"
+	EventMessageQueued  = "message.queued"
+	EventMessageCreated = "message.created"
+	EventMessageUpdated = "message.updated"
+	EventMessageDeleted = "message.deleted"
+	// EventDelta has data {"text": "…"}: a piece of an answer under way.
+	EventDelta       = "message.delta"
+	EventToolStarted = "tool.started"
+	EventToolEnded   = "tool.ended"
+	EventTerminated  = "thread.terminated"
+	EventFileWritten = "file.written"
+	EventFileDeleted = "file.deleted"
+	// EventCustomPrefix comes before the name of an event that code emitted.
+	EventCustomPrefix = "event:"
+)
+
+// StreamClosed is the data of the last server-sent event of a stream, named StreamClosedEvent, when it is the
+// server that ends it. A WebSocket says the same in its close frame. It has no id and is not in the log.
+type StreamClosed struct {
+	// Reason: ServerStopping, ThreadDeleted, TooSlow, StoreUnavailable or EndOfLog.
+	Reason string `json:"reason"`
+	// Message for people.
+	Message string `json:"message"`
+	// Resume is the sequence number to go on after.
+	Resume int64 `json:"resume"`
+}
+
+// StreamClosedEvent is the name of the server-sent event that carries StreamClosed.
+const StreamClosedEvent = "stream.closed"
+
+// Reasons of StreamClosed.
+const (
+	ClosedServerStopping   = "ServerStopping"
+	ClosedThreadDeleted    = "ThreadDeleted"
+	ClosedTooSlow          = "TooSlow"
+	ClosedStoreUnavailable = "StoreUnavailable"
+	ClosedEndOfLog         = "EndOfLog"
+)
+
+// AfterLatest is the value of the query parameter after that skips what has happened already.
+const AfterLatest = "latest"

@@ -1,0 +1,59 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ThreadRecord is what the data plane holds of a thread (SPEC THR-02). metadata.name is the name of the
+// Thread object and metadata.uid the thread's id.
+type ThreadRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	// ThreadID is the UUID.
+	ThreadID string `json:"threadId"`
+	// AgentID is the agent that runs the thread now.
+	AgentID string `json:"agentId"`
+	// UserID of the person that the conversation is with, null when there is none.
+	UserID *string `json:"userId"`
+	// TaskID of the creator's own.
+	TaskID string `json:"taskId,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Arguments of the thread, {} when absent.
+	Arguments json.RawMessage `json:"arguments"`
+	// CreatedAt in microseconds.
+	CreatedAt int64 `json:"createdAt"`
+	// LastActivityAt in microseconds.
+	LastActivityAt int64 `json:"lastActivityAt,omitempty"`
+
+	// ParentID is the thread that this one is a child of.
+	ParentID string `json:"parentId,omitempty"`
+	// RootID is the outermost ancestor, the thread itself when it has no parent.
+	RootID string `json:"rootId,omitempty"`
+	// Reference of a child within its parent.
+	Reference string `json:"reference,omitempty"`
+	// Depth below the outermost ancestor, 0 for it.
+	Depth int `json:"depth"`
+
+	// Terminated is when the thread was terminated, in microseconds; null while it is active (SPEC THR-05).
+	Terminated *int64 `json:"terminated"`
+	// TerminatedReason in CamelCase.
+	TerminatedReason string `json:"terminatedReason,omitempty"`
+
+	// V is the version, which grows by one with each committed change (SPEC THR-11).
+	V int64 `json:"v"`
+	// MessageCount is how many messages are stored.
+	MessageCount int64 `json:"messageCount"`
+	// QueuedCount is how many messages wait to be taken.
+	QueuedCount int64 `json:"queuedCount"`
+	// LastEvent is the sequence number of the newest event; following events after it misses nothing.
+	LastEvent int64 `json:"lastEvent"`
+	// LastRun is the newest run, null when there was none.
+	LastRun *Run `json:"lastRun"`
+}
+
+// KindThreadRecord is the kind of a ThreadRecord.
+const KindThreadRecord = "ThreadRecord"
