@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Options of an Engine. Threads, Definitions, Children, Effects, Sandboxes, Models and Owner are needed;
+// the rest have defaults.
+type Options struct {
+	Threads     *thread.Service
+	Definitions Definitions
+	Children    Children
+	Effects     Effects
+	Sandboxes   Sandboxes
+	Models      model.Factory
+	// Clock of delays, batches and sweeps; the real one when nil.
+	Clock clock.WithTickerAndDelayedExecution
+	// Owner names this replica in leases; no two living replicas may have the same.
+	Owner string
+	// Workers is how many runs may be under way at once: 1000 when 0.
+	Workers int
+	// EffectWorkers is how many effects may be under way at once: 64 when 0.
+	EffectWorkers int
+	Logger        logr.Logger
+	// LeaseTTL is after how long the threads of a lost replica pass to others: 30 s when 0.
+	LeaseTTL time.Duration
+	// SweepInterval is how often threads whose hints were lost are looked for: 30 s when 0.
+	SweepInterval time.Duration
+	// Limits of runs.
+	Limits Limits
+	// Faults is called at named points around every durable write and outside call; crash tests use it.
+	Faults func(point string)
+}
+
+// Limits of runs; zero fields have defaults.
+type Limits struct {
+	// Depth is how deep children may nest, a root being 0: 5.
+	Depth int
+	// Children is how many living children one thread may have: 100.
+	Children int
+	// ToolResultBytes is how much of a tool's result a model gets to read: 256 KiB.
+	ToolResultBytes int
+	// ContextMessages is how many of the newest messages a model gets to read: 5000.
+	ContextMessages int
+	// ParallelCalls is how many calls of one step may be under way at once: 8.
+	ParallelCalls int
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	orDefault(&o.Workers, 1000)
+	orDefault(&o.EffectWorkers, 64)
+	orDefault(&o.LeaseTTL, 30*time.Second)
+	orDefault(&o.SweepInterval, 30*time.Second)
+	orDefault(&o.Limits.Depth, 5)
+	orDefault(&o.Limits.Children, 100)
+	orDefault(&o.Limits.ToolResultBytes, 256<<10)
+	orDefault(&o.Limits.ContextMessages, 5000)
+	orDefault(&o.Limits.ParallelCalls, 8)
+}
+
+func orDefault[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}

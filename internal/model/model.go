@@ -1,0 +1,109 @@
+// Package model is the one interface to language models (SPEC AGT-06). openai and scripted implement it
+// in folders of their own; provider makes the client that a Model's spec asks for.
+package model
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Client speaks with one model. It is safe for concurrent use.
+type Client interface {
+	// Stream asks for one answer. Each piece of it goes to emit as it comes, from one goroutine at a time
+	// and never after Stream has returned; the Response holds all of it again. Errors are *Error, or the
+	// context's own when it ended. Nothing is tried twice: see WithRetries.
+	Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error)
+}
+
+// Role of a message.
+type Role string
+
+// The roles.
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message of the conversation as the model sees it.
+type Message struct {
+	Role       Role
+	Content    string
+	Name       string     // of the tool, on results
+	ToolCalls  []ToolCall // of an assistant
+	ToolCallID string     // on results: the call that it answers
+	// Metadata is what an earlier Response asked to keep with its message.
+	Metadata map[string]any
+}
+
+// ToolCall is a call that the model asks for.
+type ToolCall struct {
+	ID        string
+	Name      string
+	Arguments string // JSON text as the model wrote it, valid or not
+}
+
+// Tool that the model may call.
+type Tool struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // JSON Schema of an object; any object when empty
+}
+
+// ToolChoice tells what the model may do with the tools.
+type ToolChoice string
+
+// The choices; empty is auto.
+const (
+	ToolChoiceAuto     ToolChoice = "auto"
+	ToolChoiceNone     ToolChoice = "none"
+	ToolChoiceRequired ToolChoice = "required"
+)
+
+// Request for one answer.
+type Request struct {
+	Messages          []Message // the system prompt first
+	Tools             []Tool
+	ToolChoice        ToolChoice
+	ParallelToolCalls bool // several calls in one answer are welcome
+	// Arguments of the thread, an object or nil; scripts use them.
+	Arguments json.RawMessage
+}
+
+// Delta is a piece of an answer under way.
+type Delta struct {
+	Text      string
+	Reasoning string
+	// Reset takes back all pieces so far: the call is made anew.
+	Reset bool
+}
+
+// Response is a whole answer.
+type Response struct {
+	Content      string
+	Reasoning    string
+	ToolCalls    []ToolCall
+	FinishReason string // as the provider gave it: stop, tool_calls, length, …
+	Usage        *Usage // nil when the provider did not say
+	// Metadata is stored on the assistant message and comes back with it in later requests.
+	Metadata map[string]any
+}
+
+// Usage of one call, in tokens.
+type Usage struct {
+	InputTokens     int64 `json:"inputTokens"`
+	OutputTokens    int64 `json:"outputTokens"`
+	CachedTokens    int64 `json:"cachedTokens,omitempty"`
+	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
+}
+
+// Add sums two usages.
+func (u Usage) Add(o Usage) Usage {
+	return Usage{
+		InputTokens:     u.InputTokens + o.InputTokens,
+		OutputTokens:    u.OutputTokens + o.OutputTokens,
+		CachedTokens:    u.CachedTokens + o.CachedTokens,
+		ReasoningTokens: u.ReasoningTokens + o.ReasoningTokens,
+	}
+}

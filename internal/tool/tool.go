@@ -1,0 +1,79 @@
+// Package tool is the one interface to everything that a model may call (SPEC TOL-02). code, builtin and
+// session implement it in folders of their own; the engine makes the calls and records their results.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Definition is what a model reads of a tool.
+type Definition struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // JSON Schema of the arguments, an object; any object when empty
+}
+
+// Tool is something that a model may call.
+type Tool interface {
+	Definition() Definition
+	// Call runs the tool. Whatever goes wrong is a Result with StatusError whose content says what to do:
+	// it is recorded and the conversation goes on. Only when ctx ended may the result be meaningless.
+	Call(ctx context.Context, call Call) Result
+}
+
+// Call of a tool. Its arguments have been checked against the tool's schema.
+type Call struct {
+	// ID is the call's, unique within the thread: a repeat after a crash carries the same one, so it is
+	// the idempotency key of all that the call causes.
+	ID        string
+	Name      string
+	Arguments json.RawMessage // an object
+}
+
+// Status of a result.
+type Status string
+
+// The statuses.
+const (
+	StatusSuccess Status = "success"
+	StatusError   Status = "error"
+)
+
+// Result of a call.
+type Result struct {
+	Status      Status
+	Content     string
+	Attachments []store.Attachment // files of the thread that belong to the result
+	// Wait is set instead of all else when the result comes later, from a child thread.
+	Wait *Wait
+}
+
+// Wait names the child whose result is awaited.
+type Wait struct {
+	Reference string `json:"reference"`          // of the child, as the parent's registry has it
+	ThreadID  string `json:"threadId,omitempty"` // of the child, when it is known already
+}
+
+// Success makes a result out of a text.
+func Success(content string) Result { return Result{Status: StatusSuccess, Content: content} }
+
+// SuccessJSON makes a result out of a value.
+func SuccessJSON(v any) Result {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return Failure("the result cannot be written as JSON: " + err.Error())
+	}
+	return Success(string(text))
+}
+
+// Failure makes a result out of a text that says what went wrong and what to do.
+func Failure(content string) Result { return Result{Status: StatusError, Content: content} }
+
+var nameReplacer = strings.NewReplacer("-", "_", ".", "_")
+
+// Name gives the name by which a model calls an object: each "-" and "." of it is turned into "_".
+func Name(objectName string) string { return nameReplacer.Replace(objectName) }
