@@ -6,7 +6,8 @@ import "encoding/json"
 type Op interface{ op() }
 
 // AppendMessage appends a message and logs EventMessageCreated. ID is made up when empty; an ID that
-// exists already leaves the stored message as it is and sets Existed. Seq and CreatedAt are filled in.
+// exists already leaves the stored message as it is and sets Existed. Seq is filled in, and CreatedAt
+// and Status (completed) when they are empty.
 type AppendMessage struct {
 	Message *Message
 	Existed bool
@@ -57,10 +58,16 @@ type PutValue struct {
 	Value json.RawMessage
 }
 
-// PutFile makes or replaces a file row and logs it.
-type PutFile struct{ File File }
+// PutFile makes or replaces a file row and logs it; the folders above it are made when missing. A folder
+// that is there already stays as it is. ErrFolder when a folder is at the path of a file, ErrNotFolder
+// when a file is at the path of a folder, or above it.
+type PutFile struct {
+	File     File
+	Replaced string // filled in: the digest that the row referred to before, when it was another
+}
 
-// RemoveFile removes a file or an empty folder row and logs it. ErrNotFound when absent.
+// RemoveFile removes a file or an empty folder row and logs it. ErrNotFound when absent, ErrFolder when
+// the folder is not empty.
 type RemoveFile struct {
 	Path   string
 	Digest string // filled in: the content that the row referred to

@@ -108,6 +108,9 @@ type MessageQuery struct {
 	MaxDepth      int // 0 = only depth 0
 	AllDepths     bool
 	AfterSeq      int64 // only messages after this one, in asc order (engine use)
+	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with
+	// metadata.queued = true (SPEC MSG-05). They count in Total. Not together with AfterSeq.
+	IncludeQueued bool
 }
 
 // MessagePage is a page of messages.

@@ -25,6 +25,10 @@ var (
 	ErrConflict = errors.New("the thread has changed since it was read")
 	// ErrQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
 	ErrQueueFull = errors.New("too many messages wait in the queue")
+	// ErrFolder: a file operation met a folder at this path, or at RemoveFile one that is not empty.
+	ErrFolder = errors.New("a folder is at this path")
+	// ErrNotFolder: a part of the path before its last is a file, or a folder was asked for and a file is there.
+	ErrNotFolder = errors.New("a file is where a folder is needed")
 	// ErrUnavailable: the database cannot be reached or cannot write; try again.
 	ErrUnavailable = errors.New("the store is unavailable")
 )
@@ -32,9 +36,9 @@ var (
 // Store is the whole data plane. Every method is safe for concurrent use, and every acknowledged write
 // is on disk when the call returns.
 type Store interface {
-	// CreateThread makes a thread with its first inbox items, in one transaction. A second create of the
-	// same id changes nothing and gives the stored thread with created false.
-	CreateThread(ctx context.Context, t Thread, inbox ...InboxItem) (stored *Thread, created bool, err error)
+	// CreateThread makes a thread and applies its first ops (files, inbox items), in one transaction. A
+	// second create of the same id changes nothing, applies no op and gives the stored thread with created false.
+	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread by id. ErrNotFound when absent.
 	Thread(ctx context.Context, id string) (*Thread, error)
 	// Threads lists, newest activity first.

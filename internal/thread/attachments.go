@@ -1,0 +1,173 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// attachmentFolder is where files land that come from another thread.
+const attachmentFolder = "/attachments"
+
+// fileCopy is a file row to make and the attachment that speaks of it.
+type fileCopy struct {
+	file       store.File
+	attachment store.Attachment
+}
+
+// CopyFilesFrom copies files of another thread into this one, by content address, so that no bytes are
+// moved, and gives them as attachments with the paths that they have here (SPEC FIL-07). A file that was
+// copied before is not copied again.
+func (st *State) CopyFilesFrom(ctx context.Context, src *State, paths []string) ([]store.Attachment, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	copies, release, err := planCopies(ctx, src, paths, func(p string) (*store.File, error) {
+		f, err := st.svc.store.File(ctx, st.id, p)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		return f, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ops := make([]store.Op, 0, len(copies))
+	for _, c := range copies {
+		ops = append(ops, &store.PutFile{File: c.file})
+	}
+	if err := st.Apply(ctx, ops...); err != nil {
+		return nil, err
+	}
+	return attachmentsOf(copies), nil
+}
+
+// planCopies finds the source's files and a free path for each; taken tells what is at a path of the
+// receiver. The contents cannot go away until release is called.
+func planCopies(ctx context.Context, src *State, paths []string, taken func(path string) (*store.File, error)) (copies []fileCopy, release func(), err error) {
+	var releases []func()
+	release = func() {
+		for _, r := range releases {
+			r()
+		}
+	}
+	defer func() {
+		if err != nil {
+			release()
+			release = nil
+		}
+	}()
+	planned := map[string]string{} // path → digest
+	for _, p := range paths {
+		f, unpin, err := src.pinned(ctx, p)
+		if err != nil {
+			return nil, release, err
+		}
+		releases = append(releases, unpin)
+		to, err := freePath(baseName(f.Path), f.Digest, planned, taken)
+		if err != nil {
+			return nil, release, err
+		}
+		planned[to] = f.Digest
+		f.Path, f.CreatedAt = to, src.svc.now()
+		copies = append(copies, fileCopy{file: *f, attachment: attachmentOf(f)})
+	}
+	return copies, release, nil
+}
+
+// pinned gives a file's row with its contents held back from removal.
+func (st *State) pinned(ctx context.Context, p string) (f *store.File, unpin func(), err error) {
+	if p, err = filePath(p); err != nil {
+		return nil, nil, err
+	}
+	for {
+		f, err = st.file(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		unpin = st.svc.blobs.pin(f.Digest)
+		// Only a row that is seen after the pin keeps the contents there.
+		again, err := st.file(ctx, p)
+		if err == nil && again.Digest == f.Digest {
+			return again, unpin, nil
+		}
+		unpin()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// file gives the row of what must be a file.
+func (st *State) file(ctx context.Context, p string) (*store.File, error) {
+	f, err := st.svc.store.File(ctx, st.id, p)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		e := invalid("attachments", "there is no file %s: write it first", p)
+		e.cause = err
+		return nil, e
+	case err != nil:
+		return nil, err
+	case f.Dir:
+		return nil, invalid("attachments", "%s is a folder: name files", p)
+	}
+	return f, nil
+}
+
+// freePath finds the name under which a file fits: its own, or one with a number.
+func freePath(name, digest string, planned map[string]string, taken func(string) (*store.File, error)) (string, error) {
+	ext := path.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	for n := 1; ; n++ {
+		p := path.Join(attachmentFolder, name)
+		if n > 1 {
+			p = path.Join(attachmentFolder, fmt.Sprintf("%s-%d%s", stem, n, ext))
+		}
+		if d, ok := planned[p]; ok && d == digest {
+			return p, nil
+		} else if ok {
+			continue
+		}
+		f, err := taken(p)
+		if err != nil {
+			return "", err
+		}
+		if f == nil || (!f.Dir && f.Digest == digest) {
+			return p, nil
+		}
+	}
+}
+
+// attachment fills in what a message's attachment leaves out.
+func (st *State) attachment(ctx context.Context, a store.Attachment) (store.Attachment, error) {
+	p, err := filePath(a.Path)
+	if err != nil {
+		return a, err
+	}
+	f, err := st.file(ctx, p)
+	if err != nil {
+		return a, err
+	}
+	full := attachmentOf(f)
+	if a.Name != "" {
+		full.Name = a.Name
+	}
+	return full, nil
+}
+
+func attachmentOf(f *store.File) store.Attachment {
+	return store.Attachment{Path: f.Path, Name: baseName(f.Path), MimeType: f.MimeType, Size: f.Size}
+}
+
+func attachmentsOf(copies []fileCopy) []store.Attachment {
+	var out []store.Attachment
+	for _, c := range copies {
+		out = append(out, c.attachment)
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/fileblob" // the file:// scheme
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenBucket opens the bucket of file contents. A file:// URL is a folder, made when missing; its objects
+// are written beside their final place, without side files, and are on disk before they are referred to.
+func OpenBucket(ctx context.Context, bucketURL string) (*blob.Bucket, error) {
+	u, err := url.Parse(bucketURL)
+	if err != nil {
+		return nil, fmt.Errorf("bucket URL %q: %w; give one such as file:///var/lib/skein/blobs", bucketURL, err)
+	}
+	if u.Scheme == "file" {
+		q := u.Query()
+		q.Set("create_dir", "true")
+		q.Set("no_tmp_dir", "true")
+		q.Set("metadata", "skip")
+		u.RawQuery = q.Encode()
+	}
+	b, err := blob.OpenBucket(ctx, u.String())
+	if err != nil {
+		return nil, fmt.Errorf("open the bucket of file contents at %s: %w", u.Redacted(), err)
+	}
+	return b, nil
+}
+
+// isFolder tells whether the bucket is a folder of this machine.
+func isFolder(b *blob.Bucket) bool {
+	var info os.FileInfo
+	return b.As(&info)
+}
+
+// write streams into an object and gives the number of bytes. durable waits, in a folder, until bytes
+// and names are on disk; other buckets are durable by themselves.
+func (c *contents) write(ctx context.Context, key string, r io.Reader, durable bool) (size int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // before Close it abandons the object
+	var sync folderSync
+	defer func() { err = errors.Join(err, sync.close()) }()
+	w, err := c.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType: "application/octet-stream",
+		BeforeWrite: func(as func(any) bool) error {
+			var f *os.File
+			if !durable || !as(&f) {
+				return nil
+			}
+			return sync.watch(f)
+		},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write contents: %w", unavailable(err))
+	}
+	source := &sourceReader{r: r}
+	if size, err = io.Copy(w, source); err != nil {
+		cancel()
+		_ = w.Close()
+		if source.err != nil {
+			return 0, fmt.Errorf("read the file's contents: %w", source.err)
+		}
+		return 0, fmt.Errorf("write contents: %w", unavailable(err))
+	}
+	if err := w.Close(); err != nil {
+		return 0, fmt.Errorf("write contents: %w", unavailable(err))
+	}
+	if err := sync.flush(); err != nil {
+		return 0, fmt.Errorf("write contents to disk: %w", unavailable(err))
+	}
+	return size, nil
+}
+
+// sourceReader tells an error of the sender's from one of the bucket's.
+type sourceReader struct {
+	r   io.Reader
+	err error
+}
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// folderSync flushes a file that somebody else writes, renames and closes, and the folders of its name.
+type folderSync struct {
+	file *os.File
+	dir  string
+}
+
+// watch takes a handle of its own, which stays good after the writer's is closed.
+func (s *folderSync) watch(f *os.File) error {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	s.file, s.dir = os.NewFile(uintptr(fd), f.Name()), filepath.Dir(f.Name())
+	return nil
+}
+
+func (s *folderSync) flush() error {
+	if s.file == nil {
+		return nil
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	for _, dir := range []string{s.dir, filepath.Dir(s.dir)} {
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *folderSync) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

@@ -1,0 +1,29 @@
+package thread
+
+import (
+	"errors"
+	"fmt"
+)
+
+// InvalidError says which parameter of a call is bad and what to do about it (SPEC THR-18).
+type InvalidError struct {
+	Field   string
+	Message string
+	cause   error
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
+
+// Unwrap gives the store's error behind it, when there is one.
+func (e *InvalidError) Unwrap() error { return e.cause }
+
+// IsInvalid tells whether an error is the caller's mistake.
+func IsInvalid(err error) bool {
+	var e *InvalidError
+	return errors.As(err, &e)
+}
+
+func invalid(field, format string, args ...any) *InvalidError {
+	return &InvalidError{Field: field, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,163 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// WriteFileOptions of WriteFile.
+type WriteFileOptions struct {
+	MimeType string          // guessed from the name when empty
+	Metadata json.RawMessage // an object; nil for none
+}
+
+// WriteFile makes or replaces a file out of a stream, in bounded memory (SPEC FIL-03, FIL-04). The folders
+// above it are made when missing.
+func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o WriteFileOptions) (*FileRecord, error) {
+	path, err := filePath(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.svc.checkJSON("metadata", o.Metadata, st.svc.limits.valueBytes); err != nil {
+		return nil, err
+	}
+	if err := checkText("mimeType", o.MimeType); err != nil {
+		return nil, err
+	}
+	// Refuse before the bytes are taken in, not after.
+	if err := st.refuseFolder(ctx, path); err != nil {
+		return nil, err
+	}
+	c, err := st.svc.blobs.put(ctx, r, st.svc.limits.fileBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer c.release()
+	f := store.File{
+		Path: path, MimeType: mimeType(path, o.MimeType), Digest: c.digest, Size: c.size, Metadata: o.Metadata,
+		CreatedAt: st.svc.now(),
+	}
+	f.Width, f.Height = imageSize(c.head)
+	op := &store.PutFile{File: f}
+	if err := st.Apply(ctx, op); err != nil {
+		return nil, pathError(path, err)
+	}
+	return recordOf(&f), st.svc.blobs.collect(ctx, op.Replaced)
+}
+
+func (st *State) refuseFolder(ctx context.Context, path string) error {
+	f, err := st.svc.store.File(ctx, st.id, path)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case f.Dir:
+		return pathError(path, store.ErrFolder)
+	}
+	return nil
+}
+
+// OpenFile gives a file's contents as a stream and its record; nil, nil, nil when missing. Close the stream.
+func (st *State) OpenFile(ctx context.Context, path string) (io.ReadCloser, *FileRecord, error) {
+	path, err := filePath(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var digest string
+	for {
+		f, err := st.svc.store.File(ctx, st.id, path)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.Dir {
+			return nil, nil, pathError(path, store.ErrFolder)
+		}
+		rc, err := st.svc.blobs.open(ctx, f.Digest)
+		if err == nil {
+			return rc, recordOf(f), nil
+		}
+		// Replaced between the two reads: its new contents are elsewhere. The same again is a loss.
+		if !errors.Is(err, store.ErrNotFound) || f.Digest == digest {
+			return nil, nil, fmt.Errorf("open %s of thread %s: %w", path, st.id, err)
+		}
+		digest = f.Digest
+	}
+}
+
+// ReadFile gives a whole file of at most limit bytes; nil, nil, nil when missing.
+func (st *State) ReadFile(ctx context.Context, path string, limit int64) ([]byte, *FileRecord, error) {
+	rc, rec, err := st.OpenFile(ctx, path)
+	if rc == nil || err != nil {
+		return nil, nil, err
+	}
+	defer rc.Close()
+	if rec.Size > limit {
+		return nil, nil, invalid("path", "%s has %d bytes, more than the %d that can be read at once: read it as a stream", rec.Path, rec.Size, limit)
+	}
+	data := make([]byte, rec.Size)
+	if _, err := io.ReadFull(rc, data); err != nil {
+		return nil, nil, fmt.Errorf("read %s of thread %s: %w", rec.Path, st.id, err)
+	}
+	return data, rec, nil
+}
+
+// StatFile describes a file or a folder; nil when missing.
+func (st *State) StatFile(ctx context.Context, path string) (*FileRecord, error) {
+	path, err := NormalizePath(path)
+	if err != nil {
+		return nil, err
+	}
+	if path == "/" {
+		return recordOf(&store.File{Path: "/", Dir: true}), nil
+	}
+	f, err := st.svc.store.File(ctx, st.id, path)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return recordOf(f), nil
+}
+
+// Unlink removes a file. store.ErrNotFound when missing; a folder is an *InvalidError.
+func (st *State) Unlink(ctx context.Context, path string) error {
+	path, err := filePath(path)
+	if err != nil {
+		return err
+	}
+	if err := st.refuseFolder(ctx, path); err != nil {
+		return err
+	}
+	op := &store.RemoveFile{Path: path}
+	if err := st.Apply(ctx, op); err != nil {
+		return pathError(path, err)
+	}
+	return st.svc.blobs.collect(ctx, op.Digest)
+}
+
+// pathError says what to do about the store's refusal of a path.
+func pathError(path string, err error) error {
+	var e *InvalidError
+	switch {
+	case errors.Is(err, store.ErrFolder):
+		e = invalid("path", "%s is a folder: name a file", path)
+	case errors.Is(err, store.ErrNotFolder):
+		e = invalid("path", "%s cannot be a folder or be in one: a file has that path, or one above it", path)
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("%s: %w", path, err)
+	default:
+		return err
+	}
+	e.cause = err
+	return e
+}

@@ -1,0 +1,112 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// NewThread describes a thread to make. ID, Namespace and Agent are needed; the counters and the
+// lineage's RootID and Depth are the store's.
+type NewThread struct {
+	store.Thread
+	// Message is queued once, as the first user message.
+	Message string
+	// AttachFrom is the thread, as a rule the parent, whose files Attachments names.
+	AttachFrom string
+	// Attachments are copied into the new thread and attached to Message (SPEC FIL-07).
+	Attachments []string
+}
+
+// firstMessageKey makes the first message of a thread happen once.
+const firstMessageKey = "skein:first-message"
+
+// Create is the one code path for new threads, whatever their origin (SPEC THR-03). It is idempotent by
+// ID: when the thread is there already it changes nothing and gives created false.
+func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, created bool, err error) {
+	if t, err = s.store.Thread(ctx, n.ID); err == nil {
+		return t, false, nil
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return nil, false, err
+	}
+	if err := n.validate(); err != nil {
+		return nil, false, err
+	}
+	var ops []store.Op
+	attached, release, err := s.firstAttachments(ctx, n)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	for _, a := range attached {
+		ops = append(ops, &store.PutFile{File: a.file})
+	}
+	if n.Message != "" || len(attached) > 0 {
+		m, err := s.build(n.ID, NewMessage{Content: &n.Message, Attachments: attachmentsOf(attached), FromSystem: true}, queuedPrefix)
+		if err != nil {
+			return nil, false, err
+		}
+		op, err := enqueueOp(m, firstMessageKey, 0)
+		if err != nil {
+			return nil, false, err
+		}
+		ops = append(ops, op)
+	}
+	return s.store.CreateThread(ctx, n.Thread, ops...)
+}
+
+func (n NewThread) validate() error {
+	switch {
+	case n.ID == "":
+		return invalid("id", "a thread needs an id: give the UID of its object")
+	case n.Namespace == "":
+		return invalid("namespace", "a thread needs a namespace")
+	case n.Agent == "":
+		return invalid("agent", "a thread needs an agent: name the one that runs it")
+	case len(n.Attachments) > 0 && n.AttachFrom == "":
+		return invalid("attachments", "name the thread that the files are in")
+	}
+	return nil
+}
+
+// firstAttachments plans the copies of the files that a new thread starts with.
+func (s *Service) firstAttachments(ctx context.Context, n NewThread) (copies []fileCopy, release func(), err error) {
+	if len(n.Attachments) == 0 {
+		return nil, func() {}, nil
+	}
+	src, err := s.Open(ctx, n.AttachFrom)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open thread %s to copy attachments from: %w", n.AttachFrom, err)
+	}
+	return planCopies(ctx, src, n.Attachments, func(string) (*store.File, error) { return nil, nil })
+}
+
+// Terminate ends the thread softly (SPEC THR-05): what waits is dropped, new work is refused, reads go on.
+// Again is no error. reason is one of api/v1alpha1/conditions.go.
+func (st *State) Terminate(ctx context.Context, reason string) error {
+	return st.Apply(ctx, &store.Terminate{Reason: reason})
+}
+
+// Purge removes all that is stored of a thread, and the contents of files that no other thread has.
+// Absent is no error.
+func (s *Service) Purge(ctx context.Context, id string) error {
+	digests, err := s.store.PurgeThread(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.blobs.collect(ctx, digests...)
+}
+
+// Emit writes a custom event to the thread's log, from where it reaches every connected client (SPEC EVT-01).
+func (st *State) Emit(ctx context.Context, event string, data json.RawMessage) error {
+	if err := checkEventName(event); err != nil {
+		return err
+	}
+	if err := st.svc.checkJSON("data", data, st.svc.limits.valueBytes); err != nil {
+		return err
+	}
+	return st.Apply(ctx, &store.AppendEvent{Event: store.Event{Type: customEventPrefix + event, Data: data}})
+}

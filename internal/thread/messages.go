@@ -1,0 +1,203 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// NewMessage describes a message to inject or to queue.
+type NewMessage struct {
+	ID          string     // made up when empty
+	Role        store.Role // user when empty
+	Content     *string
+	Name        string
+	Silent      bool
+	Metadata    map[string]any
+	Attachments []store.Attachment // of files of this thread; only Path is needed
+	ToolCalls   []store.ToolCall
+	ToolCallID  string
+	ToolStatus  string // success or error, on results
+
+	// IdempotencyKey makes a repeat give the first result (SPEC MSG-10).
+	IdempotencyKey string
+	// FromSystem: not counted against the limit of waiting user messages (SPEC MSG-07).
+	FromSystem bool
+}
+
+// MessageUpdate says what to change of a message; nil leaves a field as it is.
+type MessageUpdate struct {
+	Content    *string
+	Metadata   map[string]any // merged; nil values remove keys
+	Status     *store.MessageStatus
+	ToolStatus *string
+	Silent     *bool
+}
+
+const (
+	injectedPrefix = "msg_"
+	queuedPrefix   = "queued-" // SPEC MSG-07
+	maxPage        = 1000
+	maxIDBytes     = 200
+)
+
+// Messages gives a page (SPEC MSG-02). What waits in the queue comes last, as pending and with
+// metadata.queued = true (SPEC MSG-05), unless the query reads after a sequence number.
+func (st *State) Messages(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
+	switch {
+	case q.Limit < 0 || q.Limit > maxPage:
+		return nil, invalid("limit", "give a number from 1 to %d, or leave it out for 100", maxPage)
+	case q.Offset < 0:
+		return nil, invalid("offset", "give 0 or more")
+	case q.MaxDepth < 0:
+		return nil, invalid("maxDepth", "give 0 or more")
+	case q.Order != "" && q.Order != "asc" && q.Order != "desc":
+		return nil, invalid("order", `give "asc", "desc" or nothing, not %q`, q.Order)
+	}
+	q.IncludeQueued = q.AfterSeq == 0
+	return st.svc.store.Messages(ctx, st.id, q)
+}
+
+// Message gives one message, a queued one included; nil when absent (SPEC MSG-03).
+func (st *State) Message(ctx context.Context, id string) (*store.Message, error) {
+	m, err := st.storedMessage(ctx, id)
+	if m != nil || err != nil {
+		return m, err
+	}
+	items, err := st.svc.store.Inbox(ctx, st.id)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		if item.Kind != store.InboxMessage {
+			continue
+		}
+		var queued store.Message
+		if err := json.Unmarshal(item.Payload, &queued); err != nil || queued.ID != id {
+			continue
+		}
+		queued.MarkQueued()
+		return &queued, nil
+	}
+	// It may have moved from the inbox into the conversation between the two reads.
+	return st.storedMessage(ctx, id)
+}
+
+func (st *State) storedMessage(ctx context.Context, id string) (*store.Message, error) {
+	m, err := st.svc.store.Message(ctx, st.id, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// Inject appends a message and never starts execution (SPEC MSG-04).
+func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, error) {
+	m, err := st.prepare(ctx, n, injectedPrefix)
+	if err != nil {
+		return nil, err
+	}
+	op := &store.AppendMessage{Message: m}
+	if err := st.Apply(ctx, op); err != nil {
+		return nil, err
+	}
+	if op.Existed {
+		return st.first(ctx, m)
+	}
+	return m, nil
+}
+
+// UpdateMessage merges metadata and replaces the given fields (SPEC MSG-06). store.ErrNotFound when absent.
+func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) (*store.Message, error) {
+	if u.Status != nil {
+		switch *u.Status {
+		case store.MessagePending, store.MessageCompleted, store.MessageFailed:
+		default:
+			return nil, invalid("status", "give pending, completed or failed, not %q", *u.Status)
+		}
+	}
+	if err := st.svc.checkSize("message", struct {
+		Content  *string
+		Metadata map[string]any
+	}{u.Content, u.Metadata}); err != nil {
+		return nil, err
+	}
+	op := &store.UpdateMessage{ID: id, Content: u.Content, Metadata: u.Metadata, Status: u.Status, ToolStatus: u.ToolStatus, Silent: u.Silent}
+	if err := st.Apply(ctx, op); err != nil {
+		return nil, err
+	}
+	return op.Updated, nil
+}
+
+// DeleteMessage removes a message, and the results of its tool calls; false when there is none (SPEC MSG-06).
+func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
+	op := &store.DeleteMessage{ID: id}
+	err := st.Apply(ctx, op)
+	return op.Deleted, err
+}
+
+// prepare checks a message's parts and fills in those that were left out.
+func (st *State) prepare(ctx context.Context, n NewMessage, prefix string) (*store.Message, error) {
+	for i, a := range n.Attachments {
+		full, err := st.attachment(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 { // leave the caller's slice alone
+			n.Attachments = append([]store.Attachment(nil), n.Attachments...)
+		}
+		n.Attachments[i] = full
+	}
+	return st.svc.build(st.id, n, prefix)
+}
+
+// build makes the message out of a checked description.
+func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Message, error) {
+	if n.Role == "" {
+		n.Role = store.RoleUser
+	}
+	switch n.Role {
+	case store.RoleSystem, store.RoleUser, store.RoleAssistant:
+	case store.RoleTool:
+		if n.ToolCallID == "" {
+			return nil, invalid("tool_call_id", "a message of the role tool names the call that it answers")
+		}
+	default:
+		return nil, invalid("role", "give system, user, assistant or tool, not %q", n.Role)
+	}
+	if n.Content == nil && len(n.ToolCalls) == 0 && len(n.Attachments) == 0 {
+		return nil, invalid("content", "a message needs content, attachments or tool calls")
+	}
+	if len(n.ID) > maxIDBytes || len(n.IdempotencyKey) > maxIDBytes {
+		return nil, invalid("id", "ids and idempotency keys have at most %d bytes", maxIDBytes)
+	}
+	if n.ID == "" {
+		n.ID = prefix + messageUUID(threadID, n.IdempotencyKey)
+	}
+	m := &store.Message{
+		ID: n.ID, Role: n.Role, Content: n.Content, Name: n.Name, ToolCalls: n.ToolCalls, ToolCallID: n.ToolCallID,
+		CreatedAt: s.now(), Silent: n.Silent, Metadata: n.Metadata, Attachments: n.Attachments, ToolStatus: n.ToolStatus,
+	}
+	return m, s.checkSize("message", m)
+}
+
+// messageUUID is random without a key, and with one always the same, so that a repeat finds the first.
+func messageUUID(threadID, key string) string {
+	if key != "" {
+		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(threadID+"\x00"+key)).String()
+	}
+	return uuid.Must(uuid.NewV7()).String()
+}
+
+// first gives the message that an earlier call with the same id or key made.
+func (st *State) first(ctx context.Context, again *store.Message) (*store.Message, error) {
+	m, err := st.Message(ctx, again.ID)
+	if err == nil && m == nil { // it was deleted since
+		return again, nil
+	}
+	return m, err
+}

@@ -1,0 +1,84 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Queue puts a message into the inbox, durably and in order (SPEC MSG-05): a running thread takes it
+// before its next model step, an idle one starts. store.ErrTerminated and store.ErrQueueFull tell why not.
+func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error) {
+	m, err := st.prepare(ctx, n, queuedPrefix)
+	if err != nil {
+		return nil, err
+	}
+	limit := max(st.svc.limits.queued, 0)
+	if n.FromSystem {
+		limit = 0
+	}
+	op, err := enqueueOp(m, queueKey(n), limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.Apply(ctx, op); err != nil {
+		switch {
+		case errors.Is(err, store.ErrQueueFull):
+			return nil, fmt.Errorf("%w: %d wait already; wait for the thread to take them, then send again", err, limit)
+		case errors.Is(err, store.ErrTerminated):
+			return nil, fmt.Errorf("%w: start a new thread to go on", err)
+		}
+		return nil, err
+	}
+	if op.Existed {
+		return st.first(ctx, m)
+	}
+	m.MarkQueued()
+	return m, nil
+}
+
+// Queued lists the messages that wait, in order.
+func (st *State) Queued(ctx context.Context) ([]store.Message, error) {
+	items, err := st.svc.store.Inbox(ctx, st.id)
+	if err != nil {
+		return nil, err
+	}
+	waiting := []store.Message{}
+	for _, item := range items {
+		if item.Kind != store.InboxMessage {
+			continue
+		}
+		var m store.Message
+		if err := json.Unmarshal(item.Payload, &m); err != nil {
+			return nil, fmt.Errorf("inbox item %d of thread %s holds no message: %w", item.Seq, st.id, err)
+		}
+		m.MarkQueued()
+		waiting = append(waiting, m)
+	}
+	return waiting, nil
+}
+
+// queueKey makes a message with the same idempotency key, or the same id, happen once.
+func queueKey(n NewMessage) string {
+	switch {
+	case n.IdempotencyKey != "":
+		return "key:" + n.IdempotencyKey
+	case n.ID != "":
+		return "id:" + n.ID
+	}
+	return ""
+}
+
+func enqueueOp(m *store.Message, key string, limit int) (*store.Enqueue, error) {
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	return &store.Enqueue{
+		Item:            store.InboxItem{Key: key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
+		MaxUserMessages: limit,
+	}, nil
+}

@@ -1,0 +1,79 @@
+package thread
+
+import (
+	"encoding/json"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// ChunkSize is how many bytes of a file one chunk of a stream has (SPEC FIL-03).
+const ChunkSize = 256 << 10
+
+// FileRecord describes a file or a folder (SPEC FIL-02).
+type FileRecord struct {
+	Path        string          `json:"path"`
+	Name        string          `json:"name"`
+	MimeType    string          `json:"mimeType"`
+	Storage     string          `json:"storage"`
+	Size        int64           `json:"size"`
+	IsDirectory bool            `json:"isDirectory"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	Width       int             `json:"width,omitempty"`
+	Height      int             `json:"height,omitempty"`
+	CreatedAt   int64           `json:"createdAt"` // microseconds
+	IsChunked   bool            `json:"isChunked"`
+	ChunkCount  int64           `json:"chunkCount"`
+}
+
+// DirListing is what a folder holds, direct entries only, by path.
+type DirListing struct {
+	Path    string       `json:"path"`
+	Entries []FileRecord `json:"entries"`
+}
+
+// FileStats sums up a thread's files.
+type FileStats struct {
+	FileCount      int64 `json:"fileCount"`
+	DirectoryCount int64 `json:"directoryCount"`
+	TotalSize      int64 `json:"totalSize"` // bytes
+}
+
+// FindResult lists the paths that a glob matches; Truncated when there are more (SPEC FIL-05).
+type FindResult struct {
+	Paths     []string `json:"paths"`
+	Truncated bool     `json:"truncated"`
+}
+
+// GrepMatch is one line that matches; lines count from 1.
+type GrepMatch struct {
+	Line    int    `json:"line"`
+	Content string `json:"content"`
+}
+
+// GrepResult is the matching lines of one file; Truncated when the search was cut off in or after it.
+type GrepResult struct {
+	Path      string      `json:"path"`
+	Matches   []GrepMatch `json:"matches"`
+	Truncated bool        `json:"truncated,omitempty"`
+}
+
+// GrepPage is what a search found; Truncated when there is more (SPEC FIL-05).
+type GrepPage struct {
+	Results   []GrepResult `json:"results"`
+	Truncated bool         `json:"truncated"`
+}
+
+// storageName is the same for all files: where the bytes are is no concern of a thread's (SPEC THR-18).
+const storageName = "local"
+
+func recordOf(f *store.File) *FileRecord {
+	r := &FileRecord{
+		Path: f.Path, Name: baseName(f.Path), MimeType: f.MimeType, Storage: storageName, Size: f.Size,
+		IsDirectory: f.Dir, Metadata: f.Metadata, Width: f.Width, Height: f.Height, CreatedAt: f.CreatedAt,
+	}
+	if !f.Dir {
+		r.ChunkCount = max(1, (f.Size+ChunkSize-1)/ChunkSize)
+		r.IsChunked = r.ChunkCount > 1
+	}
+	return r
+}

@@ -1,0 +1,154 @@
+package thread
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxFound      = 100 // SPEC FIL-05
+	maxLineShown  = 500
+	maxExpression = 1000
+	sniffBytes    = 8 << 10
+)
+
+// FindFiles lists the files whose path matches a glob, by path, at most 100 (SPEC FIL-05).
+func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, error) {
+	glob, err := compileGlob(pattern)
+	if err != nil {
+		return nil, err
+	}
+	files, err := st.svc.store.Files(ctx, st.id, "/", true)
+	if err != nil {
+		return nil, err
+	}
+	found := &FindResult{Paths: []string{}}
+	for _, f := range files {
+		if f.Dir || !glob.MatchString(f.Path) {
+			continue
+		}
+		if len(found.Paths) == maxFound {
+			found.Truncated = true
+			break
+		}
+		found.Paths = append(found.Paths, f.Path)
+	}
+	return found, nil
+}
+
+// GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (SPEC FIL-05).
+func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, error) {
+	if expression == "" || len(expression) > maxExpression {
+		return nil, invalid("pattern", "give a regular expression (RE2) of 1 to %d bytes", maxExpression)
+	}
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, invalid("pattern", "it is not a regular expression that RE2 understands: %v", err)
+	}
+	files, err := st.svc.store.Files(ctx, st.id, "/", true)
+	if err != nil {
+		return nil, err
+	}
+	page := &GrepPage{Results: []GrepResult{}}
+	left := maxFound
+	for _, f := range files {
+		if f.Dir || f.Size == 0 {
+			continue
+		}
+		matches, cut, err := st.grepFile(ctx, f.Path, re, left)
+		if err != nil {
+			return nil, err
+		}
+		if len(matches) > 0 {
+			page.Results = append(page.Results, GrepResult{Path: f.Path, Matches: matches})
+			left -= len(matches)
+		}
+		if cut {
+			page.Truncated = true
+			if n := len(page.Results); n > 0 {
+				page.Results[n-1].Truncated = true
+			}
+			break
+		}
+	}
+	return page, nil
+}
+
+// grepFile gives at most limit matches, and cut when there is one more. It stops at the first line past
+// the limit, so that a search is never longer than it must be.
+func (st *State) grepFile(ctx context.Context, path string, re *regexp.Regexp, limit int) (matches []GrepMatch, cut bool, err error) {
+	rc, _, err := st.OpenFile(ctx, path)
+	if rc == nil || err != nil { // removed while the search ran
+		return nil, false, err
+	}
+	defer rc.Close()
+	r := bufio.NewReaderSize(rc, sniffBytes)
+	head, err := r.Peek(sniffBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	if bytes.IndexByte(head, 0) >= 0 { // not text
+		return nil, false, nil
+	}
+	lines := &lineReader{r: r}
+	for n := 1; ; n++ {
+		line, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return matches, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if !re.Match(line) {
+			continue
+		}
+		if len(matches) == limit {
+			return matches, true, nil
+		}
+		matches = append(matches, GrepMatch{Line: n, Content: shown(line)})
+	}
+}
+
+// lineReader gives lines in bounded memory: of a longer one only the first maxLine bytes are searched.
+type lineReader struct {
+	r   *bufio.Reader
+	buf []byte
+}
+
+const maxLine = 1 << 20
+
+func (l *lineReader) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if room := maxLine - len(l.buf); len(part) > room {
+			l.buf = append(l.buf, part[:room]...)
+		} else {
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(l.buf) > 0, err == nil:
+			return bytes.TrimRight(l.buf, "\r\n"), nil
+		}
+		return nil, err
+	}
+}
+
+func shown(line []byte) string {
+	if len(line) > maxLineShown {
+		cut := maxLineShown
+		for cut > 0 && !utf8.RuneStart(line[cut]) {
+			cut--
+		}
+		return strings.ToValidUTF8(string(line[:cut]), "\uFFFD") + "…"
+	}
+	return strings.ToValidUTF8(string(line), "\uFFFD")
+}

@@ -1,0 +1,84 @@
+// Package thread is the domain: what a thread can do, over a store and a bucket. It knows no Kubernetes,
+// no HTTP and no model. A Service makes, opens and purges threads; a State is one thread and carries the
+// calls of ThreadState (SPEC THR, MSG, FIL, KVS).
+package thread
+
+import (
+	"context"
+
+	"gocloud.dev/blob"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Options of a Service. Store and Blobs are needed, the rest have defaults.
+type Options struct {
+	Store store.Store
+	// Blobs holds the contents of files by digest; see OpenBucket.
+	Blobs *blob.Bucket
+	// Clock gives the time; the real one when nil.
+	Clock clock.Clock
+	// MaxQueued is how many user messages may wait in one thread (SPEC MSG-07): 5 when 0, no limit when negative.
+	MaxQueued int
+	// MaxMessageBytes bounds a message with all its parts: 1 MiB when 0.
+	MaxMessageBytes int
+	// MaxValueBytes bounds one value of the key-value store: 1 MiB when 0.
+	MaxValueBytes int
+	// MaxFileBytes bounds one file: 8 GiB when 0.
+	MaxFileBytes int64
+}
+
+// Service is the domain over one store. It is safe for concurrent use.
+type Service struct {
+	store  store.Store
+	clock  clock.Clock
+	limits limits
+	blobs  *contents
+}
+
+type limits struct {
+	queued       int
+	messageBytes int
+	valueBytes   int
+	fileBytes    int64
+}
+
+// NewService makes the domain over a store and a bucket.
+func NewService(o Options) *Service {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Service{
+		store: o.Store,
+		clock: o.Clock,
+		blobs: newContents(o.Blobs, o.Store.DigestReferenced),
+		limits: limits{
+			queued:       orDefault(o.MaxQueued, 5),
+			messageBytes: orDefault(o.MaxMessageBytes, 1<<20),
+			valueBytes:   orDefault(o.MaxValueBytes, 1<<20),
+			fileBytes:    orDefault(o.MaxFileBytes, 8<<30),
+		},
+	}
+}
+
+func orDefault[T int | int64](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// Store gives the store below.
+func (s *Service) Store() store.Store { return s.store }
+
+// Open gives a thread for writes from outside a run. store.ErrNotFound when there is none.
+func (s *Service) Open(ctx context.Context, id string) (*State, error) {
+	if _, err := s.store.Thread(ctx, id); err != nil {
+		return nil, err
+	}
+	return &State{svc: s, id: id}, nil
+}
+
+// now in microseconds since 1970.
+func (s *Service) now() int64 { return s.clock.Now().UnixMicro() }
