@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// StatusPending is the registry status of a child whose thread is not there yet.
+const StatusPending = "pending"
+
+// Children is the engine's port of the same name: each child is a Subagent object (SPEC SUB-01).
+type Children struct {
+	client client.Client
+}
+
+var _ engine.Children = (*Children)(nil)
+
+// NewChildren makes the port. The client must read its own writes, so that a list shows what a create made.
+func NewChildren(c client.Client) *Children { return &Children{client: c} }
+
+// Create implements engine.Children.
+func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
+	s := &skeinv1.Subagent{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       parent.Namespace,
+			Name:            derivedName(parent.Name+"-"+req.Subagent.Name, parent.ID, req.Cause),
+			Labels:          RuntimeLabels(parent),
+			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
+			OwnerReferences: []metav1.OwnerReference{ThreadOwner(parent.Name, parent.ID)},
+		},
+		Spec: skeinv1.SubagentSpec{
+			ParentRef:           skeinv1.LocalRef{Name: parent.Name},
+			AgentRef:            req.Subagent.AgentRef,
+			Name:                req.Subagent.Name,
+			Title:               req.Title,
+			Description:         req.Subagent.Description,
+			Message:             req.Message,
+			Attachments:         req.Attachments,
+			Blocking:            req.Subagent.Blocking,
+			Resumable:           req.Subagent.Resumable,
+			ParentCommunication: req.Subagent.ParentCommunication,
+			SpawnGroupID:        req.RunID,
+			ToolCallID:          req.Cause,
+		},
+	}
+	if len(req.Arguments) > 0 {
+		s.Spec.Arguments = &runtime.RawExtension{Raw: req.Arguments}
+	}
+	err := c.client.Create(ctx, s)
+	if apierrors.IsAlreadyExists(err) {
+		return c.existing(ctx, s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create Subagent %q: %w", s.Name, err)
+	}
+	return ptr.To(Entry(s)), nil
+}
+
+// existing gives the child that an earlier try made.
+func (c *Children) existing(ctx context.Context, want *skeinv1.Subagent) (*skeinv1.ChildStatus, error) {
+	var have skeinv1.Subagent
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
+		return nil, fmt.Errorf("read Subagent %q: %w", want.Name, err)
+	}
+	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != want.Annotations[skeinv1.AnnotationIdempotencyKey] ||
+		have.Spec.ParentRef != want.Spec.ParentRef {
+		return nil, fmt.Errorf("a Subagent %q exists already and was not made by this call: delete or rename it", want.Name)
+	}
+	return ptr.To(Entry(&have)), nil
+}
+
+// List implements engine.Children.
+func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
+	var list skeinv1.SubagentList
+	if err := c.client.List(ctx, &list, client.InNamespace(parent.Namespace), client.MatchingFields{IndexThread: parent.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Subagents of Thread %q: %w", parent.Name, err)
+	}
+	return Entries(list.Items), nil
+}
+
+// Entries gives the registry of a thread out of its Subagents, oldest first. Those on their way out are left out.
+func Entries(subagents []skeinv1.Subagent) []skeinv1.ChildStatus {
+	entries := make([]skeinv1.ChildStatus, 0, len(subagents))
+	for i := range subagents {
+		if s := &subagents[i]; s.DeletionTimestamp.IsZero() {
+			entries = append(entries, Entry(s))
+		}
+	}
+	slices.SortFunc(entries, func(a, b skeinv1.ChildStatus) int {
+		if a.CreatedAt != b.CreatedAt {
+			return int(min(max(a.CreatedAt-b.CreatedAt, -1), 1))
+		}
+		if a.Reference < b.Reference {
+			return -1
+		}
+		return 1
+	})
+	return entries
+}
+
+// Entry gives a Subagent's registry entry: its status's, or what can be said before there is one.
+func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
+	if s.Status.Entry != nil {
+		return *s.Status.Entry
+	}
+	return skeinv1.ChildStatus{
+		Reference:           s.Name,
+		Name:                s.Spec.Name,
+		Title:               s.Spec.Title,
+		Description:         s.Spec.Description,
+		Resumable:           s.Spec.Resumable,
+		Blocking:            s.Spec.Blocking,
+		ThreadName:          ChildThreadName(s.Name),
+		SpawnGroupID:        s.Spec.SpawnGroupID,
+		CreatedAt:           s.CreationTimestamp.UnixMicro(),
+		Status:              StatusPending,
+		ParentCommunication: s.Spec.ParentCommunication,
+	}
+}
+
+// ChildThreadName is the name of the Thread that a Subagent owns.
+func ChildThreadName(subagent string) string { return subagent }
+
+// ThreadOwner is the owner reference to a Thread, by which deleting the thread deletes the object (SPEC SUB-08).
+func ThreadOwner(name, uid string) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion:         skeinv1.GroupVersion.String(),
+		Kind:               "Thread",
+		Name:               name,
+		UID:                types.UID(uid),
+		Controller:         ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
+	}
+}

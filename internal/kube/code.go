@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"k8s.io/utils/lru"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+// maxCompiled bounds how many modules are remembered.
+const maxCompiled = 2048
+
+// Compile turns a source text into a module, or says where it is wrong.
+type Compile func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
+
+// codeOwner is the object that a piece of code belongs to, in one generation.
+type codeOwner struct {
+	kind, namespace, name, uid string
+	generation                 int64
+}
+
+// compiled is the outcome for one version of one object's code.
+type compiled struct {
+	version string // of the ConfigMap, or "inline"
+	digest  string
+	module  sandbox.Module
+	err     *engine.NotReadyError
+}
+
+// codeCache remembers modules. An object's entry is found without looking at its source, which may be
+// large; the modules themselves are shared by the digest of the source.
+type codeCache struct {
+	compile  Compile
+	byOwner  *lru.Cache // codeOwner → *compiled
+	byDigest *lru.Cache // string → *compiled
+}
+
+func newCodeCache(compile Compile) *codeCache {
+	return &codeCache{compile: compile, byOwner: lru.New(maxCompiled), byDigest: lru.New(maxCompiled)}
+}
+
+func (c *codeCache) get(owner codeOwner, version, filename, source string, lang sandbox.Language) (*compiled, error) {
+	if v, ok := c.byOwner.Get(owner); ok && v.(*compiled).version == version {
+		return v.(*compiled).result()
+	}
+	sum := sha256.Sum256([]byte(string(lang) + "\x00" + filename + "\x00" + source))
+	digest := hex.EncodeToString(sum[:])
+	entry := &compiled{version: version, digest: digest}
+	if v, ok := c.byDigest.Get(digest); ok {
+		entry.module, entry.err = v.(*compiled).module, v.(*compiled).err
+	} else {
+		module, err := c.compile(filename, source, lang)
+		entry.module = module
+		if err != nil {
+			entry.err = notReady(skeinv1.ReasonCompileFailed, "%s", compileMessage(filename, err))
+		}
+		c.byDigest.Add(digest, entry)
+	}
+	c.byOwner.Add(owner, entry)
+	return entry.result()
+}
+
+func (c *compiled) result() (*compiled, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c, nil
+}
+
+// compileMessage is in the form that editors and people know: file:line:column: what.
+func compileMessage(filename string, err *sandbox.Error) string {
+	if err.Line == 0 {
+		return fmt.Sprintf("%s does not compile: %s", filename, err.Message)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s (line %d, column %d)", filename, err.Line, err.Column, err.Message, err.Line, err.Column)
+}

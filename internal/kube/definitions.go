@@ -1,0 +1,192 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/model"
+)
+
+// Definitions is the engine's port of the same name, over a cache. The controllers check definitions by
+// the same functions, so that a condition and a run never disagree on what is wrong.
+type Definitions struct {
+	reader   client.Reader
+	contents *Contents
+	code     *codeCache
+	schemas  *schemaCache
+	models   model.Factory
+}
+
+var _ engine.Definitions = (*Definitions)(nil)
+
+// NewDefinitions makes the port. reader is a cache of the definitions, contents reads Secrets and
+// ConfigMaps, compile turns source into modules, and models tells whether a Model can be used.
+func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, models model.Factory) *Definitions {
+	return &Definitions{
+		reader:   reader,
+		contents: contents,
+		code:     newCodeCache(compile),
+		schemas:  newSchemaCache(),
+		models:   models,
+	}
+}
+
+// Agent implements engine.Definitions.
+func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
+	var a skeinv1.Agent
+	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
+		return nil, err
+	}
+	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
+	err := d.resolveSide(ctx, namespace, a.Spec.SideA, out)
+	if err != nil {
+		return nil, within("Agent", name, err)
+	}
+	return out, nil
+}
+
+func (d *Definitions) resolveSide(ctx context.Context, namespace string, side skeinv1.AgentSide, out *engine.Agent) error {
+	var p skeinv1.Prompt
+	if err := d.get(ctx, "Prompt", namespace, side.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
+		return err
+	}
+	out.Prompt = engine.Prompt{Name: p.Name, Spec: p.Spec}
+	if err := checkToolNames(p.Spec.Tools); err != nil {
+		return within("Prompt", p.Name, err)
+	}
+	var m skeinv1.Model
+	if err := d.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
+		return within("Prompt", p.Name, err)
+	}
+	resolved, err := d.ResolveModel(ctx, &m)
+	if err != nil {
+		return within("Model", m.Name, err)
+	}
+	out.Model = *resolved
+	for _, ref := range p.Spec.Tools {
+		if ref.Name == "" {
+			continue
+		}
+		var t skeinv1.Tool
+		if err := d.get(ctx, "Tool", namespace, ref.Name, "spec.tools", &t); err != nil {
+			return within("Prompt", p.Name, err)
+		}
+		tool, err := d.ResolveTool(ctx, &t)
+		if err != nil {
+			return within("Tool", t.Name, err)
+		}
+		out.Tools = append(out.Tools, *tool)
+	}
+	return nil
+}
+
+// Effect implements engine.Definitions.
+func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*engine.Effect, error) {
+	var e skeinv1.Effect
+	if err := d.get(ctx, "Effect", namespace, EffectObjectName(name), "the name of the effect", &e); err != nil {
+		return nil, err
+	}
+	resolved, err := d.ResolveEffect(ctx, &e)
+	if err != nil {
+		return nil, within("Effect", e.Name, err)
+	}
+	return resolved, nil
+}
+
+// Names implements engine.Definitions.
+func (d *Definitions) Names(ctx context.Context, namespace, kind string) ([]string, error) {
+	list, err := listOf(kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	names := []string{}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		names = append(names, o.(client.Object).GetName())
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Load implements engine.Definitions: the name and the spec of a definition. Where a secret is kept is
+// left out too: code has no business with it.
+func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
+	var obj client.Object
+	var spec func() any
+	switch kind {
+	case "agent":
+		a := &skeinv1.Agent{}
+		obj, spec = a, func() any { return a.Spec }
+	case "prompt":
+		p := &skeinv1.Prompt{}
+		obj, spec = p, func() any { return p.Spec }
+	case "model":
+		m := &skeinv1.Model{}
+		obj, spec = m, func() any {
+			s := m.Spec
+			s.Credentials = nil
+			return s
+		}
+	default:
+		return nil, unknownKind(kind)
+	}
+	if err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%s %q does not exist in namespace %q", kind, name, namespace)
+		}
+		return nil, fmt.Errorf("read %s %q: %w", kind, name, err)
+	}
+	data, err := json.Marshal(spec())
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %q: %w", kind, name, err)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("encode %s %q: %w", kind, name, err)
+	}
+	if fields["name"], err = json.Marshal(name); err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
+}
+
+// get reads a definition from the cache without copying it: nobody may change what it points to.
+func (d *Definitions) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
+	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return missing(kind, namespace, name, field)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %q: %w", kind, name, err)
+	}
+	return nil
+}
+
+func listOf(kind string) (client.ObjectList, error) {
+	switch kind {
+	case "agent":
+		return &skeinv1.AgentList{}, nil
+	case "prompt":
+		return &skeinv1.PromptList{}, nil
+	case "model":
+		return &skeinv1.ModelList{}, nil
+	}
+	return nil, unknownKind(kind)
+}
+
+func unknownKind(kind string) error {
+	return errors.New("there is no kind of definition " + kind + `: ask for "agent", "prompt" or "model"`)
+}

@@ -1,0 +1,167 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Phases of a ScheduledEffect.
+const (
+	EffectPending   = "Pending"
+	EffectFired     = "Fired"
+	EffectSucceeded = "Succeeded"
+	EffectFailed    = "Failed"
+	EffectCanceled  = "Canceled"
+)
+
+// Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (SPEC EFF-01).
+type Effects struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
+
+var _ engine.Effects = (*Effects)(nil)
+
+// NewEffects makes the port. The client must read its own writes, so that a list shows what was scheduled.
+func NewEffects(c client.Client, clk clock.PassiveClock) *Effects { return &Effects{client: c, clock: clk} }
+
+// Schedule implements engine.Effects. The effect itself need not exist yet: until it does, the
+// ScheduledEffect says so in its conditions.
+func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
+	at := metav1.NewMicroTime(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
+	s := &skeinv1.ScheduledEffect{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       thread.Namespace,
+			Name:            derivedName(thread.Name+"-"+req.Name, thread.ID, req.Cause),
+			Labels:          RuntimeLabels(thread),
+			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
+			OwnerReferences: []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)},
+		},
+		Spec: skeinv1.ScheduledEffectSpec{
+			ThreadRef: skeinv1.LocalRef{Name: thread.Name},
+			Effect:    req.Name,
+			At:        &at,
+		},
+	}
+	if len(req.Args) > 0 && string(req.Args) != "null" {
+		s.Spec.Args = &runtime.RawExtension{Raw: req.Args}
+	}
+	err := e.client.Create(ctx, s)
+	if apierrors.IsAlreadyExists(err) {
+		return e.existing(ctx, s)
+	}
+	if err != nil {
+		return "", fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
+	}
+	return string(s.UID), nil
+}
+
+// existing gives the effect that an earlier try of the same call scheduled.
+func (e *Effects) existing(ctx context.Context, want *skeinv1.ScheduledEffect) (string, error) {
+	var have skeinv1.ScheduledEffect
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
+		return "", fmt.Errorf("read ScheduledEffect %q: %w", want.Name, err)
+	}
+	if have.Annotations[skeinv1.AnnotationIdempotencyKey] != want.Annotations[skeinv1.AnnotationIdempotencyKey] {
+		return "", fmt.Errorf("a ScheduledEffect %q exists already and was not made by this call: delete or rename it", want.Name)
+	}
+	return string(have.UID), nil
+}
+
+// List implements engine.Effects.
+func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) ([]engine.ScheduledEffect, error) {
+	pending, err := e.pending(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	out := []engine.ScheduledEffect{}
+	for _, s := range pending {
+		if name != "" && EffectObjectName(s.Spec.Effect) != EffectObjectName(name) {
+			continue
+		}
+		out = append(out, engine.ScheduledEffect{
+			ID:          string(s.UID),
+			Name:        s.Spec.Effect,
+			Args:        effectArgs(s),
+			ScheduledAt: DueTime(s).UnixMicro(),
+			CreatedAt:   s.CreationTimestamp.UnixMicro(),
+		})
+	}
+	slices.SortFunc(out, func(a, b engine.ScheduledEffect) int {
+		return cmp.Or(cmp.Compare(a.ScheduledAt, b.ScheduledAt), cmp.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}
+
+// Remove implements engine.Effects. An effect that has fired can no longer be removed.
+func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (bool, error) {
+	pending, err := e.pending(ctx, thread)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range pending {
+		if string(s.UID) != id {
+			continue
+		}
+		err := e.client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("delete ScheduledEffect %q: %w", s.Name, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func (e *Effects) pending(ctx context.Context, thread *store.Thread) ([]*skeinv1.ScheduledEffect, error) {
+	var list skeinv1.ScheduledEffectList
+	if err := e.client.List(ctx, &list, client.InNamespace(thread.Namespace), client.MatchingFields{IndexThread: thread.Name}); err != nil {
+		return nil, fmt.Errorf("list the ScheduledEffects of Thread %q: %w", thread.Name, err)
+	}
+	var out []*skeinv1.ScheduledEffect
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.DeletionTimestamp.IsZero() && (s.Status.Phase == "" || s.Status.Phase == EffectPending) {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func effectArgs(s *skeinv1.ScheduledEffect) json.RawMessage {
+	if s.Spec.Args == nil || len(s.Spec.Args.Raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	return s.Spec.Args.Raw
+}
+
+// DueTime is when a ScheduledEffect fires. For a delay the API server tells the time of creation in whole
+// seconds only, so the delay runs from when the controller first saw the object, which it notes in the
+// status, or else from the end of that second: never early, and late by less than a second.
+func DueTime(s *skeinv1.ScheduledEffect) time.Time {
+	switch {
+	case s.Spec.At != nil:
+		return s.Spec.At.Time
+	case s.Status.ScheduledAt != 0:
+		return time.UnixMicro(s.Status.ScheduledAt)
+	default:
+		return s.CreationTimestamp.Add(time.Second + s.Spec.After.Duration)
+	}
+}
+

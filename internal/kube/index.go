@@ -1,0 +1,120 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// Field indexes of the cache: which objects name another one. Values are names within the namespace.
+const (
+	// IndexSecret: Models by the Secret of their credentials.
+	IndexSecret = "skein.secret"
+	// IndexConfigMap: Models, Tools and Effects by the ConfigMap that holds their script or code.
+	IndexConfigMap = "skein.configMap"
+	// IndexModel: Prompts by their Model.
+	IndexModel = "skein.model"
+	// IndexTool: Prompts by their Tools.
+	IndexTool = "skein.tool"
+	// IndexPrompt: Agents by their Prompt.
+	IndexPrompt = "skein.prompt"
+	// IndexAgent: Agents by the agents of their subagents, Threads and Subagents by their Agent.
+	IndexAgent = "skein.agent"
+	// IndexPool: Agents by the SandboxPool that they name.
+	IndexPool = "skein.pool"
+	// IndexThread: Subagents and ScheduledEffects by the Thread that they belong to.
+	IndexThread = "skein.thread"
+	// IndexEffect: ScheduledEffects by the name of the Effect object.
+	IndexEffect = "skein.effect"
+)
+
+// Index is one field index of one kind.
+type Index struct {
+	Object  client.Object
+	Field   string
+	Extract client.IndexerFunc
+}
+
+// Indexes lists every field index that the controllers and ports rely on.
+func Indexes() []Index {
+	return []Index{
+		{&skeinv1.Model{}, IndexSecret, func(o client.Object) []string {
+			if c := o.(*skeinv1.Model).Spec.Credentials; c != nil {
+				return []string{c.SecretKeyRef.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Model{}, IndexConfigMap, func(o client.Object) []string {
+			if s := o.(*skeinv1.Model).Spec.Script; s != nil && s.ConfigMapKeyRef != nil {
+				return []string{s.ConfigMapKeyRef.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Tool{}, IndexConfigMap, func(o client.Object) []string {
+			return codeConfigMap(o.(*skeinv1.Tool).Spec.Code)
+		}},
+		{&skeinv1.Effect{}, IndexConfigMap, func(o client.Object) []string {
+			return codeConfigMap(o.(*skeinv1.Effect).Spec.Code)
+		}},
+		{&skeinv1.Prompt{}, IndexModel, func(o client.Object) []string {
+			return []string{o.(*skeinv1.Prompt).Spec.ModelRef.Name}
+		}},
+		{&skeinv1.Prompt{}, IndexTool, func(o client.Object) []string {
+			var names []string
+			for _, t := range o.(*skeinv1.Prompt).Spec.Tools {
+				if t.Name != "" {
+					names = append(names, t.Name)
+				}
+			}
+			return names
+		}},
+		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
+			return []string{o.(*skeinv1.Agent).Spec.SideA.PromptRef.Name}
+		}},
+		{&skeinv1.Agent{}, IndexAgent, func(o client.Object) []string {
+			var names []string
+			for _, s := range o.(*skeinv1.Agent).Spec.Subagents {
+				names = append(names, s.AgentRef.Name)
+			}
+			return names
+		}},
+		{&skeinv1.Agent{}, IndexPool, func(o client.Object) []string {
+			if p := o.(*skeinv1.Agent).Spec.SandboxPoolRef; p != nil {
+				return []string{p.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.Thread{}, IndexAgent, func(o client.Object) []string {
+			return []string{o.(*skeinv1.Thread).Spec.AgentRef.Name}
+		}},
+		{&skeinv1.Subagent{}, IndexThread, func(o client.Object) []string {
+			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}
+		}},
+		{&skeinv1.ScheduledEffect{}, IndexThread, func(o client.Object) []string {
+			return []string{o.(*skeinv1.ScheduledEffect).Spec.ThreadRef.Name}
+		}},
+		{&skeinv1.ScheduledEffect{}, IndexEffect, func(o client.Object) []string {
+			return []string{EffectObjectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}
+		}},
+	}
+}
+
+// RegisterIndexes adds every index to a cache that has not started yet.
+func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range Indexes() {
+		if err := indexer.IndexField(ctx, i.Object, i.Field, i.Extract); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.Object, i.Field, err)
+		}
+	}
+	return nil
+}
+
+func codeConfigMap(c skeinv1.CodeSource) []string {
+	if c.ConfigMapKeyRef == nil {
+		return nil
+	}
+	return []string{c.ConfigMapKeyRef.Name}
+}

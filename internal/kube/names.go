@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// hashLength of the hex digits that end a derived name: 64 bits, so that two causes do not meet by chance.
+const hashLength = 16
+
+// maxDerived keeps derived names short enough to be label values too.
+const maxDerived = validation.LabelValueMaxLength
+
+// derivedName makes a name that is the same for the same causes, so that a repeated create collides
+// instead of happening twice (DESIGN.md section 3). prefix is for people: it is cut to fit.
+func derivedName(prefix string, causes ...string) string {
+	h := sha256.New()
+	for _, c := range causes {
+		h.Write([]byte(c))
+		h.Write([]byte{0})
+	}
+	hash := hex.EncodeToString(h.Sum(nil))[:hashLength]
+	prefix = cleanName(prefix)
+	if room := maxDerived - hashLength - 1; len(prefix) > room {
+		prefix = strings.TrimRight(prefix[:room], "-.")
+	}
+	if prefix == "" {
+		return "t-" + hash
+	}
+	return prefix + "-" + hash
+}
+
+// cleanName turns any text into what may begin the name of an object.
+func cleanName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + ('a' - 'A')
+		default:
+			return '-'
+		}
+	}, s)
+	return strings.Trim(s, "-")
+}
+
+// RuntimeLabels are the labels of every object that the runtime makes for a thread (SPEC K8S-03).
+func RuntimeLabels(t *store.Thread) map[string]string {
+	l := map[string]string{
+		skeinv1.LabelManagedBy: skeinv1.ManagedByValue,
+		skeinv1.LabelThreadID:  t.ID,
+	}
+	if t.RootID != "" {
+		l[skeinv1.LabelRootThread] = t.RootID
+	}
+	// Names may be longer than label values; the id serves for those.
+	if len(t.Name) <= validation.LabelValueMaxLength {
+		l[skeinv1.LabelThread] = t.Name
+	}
+	return l
+}
+
+// EffectObjectName gives the name of the Effect object that code means by a plain or qualified name:
+// "-" and "_" are the same, and "package/effect" is the object "package.effect" (SPEC EFF-02).
+func EffectObjectName(name string) string {
+	return strings.NewReplacer("_", "-", "/", ".").Replace(name)
+}

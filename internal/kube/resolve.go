@@ -1,0 +1,158 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// maxToolName is what the providers allow.
+const maxToolName = 64
+
+// maxScriptSteps is the bound of spec.script.steps, held for scripts in ConfigMaps too.
+const maxScriptSteps = 500
+
+// ResolveModel reads what a Model refers to and finds out whether it can be used. A mistake of the user
+// and a missing reference are NotReadyErrors whose texts never hold the key.
+func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engine.Model, error) {
+	out := &engine.Model{Name: m.Name, Spec: m.Spec}
+	stamps := []string{string(m.UID), fmt.Sprint(m.Generation)}
+	if c := m.Spec.Credentials; c != nil {
+		key, version, err := d.contents.SecretKey(ctx, m.Namespace, c.SecretKeyRef, "spec.credentials.secretKeyRef")
+		if err != nil {
+			return nil, err
+		}
+		// A file that a Secret was made of ends in a newline more often than not.
+		out.APIKey = strings.TrimSpace(string(key))
+		stamps = append(stamps, "secret", version)
+	}
+	if s := m.Spec.Script; s != nil {
+		out.Steps = s.Steps
+		if ref := s.ConfigMapKeyRef; ref != nil {
+			text, version, err := d.contents.ConfigMapKey(ctx, m.Namespace, *ref, "spec.script.configMapKeyRef")
+			if err != nil {
+				return nil, err
+			}
+			if out.Steps, err = parseSteps(text); err != nil {
+				return nil, notReady(skeinv1.ReasonInvalidScript, "key %q of ConfigMap %q: %v", ref.Key, ref.Name, err)
+			}
+			stamps = append(stamps, "script", version)
+		}
+	}
+	out.Version = strings.Join(stamps, "/")
+	if err := d.checkModel(m.Namespace, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// checkModel asks the model's factory: its clients are cached by version, so a good Model costs nothing.
+func (d *Definitions) checkModel(namespace string, m *engine.Model) error {
+	_, err := d.models.Client(model.Config{
+		Namespace: namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
+	})
+	var bad *model.Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &bad):
+		return err
+	case m.Spec.Provider == skeinv1.ProviderScripted:
+		return notReady(skeinv1.ReasonInvalidScript, "%s", bad.Message)
+	default:
+		return notReady(skeinv1.ReasonInvalidSpec, "%s", bad.Message)
+	}
+}
+
+func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
+	var steps []skeinv1.ScriptStep
+	if err := yaml.UnmarshalStrict(text, &steps); err != nil {
+		return nil, fmt.Errorf("it is not a YAML list of steps: %w", err)
+	}
+	switch {
+	case len(steps) == 0:
+		return nil, errors.New("it holds no steps: write a YAML list with at least one")
+	case len(steps) > maxScriptSteps:
+		return nil, fmt.Errorf("it holds %d steps, more than %d", len(steps), maxScriptSteps)
+	}
+	return steps, nil
+}
+
+// ResolveTool compiles a Tool and checks its schema.
+func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine.Tool, error) {
+	name := tool.Name(t.Name)
+	if len(name) > maxToolName {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(name), maxToolName)
+	}
+	if err := d.schemas.check(t.Spec.Parameters); err != nil {
+		return nil, err
+	}
+	c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation}, t.Spec.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Tool{ObjectName: t.Name, Name: name, Spec: t.Spec, Module: c.module, Digest: c.digest}, nil
+}
+
+// ResolveEffect compiles an Effect and checks its schema.
+func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*engine.Effect, error) {
+	if err := d.schemas.check(e.Spec.Parameters); err != nil {
+		return nil, err
+	}
+	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation}, e.Spec.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+}
+
+// compileCode finds the source and compiles it, or gives the module of last time.
+func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource) (*compiled, error) {
+	source, filename, lang := src.Inline, owner.name+".ts", sandbox.TypeScript
+	if src.Language == string(sandbox.JavaScript) {
+		filename, lang = owner.name+".js", sandbox.JavaScript
+	}
+	version := "inline"
+	if ref := src.ConfigMapKeyRef; ref != nil {
+		text, v, err := d.contents.ConfigMapKey(ctx, owner.namespace, *ref, "spec.code.configMapKeyRef")
+		if err != nil {
+			return nil, err
+		}
+		if text == nil {
+			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct spec.code.configMapKeyRef", ref.Key, ref.Name)
+		}
+		source, filename, lang, version = string(text), ref.Key, sandbox.TypeScript, v
+		if strings.HasSuffix(ref.Key, ".js") || strings.HasSuffix(ref.Key, ".mjs") {
+			lang = sandbox.JavaScript
+		}
+	}
+	return d.code.get(owner, version, filename, source, lang)
+}
+
+// checkToolNames refuses two Tools that a model could not tell apart.
+func checkToolNames(tools []skeinv1.PromptTool) error {
+	seen := map[string]string{}
+	for _, t := range tools {
+		if t.Name == "" {
+			continue
+		}
+		called := tool.Name(t.Name)
+		switch first, twice := seen[called]; {
+		case twice && first == t.Name:
+			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools names Tool %q twice: remove one", t.Name)
+		case twice:
+			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %q and %q by the name %q: rename one of the Tools", first, t.Name, called)
+		}
+		seen[called] = t.Name
+	}
+	return nil
+}
