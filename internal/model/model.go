@@ -63,10 +63,9 @@ const (
 
 // Request for one answer.
 type Request struct {
-	Messages          []Message // the system prompt first
-	Tools             []Tool
-	ToolChoice        ToolChoice
-	ParallelToolCalls bool // several calls in one answer are welcome
+	Messages   []Message // the system prompt first
+	Tools      []Tool
+	ToolChoice ToolChoice
 	// Arguments of the thread, an object or nil; scripts use them.
 	Arguments json.RawMessage
 }

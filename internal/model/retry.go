@@ -1,0 +1,75 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// DefaultRetries is how often a passing failure is tried again when the Model does not say.
+	DefaultRetries = 2
+	firstBackoff   = 500 * time.Millisecond
+	maxBackoff     = 30 * time.Second
+)
+
+// WithRetries tries a call again, up to retries times, when it failed in a passing way: after as long as
+// the provider asked, else with exponential backoff. Pieces that a failed try has sent are taken back by
+// a Delta with Reset.
+func WithRetries(c Client, retries int, clk clock.Clock) Client {
+	if retries <= 0 {
+		return c
+	}
+	return &retrying{client: c, retries: retries, clock: clk}
+}
+
+type retrying struct {
+	client  Client
+	retries int
+	clock   clock.Clock
+}
+
+// Stream implements Client.
+func (r *retrying) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
+	for try := 0; ; try++ {
+		sent := false
+		res, err := r.client.Stream(ctx, req, func(d Delta) {
+			sent = true
+			emit(d)
+		})
+		var failure *Error
+		if err == nil || try == r.retries || !errors.As(err, &failure) || !failure.Passing {
+			return res, err
+		}
+		if sent {
+			emit(Delta{Reset: true})
+		}
+		if err := r.sleep(ctx, backoff(try, failure.RetryAfter)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *retrying) sleep(ctx context.Context, d time.Duration) error {
+	timer := r.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}
+
+// backoff before try number try+1: what the provider asked for, else doubled from half a second with a
+// fifth of jitter, so that the calls that failed together do not come back together.
+func backoff(try int, asked time.Duration) time.Duration {
+	if asked > 0 {
+		return asked
+	}
+	d := min(firstBackoff<<min(try, 10), maxBackoff)
+	return d - time.Duration(rand.Int64N(int64(d)/5+1))
+}

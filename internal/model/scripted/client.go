@@ -1,0 +1,135 @@
+package scripted
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+// chunkRunes is how much of a content goes into one streamed piece when there is a delay between pieces.
+const chunkRunes = 16
+
+// Client plays one script. It keeps nothing between calls: the conversation tells where the script is.
+type Client struct {
+	name    string
+	script  script
+	timeout time.Duration // 0 = none
+	clock   clock.Clock
+}
+
+// New parses the script of a Model. Latencies pass by the given clock.
+func New(c model.Config, clk clock.Clock) (*Client, error) {
+	s, err := parse(c.Steps)
+	if err != nil {
+		return nil, model.Errorf(model.KindConfig, "model %s: the script cannot be played: %v", c.Name, err)
+	}
+	cl := &Client{name: c.Name, script: s, clock: clk}
+	if c.Spec.Timeout != nil {
+		cl.timeout = c.Spec.Timeout.Duration
+	}
+	return cl, nil
+}
+
+// Stream implements model.Client.
+func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
+	n, ok := c.script.pick(req.Messages)
+	if !ok {
+		last := lastOf(req.Messages)
+		return nil, model.Errorf(model.KindFailed, "the script of model %s has no step left that answers a last message of the role %q: add one to spec.script.steps, or raise times of a step", c.name, last.Role)
+	}
+	st := c.script[n]
+	played := map[string]any{metadataStep: strconv.Itoa(n)}
+	if c.timeout > 0 && st.latency > c.timeout {
+		if err := c.sleep(ctx, c.timeout); err != nil {
+			return nil, err
+		}
+		e := model.Errorf(model.KindTimeout, "the model %s did not finish its answer within %s: raise spec.timeout of the Model", c.name, c.timeout)
+		e.Metadata = played
+		return nil, e
+	}
+	if err := c.sleep(ctx, st.latency); err != nil {
+		return nil, err
+	}
+	if st.failure != "" {
+		e := model.Errorf(model.KindFailed, "%s", st.failure)
+		e.Metadata = played
+		return nil, e
+	}
+	res, err := c.answer(n, req)
+	if err != nil {
+		e := model.Errorf(model.KindFailed, "step %d of the script of model %s cannot be played: %v", n+1, c.name, err)
+		e.Metadata = played
+		return nil, e
+	}
+	res.Metadata = played
+	return res, c.emit(ctx, res.Content, st.chunkDelay, emit)
+}
+
+// answer renders a step.
+func (c *Client) answer(n int, req model.Request) (*model.Response, error) {
+	st := &c.script[n]
+	data, err := newView(req)
+	if err != nil {
+		return nil, err
+	}
+	res := &model.Response{FinishReason: "stop"}
+	if res.Content, err = data.render(st.content); err != nil {
+		return nil, err
+	}
+	calls := 0
+	for _, m := range req.Messages {
+		calls += len(m.ToolCalls)
+	}
+	for i := range st.calls {
+		args, err := st.calls[i].arguments(data)
+		if err != nil {
+			return nil, err
+		}
+		calls++
+		res.FinishReason = "tool_calls"
+		res.ToolCalls = append(res.ToolCalls, model.ToolCall{ID: fmt.Sprintf("call_%d", calls), Name: st.calls[i].name, Arguments: args})
+	}
+	return res, nil
+}
+
+// emit streams a content, whole or in pieces.
+func (c *Client) emit(ctx context.Context, content string, delay time.Duration, emit func(model.Delta)) error {
+	if content == "" {
+		return nil
+	}
+	if delay <= 0 {
+		emit(model.Delta{Text: content})
+		return nil
+	}
+	rest := []rune(content)
+	for len(rest) > 0 {
+		n := min(chunkRunes, len(rest))
+		emit(model.Delta{Text: string(rest[:n])})
+		if rest = rest[n:]; len(rest) == 0 {
+			return nil
+		}
+		if err := c.sleep(ctx, delay); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}
