@@ -1,0 +1,181 @@
+# Skein. `make help` lists what there is.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Jobs that the Go tools run at once. Two fit a small machine; more need memory too.
+JOBS ?= 2
+export JOBS
+
+# Images, as the manifests of config/ name them.
+IMAGE_MANAGER ?= skein.dev/manager:dev
+IMAGE_SANDBOX ?= skein.dev/sandbox:dev
+
+# The dev cluster: its name, and whether it gets a real node (auto: where this machine can).
+CLUSTER ?= skein
+NODE ?= auto
+# What `make deploy` installs: default (data on an emptyDir) or persistent (data on a volume claim).
+OVERLAY ?= default
+
+DEVCLUSTER := hack/devcluster/devcluster.sh
+TESTRUN := build/testrun
+REPORTS ?= build/reports
+GO_BUILD := CGO_ENABLED=0 go build -p $(JOBS) -trimpath -ldflags '-s -w'
+# Flags of the test tiers: VERBOSE=1 prints all output, FILTER is a Ginkgo label filter, PKG narrows the
+# packages (PKG=./internal/store/...), RACE=1 uses the race detector.
+FILTER ?=
+PKG ?=
+TESTFLAGS = -reports $(REPORTS) $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@[ -t 1 ] && colour=1 || colour=0; \
+	awk -v colour=$$colour 'BEGIN { FS = ":.*##"; if (colour) { name = "\033[36m"; bold = "\033[1m"; off = "\033[0m" } \
+			printf "Usage: make %s<target>%s\n", name, off } \
+		/^##@/ { printf "\n%s%s%s\n", bold, substr($$0, 5), off } \
+		/^[a-zA-Z0-9_-]+:.*##/ { printf "  %s%-17s%s%s\n", name, $$1, off, $$2 }' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: generate
+generate: ## Generate the deep copies of the custom resources and the orders of the demo.
+	@WHAT="deepcopy orders" hack/generate.sh
+
+.PHONY: manifests
+manifests: ## Generate the CRDs and the manager's role.
+	@WHAT=manifests hack/generate.sh
+
+.PHONY: docs
+docs: ## Generate docs/reference/api.md from the CRDs and the code.
+	@WHAT=reference hack/generate.sh
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	@git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -w
+
+.PHONY: vet
+vet: ## Run go vet.
+	@go vet ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint (built once from hack/tools).
+	@"$$(hack/tool.sh golangci-lint)" run --concurrency $(JOBS) --timeout 20m
+
+.PHONY: verify
+verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
+	@hack/verify.sh
+
+##@ Build
+
+.PHONY: build
+build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
+
+# Always asked for: the Go tool knows better than make what has changed.
+.PHONY: bin/manager bin/sandbox bin/kubectl-skein
+bin/manager bin/sandbox bin/kubectl-skein: bin/%:
+	@hack/step.sh "Build $@" env $(GO_BUILD) -o $@ ./cmd/$*
+
+.PHONY: docker-build
+docker-build: bin/manager bin/sandbox ## Build both images with buildah and save them as build/*.tar.
+	@hack/image.sh manager $(IMAGE_MANAGER) build/manager.tar
+	@hack/image.sh sandbox $(IMAGE_SANDBOX) build/sandbox.tar
+
+.PHONY: clean
+clean: ## Remove what the build made (caches outside the repository stay).
+	@rm -rf bin build
+
+##@ Test
+
+.PHONY: test
+test: ## Everything: verify, lint, unit, integration, conformance, e2e; sums it up.
+	@hack/test.sh
+
+# How many tests ran and failed is told by testrun, so it is built afresh each time.
+.PHONY: $(TESTRUN)
+$(TESTRUN):
+	@go build -o $@ ./hack/testrun
+
+.PHONY: test-unit
+test-unit: $(TESTRUN) ## Packages that need nothing around them.
+	@$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
+
+# PREBUILT=1 says that the programs are there already, as `make test` does after it has built them once.
+NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
+
+.PHONY: test-integration
+test-integration: $(NEEDS) ## Packages that need a control plane.
+	@export KUBEBUILDER_ASSETS="$$($(DEVCLUSTER) env --assets)"; \
+	$(TESTRUN) tier $(TESTFLAGS) -p 1 integration $(PKG)
+
+.PHONY: conformance
+conformance: $(NEEDS) ## The rows of the specification [ROWS="MSG FIL-03"].
+	@hack/conformance.sh $(ROWS)
+
+# Its specs alone: `make test` prints the rows once, when e2e has run too.
+.PHONY: test-conformance
+test-conformance: $(NEEDS)
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 conformance $(PKG)
+
+.PHONY: test-e2e
+test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
+	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 30m
+
+.PHONY: bench
+bench: $(NEEDS) ## Print the figures of the budget.
+	@$(TESTRUN) tier -reports $(REPORTS) -v -p 1 -timeout 30m bench $(PKG)
+
+##@ Cluster
+
+.PHONY: cluster-build
+cluster-build: ## Build the dev cluster's programs, where they are not in the cache.
+	@$(DEVCLUSTER) build
+
+.PHONY: cluster-up
+cluster-up: ## Start a dev cluster [CLUSTER=name NODE=auto|true|false].
+	@$(DEVCLUSTER) up --name $(CLUSTER) --node=$(NODE)
+
+.PHONY: cluster-down
+cluster-down: ## Stop it and remove all of it, also after a crash.
+	@$(DEVCLUSTER) down --name $(CLUSTER)
+
+.PHONY: cluster-status
+cluster-status: ## Say what runs.
+	@$(DEVCLUSTER) status --name $(CLUSTER)
+
+##@ Demo
+
+.PHONY: demo
+demo: build ## Play the demo [MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+	@hack/demo/run.sh
+
+.PHONY: demo-down
+demo-down: ## Remove everything that the demo started.
+	@hack/demo/run.sh --down
+
+##@ Deploy
+
+# The cluster of your kubeconfig; any kubectl of 1.30 or later, or the dev cluster's own.
+KUBECTL ?= $(shell command -v kubectl 2>/dev/null || echo $(DEVCLUSTER) kubectl)
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of your kubeconfig.
+	@$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Delete the CRDs, and every object of them.
+	@$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: ## Install Skein into the cluster of your kubeconfig [OVERLAY=default|persistent].
+	@$(KUBECTL) apply --server-side -k config/$(OVERLAY)
+
+.PHONY: undeploy
+undeploy: ## Delete Skein from the cluster of your kubeconfig.
+	@$(KUBECTL) delete --ignore-not-found -k config/$(OVERLAY)
+
+.PHONY: run
+run: bin/manager install ## Run the manager here against the cluster of your kubeconfig, code in local processes.
+	@bin/manager --sandbox=process --data-dir=build/data --leader-elect=false

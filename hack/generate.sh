@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# generate.sh [DIR]: writes every generated file of the repository below DIR (the repository itself by
+# default), at the path that it has in the repository. `make verify` generates into an empty folder and compares.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+out=$(mkdir -p "${1:-$root}" && cd "${1:-$root}" && pwd -P)
+cd "$root"
+controller_gen=$(hack/tool.sh controller-gen)
+what=${WHAT:-deepcopy manifests reference orders}
+
+for w in $what; do
+	case $w in
+	deepcopy)
+		"$controller_gen" object:headerFile=hack/boilerplate.go.txt paths=./api/v1alpha1 output:object:dir="$out/api/v1alpha1"
+		;;
+	manifests)
+		"$controller_gen" crd paths=./api/v1alpha1 output:crd:dir="$out/config/crd/bases"
+		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
+		;;
+	reference)
+		# From the schemas that were generated just now, if they were.
+		crds=$out/config/crd/bases
+		[ -d "$crds" ] || crds=config/crd/bases
+		mkdir -p "$out/docs/reference"
+		go run ./hack/apidocs -crds "$crds" >"$out/docs/reference/.api.md"
+		mv "$out/docs/reference/.api.md" "$out/docs/reference/api.md"
+		;;
+	orders)
+		mkdir -p "$out/hack/demo"
+		go run ./hack/demo/orders >"$out/hack/demo/.orders.csv"
+		mv "$out/hack/demo/.orders.csv" "$out/hack/demo/orders.csv"
+		;;
+	*)
+		echo "generate.sh: nothing is called $w" >&2
+		exit 1
+		;;
+	esac
+done

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# step.sh MESSAGE COMMAND...: runs a command that may take long and says how long it has been at it.
+# The command's output goes to a file and is shown only when the command fails. On a terminal one line is
+# rewritten each second; elsewhere (CI, a file) a plain line is printed every 15 seconds.
+set -euo pipefail
+message=$1
+shift
+log=$(mktemp "${TMPDIR:-/tmp}/skein-step.XXXXXX")
+began=$SECONDS
+"$@" >"$log" 2>&1 </dev/null &
+pid=$!
+# An interrupt ends the command too.
+trap 'kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; rm -f "$log"; exit 130' INT TERM
+if [ -t 2 ]; then
+	while kill -0 "$pid" 2>/dev/null; do
+		printf '\r==> %s … %ds ' "$message" $((SECONDS - began)) >&2
+		sleep 0.2
+	done
+	printf '\r\033[K' >&2
+else
+	next=15
+	while kill -0 "$pid" 2>/dev/null; do
+		if [ $((SECONDS - began)) -ge $next ]; then
+			echo "==> $message … ${next}s" >&2
+			next=$((next + 15))
+		fi
+		sleep 0.2
+	done
+fi
+status=0
+wait "$pid" || status=$?
+if [ "$status" -ne 0 ]; then
+	echo "==> $message: failed after $((SECONDS - began))s" >&2
+	cat "$log" >&2
+else
+	echo "==> $message ($((SECONDS - began))s)" >&2
+fi
+rm -f "$log"
+exit "$status"

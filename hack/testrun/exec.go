@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// What the tier command tells the exec command, which go test starts in place of each test program.
+const (
+	envSuites  = "TESTRUN_SUITES"  // folders of packages that are Ginkgo suites, one a line
+	envReports = "TESTRUN_REPORTS" // folder for their reports
+	envFlags   = "TESTRUN_FLAGS"   // further flags for them, one a line
+)
+
+// execTest becomes the test program. Only Ginkgo suites know Ginkgo's flags and go test has no way to give
+// a flag to some packages and not to others, so the flags are added here.
+func execTest(args []string) error {
+	if len(args) == 0 {
+		return errors.New("exec: name a test program")
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(os.Getenv(envSuites), "\n"), dir) {
+		args = append(args, "-ginkgo.json-report="+suiteReport(os.Getenv(envReports), dir))
+		if extra := os.Getenv(envFlags); extra != "" {
+			args = append(args, strings.Split(extra, "\n")...)
+		}
+	}
+	if err := syscall.Exec(args[0], args, os.Environ()); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
+	}
+	return nil
+}
+
+// suiteReport is where the suite in a folder leaves its report.
+func suiteReport(reports, dir string) string {
+	return filepath.Join(reports, strings.ReplaceAll(strings.Trim(dir, "/"), "/", "_")+".json")
+}

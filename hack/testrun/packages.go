@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const (
+	module = "github.com/skein-dev/skein"
+	ginkgo = "github.com/onsi/ginkgo/v2"
+)
+
+// tierFolders are the tiers that have folders of their own. Everything outside them is unit or integration.
+var tierFolders = map[string][]string{
+	"conformance": {"test/conformance"},
+	"e2e":         {"test/e2e", "test/image", "test/chaos"},
+	"bench":       {"test/bench"},
+}
+
+// clusterHelpers are the packages by which a test shows that it needs a control plane; a package whose
+// tests import one of them belongs to the integration tier.
+var clusterHelpers = []string{
+	module + "/internal/testenv",
+	module + "/test/harness",
+	"sigs.k8s.io/controller-runtime/pkg/envtest",
+}
+
+// testPackage is a package that has tests.
+type testPackage struct {
+	Path   string // import path
+	Dir    string
+	Ginkgo bool // its tests are a Ginkgo suite
+	Tier   string
+}
+
+type listedPackage struct {
+	ImportPath, Dir           string
+	TestGoFiles, XTestGoFiles []string
+	TestImports, XTestImports []string
+}
+
+// listPackages gives the packages with tests that the patterns match and that belong to the tier.
+func listPackages(ctx context.Context, tier string, patterns []string) ([]testPackage, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
+	}
+	var found []testPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			continue
+		}
+		imports := slices.Concat(p.TestImports, p.XTestImports)
+		t := testPackage{Path: p.ImportPath, Dir: p.Dir, Ginkgo: slices.Contains(imports, ginkgo), Tier: tierOf(p.ImportPath, imports)}
+		if t.Tier == tier {
+			found = append(found, t)
+		}
+	}
+}
+
+// tierOf says which tier a package belongs to: by its folder, else by what its tests import.
+func tierOf(path string, imports []string) string {
+	rel := strings.TrimPrefix(path, module+"/")
+	for tier, folders := range tierFolders {
+		for _, f := range folders {
+			if rel == f || strings.HasPrefix(rel, f+"/") {
+				return tier
+			}
+		}
+	}
+	for _, h := range clusterHelpers {
+		if slices.Contains(imports, h) {
+			return "integration"
+		}
+	}
+	return "unit"
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// Outcomes of a spec.
+const (
+	passed  = "passed"
+	failed  = "failed"
+	skipped = "skipped"
+)
+
+// result is what a tier's report holds.
+type result struct {
+	Tier    string  `json:"tier"`
+	Seconds float64 `json:"seconds"`
+	Passed  int     `json:"passed"`
+	Failed  int     `json:"failed"`
+	Skipped int     `json:"skipped"`
+	// Note says why something was skipped or could not be counted.
+	Note  string `json:"note,omitempty"`
+	Specs []spec `json:"specs,omitempty"`
+}
+
+// spec is one test: a Ginkgo spec or a plain test function.
+type spec struct {
+	Package string   `json:"package"`
+	Name    string   `json:"name"`
+	Labels  []string `json:"labels,omitempty"`
+	Outcome string   `json:"outcome"`
+	Seconds float64  `json:"seconds"`
+}
+
+func (r *result) add(s spec) {
+	switch s.Outcome {
+	case passed:
+		r.Passed++
+	case failed:
+		r.Failed++
+	default:
+		r.Skipped++
+	}
+	r.Specs = append(r.Specs, s)
+}
+
+// readSuite reads the report of one Ginkgo suite. A suite that died before it wrote a report, or that
+// failed outside its specs, counts as one failure, so that nothing can fail without being counted.
+func readSuite(file, pkg string) ([]spec, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var reports []types.Report
+	if err := json.Unmarshal(b, &reports); err != nil {
+		return nil, fmt.Errorf("read the report of %s: %w", pkg, err)
+	}
+	var specs []spec
+	for i := range reports {
+		specs = append(specs, suiteSpecs(&reports[i], pkg)...)
+	}
+	return specs, nil
+}
+
+func suiteSpecs(r *types.Report, pkg string) []spec {
+	var specs []spec
+	failures := 0
+	for i := range r.SpecReports {
+		s := &r.SpecReports[i]
+		got := spec{
+			Package: pkg, Name: s.FullText(), Outcome: outcome(s.State), Seconds: s.RunTime.Seconds(),
+			Labels: append(append([]string{}, r.SuiteLabels...), s.Labels()...),
+		}
+		if got.Outcome == failed {
+			failures++
+		}
+		if !s.LeafNodeType.Is(types.NodeTypeIt) {
+			// A node around the specs (BeforeSuite, AfterSuite, …) is worth a line only when it failed.
+			if got.Outcome != failed {
+				continue
+			}
+			got.Name = s.LeafNodeType.String()
+		} else if filteredOut(s) {
+			continue
+		}
+		specs = append(specs, got)
+	}
+	if !r.SuiteSucceeded && failures == 0 {
+		specs = append(specs, spec{Package: pkg, Name: fmt.Sprint("the suite: ", r.SpecialSuiteFailureReasons), Outcome: failed})
+	}
+	return specs
+}
+
+// filteredOut tells a spec that nobody asked for (a label filter left it out) from one that skipped itself.
+func filteredOut(s *types.SpecReport) bool {
+	return s.State.Is(types.SpecStateSkipped) && s.Failure.Message == ""
+}
+
+func outcome(s types.SpecState) string {
+	switch {
+	case s.Is(types.SpecStatePassed):
+		return passed
+	case s.Is(types.SpecStateFailureStates):
+		return failed
+	default:
+		return skipped
+	}
+}
+
+// save writes the report of a tier.
+func (r *result) save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "tier-"+r.Tier+".json"), append(b, '\n'), 0o644)
+}
+
+// load reads the report of a tier; nil when the tier did not run.
+func load(dir, tier string) (*result, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "tier-"+tier+".json"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &result{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("read the report of tier %s: %w", tier, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// rowID is the form of a row's id.
+var rowID = regexp.MustCompile(`^[A-Z0-9]{3}-\d{2}$`)
+
+// rowsCommand prints one line for each row of the specification, from the reports of the tiers.
+func rowsCommand(args []string) error {
+	f := flag.NewFlagSet("rows", flag.ContinueOnError)
+	reports := reportFlag(f)
+	list := f.String("list", "test/conformance/rows.txt", "file that lists the rows, one a line")
+	tiers := f.String("tiers", "conformance", "tiers whose specs count, comma-separated")
+	filter := f.Bool("print-label-filter", false, "print the Ginkgo label filter that selects the rows, and stop")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	all, err := readRows(*list)
+	if err != nil {
+		return err
+	}
+	rows, err := selectRows(all, f.Args())
+	if err != nil {
+		return err
+	}
+	if *filter {
+		fmt.Println(labelFilter(f.Args()))
+		return nil
+	}
+	var specs []spec
+	for _, t := range strings.Split(*tiers, ",") {
+		r, err := load(*reports, t)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			specs = append(specs, r.Specs...)
+		}
+	}
+	if printRows(os.Stdout, rows, specs) > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+func readRows(file string) ([]string, error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	var rows []string
+	for s := bufio.NewScanner(in); s.Scan(); {
+		id := strings.TrimSpace(s.Text())
+		if id == "" || strings.HasPrefix(id, "#") {
+			continue
+		}
+		if !rowID.MatchString(id) {
+			return nil, fmt.Errorf("%s: %q is not a row id such as MSG-01", file, id)
+		}
+		rows = append(rows, id)
+	}
+	return rows, nil
+}
+
+// selectRows keeps the rows that were asked for: "MSG" is every row of that family, "FIL-03" is one row.
+func selectRows(all, wanted []string) ([]string, error) {
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	var rows []string
+	for _, w := range wanted {
+		n := len(rows)
+		for _, id := range all {
+			if (id == w || strings.HasPrefix(id, w+"-")) && !slices.Contains(rows, id) {
+				rows = append(rows, id)
+			}
+		}
+		if len(rows) == n && !slices.ContainsFunc(rows, func(id string) bool { return id == w || strings.HasPrefix(id, w+"-") }) {
+			return nil, fmt.Errorf("no row is called %q: name a row such as MSG-05 or a family such as MSG", w)
+		}
+	}
+	return rows, nil
+}
+
+// labelFilter selects the specs of the rows that were asked for; of all rows when none were.
+func labelFilter(wanted []string) string {
+	if len(wanted) == 0 {
+		return `/^[A-Z0-9]{3}-[0-9]{2}$/`
+	}
+	var parts []string
+	for _, w := range wanted {
+		if rowID.MatchString(w) {
+			parts = append(parts, w)
+		} else {
+			parts = append(parts, "/^"+w+"-/")
+		}
+	}
+	return strings.Join(parts, " || ")
+}
+
+// printRows prints the rows and gives how many failed. A row passes when at least one spec labelled with
+// it ran and none of them failed.
+func printRows(out io.Writer, rows []string, specs []spec) int {
+	type count struct{ passed, failed int }
+	counts := map[string]*count{}
+	for _, s := range specs {
+		for _, l := range s.Labels {
+			c := counts[l]
+			if c == nil {
+				c = &count{}
+				counts[l] = c
+			}
+			switch s.Outcome {
+			case passed:
+				c.passed++
+			case failed:
+				c.failed++
+			}
+		}
+	}
+	var pass, fail, missing int
+	for _, id := range rows {
+		c := counts[id]
+		verdict := "missing"
+		switch {
+		case c != nil && c.failed > 0:
+			verdict = "fail"
+			fail++
+		case c != nil && c.passed > 0:
+			verdict = "pass"
+			pass++
+		default:
+			missing++
+		}
+		fmt.Fprintf(out, "%s %s\n", id, verdict)
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d missing\n", pass, fail, missing)
+	return fail
+}

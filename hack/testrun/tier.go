@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tierOptions are the flags of the tier command.
+type tierOptions struct {
+	reports  string
+	filter   string
+	timeout  time.Duration
+	parallel int
+	race     bool
+	verbose  bool
+	skip     string
+	patterns []string
+}
+
+func tierCommand(ctx context.Context, args []string) error {
+	var o tierOptions
+	f := flag.NewFlagSet("tier", flag.ContinueOnError)
+	reports := reportFlag(f)
+	f.StringVar(&o.filter, "label-filter", "", "Ginkgo label filter; packages without Ginkgo specs are left out then")
+	f.DurationVar(&o.timeout, "timeout", 20*time.Minute, "time limit of one package")
+	f.IntVar(&o.parallel, "p", 2, "packages that are built and run at once")
+	f.BoolVar(&o.race, "race", false, "run with the race detector")
+	f.BoolVar(&o.verbose, "v", false, "print all output")
+	f.StringVar(&o.skip, "skip-because", "", "do not run the tests: count them as skipped for this reason")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() == 0 {
+		return errors.New("tier: name the tier: unit, integration, conformance, e2e or bench")
+	}
+	var err error
+	if o.reports, err = filepath.Abs(*reports); err != nil {
+		return err
+	}
+	o.patterns = f.Args()[1:]
+	r, err := runTier(ctx, f.Arg(0), &o)
+	if err != nil {
+		return err
+	}
+	if err := r.save(o.reports); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d passed, %d failed, %d skipped in %.0fs\n", r.Tier, r.Passed, r.Failed, r.Skipped, r.Seconds)
+	if r.Failed > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) {
+	began := time.Now()
+	packages, err := listPackages(ctx, tier, o.patterns)
+	if err != nil {
+		return nil, err
+	}
+	if o.filter != "" || o.skip != "" {
+		packages = onlySuites(packages)
+	}
+	r := &result{Tier: tier, Note: o.skip}
+	if len(packages) == 0 {
+		fmt.Printf("%s: no package has tests of this tier\n", tier)
+		return r, nil
+	}
+	suites := filepath.Join(o.reports, tier)
+	if err := os.RemoveAll(suites); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(suites, 0o755); err != nil {
+		return nil, err
+	}
+	if err := goTest(ctx, r, packages, suites, o); err != nil {
+		return nil, err
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
+}
+
+func onlySuites(packages []testPackage) []testPackage {
+	var kept []testPackage
+	for _, p := range packages {
+		if p.Ginkgo {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// goTest runs go test over the packages and adds to r what came out.
+func goTest(ctx context.Context, r *result, packages []testPackage, suites string, o *tierOptions) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"test", "-json", "-count=1", "-p", strconv.Itoa(o.parallel), "-timeout", o.timeout.String(), "-exec", self + " exec"}
+	if o.race {
+		args = append(args, "-race")
+	}
+	var folders []string
+	isSuite := map[string]string{}
+	for _, p := range packages {
+		args = append(args, p.Path)
+		if p.Ginkgo {
+			folders = append(folders, p.Dir)
+			isSuite[p.Path] = suiteReport(suites, p.Dir)
+		}
+	}
+	flags := []string{"-ginkgo.no-color"}
+	if o.filter != "" {
+		flags = append(flags, "-ginkgo.label-filter="+o.filter)
+	}
+	if o.skip != "" {
+		flags = append(flags, "-ginkgo.dry-run")
+	}
+	if o.verbose {
+		flags = append(flags, "-ginkgo.v")
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	// An interrupt reaches go test and the suites too, so that they clean up.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = time.Minute
+	cmd.Env = append(os.Environ(), envSuites+"="+strings.Join(folders, "\n"), envReports+"="+suites, envFlags+"="+strings.Join(flags, "\n"))
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s := &stream{out: os.Stdout, verbose: o.verbose, runs: map[string]*packageRun{}, builds: map[string]*strings.Builder{}}
+	s.finish = func(pkg string, run *packageRun, bad bool) (string, bool) {
+		return collect(r, pkg, isSuite[pkg], run, bad, o.skip != "")
+	}
+	stop := make(chan struct{})
+	go s.heartbeat(30*time.Second, len(packages), stop)
+	readErr := s.read(pipe)
+	waitErr := cmd.Wait()
+	close(stop)
+	if readErr != nil {
+		return readErr
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if waitErr != nil && r.Failed == 0 {
+		// go test failed and no package says why: count it rather than lose it.
+		r.add(spec{Name: "go test: " + waitErr.Error(), Outcome: failed})
+	}
+	return nil
+}
+
+// collect adds the tests of one package to the result and gives a note for its line.
+func collect(r *result, pkg, report string, run *packageRun, bad, dry bool) (string, bool) {
+	before := *r
+	for _, t := range run.plain {
+		if !run.suites[t.Name] {
+			r.add(t)
+		}
+	}
+	if report != "" {
+		specs, err := readSuite(report, pkg)
+		if err != nil && len(run.suites) > 0 {
+			specs = []spec{{Package: pkg, Name: "the suite died before its report", Outcome: failed}}
+		}
+		for _, s := range specs {
+			if dry {
+				s.Outcome = skipped
+			}
+			r.add(s)
+		}
+	}
+	if bad && r.Failed == before.Failed {
+		r.add(spec{Package: pkg, Name: "the package", Outcome: failed})
+	}
+	return tally(r.Passed-before.Passed, r.Failed-before.Failed, r.Skipped-before.Skipped), r.Failed > before.Failed
+}
+
+func tally(p, f, s int) string {
+	parts := []string{fmt.Sprintf("%d passed", p)}
+	if f > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", f))
+	}
+	if s > 0 {
+		parts = append(parts, fmt.Sprintf("%d skipped", s))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# verify.sh: fails when something generated is not what its source says, when a go.mod is not tidy, or when
+# Go code is not formatted. Changes nothing in the work tree: it generates into a folder of its own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/skein-verify.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+
+complain() {
+	echo "verify: $1" >&2
+	bad=1
+}
+
+hack/generate.sh "$tmp"
+while IFS= read -r -d '' file; do
+	file=${file#"$tmp"/}
+	if ! diff -u "$file" "$tmp/$file"; then
+		complain "$file is not what its source says: run 'make generate manifests docs' and commit"
+	fi
+done < <(find "$tmp" -type f -print0)
+
+# A schema whose kind is gone would stay behind.
+for crd in config/crd/bases/*.yaml; do
+	[ -e "$tmp/$crd" ] || complain "$crd comes from no kind any more: delete it"
+	grep -q "bases/${crd##*/}" config/crd/kustomization.yaml || complain "$crd is missing in config/crd/kustomization.yaml"
+done
+
+for dir in . hack/tools; do
+	if ! go -C "$dir" mod tidy -diff; then
+		complain "$dir/go.mod is not tidy: run 'go -C $dir mod tidy' and commit"
+	fi
+done
+
+unformatted=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 sh -c 'for f; do [ -e "$f" ] && echo "$f"; done' sh | xargs gofmt -l)
+if [ -n "$unformatted" ]; then
+	echo "$unformatted" >&2
+	complain "the files above are not formatted: run 'make fmt' and commit"
+fi
+
+[ "$bad" -eq 0 ] && echo "verify: everything generated is up to date"
+exit "$bad"
