@@ -1,0 +1,141 @@
+package conformance
+
+import (
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+const uuid = `^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+
+const remind = `
+import { defineEffect } from '@standardagents/builder';
+export default defineEffect({
+  description: 'reminds',
+  handler: async (state, args) => {
+    await state.setValue('apart', state.execution === null);
+    await state.queueMessage({ role: 'user', content: 'reminder: ' + args.about });
+  },
+});`
+
+var _ = Describe("Effects", func() {
+	It("are scheduled, listed, cancelled and fired, each pending one an object", Label("EFF-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "remind-me", remind),
+			harness.CodeTool(ns, "plan", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const soon = await state.scheduleEffect('remind_me', { about: 'tea' }, 700);
+  const later = await state.scheduleEffect('remind_me', { about: 'never' }, 3600000);
+  const listed = await state.getScheduledEffects('remind_me');
+  const none = await state.getScheduledEffects('other');
+  const removed = await state.removeScheduledEffect(later);
+  const again = await state.removeScheduledEffect(later);
+  const left = await state.getScheduledEffects();
+  return { status: 'success', result: JSON.stringify({ soon, later, listed, none, removed, again, left }) };
+} });`, nil))
+		t := converse(ctx, ns, []string{"plan"}, []skeinv1.ScriptStep{
+			harness.On("go", harness.Calls("plan", map[string]any{})),
+			harness.After("plan", harness.Answer("planned")),
+			harness.On("reminder", harness.Answer("thanks for the {{ .Last.Content }}")),
+		})
+		content, status := result(say(ctx, t, 1, "go"), "plan")
+		Expect(status).To(Equal("success"), content)
+		var got struct {
+			Soon, Later    string
+			Listed, Left   []runtimev1.Effect
+			None           []runtimev1.Effect
+			Removed, Again bool
+		}
+		Expect(json.Unmarshal([]byte(content), &got)).To(Succeed(), content)
+		Expect(got.Soon).To(MatchRegexp(uuid))
+		Expect(got.Later).To(MatchRegexp(uuid))
+		Expect(got.Listed).To(HaveLen(2))
+		Expect(got.None).To(BeEmpty())
+		Expect(got.Removed).To(BeTrue())
+		Expect(got.Again).To(BeFalse())
+		Expect(got.Left).To(ConsistOf(HaveField("ID", got.Soon)))
+
+		ms := settled(ctx, t, 2)
+		Expect(texts(ms)).To(ContainElements("user: reminder: tea", "assistant: thanks for the reminder: tea"))
+		Expect(texts(ms)).NotTo(ContainElement(ContainSubstring("never")))
+		Eventually(ctx, func(g Gomega) {
+			var l skeinv1.ScheduledEffectList
+			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+			g.Expect(l.Items).To(HaveLen(1))
+			g.Expect(string(l.Items[0].UID)).To(Equal(got.Soon))
+			g.Expect(l.Items[0].Status.Phase).To(Equal("Succeeded"))
+			g.Expect(l.Items[0].Status.FiredAt).To(BeNumerically(">=", l.Items[0].Status.ScheduledAt))
+			g.Expect(l.Items[0].Status.Conditions).To(ContainElement(condition(skeinv1.ConditionComplete, metav1.ConditionTrue)))
+		}).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
+	It("are records with times in microseconds, and run apart from the conversation", Label("EFF-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "acme.remind", remind))
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("slow", harness.Slow(2*time.Second, harness.Answer("slept"))), harness.On("reminder", harness.Answer("woken"))})
+		before := time.Now().UnixMicro()
+		raw, err := t.Request("POST", "effects").SetHeader("Content-Type", "application/json").
+			Body([]byte(`{"name":"acme/remind","args":{"about":"lunch"},"delay":3600000}`)).DoRaw(ctx)
+		Expect(err).NotTo(HaveOccurred(), string(raw))
+		raw, err = t.Request("GET", "effects").DoRaw(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		var list runtimev1.EffectList
+		Expect(json.Unmarshal(raw, &list)).To(Succeed())
+		Expect(list.Effects).To(HaveLen(1))
+		e := list.Effects[0]
+		Expect(e.ID).To(MatchRegexp(uuid))
+		Expect(e.Name).To(Equal("acme/remind"))
+		Expect(e.Args).To(MatchJSON(`{"about":"lunch"}`))
+		Expect(e.CreatedAt).To(BeNumerically(">=", before-1_000_000), "object times are whole seconds")
+		Expect(e.ScheduledAt - e.CreatedAt).To(BeNumerically("~", int64(time.Hour/time.Microsecond), 2_000_000))
+
+		By("firing one at once while the thread is in a model call")
+		Expect(t.Say(ctx, "slow")).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+		}).Should(Succeed())
+		_, err = t.Request("POST", "effects").SetHeader("Content-Type", "application/json").Body([]byte(`{"name":"acme/remind","args":{"about":"now"}}`)).DoRaw(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) {
+			raw, err := t.Request("GET", "kv/apart").DoRaw(ctx)
+			g.Expect(err).NotTo(HaveOccurred(), string(raw))
+			g.Expect(string(raw)).To(ContainSubstring("true"), "state.execution is null in an effect")
+			ms, err := t.Messages(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(texts(ms)).To(ContainElement("user: reminder: now"))
+		}).Should(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			ms, err := t.Messages(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(texts(ms)).To(ContainElement("assistant: woken"))
+		}).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
+	It("are declared with kubectl for a thread, and heal when what they name appears", Label("EFF-01", "K8S-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, err := cluster.KubectlIn(ctx, `
+apiVersion: skein.dev/v1alpha1
+kind: ScheduledEffect
+metadata: {name: early, namespace: `+ns+`}
+spec: {threadRef: {name: thread}, effect: remind-me, args: {about: bread}, after: 0s}
+`, "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		var e skeinv1.ScheduledEffect
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "early"}, &e)).To(Succeed())
+			g.Expect(e.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound)))
+		}).Should(Succeed())
+		create(ctx, harness.Effect(ns, "remind-me", remind))
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		Expect(texts(settled(ctx, t, 1))).To(Equal([]string{"user: reminder: bread", "assistant: echo: reminder: bread"}))
+	}, SpecTimeout(2*time.Minute))
+})

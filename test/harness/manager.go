@@ -1,0 +1,143 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Manager is bin/manager run as a local process against a cluster, with its sandboxes as processes too.
+type Manager struct {
+	Dir    string // its data folder, kept over restarts
+	args   []string
+	env    []string
+	health string
+	log    io.Writer
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// ManagerOptions say how to run it.
+type ManagerOptions struct {
+	Dir  string // data folder
+	Log  io.Writer
+	Args []string // further flags
+	Env  []string
+}
+
+// NewManager prepares a manager for the cluster; Start runs it.
+func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	args := append([]string{
+		"--kubeconfig=" + c.Kubeconfig,
+		"--data-dir=" + o.Dir,
+		"--sandbox=process",
+		"--health-probe-bind-address=" + health,
+		"--metrics-bind-address=0",
+		"--runtime-api-bind-address=" + net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])),
+	}, o.Args...)
+	return &Manager{Dir: o.Dir, args: args, env: append(os.Environ(), o.Env...), health: health, log: o.Log}, nil
+}
+
+// freePorts finds loopback ports that nobody listens on. They stay the manager's over restarts, so that
+// the aggregation layer finds it again.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// Start runs the process and waits until it says that it is ready.
+func (m *Manager) Start(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd != nil {
+		return errors.New("the manager runs already")
+	}
+	cmd := exec.Command(Bin("manager"), m.args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = m.log, m.log, m.env
+	// Should the test be killed, the manager must not outlive it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the manager (run `make build` first): %w", err)
+	}
+	done := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(done) }()
+	m.cmd, m.done = cmd, done
+	return m.waitReady(ctx, done)
+}
+
+func (m *Manager) waitReady(ctx context.Context, done <-chan struct{}) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := http.Get("http://" + m.health + "/readyz") //nolint:noctx // bounded by the loop
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the manager is not ready: %w", ctx.Err())
+		case <-done:
+			return errors.New("the manager ended before it was ready: see its log")
+		case <-tick.C:
+		}
+	}
+}
+
+// Kill ends it with SIGKILL, as a crash would.
+func (m *Manager) Kill() { m.signal(syscall.SIGKILL) }
+
+// Stop ends it with SIGTERM and waits.
+func (m *Manager) Stop() { m.signal(syscall.SIGTERM) }
+
+func (m *Manager) signal(s syscall.Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return
+	}
+	_ = m.cmd.Process.Signal(s)
+	select {
+	case <-m.done:
+	case <-time.After(30 * time.Second):
+		_ = m.cmd.Process.Kill()
+		<-m.done
+	}
+	m.cmd = nil
+}
+
+// PID of the process, 0 when it does not run.
+func (m *Manager) PID() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return 0
+	}
+	return m.cmd.Process.Pid
+}
