@@ -15,6 +15,8 @@ type Definition struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object; any object when empty
+	// Hidden: not shown to the model at present, but still callable (a call that a crash cut off is repeated).
+	Hidden bool
 }
 
 // Tool is something that a model may call.
@@ -32,6 +34,8 @@ type Call struct {
 	ID        string
 	Name      string
 	Arguments json.RawMessage // an object
+	// Repeat: a crash left no trace of whether this call was made before.
+	Repeat bool
 }
 
 // Status of a result.

@@ -1,0 +1,121 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// subagents is the family over the thread's children (SPEC SUB-03): none when the agent lists no kinds,
+// and subagent_create hidden while of every kind as many live as may.
+func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
+	kinds := h.Children.Kinds()
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	registry, err := h.Children.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the subagents: %w", err)
+	}
+	out := []tool.Tool{createTool(h, kinds, len(creatable(kinds, registry)) == 0)}
+	if slices.ContainsFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Resumable }) {
+		out = append(out, messageTool(h))
+	}
+	return out, nil
+}
+
+// creatable leaves out the kinds of which as many live as may.
+func creatable(kinds []skeinv1.AgentSubagent, registry []skeinv1.ChildStatus) []skeinv1.AgentSubagent {
+	var open []skeinv1.AgentSubagent
+	for _, k := range kinds {
+		if k.MaxInstances <= 0 || tool.Living(registry, k.Name) < int(k.MaxInstances) {
+			open = append(open, k)
+		}
+	}
+	return open
+}
+
+func createTool(h *tool.Host, kinds []skeinv1.AgentSubagent, hidden bool) tool.Tool {
+	names := make([]string, 0, len(kinds))
+	var about strings.Builder
+	about.WriteString("Starts a subagent that works on a task in a conversation of its own. The subagents are:")
+	for _, k := range kinds {
+		names = append(names, k.Name)
+		fmt.Fprintf(&about, "\n- %s: %s", k.Name, k.Description)
+		if k.Blocking {
+			about.WriteString(" (its result is the result of this call)")
+		} else {
+			about.WriteString(" (works on its own and reports later)")
+		}
+	}
+	schema, _ := json.Marshal(map[string]any{ // strings only: cannot fail
+		"type": "object", "required": []string{"agent", "message"}, "additionalProperties": false,
+		"properties": map[string]any{
+			"agent":       map[string]any{"type": "string", "enum": names, "description": "Which subagent to start"},
+			"message":     map[string]any{"type": "string", "minLength": 1, "description": "The task, with all that the subagent must know: it does not see this conversation"},
+			"name":        map[string]any{"type": "string", "maxLength": 500, "description": "A title for this task"},
+			"attachments": map[string]any{"type": "array", "maxItems": 100, "items": map[string]any{"type": "string"}, "description": "Paths of files of this conversation to hand over"},
+			"arguments":   map[string]any{"type": "object", "description": "Arguments that the subagent keeps for its whole life"},
+		},
+	})
+	create := newTool("subagent_create", about.String(), string(schema),
+		func(ctx context.Context, call tool.Call, a createArgs) tool.Result {
+			i := slices.IndexFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Name == a.Agent })
+			if i < 0 { // the schema's enum has refused it already
+				return tool.Failure("there is no subagent " + a.Agent)
+			}
+			child, err := h.Children.Create(ctx, tool.ChildRequest{
+				Cause: call.ID, Repeat: call.Repeat, Kind: kinds[i], Title: a.Name, Message: a.Message, Arguments: a.Arguments, Attachments: a.Attachments,
+			})
+			if err != nil {
+				return failure(err)
+			}
+			return childResult(child)
+		})
+	create.definition.Hidden = hidden
+	return create
+}
+
+func messageTool(h *tool.Host) tool.Tool {
+	return newTool("subagent_message", "Sends a message to a subagent that was started before and is still there.",
+		`{"type":"object","required":["reference","message"],"additionalProperties":false,"properties":{
+			"reference":{"type":"string","minLength":1,"description":"The reference that subagent_create gave"},
+			"message":{"type":"string","minLength":1},
+			"attachments":{"type":"array","maxItems":100,"items":{"type":"string"},"description":"Paths of files of this conversation to hand over"}}}`,
+		func(ctx context.Context, call tool.Call, a messageArgs) tool.Result {
+			child, err := h.Children.Message(ctx, tool.ChildMessage{
+				Cause: call.ID, Reference: a.Reference, Message: a.Message, Attachments: a.Attachments,
+			})
+			if err != nil {
+				return failure(err)
+			}
+			return childResult(child)
+		})
+}
+
+// childResult is the child's entry, or the wait for the child when it blocks.
+func childResult(child *skeinv1.ChildStatus) tool.Result {
+	if child.Blocking {
+		return tool.Result{Wait: &tool.Wait{Reference: child.Reference, ThreadID: child.ThreadID}}
+	}
+	return tool.SuccessJSON(map[string]any{"reference": child.Reference, "name": child.Name, "status": child.Status})
+}
+
+type createArgs struct {
+	Agent       string          `json:"agent"`
+	Message     string          `json:"message"`
+	Name        string          `json:"name"`
+	Attachments []string        `json:"attachments"`
+	Arguments   json.RawMessage `json:"arguments"`
+}
+
+type messageArgs struct {
+	Reference   string   `json:"reference"`
+	Message     string   `json:"message"`
+	Attachments []string `json:"attachments"`
+}

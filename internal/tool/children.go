@@ -1,0 +1,35 @@
+package tool
+
+import (
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// Registry statuses that Skein itself sets (SPEC SUB-05); a child may set others.
+const (
+	ChildRunning    = "running"
+	ChildCompleted  = "completed"
+	ChildFailed     = "failed"
+	ChildTerminated = "terminated"
+)
+
+// Alive tells whether a child may still work or be messaged.
+func Alive(c skeinv1.ChildStatus) bool {
+	switch c.Status {
+	case ChildTerminated:
+		return false
+	case ChildCompleted, ChildFailed:
+		return c.Resumable
+	}
+	return true
+}
+
+// Living counts the children of a kind that are alive; of all kinds when kind is empty.
+func Living(registry []skeinv1.ChildStatus, kind string) int {
+	n := 0
+	for _, c := range registry {
+		if (kind == "" || c.Name == kind) && Alive(c) {
+			n++
+		}
+	}
+	return n
+}

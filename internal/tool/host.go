@@ -1,0 +1,115 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Host is what one execution (a run, the firing of an effect, a call from outside) offers to its tools.
+// The engine makes it.
+type Host struct {
+	// Thread as it was when the execution began.
+	Thread *store.Thread
+	// State of the thread; within a run it is bound to the run's fence.
+	State *thread.State
+	// RunID of the run; empty outside of one.
+	RunID string
+
+	Threads     *thread.Service
+	Effects     Effects
+	Children    Children
+	Definitions Definitions
+	Code        Code
+	Tools       Caller
+	Lifecycle   Lifecycle
+}
+
+// Effects schedules effects of the thread (SPEC EFF-01). cause derives from a call's id, so that a
+// repeated call schedules the same effect.
+type Effects interface {
+	Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (id string, err error)
+	List(ctx context.Context, name string) ([]ScheduledEffect, error)
+	Remove(ctx context.Context, id string) (bool, error)
+}
+
+// ScheduledEffect is a pending effect (SPEC EFF-02).
+type ScheduledEffect struct {
+	ID          string          `json:"id"`
+	Name        string          `json:"name"`
+	Args        json.RawMessage `json:"args"`
+	ScheduledAt int64           `json:"scheduledAt"` // microseconds
+	CreatedAt   int64           `json:"createdAt"`   // microseconds
+}
+
+// Children makes and messages children of the thread (SPEC SUB).
+type Children interface {
+	// Kinds that the agent lists.
+	Kinds() []skeinv1.AgentSubagent
+	// Create starts a child of a kind.
+	Create(ctx context.Context, req ChildRequest) (*skeinv1.ChildStatus, error)
+	// List gives the registry, oldest first.
+	List(ctx context.Context) ([]skeinv1.ChildStatus, error)
+	// Message queues a message on a living child of the thread and gives its entry.
+	Message(ctx context.Context, req ChildMessage) (*skeinv1.ChildStatus, error)
+}
+
+// ChildRequest asks for a child.
+type ChildRequest struct {
+	Cause       string // the tool call's id: a repeat gives the same child
+	Repeat      bool   // the child may exist already
+	Kind        skeinv1.AgentSubagent
+	Title       string
+	Message     string
+	Arguments   json.RawMessage
+	Attachments []string // paths of the thread's files
+}
+
+// ChildMessage is a message to a child.
+type ChildMessage struct {
+	Cause       string // the tool call's id
+	Reference   string
+	Message     string
+	Attachments []string // paths of the thread's files
+}
+
+// Definitions of the thread's namespace (SPEC AGT-07).
+type Definitions interface {
+	Names(ctx context.Context, kind string) ([]string, error)
+	Load(ctx context.Context, kind, name string) (json.RawMessage, error)
+}
+
+// Code runs code in the thread's sandbox.
+type Code interface {
+	// RunCode runs source in an isolate of its own. An error means that no sandbox could be had; all that
+	// went wrong within one is in the Result.
+	RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error)
+	// ServeRunCode is state.runCode, called by definition code of this execution.
+	ServeRunCode(ctx context.Context, args []any) (any, error)
+	// Invoke runs a definition module in the isolate that the execution's definition code shares.
+	// invocation is the id under which the code's calls of state come back.
+	Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error)
+}
+
+// Caller calls tools on behalf of code (SPEC TOL-01).
+type Caller interface {
+	// InvokeTool calls a tool of the agent and gives its result; id is the new call's.
+	InvokeTool(ctx context.Context, id, name string, args json.RawMessage) (Result, error)
+	// QueueTool has a tool called in the running execution, or starts one; key makes a repeat happen once.
+	QueueTool(ctx context.Context, key, name string, args json.RawMessage) error
+}
+
+// Lifecycle changes the thread's own place in its tree.
+type Lifecycle interface {
+	// Terminate ends the thread softly, and with it every descendant (SPEC THR-05).
+	Terminate(ctx context.Context) error
+	// NotifyParent queues a silent message on the parent (SPEC SUB-05). An error when there is no parent.
+	NotifyParent(ctx context.Context, key, content string) error
+	// SetStatus changes what the parent's registry shows (SPEC SUB-05).
+	SetStatus(ctx context.Context, status string) error
+}

@@ -1,0 +1,116 @@
+package tool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"k8s.io/utils/lru"
+)
+
+const (
+	maxSchemas       = 4096
+	maxSchemaErrors  = 8
+	maxArgumentBytes = 1 << 20
+)
+
+// Schema checks the arguments of a tool.
+type Schema struct{ compiled *jsonschema.Schema } // nil: any object
+
+// schemas remembers compiled schemas by their text: tools are made anew for every run.
+var schemas = lru.New(maxSchemas)
+
+// CompileSchema reads a JSON Schema; empty means any object. The error says what is wrong with it.
+func CompileSchema(text json.RawMessage) (*Schema, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return &Schema{}, nil
+	}
+	digest := sha256.Sum256(text)
+	if s, ok := schemas.Get(digest); ok {
+		return s.(*Schema), nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not JSON: %w", err)
+	}
+	const name = "parameters.json"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, fmt.Errorf("the schema cannot be used: %w", err)
+	}
+	compiled, err := c.Compile(name)
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not a valid JSON Schema: %w", err)
+	}
+	s := &Schema{compiled: compiled}
+	schemas.Add(digest, s)
+	return s, nil
+}
+
+// noLoader keeps a schema from reading files of the manager by "$ref".
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("a $ref must stay within the schema, so it cannot lead to " + url)
+}
+
+// Check reads the arguments that a model wrote and holds them against the schema. The error is written
+// for the model: it says what is wrong and what would be right.
+func (s *Schema) Check(arguments string) (json.RawMessage, error) {
+	if strings.TrimSpace(arguments) == "" {
+		arguments = "{}"
+	}
+	if len(arguments) > maxArgumentBytes {
+		return nil, fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(arguments), maxArgumentBytes)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
+	if err != nil {
+		return nil, fmt.Errorf("the arguments are not valid JSON (%w): send one JSON object", err)
+	}
+	if _, ok := doc.(map[string]any); !ok {
+		return nil, errors.New("the arguments are not a JSON object: send one, such as {}")
+	}
+	if s.compiled != nil {
+		if err := s.compiled.Validate(doc); err != nil {
+			return nil, explain(err)
+		}
+	}
+	return json.RawMessage(arguments), nil
+}
+
+var printer = message.NewPrinter(language.English)
+
+// explain lists the places that are wrong, one clause each.
+func explain(err error) error {
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return fmt.Errorf("the arguments do not fit the tool's schema: %w", err)
+	}
+	var leaves []string
+	collect(invalid, &leaves)
+	if len(leaves) > maxSchemaErrors {
+		leaves = append(leaves[:maxSchemaErrors], fmt.Sprintf("and %d more", len(leaves)-maxSchemaErrors))
+	}
+	return errors.New("the arguments do not fit the tool's schema: " + strings.Join(leaves, "; ") + ". Call the tool again with these corrected")
+}
+
+func collect(e *jsonschema.ValidationError, into *[]string) {
+	if len(e.Causes) > 0 {
+		for _, c := range e.Causes {
+			collect(c, into)
+		}
+		return
+	}
+	place := "the object"
+	if len(e.InstanceLocation) > 0 {
+		place = "/" + strings.Join(e.InstanceLocation, "/")
+	}
+	*into = append(*into, place+": "+e.ErrorKind.LocalizedString(printer))
+}

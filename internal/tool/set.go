@@ -1,0 +1,78 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Set is the tools of one execution, by name.
+type Set struct {
+	order  []Tool
+	byName map[string]entry
+}
+
+type entry struct {
+	tool   Tool
+	schema *Schema
+}
+
+// NewSet makes a set. Two tools of one name, or a schema that cannot be used, are an error.
+func NewSet(tools ...Tool) (*Set, error) {
+	s := &Set{byName: make(map[string]entry, len(tools))}
+	for _, t := range tools {
+		d := t.Definition()
+		if _, taken := s.byName[d.Name]; taken {
+			return nil, fmt.Errorf("two tools have the name %q: rename one of them", d.Name)
+		}
+		schema, err := CompileSchema(d.Parameters)
+		if err != nil {
+			return nil, fmt.Errorf("tool %q: %w", d.Name, err)
+		}
+		s.byName[d.Name] = entry{tool: t, schema: schema}
+		s.order = append(s.order, t)
+	}
+	return s, nil
+}
+
+// Definitions that a model gets to see, in the order in which the tools were given.
+func (s *Set) Definitions() []Definition {
+	out := make([]Definition, 0, len(s.order))
+	for _, t := range s.order {
+		if d := t.Definition(); !d.Hidden {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Has tells whether there is a tool of this name.
+func (s *Set) Has(name string) bool {
+	_, ok := s.byName[name]
+	return ok
+}
+
+// Call checks the arguments that a model wrote and calls the tool.
+func (s *Set) Call(ctx context.Context, call Call) Result {
+	e, ok := s.byName[call.Name]
+	if !ok {
+		return Failure(s.unknown(call.Name))
+	}
+	var err error
+	if call.Arguments, err = e.schema.Check(string(call.Arguments)); err != nil {
+		return Failure(err.Error())
+	}
+	return e.tool.Call(ctx, call)
+}
+
+func (s *Set) unknown(name string) string {
+	definitions := s.Definitions()
+	if len(definitions) == 0 {
+		return fmt.Sprintf("there is no tool %q: this agent has no tools, answer without one", name)
+	}
+	names := make([]string, 0, len(definitions))
+	for _, d := range definitions {
+		names = append(names, d.Name)
+	}
+	return fmt.Sprintf("there is no tool %q: call one of %s", name, strings.Join(names, ", "))
+}
