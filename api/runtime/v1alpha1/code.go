@@ -42,9 +42,9 @@ type CodeResult struct {
 	metav1.TypeMeta `json:",inline"`
 	// Status: success, error, link_error, memory or terminated.
 	Status string `json:"status"`
-	// Result is what the export returned, as JSON; absent when it returned undefined. Values that JSON has
-	// no word for come as the JavaScript engine's own JSON would have them: a Date as an ISO 8601 string,
-	// a bigint as a decimal string, a Map as an array of pairs, a Set as an array, bytes as base64.
+	// Result is what the export returned, as JSON. For what JSON lacks comes the nearest: undefined is null
+	// and left out of objects, NaN and the infinities are null, a bigint is a number, a Date an ISO 8601
+	// string, a Map an object or an array of pairs, a Set an array, bytes a base64 string.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Reports are the values given to report(), in order.
 	Reports []json.RawMessage `json:"reports,omitempty"`

@@ -62,6 +62,9 @@ const HeaderIdempotencyKey = "Idempotency-Key"
 // HeaderFileRecord carries the FileRecord, as JSON, with the bytes of a file.
 const HeaderFileRecord = "Skein-File-Record"
 
+// HeaderFileMetadata may carry the metadata of a file that is written, as a JSON object.
+const HeaderFileMetadata = "Skein-File-Metadata"
+
 // TypeMetaOf gives the kind and version that an answer of this API carries.
 func TypeMetaOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion.String()}

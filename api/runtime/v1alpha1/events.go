@@ -64,3 +64,7 @@ const (
 
 // AfterLatest is the value of the query parameter after that skips what has happened already.
 const AfterLatest = "latest"
+
+// EventsSubprotocol is the WebSocket subprotocol of events. Clients that pass their token as a subprotocol
+// (base64url.bearer.authorization.k8s.io.<token>) offer this one too.
+const EventsSubprotocol = "v1alpha1.events.runtime.skein.dev"

@@ -31,7 +31,7 @@ type FileRecord struct {
 	// IsChunked tells that the file is read in chunks.
 	IsChunked bool `json:"isChunked,omitempty"`
 	// ChunkCount of a chunked file.
-	ChunkCount int `json:"chunkCount,omitempty"`
+	ChunkCount int64 `json:"chunkCount,omitempty"`
 }
 
 // FileList is a list of files, by path.

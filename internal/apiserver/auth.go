@@ -1,0 +1,146 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apiserverconfig "k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// The ConfigMap in which an API server publishes whom its aggregated servers may believe.
+	authConfigNamespace = "kube-system"
+	authConfigName      = "extension-apiserver-authentication"
+
+	// answerTTL is how long an answer of the API server about a token or a right is kept.
+	answerTTL = 10 * time.Second
+	// reviewTimeout bounds one question to it.
+	reviewTimeout = 10 * time.Second
+)
+
+// authenticate sets who may ask and who decides. The genericoptions of k8s.io/apiserver do the same but read
+// kubeconfig files; a manager has its configuration in memory, with credentials that belong on no disk.
+func (s *Server) authenticate(cfg *genericapiserver.Config) error {
+	if s.opts.Kubeconfig == nil {
+		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
+		return nil
+	}
+	kube := rest.CopyConfig(s.opts.Kubeconfig)
+	kube.QPS, kube.Burst = 200, 400 // each new token and right is a question
+	clients, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return err
+	}
+	if err := delegateAuthentication(cfg, clients); err != nil {
+		return err
+	}
+	kube.Timeout = reviewTimeout
+	if clients, err = kubernetes.NewForConfig(kube); err != nil {
+		return err
+	}
+	cfg.Authorization.Authorizer, err = delegateAuthorization(clients)
+	return err
+}
+
+// delegateAuthentication believes the front proxy's headers, client certificates of the cluster and what
+// TokenReview says of bearer tokens.
+func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Interface) error {
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authConfigNamespace, authConfigName, "client-ca-file", clients)
+	if err != nil {
+		return err
+	}
+	proxy, err := newFrontProxy(clients)
+	if err != nil {
+		return err
+	}
+	if err := proxy.RunOnce(context.Background()); err != nil {
+		return fmt.Errorf("read ConfigMap %s/%s: %w; the manager needs the Role extension-apiserver-authentication-reader there, and the API server its --requestheader flags",
+			authConfigNamespace, authConfigName, err)
+	}
+	headers := &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   proxy,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(proxy.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(proxy.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(proxy.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(proxy.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(proxy.AllowedClientNames),
+	}
+	cfg.Authentication.RequestHeaderConfig = headers
+	for _, ca := range []dynamiccertificates.CAContentProvider{clientCA, proxy} {
+		if err := cfg.Authentication.ApplyClientCert(ca, cfg.SecureServing); err != nil {
+			return err
+		}
+	}
+	cfg.Authentication.Authenticator, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                          &apiserverconfig.AnonymousAuthConfig{Enabled: true}, // for health checks; rights it has none
+		TokenAccessReviewClient:            clients.AuthenticationV1(),
+		TokenAccessReviewTimeout:           reviewTimeout,
+		WebhookRetryBackoff:                genericoptions.DefaultAuthWebhookRetryBackoff(),
+		CacheTTL:                           answerTTL,
+		ClientCertificateCAContentProvider: clientCA,
+		RequestHeaderConfig:                headers,
+	}.New()
+	return err
+}
+
+func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer, error) {
+	health, err := path.NewAuthorizer([]string{"/healthz", "/readyz", "/livez"})
+	if err != nil {
+		return nil, err
+	}
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: clients.AuthorizationV1(),
+		AllowCacheTTL:             answerTTL,
+		DenyCacheTTL:              answerTTL,
+		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return nil, err
+	}
+	return union.New(
+		union.NamedAuthorizer{AuthorizerName: "privileged-groups", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
+		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
+		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: reviews},
+	)
+}
+
+// frontProxy follows both halves of what the ConfigMap says of the front proxy: its authority and its headers.
+type frontProxy struct {
+	*dynamiccertificates.ConfigMapCAController
+	*headerrequest.RequestHeaderAuthRequestController
+}
+
+func newFrontProxy(clients kubernetes.Interface) (*frontProxy, error) {
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", authConfigNamespace, authConfigName, "requestheader-client-ca-file", clients)
+	if err != nil {
+		return nil, err
+	}
+	return &frontProxy{ca, headerrequest.NewRequestHeaderAuthRequestController(authConfigName, authConfigNamespace, clients,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")}, nil
+}
+
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (p *frontProxy) RunOnce(ctx context.Context) error {
+	return errors.Join(p.ConfigMapCAController.RunOnce(ctx), p.RequestHeaderAuthRequestController.RunOnce(ctx))
+}
+
+// Run implements dynamiccertificates.ControllerRunner.
+func (p *frontProxy) Run(ctx context.Context, workers int) {
+	go p.ConfigMapCAController.Run(ctx, workers)
+	go p.RequestHeaderAuthRequestController.Run(ctx, workers)
+	<-ctx.Done()
+}

@@ -1,0 +1,84 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// readBody gives the body of a JSON request, within its bound.
+func (c *call) readBody() ([]byte, error) {
+	if ct := c.r.Header.Get("Content-Type"); ct != "" {
+		media, _, err := mime.ParseMediaType(ct)
+		if err != nil || media != "application/json" {
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+				Message: "the body must be JSON: send it with Content-Type: application/json",
+			}}
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, runtimev1.MaxBodyBytes))
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// decode reads a JSON body strictly: fields that are not known or come twice are errors that name them.
+// With optional, no body at all leaves into as it is.
+func (c *call) decode(into any, optional bool) error {
+	body, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 && optional {
+		return nil
+	}
+	return decodeStrict(c.name, body, into)
+}
+
+func decodeStrict(name string, body []byte, into any) error {
+	if len(body) == 0 {
+		return apierrors.NewBadRequest("the body is empty: send a JSON object")
+	}
+	strict, err := kjson.UnmarshalStrict(body, into)
+	if err != nil {
+		if e, ok := err.(*json.UnmarshalTypeError); ok && e.Field != "" {
+			return invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
+		}
+		return apierrors.NewBadRequest("the body is not the JSON that belongs here: " + err.Error())
+	}
+	if len(strict) > 0 {
+		var texts []string
+		var causes []metav1.StatusCause
+		for _, s := range strict {
+			texts = append(texts, s.Error())
+			cause := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: s.Error()}
+			if f, ok := s.(kjson.FieldError); ok {
+				cause.Field = f.FieldPath()
+			}
+			causes = append(causes, cause)
+		}
+		e := invalid(name, "", "", "")
+		e.ErrStatus.Message = "the body has fields that do not belong there: " + strings.Join(texts, "; ")
+		e.ErrStatus.Details.Causes = causes
+		return e
+	}
+	return nil
+}
+
+// idempotencyKey gives the key of a write: the body's, else the header's.
+func (c *call) idempotencyKey(inBody string) string {
+	if inBody != "" {
+		return inBody
+	}
+	return c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
+}

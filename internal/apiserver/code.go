@@ -1,0 +1,156 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// runCode answers POST code (SPEC COD-01, COD-05). The request ends with the code; a caller that goes away
+// ends the code.
+func (s *Server) runCode(c *call) error {
+	body, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	var in runtimev1.CodeRequest
+	if err := decodeStrict(c.name, body, &in); err != nil {
+		var status *apierrors.StatusError
+		if errors.As(err, &status) && apierrors.IsInvalid(status) {
+			// SPEC COD-02: an unknown or misshapen option is an outcome of the code, not of the request.
+			return c.writeJSON(http.StatusOK, linkError(status.ErrStatus.Message))
+		}
+		return err
+	}
+	if in.Source == "" {
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "give the source of an ES module")
+	}
+	if c.row.TerminatedAt != 0 {
+		return store.ErrTerminated
+	}
+	req, err := codeRequest(c.name, &in)
+	if err != nil {
+		return err
+	}
+	result, err := s.opts.Engine.RunCode(c.r.Context(), c.row.ID, req)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, codeResult(result))
+}
+
+func linkError(message string) *runtimev1.CodeResult {
+	return &runtimev1.CodeResult{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindCodeResult), Status: runtimev1.CodeLinkError,
+		Error: &runtimev1.CodeError{Name: "LinkError", Message: message},
+	}
+}
+
+func codeRequest(name string, in *runtimev1.CodeRequest) (sandbox.CodeRequest, error) {
+	req := sandbox.CodeRequest{
+		Source: in.Source, Filename: in.Filename, Language: sandbox.Language(in.Language),
+		Modules: in.Modules, MemoryLimitBytes: in.MemoryLimitBytes,
+	}
+	switch {
+	case req.Language != "" && req.Language != sandbox.TypeScript && req.Language != sandbox.JavaScript:
+		return req, invalid(name, metav1.CauseTypeFieldValueNotSupported, "language", "give typescript or javascript")
+	case in.MemoryLimitBytes < 0:
+		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "memoryLimitBytes", "give 0, which is the pool's default, or more")
+	case in.WallTime != nil && in.WallTime.Duration <= 0:
+		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "wallTime", `give a duration above zero, such as "5s", or leave it out`)
+	}
+	if in.WallTime != nil {
+		req.WallTime = in.WallTime.Duration
+	}
+	if in.Execute != nil {
+		req.Fn = in.Execute.Fn
+		for i, raw := range in.Execute.Args {
+			v, err := plainValue(raw)
+			if err != nil {
+				return req, invalid(name, metav1.CauseTypeFieldValueInvalid, fmt.Sprintf("execute.args[%d]", i), err.Error())
+			}
+			req.Args = append(req.Args, v)
+		}
+	}
+	var err error
+	if req.Globals, err = bindings(name, "globals", in.Globals); err != nil {
+		return req, err
+	}
+	for specifier, exports := range in.Imports {
+		b, err := bindings(name, "imports["+specifier+"]", exports)
+		if err != nil {
+			return req, err
+		}
+		if req.Imports == nil {
+			req.Imports = map[string]map[string]sandbox.Binding{}
+		}
+		req.Imports[specifier] = b
+	}
+	return req, nil
+}
+
+func bindings(name, field string, in map[string]json.RawMessage) (map[string]sandbox.Binding, error) {
+	if len(in) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]sandbox.Binding, len(in))
+	for key, raw := range in {
+		v, err := plainValue(raw)
+		if err != nil {
+			return nil, invalid(name, metav1.CauseTypeFieldValueInvalid, field+"."+key, err.Error())
+		}
+		out[key] = sandbox.Binding{Value: v}
+	}
+	return out, nil
+}
+
+func plainValue(raw json.RawMessage) (any, error) {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, fmt.Errorf("it is not a JSON value: %w", err)
+	}
+	return v, nil
+}
+
+func codeResult(r sandbox.Result) *runtimev1.CodeResult {
+	out := &runtimev1.CodeResult{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindCodeResult), Status: string(r.Status),
+		DurationMs: float64(r.Duration) / float64(time.Millisecond), MemoryUsedBytes: r.MemoryUsedBytes,
+	}
+	fail := func(what string, err error) {
+		out.Status, out.Result = runtimev1.CodeErrored, nil
+		out.Error = &runtimev1.CodeError{Name: "DataCloneError", Message: what + " cannot be written as JSON: " + err.Error()}
+	}
+	if e := r.Error; e != nil {
+		out.Error = &runtimev1.CodeError{Name: e.Name, Message: e.Message, Stack: e.Stack, Specifier: e.Specifier, Line: e.Line, Column: e.Column}
+	}
+	if r.Status == sandbox.StatusSuccess {
+		v, err := value.ToJSON(r.Value)
+		if err != nil {
+			fail("the result", err)
+		}
+		out.Result = v
+	}
+	for i, rep := range r.Reports {
+		v, err := value.ToJSON(rep)
+		if err != nil {
+			fail(fmt.Sprintf("report %d", i), err)
+			break
+		}
+		out.Reports = append(out.Reports, v)
+	}
+	for _, l := range r.Logs {
+		out.Logs = append(out.Logs, runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time.UnixMicro()})
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// getThread answers GET of the thread itself (SPEC THR-02).
+func (s *Server) getThread(c *call) error { return s.writeThread(c) }
+
+func (s *Server) writeThread(c *call) error {
+	row, err := c.thread.Info(c.r.Context())
+	if err != nil {
+		return err
+	}
+	last, err := s.opts.Threads.Store().Run(c.r.Context(), row.ID, "")
+	if errors.Is(err, store.ErrNotFound) {
+		last = nil
+	} else if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, threadRecord(row, last))
+}
+
+// listRuns answers GET runs, newest first.
+func (s *Server) listRuns(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	offset := q.number("offset", 0, 0, maxRunOffset)
+	if err := q.check(); err != nil {
+		return err
+	}
+	runs, err := s.opts.Threads.Store().Runs(c.r.Context(), c.row.ID, offset+limit+1)
+	if err != nil {
+		return err
+	}
+	page, more := cut(runs, limit, offset)
+	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
+	for i := range page {
+		list.Runs[i] = runOf(&page[i])
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// maxRunOffset bounds how many runs a request reads, as the store gives them only from the newest on.
+const maxRunOffset = 10_000
+
+// getRun answers GET runs/{id}.
+func (s *Server) getRun(c *call) error {
+	run, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, c.rest())
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(c.name, "thread %q has no run %q", c.name, c.rest())
+	}
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runOf(run))
+}
+
+// stopThread answers POST stop: ends the run under way, not the thread.
+func (s *Server) stopThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
+		return err
+	}
+	if err := s.opts.Engine.Stop(c.r.Context(), c.row.ID, body.Message); err != nil {
+		return err
+	}
+	return s.writeThread(c)
+}
+
+// terminateThread answers POST terminate (SPEC THR-05, SUB-08). Again is no error.
+func (s *Server) terminateThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
+		return err
+	}
+	if err := s.opts.Engine.Terminate(c.r.Context(), c.row.ID, skeinv1.ReasonTerminatedByRequest); err != nil {
+		return err
+	}
+	return s.writeThread(c)
+}

@@ -1,0 +1,91 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
+	r := &runtimev1.ThreadRecord{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadRecord),
+		ObjectMeta: metav1.ObjectMeta{
+			Name: t.Name, Namespace: t.Namespace, UID: types.UID(t.ID), CreationTimestamp: metav1.NewTime(time.UnixMicro(t.CreatedAt)),
+		},
+		ThreadID: t.ID, AgentID: t.Agent, TaskID: t.TaskID, Title: t.Title, Arguments: t.Arguments,
+		CreatedAt: t.CreatedAt, LastActivityAt: t.LastActivityAt,
+		ParentID: t.ParentID, RootID: t.RootID, Reference: t.Reference, Depth: t.Depth,
+		TerminatedReason: t.TerminatedReason,
+		V:                t.Version, MessageCount: t.Messages, QueuedCount: t.Queued, LastEvent: t.LastSeq,
+	}
+	if t.UserID != "" {
+		r.UserID = &t.UserID
+	}
+	if len(r.Arguments) == 0 {
+		r.Arguments = json.RawMessage("{}")
+	}
+	if t.TerminatedAt != 0 {
+		r.Terminated = &t.TerminatedAt
+	}
+	if last != nil {
+		run := runOf(last)
+		r.LastRun = &run
+	}
+	return r
+}
+
+func runOf(r *store.Run) runtimev1.Run {
+	return runtimev1.Run{
+		ID: r.ID, Agent: r.Agent, Status: string(r.Status), Reason: r.Reason, Message: r.Message,
+		Steps: r.Steps, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Usage: r.Usage,
+	}
+}
+
+func messageOf(m *store.Message) runtimev1.Message {
+	return runtimev1.Message{
+		ID: m.ID, Role: string(m.Role), Content: m.Content, Name: m.Name,
+		ToolCalls: mapped(m.ToolCalls, func(t store.ToolCall) runtimev1.ToolCall { return runtimev1.ToolCall(t) }), ToolCallID: m.ToolCallID,
+		CreatedAt: m.CreatedAt, ParentID: m.ParentID, Depth: m.Depth, Silent: m.Silent, Metadata: m.Metadata,
+		Attachments: mapped(m.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) }),
+		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, RunID: m.RunID, Usage: m.Usage,
+	}
+}
+
+func messagesOf(list []store.Message) []runtimev1.Message {
+	out := make([]runtimev1.Message, len(list))
+	for i := range list {
+		out[i] = messageOf(&list[i])
+	}
+	return out
+}
+
+func eventOf(e *store.Event) runtimev1.Event { return runtimev1.Event(*e) }
+
+func effectOf(e engine.ScheduledEffect) runtimev1.Effect { return runtimev1.Effect(e) }
+
+func childOf(c skeinv1.ChildStatus) runtimev1.Child {
+	return runtimev1.Child{
+		Reference: c.Reference, Name: c.Name, Title: c.Title, Description: c.Description, Resumable: c.Resumable, Blocking: c.Blocking,
+		ThreadName: c.ThreadName, ThreadID: c.ThreadID, SpawnGroupID: c.SpawnGroupID, CreatedAt: c.CreatedAt, Status: c.Status,
+		ParentCommunication: string(c.ParentCommunication),
+	}
+}
+
+// mapped converts a slice; nil stays nil, so that it is left out of JSON.
+func mapped[A, B any](in []A, f func(A) B) []B {
+	if in == nil {
+		return nil
+	}
+	out := make([]B, len(in))
+	for i := range in {
+		out[i] = f(in[i])
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"slices"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// resources describes the routes as discovery shows them.
+func (rt *router) resources() []metav1.APIResource {
+	var list []metav1.APIResource
+	for sub, r := range rt.routes {
+		name := runtimev1.ThreadsResource
+		if sub != "" {
+			name += "/" + string(sub)
+		}
+		res := metav1.APIResource{Name: name, Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
+			Namespaced: true, Kind: r.kind, Verbs: r.verbs()}
+		if sub == "" {
+			res.SingularName = "thread"
+		}
+		list = append(list, res)
+	}
+	slices.SortFunc(list, func(a, b metav1.APIResource) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// install puts the router and the discovery documents in place, the aggregated form included.
+func (rt *router) install(s *genericapiserver.GenericAPIServer) error {
+	gv := runtimev1.GroupVersion
+	version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+	group := metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+	resources := rt.resources()
+
+	s.DiscoveryGroupManager.AddGroup(group)
+	aggregated, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)
+	if err != nil {
+		return err
+	}
+	s.AggregatedDiscoveryGroupManager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+		Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: aggregated,
+	})
+
+	mux := s.Handler.NonGoRestfulMux
+	groupHandler := discovery.NewAPIGroupHandler(codecs, group)
+	versionHandler := discovery.NewAPIVersionHandler(codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources }))
+	root := "/apis/" + gv.Group
+	for _, slash := range []string{"", "/"} {
+		mux.Handle(root+slash, groupHandler)
+		mux.Handle(root+"/"+gv.Version+slash, versionHandler)
+	}
+	mux.HandlePrefix(root+"/"+gv.Version+"/", rt)
+	return nil
+}

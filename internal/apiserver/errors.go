@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/klog/v2"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var (
+	threadsResource = schema.GroupResource{Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource}
+	threadKind      = schema.GroupKind{Group: runtimev1.GroupVersion.Group, Kind: "Thread"}
+)
+
+// retrySoon is the Retry-After, in seconds, of what is over in a moment.
+const retrySoon = 1
+
+// statusOf turns whatever went wrong into a Kubernetes Status. name is the thread as the caller wrote it.
+// Texts of errors that are not known here stay in the log: they may name what the API does not show.
+func statusOf(ctx context.Context, name string, err error) *apierrors.StatusError {
+	var status *apierrors.StatusError
+	var bad *thread.InvalidError
+	var notReady *engine.NotReadyError
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &status):
+		return status
+	case errors.As(err, &bad):
+		return invalid(name, metav1.CauseTypeFieldValueInvalid, bad.Field, bad.Message)
+	case errors.As(err, &tooLarge):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
+	case errors.As(err, &notReady):
+		e := apierrors.NewServiceUnavailable(fmt.Sprintf("the thread cannot do this yet: %s (%s)", notReady.Message, notReady.Reason))
+		e.ErrStatus.Details = details(name, retrySoon)
+		return e
+	case errors.Is(err, store.ErrQueueFull):
+		e := apierrors.NewTooManyRequests("as many user messages wait in the queue as are allowed: send again once the thread has taken one", retrySoon)
+		e.ErrStatus.Details = details(name, retrySoon)
+		return e
+	case errors.Is(err, store.ErrTerminated):
+		return gone(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
+	case errors.Is(err, store.ErrNotFound):
+		return apierrors.NewNotFound(threadsResource, name)
+	case errors.Is(err, store.ErrConflict):
+		return apierrors.NewConflict(threadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
+	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrLeaseHeld):
+		return apierrors.NewConflict(threadsResource, name, errors.New("another replica holds it: try again"))
+	case errors.Is(err, store.ErrUnavailable):
+		e := apierrors.NewServiceUnavailable("the store cannot be reached or cannot write: try again")
+		e.ErrStatus.Details = details(name, retrySoon)
+		return e
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError("the request ended before its work was done: try again", retrySoon)
+	}
+	id := audit.GetAuditIDTruncated(ctx)
+	klog.FromContext(ctx).Error(err, "A request of the runtime API failed", "auditID", id, "thread", name)
+	e := apierrors.NewInternalError(fmt.Errorf("the manager's log has the cause under audit id %q", id))
+	return e
+}
+
+func details(name string, retryAfter int32) *metav1.StatusDetails {
+	return &metav1.StatusDetails{Group: threadsResource.Group, Kind: threadsResource.Resource, Name: name, RetryAfterSeconds: retryAfter}
+}
+
+// invalid is a 422 that names the field. message says what to do.
+func invalid(name string, cause metav1.CauseType, field, message string) *apierrors.StatusError {
+	e := apierrors.NewInvalid(threadKind, name, nil)
+	e.ErrStatus.Message = fmt.Sprintf("%s: %s", field, message)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Field: field, Message: message}}
+	return e
+}
+
+// gone is a 410: the thread is there to read but will never work again.
+func gone(name, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: message, Details: details(name, 0),
+	}}
+}
+
+// notFound is a 404 for something within a thread.
+func notFound(name, format string, args ...any) *apierrors.StatusError {
+	e := apierrors.NewNotFound(threadsResource, name)
+	e.ErrStatus.Message = fmt.Sprintf(format, args...)
+	return e
+}
+
+// notStored is a 503 for a Thread object whose conversation is not set up yet.
+func notStored(name, why string) *apierrors.StatusError {
+	message := fmt.Sprintf("thread %q exists but is not set up yet: try again", name)
+	if why != "" {
+		message = fmt.Sprintf("thread %q exists but is not set up yet (%s): try again once it is", name, why)
+	}
+	e := apierrors.NewServiceUnavailable(message)
+	e.ErrStatus.Details = details(name, retrySoon)
+	return e
+}

@@ -1,0 +1,166 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// eventPage is how many events are read at once: the memory that one stream costs.
+const eventPage = 500
+
+// sink takes a stream's events to a client, by server-sent events or WebSocket.
+type sink interface {
+	// send writes events, oldest first, and returns once the client's connection has taken them.
+	send(ctx context.Context, events []store.Event) error
+	// ping shows both ends that the other is there.
+	ping(ctx context.Context) error
+	// close says why the server ends the stream.
+	close(ctx context.Context, why runtimev1.StreamClosed)
+}
+
+// streamEvents answers GET events (SPEC EVT-01, EVT-03): what has happened after a sequence number, then what
+// happens, until the client leaves. With follow=false it ends at the present end of the log.
+func (s *Server) streamEvents(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	f := &follower{server: s, threadID: c.row.ID, follow: q.flag("follow", true)}
+	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
+	if err := q.check(); err != nil {
+		return err
+	}
+	if isWebSocket(c.r) {
+		return s.serveWebSocket(c, f)
+	}
+	return s.serveSSE(c, f)
+}
+
+// afterParameter reads where to begin: the parameter after, which a browser that reconnects repeats, loses
+// against Last-Event-ID, which is newer.
+func afterParameter(q *query, lastEventID string, newest int64) int64 {
+	field, v := "after", q.text("after")
+	if lastEventID != "" {
+		field, v = "Last-Event-ID", lastEventID
+	}
+	switch v {
+	case "":
+		return 0
+	case runtimev1.AfterLatest:
+		return newest
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case err != nil || n < 0:
+		q.bad(field, "%q is neither the sequence number of an event nor %q", v, runtimev1.AfterLatest)
+	case n > newest:
+		q.bad(field, "the newest event is %d: %d has not happened in this thread", newest, n)
+	}
+	return n
+}
+
+// follower reads a thread's log. It pulls: each stream reads at its client's pace from the store, hints only
+// say that there may be more. So nothing is lost or doubled where the backlog ends and the present begins,
+// and a slow client costs one page of memory.
+type follower struct {
+	server   *Server
+	threadID string
+	after    int64
+	follow   bool
+}
+
+var errSlow = errors.New("the client takes events too slowly")
+
+// run streams until the client leaves or the server ends it.
+func (f *follower) run(ctx context.Context, to sink) {
+	hints, unsubscribe := f.subscribe()
+	defer unsubscribe()
+	heartbeat := time.NewTicker(f.server.opts.heartbeat)
+	defer heartbeat.Stop()
+	for {
+		if why := f.drain(ctx, to); why != nil {
+			to.close(ctx, *why)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !f.follow {
+			to.close(ctx, f.closed(runtimev1.ClosedEndOfLog, "the log ends here"))
+			return
+		}
+		select {
+		case <-hints:
+		case <-heartbeat.C: // reads again too: a hint may have been lost
+			if to.ping(ctx) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-f.server.stopping:
+			to.close(ctx, f.closed(runtimev1.ClosedServerStopping, "the server is stopping: connect again"))
+			return
+		}
+	}
+}
+
+func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	return ch, f.server.opts.Threads.Store().Subscribe(func(h store.Hint) {
+		if h.ThreadID == f.threadID {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	})
+}
+
+// drain sends what the log has after the last event sent. It gives why the stream ends, if it does.
+func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
+	for {
+		events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, eventPage)
+		if err == nil && len(events) == 0 {
+			_, err = f.server.opts.Threads.Store().Thread(ctx, f.threadID) // an empty log may be one that is gone
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, store.ErrNotFound):
+			return f.why(runtimev1.ClosedThreadDeleted, "the thread was deleted")
+		case err != nil:
+			return f.why(runtimev1.ClosedStoreUnavailable, "the store cannot be read: connect again")
+		case len(events) == 0:
+			return nil
+		}
+		began := time.Now()
+		if err := to.send(ctx, events); err != nil {
+			return f.why(runtimev1.ClosedTooSlow, err.Error())
+		}
+		f.after = events[len(events)-1].Seq
+		if took := time.Since(began); took > f.server.opts.slowClient {
+			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to go on", errSlow, took.Round(time.Millisecond)))
+		}
+	}
+}
+
+func (f *follower) closed(reason, message string) runtimev1.StreamClosed {
+	return runtimev1.StreamClosed{Reason: reason, Message: message, Resume: f.after}
+}
+
+func (f *follower) why(reason, message string) *runtimev1.StreamClosed {
+	c := f.closed(reason, message)
+	return &c
+}
+
+func isWebSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}

@@ -1,0 +1,33 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// parseThreadID gives the UUID behind one of the spellings of a thread's id (SPEC IDS-01): the UUID itself,
+// T-<uuid> (case-insensitive) or thrd_<32 hex digits>.
+func parseThreadID(s string) (id string, ok bool) {
+	if hex, found := strings.CutPrefix(s, "thrd_"); found {
+		if len(hex) != 32 {
+			return "", false
+		}
+		return canonicalUUID(hex)
+	}
+	if len(s) > 2 && (s[0] == 'T' || s[0] == 't') && s[1] == '-' {
+		s = s[2:]
+	}
+	if len(s) != 36 {
+		return "", false // uuid.Parse takes more forms than we promise
+	}
+	return canonicalUUID(s)
+}
+
+func canonicalUUID(s string) (string, bool) {
+	u, err := uuid.Parse(s)
+	if err != nil {
+		return "", false
+	}
+	return u.String(), true
+}

@@ -1,0 +1,127 @@
+package apiserver
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// allDepths is the value of maxDepth that selects messages of every depth.
+const allDepths = -1
+
+// listMessages answers GET messages (SPEC MSG-02, MSG-05).
+func (s *Server) listMessages(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	mq := store.MessageQuery{Limit: limit, Offset: offset, Order: q.oneOf("order", "asc", "desc"), IncludeSilent: q.flag("includeSilent", false)}
+	if depth := q.number("maxDepth", 0, allDepths, math.MaxInt32); depth == allDepths {
+		mq.AllDepths = true
+	} else {
+		mq.MaxDepth = depth
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	page, err := c.thread.Messages(c.r.Context(), mq)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runtimev1.MessageList{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page.Messages), Total: page.Total, HasMore: page.HasMore,
+	})
+}
+
+// getMessage answers GET messages/{id}.
+func (s *Server) getMessage(c *call) error {
+	m, err := c.thread.Message(c.r.Context(), c.rest())
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		return notFound(c.name, "thread %q has no message %q", c.name, c.rest())
+	}
+	return c.writeJSON(http.StatusOK, messageOf(m))
+}
+
+// injectMessage answers POST messages: stored, never starts execution (SPEC MSG-04).
+func (s *Server) injectMessage(c *call) error {
+	n, err := c.newMessage()
+	if err != nil {
+		return err
+	}
+	m, err := c.thread.Inject(c.r.Context(), n)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusCreated, messageOf(m))
+}
+
+// queueMessage answers POST queue: waits durably and starts execution (SPEC MSG-05).
+func (s *Server) queueMessage(c *call) error {
+	n, err := c.newMessage()
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.Role != "" && n.Role != store.RoleUser && n.Role != store.RoleSystem:
+		return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
+	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
+	}
+	m, err := c.thread.Queue(c.r.Context(), n)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusCreated, messageOf(m))
+}
+
+// listQueue answers GET queue: the messages that wait, in order.
+func (s *Server) listQueue(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	waiting, err := c.thread.Queued(c.r.Context())
+	if err != nil {
+		return err
+	}
+	page, more := cut(waiting, limit, offset)
+	return c.writeJSON(http.StatusOK, runtimev1.MessageList{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page), Total: int64(len(waiting)), HasMore: more,
+	})
+}
+
+// newMessage reads the body of a write.
+func (c *call) newMessage() (thread.NewMessage, error) {
+	var n runtimev1.NewMessage
+	if err := c.decode(&n, false); err != nil {
+		return thread.NewMessage{}, err
+	}
+	if len(n.Content) > runtimev1.MaxContentBytes {
+		return thread.NewMessage{}, invalid(c.name, metav1.CauseTypeTooLong, "content",
+			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file of the thread and attach it", len(n.Content), runtimev1.MaxContentBytes))
+	}
+	m := thread.NewMessage{
+		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
+		Attachments: mapped(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
+		ToolCalls:   mapped(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
+		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.idempotencyKey(n.IdempotencyKey),
+	}
+	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
+		m.Content = &n.Content // a tool's result may be empty, an empty message of anyone else says nothing
+	}
+	return m, nil
+}

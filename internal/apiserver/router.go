@@ -1,0 +1,154 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// call is one request, authorized and resolved.
+type call struct {
+	w         http.ResponseWriter
+	r         *http.Request
+	namespace string
+	name      string   // the thread as the caller wrote it
+	path      []string // what follows the subresource
+	verb      string
+
+	thread *thread.State
+	row    *store.Thread
+}
+
+// rest is what follows the subresource, as one path without a leading slash.
+func (c *call) rest() string { return strings.Join(c.path, "/") }
+
+// handler answers a call, or gives the error that answers it. Once it has begun to write it returns nil.
+type handler func(*call) error
+
+// route is one subresource: what it is in discovery and who answers which verb. Verbs are those that
+// authorization saw; discovery, RBAC and the choice of handler therefore cannot drift apart.
+type route struct {
+	kind string
+	// verbs without a path below the subresource, and with one.
+	plain  map[string]handler
+	nested map[string]handler
+	// longRunning requests have no deadline and are not counted against the in-flight bound.
+	longRunning bool
+}
+
+func (r route) verbs() metav1.Verbs {
+	var v []string
+	for _, m := range []map[string]handler{r.plain, r.nested} {
+		for verb := range m {
+			if !slices.Contains(v, verb) {
+				v = append(v, verb)
+			}
+		}
+	}
+	slices.Sort(v)
+	return v
+}
+
+// router dispatches requests below the group and version.
+type router struct {
+	lookup *lookup
+	routes map[runtimev1.Subresource]route
+}
+
+// longRunning implements apirequest.LongRunningRequestCheck.
+func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) bool {
+	if !info.IsResourceRequest || info.APIGroup != runtimev1.GroupVersion.Group {
+		return false
+	}
+	return rt.routes[runtimev1.Subresource(info.Subresource)].longRunning
+}
+
+// ServeHTTP implements http.Handler.
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{w: w, r: r}
+	if err := rt.serve(c); err != nil {
+		writeStatus(w, r, statusOf(r.Context(), c.name, err))
+	}
+}
+
+func (rt *router) serve(c *call) error {
+	ctx := c.r.Context()
+	info, ok := apirequest.RequestInfoFrom(ctx)
+	if !ok || !info.IsResourceRequest {
+		return noSuchPath(c.r)
+	}
+	if info.APIGroup != runtimev1.GroupVersion.Group || info.APIVersion != runtimev1.GroupVersion.Version ||
+		info.Resource != runtimev1.ThreadsResource || info.Namespace == "" || info.Name == "" {
+		return noSuchPath(c.r)
+	}
+	c.namespace, c.name, c.verb = info.Namespace, info.Name, info.Verb
+	if len(info.Parts) > 3 {
+		c.path = info.Parts[3:]
+	}
+	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
+	if !ok {
+		return noSuchPath(c.r)
+	}
+	handlers := rte.plain
+	if len(c.path) > 0 {
+		handlers = rte.nested
+	}
+	h, ok := handlers[c.verb]
+	if !ok {
+		if len(handlers) == 0 {
+			return noSuchPath(c.r)
+		}
+		return apierrors.NewMethodNotSupported(schema.GroupResource{
+			Group: threadsResource.Group, Resource: strings.TrimSuffix(runtimev1.ThreadsResource+"/"+info.Subresource, "/"),
+		}, c.verb)
+	}
+	var err error
+	if c.thread, c.row, err = rt.lookup.open(ctx, c.namespace, c.name); err != nil {
+		return err
+	}
+	return h(c)
+}
+
+func noSuchPath(r *http.Request) error {
+	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, threadsResource, "", "", 0, false)
+	e.ErrStatus.Reason = metav1.StatusReasonNotFound
+	e.ErrStatus.Message = "there is nothing at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource}, see /apis/" +
+		runtimev1.GroupVersion.String() + " for the subresources"
+	e.ErrStatus.Details = nil
+	return e
+}
+
+// writeStatus answers with an error, as JSON.
+func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, r)
+}
+
+// writeJSON answers with an object.
+func (c *call) writeJSON(code int, obj any) error {
+	body, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.WriteHeader(code)
+	_, _ = c.w.Write(append(body, '\n')) // the client has gone, there is nobody to tell
+	return nil
+}
+
+// writeSuccess answers that it is done where there is nothing to show.
+func (c *call) writeSuccess() error {
+	return c.writeJSON(http.StatusOK, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,
+	})
+}

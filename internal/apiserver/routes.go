@@ -1,0 +1,39 @@
+package apiserver
+
+import runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+
+// verbs maps what authorization calls a request to who answers it.
+type verbs = map[string]handler
+
+// routes is the whole API. The verb watch is a GET below /watch/, which API servers know not to time out.
+func (s *Server) routes() map[runtimev1.Subresource]route {
+	return map[runtimev1.Subresource]route{
+		"": {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getThread}},
+		runtimev1.SubresourceMessages: {
+			kind:   runtimev1.KindMessageList,
+			plain:  verbs{"get": s.listMessages, "create": s.injectMessage},
+			nested: verbs{"get": s.getMessage},
+		},
+		runtimev1.SubresourceQueue: {kind: runtimev1.KindMessageList, plain: verbs{"get": s.listQueue, "create": s.queueMessage}},
+		runtimev1.SubresourceFiles: {
+			kind: runtimev1.KindFileList, longRunning: true,
+			plain:  verbs{"get": s.listFiles},
+			nested: verbs{"get": s.readFile, "update": s.writeFile, "delete": s.deleteFile},
+		},
+		runtimev1.SubresourceEvents:    {kind: "Event", longRunning: true, plain: verbs{"get": s.streamEvents, "watch": s.streamEvents}},
+		runtimev1.SubresourceRuns:      {kind: runtimev1.KindRunList, plain: verbs{"get": s.listRuns}, nested: verbs{"get": s.getRun}},
+		runtimev1.SubresourceStop:      {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.stopThread}},
+		runtimev1.SubresourceTerminate: {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.terminateThread}},
+		runtimev1.SubresourceKV: {
+			kind:   "Value",
+			nested: verbs{"get": s.getValue, "update": s.putValue, "delete": s.deleteValue},
+		},
+		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode}},
+		runtimev1.SubresourceEffects: {
+			kind:   runtimev1.KindEffectList,
+			plain:  verbs{"get": s.listEffects, "create": s.scheduleEffect},
+			nested: verbs{"delete": s.removeEffect},
+		},
+		runtimev1.SubresourceChildren: {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}},
+	}
+}

@@ -1,0 +1,284 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// APIServiceName is the name of the APIService that sends the runtime API's requests to us.
+var APIServiceName = runtimev1.GroupVersion.Version + "." + runtimev1.GroupVersion.Group
+
+const (
+	// Priorities of the group among all: below custom resources (1000), so that `kubectl get threads` means
+	// the objects of skein.dev.
+	groupPriority   = 100
+	versionPriority = 15
+
+	secretCACert = "ca.crt"
+	secretCAKey  = "ca.key"
+
+	servicePortName = "https"
+)
+
+// servingScheme holds the kinds that registration touches.
+var servingScheme = runtime.NewScheme()
+
+func init() {
+	utilruntime.Must(corev1.AddToScheme(servingScheme))
+	utilruntime.Must(discoveryv1.AddToScheme(servingScheme))
+	utilruntime.Must(apiregistrationv1.AddToScheme(servingScheme))
+}
+
+// ServingOptions say how the cluster's API server reaches this one. Zero fields have defaults.
+type ServingOptions struct {
+	Namespace string // of the Service and the Secret: skein-system
+	Service   string // skein-runtime-api
+	Secret    string // skein-runtime-api-tls
+	Port      int32  // of the Service: 443
+
+	// External is where we listen when we run outside the cluster; nil for a pod behind the Service. A loopback
+	// address is registered by name, which works where the API server routes aggregated requests by Service
+	// (its default). Any other is registered as an endpoint of the Service, which works where it routes them
+	// to endpoints (--enable-aggregator-routing).
+	External net.Addr
+
+	now func() time.Time
+}
+
+func (o *ServingOptions) setDefaults() {
+	for _, d := range []struct {
+		v   *string
+		def string
+	}{{&o.Namespace, "skein-system"}, {&o.Service, "skein-runtime-api"}, {&o.Secret, "skein-runtime-api-tls"}} {
+		if *d.v == "" {
+			*d.v = d.def
+		}
+	}
+	if o.Port == 0 {
+		o.Port = 443
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+}
+
+// names that callers verify: the API server verifies <service>.<namespace>.svc whatever address it dials.
+func (o *ServingOptions) names() []string {
+	svc := o.Service + "." + o.Namespace + ".svc"
+	names := []string{svc, svc + ".cluster.local", "localhost", "127.0.0.1", "::1"}
+	if a, ok := o.External.(*net.TCPAddr); ok && !a.IP.IsLoopback() && !a.IP.IsUnspecified() {
+		names = append(names, a.IP.String())
+	}
+	return names
+}
+
+// EnsureServing makes the runtime API reachable through the Kubernetes API: it keeps an authority and a serving
+// certificate in a Secret that all replicas share, and an APIService that trusts it. Outside the cluster it
+// makes the Service too. Give the Certificate to the Server and add
+// it to the manager too, so that it is renewed in time.
+func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Certificate, error) {
+	o.setDefaults()
+	c, err := client.New(cfg, client.Options{Scheme: servingScheme})
+	if err != nil {
+		return nil, fmt.Errorf("register the runtime API: %w", err)
+	}
+	r := &registrar{client: c, opts: o, certificate: &Certificate{}}
+	r.certificate.renew = r.ensure
+	if err := r.ensure(ctx); err != nil {
+		return nil, fmt.Errorf("register the runtime API: %w", err)
+	}
+	return r.certificate, nil
+}
+
+// registrar keeps the objects of the registration.
+type registrar struct {
+	client      client.Client
+	opts        ServingOptions
+	certificate *Certificate
+}
+
+func (r *registrar) ensure(ctx context.Context) error {
+	if r.opts.External != nil {
+		if err := r.ensureNamespace(ctx); err != nil {
+			return err
+		}
+		if err := r.ensureExternalService(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.ensureSecret(ctx); err != nil {
+		return err
+	}
+	return r.ensureAPIService(ctx)
+}
+
+// settleRaces is how often replicas that start together may overtake each other before it is an error.
+const settleRaces = 5
+
+// ensureSecret loads the certificate, making what is missing, broken or due. Of replicas that race, one wins and
+// the others take what it wrote.
+func (r *registrar) ensureSecret(ctx context.Context) error {
+	var err error
+	for range settleRaces {
+		if err = r.trySecret(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("certificate in Secret %s/%s: %w", r.opts.Namespace, r.opts.Secret, err)
+	}
+	return nil
+}
+
+func (r *registrar) trySecret(ctx context.Context) error {
+	now := r.opts.now()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.opts.Namespace, Name: r.opts.Secret}}
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(s), s)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	missing := err != nil
+	authority := keyPair{s.Data[secretCACert], s.Data[secretCAKey]}
+	pair := keyPair{s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]}
+	changed := false
+	if ca, _, err := authority.parse(); err != nil || !fresh(ca, now) {
+		if authority, err = newAuthority("skein-runtime-api", now); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if changed || !pair.usable(authority, r.opts.names(), now) {
+		if pair, err = newServing(authority, r.opts.names(), now); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if changed {
+		s.Type = corev1.SecretTypeTLS
+		s.Data = map[string][]byte{
+			secretCACert: authority.cert, secretCAKey: authority.key,
+			corev1.TLSCertKey: pair.cert, corev1.TLSPrivateKeyKey: pair.key,
+		}
+		managed(&s.ObjectMeta)
+		if missing {
+			err = r.client.Create(ctx, s)
+		} else {
+			err = r.client.Update(ctx, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if cert, _ := r.certificate.CurrentCertKeyContent(); !bytes.Equal(cert, pair.cert) {
+		r.certificate.set(pair, authority.cert)
+	}
+	return nil
+}
+
+// ensureAPIService makes the registration, or where an installation declares it, only fills in the authority.
+func (r *registrar) ensureAPIService(ctx context.Context) error {
+	want := apiregistrationv1.APIServiceSpec{
+		Service: &apiregistrationv1.ServiceReference{Namespace: r.opts.Namespace, Name: r.opts.Service, Port: ptr.To(r.servicePort())},
+		Group:   runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
+		CABundle: r.certificate.CABundle(), GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
+	}
+	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: APIServiceName}}
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(s), s)
+	if apierrors.IsNotFound(err) {
+		s.Spec = want
+		managed(&s.ObjectMeta)
+		return r.client.Create(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	before := s.DeepCopy()
+	s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = want.CABundle, false
+	if r.opts.External != nil {
+		s.Spec.Service = want.Service
+	}
+	return r.client.Patch(ctx, s, client.MergeFrom(before))
+}
+
+func (r *registrar) ensureNamespace(ctx context.Context) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.opts.Namespace}}
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := r.client.Create(ctx, ns); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+func managed(m *metav1.ObjectMeta) {
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels[skeinv1.LabelManagedBy] = skeinv1.ManagedByValue
+}
+
+// WaitAvailable waits until the API server reaches the runtime API. Its error says what the API server says.
+func WaitAvailable(ctx context.Context, cfg *rest.Config) error {
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: servingScheme})
+	if err != nil {
+		return err
+	}
+	last := "the APIService does not exist"
+	for {
+		w, err := c.Watch(ctx, &apiregistrationv1.APIServiceList{}, client.MatchingFields{"metadata.name": APIServiceName})
+		if err != nil {
+			return unavailable(last, err)
+		}
+		for e := range w.ResultChan() {
+			s, ok := e.Object.(*apiregistrationv1.APIService)
+			if !ok {
+				continue
+			}
+			for _, cond := range s.Status.Conditions {
+				if cond.Type != apiregistrationv1.Available {
+					continue
+				}
+				if cond.Status == apiregistrationv1.ConditionTrue {
+					w.Stop()
+					return nil
+				}
+				last = cond.Reason + ": " + cond.Message
+			}
+		}
+		w.Stop()
+		if ctx.Err() != nil {
+			return unavailable(last, context.Cause(ctx))
+		}
+	}
+}
+
+func unavailable(last string, err error) error {
+	hint := ""
+	if strings.Contains(last, "ExternalName") {
+		hint = "; this API server routes aggregated requests to endpoints, which cannot be loopback: listen on another address of this machine with --runtime-api-bind-address"
+	}
+	return fmt.Errorf("the API server does not reach the runtime API (%s)%s: %w", last, hint, err)
+}
+
+// errInCluster refuses to take a Service away from an installation.
+var errInCluster = errors.New("it has a selector, so a manager in the cluster serves the runtime API: remove that installation first, or use its runtime API")

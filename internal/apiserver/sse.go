@@ -1,0 +1,86 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// reconnectAfter is what a browser is told to wait before it connects again, in milliseconds.
+const reconnectAfter = 1000
+
+func (s *Server) serveSSE(c *call, f *follower) error {
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies must not hold events back
+	c.w.WriteHeader(http.StatusOK)
+	out := &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout}
+	ctx := c.r.Context()
+	if out.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter)) == nil {
+		f.run(ctx, out)
+	}
+	return nil
+}
+
+// sseSink writes server-sent events (WHATWG HTML, 9.2).
+type sseSink struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	buf     bytes.Buffer
+}
+
+func (s *sseSink) send(_ context.Context, events []store.Event) error {
+	s.buf.Reset()
+	for i := range events {
+		if err := s.append(fmt.Sprint(events[i].Seq), events[i].Type, eventOf(&events[i])); err != nil {
+			return err
+		}
+	}
+	return s.write(s.buf.Bytes())
+}
+
+func (s *sseSink) append(id, event string, data any) error {
+	body, err := json.Marshal(data) // one line: encoding/json escapes line ends
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		fmt.Fprintf(&s.buf, "id: %s\n", id)
+	}
+	fmt.Fprintf(&s.buf, "event: %s\ndata: %s\n\n", oneLine.Replace(event), body)
+	return nil
+}
+
+// oneLine keeps a name from ending its line and starting another field.
+var oneLine = strings.NewReplacer("\n", " ", "\r", " ", "\x00", " ")
+
+func (s *sseSink) ping(context.Context) error { return s.write([]byte(": ping\n\n")) }
+
+func (s *sseSink) close(_ context.Context, why runtimev1.StreamClosed) {
+	s.buf.Reset()
+	if s.append("", runtimev1.StreamClosedEvent, why) == nil {
+		_ = s.write(s.buf.Bytes())
+	}
+}
+
+// write gives a piece to the connection and waits until it has taken it. The deadline is cleared again, as it
+// would end an idle HTTP/2 stream.
+func (s *sseSink) write(b []byte) error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
+	if _, err := s.w.Write(b); err != nil {
+		return err
+	}
+	if err := s.control.Flush(); err != nil {
+		return err
+	}
+	return s.control.SetWriteDeadline(time.Time{})
+}

@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// listChildren answers GET children: the registry of the thread (SPEC SUB-01).
+func (s *Server) listChildren(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	all, err := s.opts.Children.List(c.r.Context(), c.row)
+	if err != nil {
+		return err
+	}
+	page, more := cut(all, limit, offset)
+	list := runtimev1.ChildList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindChildList), Children: []runtimev1.Child{}, HasMore: more}
+	for _, child := range page {
+		list.Children = append(list.Children, childOf(child))
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// listEffects answers GET effects: those that are pending, all or of one name (SPEC EFF-01).
+func (s *Server) listEffects(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	name := q.text("name")
+	if err := q.check(); err != nil {
+		return err
+	}
+	all, err := s.opts.Effects.List(c.r.Context(), c.row, name)
+	if err != nil {
+		return err
+	}
+	page, more := cut(all, limit, offset)
+	list := runtimev1.EffectList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEffectList), Effects: []runtimev1.Effect{}, HasMore: more}
+	for _, e := range page {
+		list.Effects = append(list.Effects, effectOf(e))
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// maxDelay of an effect, in milliseconds: a hundred years.
+const maxDelay = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
+
+// scheduleEffect answers POST effects.
+func (s *Server) scheduleEffect(c *call) error {
+	var n runtimev1.NewEffect
+	if err := c.decode(&n, false); err != nil {
+		return err
+	}
+	switch {
+	case n.Name == "":
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "name an Effect, or package/effect")
+	case n.Delay < 0 || n.Delay > maxDelay:
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "give milliseconds from 0, which is now, to a hundred years")
+	case c.row.TerminatedAt != 0:
+		return store.ErrTerminated
+	}
+	// Objects are named by what caused them, so that a repeat with the same key schedules nothing new.
+	cause := "api:" + uuid.NewString()
+	if key := c.idempotencyKey(n.IdempotencyKey); key != "" {
+		cause = "api-key:" + key
+	}
+	id, err := s.opts.Effects.Schedule(c.r.Context(), c.row, engine.EffectRequest{
+		Cause: cause, Name: n.Name, Args: n.Args, Delay: time.Duration(n.Delay) * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusCreated, runtimev1.EffectID{ID: id})
+}
+
+// removeEffect answers DELETE effects/{id}.
+func (s *Server) removeEffect(c *call) error {
+	removed, err := s.opts.Effects.Remove(c.r.Context(), c.row, c.rest())
+	if err != nil {
+		return err
+	}
+	if !removed {
+		return notFound(c.name, "thread %q has no pending effect %q", c.name, c.rest())
+	}
+	return c.writeSuccess()
+}
