@@ -86,9 +86,9 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return devcluster(ctx, c.log, "down", "--name", c.Name)
 }
 
-// Load makes a static binary of bin/ an image of the cluster's node.
-func (c *Cluster) Load(ctx context.Context, image, binary string) error {
-	return devcluster(ctx, c.log, "load", "--cluster", c.Name, "--name", image, "--binary", Bin(binary), "--entrypoint", "/"+binary)
+// LoadBinary makes a static binary an image of the cluster's node.
+func (c *Cluster) LoadBinary(ctx context.Context, image, binary string) error {
+	return devcluster(ctx, c.log, "load", "--cluster", c.Name, "--name", image, "--binary", binary)
 }
 
 // Kubectl runs kubectl and gives what it printed on both outputs.

@@ -1,0 +1,60 @@
+// Command probe tells from inside a pod's network what can be reached. It prints one line for each
+// address given, "tcp 10.0.0.1:443 open" or "… closed: why", and ends.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "serve" {
+		serve()
+		return
+	}
+	for _, target := range os.Args[1:] {
+		kind, addr, _ := strings.Cut(target, "=")
+		if err := try(kind, addr); err != nil {
+			fmt.Printf("%s %s closed: %v\n", kind, addr, err)
+		} else {
+			fmt.Printf("%s %s open\n", kind, addr)
+		}
+	}
+}
+
+// serve is a neighbour that a sandbox must not reach.
+func serve() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	s := &http.Server{Addr: ":8080", ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") })}
+	go func() { <-ctx.Done(); _ = s.Close() }()
+	if err := s.ListenAndServe(); err != nil && ctx.Err() == nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func try(kind, addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if kind == "dns" { // addr is server/name
+		server, name, _ := strings.Cut(addr, "/")
+		r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, server)
+		}}
+		_, err := r.LookupHost(ctx, name)
+		return err
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, kind, addr)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}

@@ -1,0 +1,33 @@
+package harness
+
+import (
+	"context"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// SystemNamespace is where config/default installs Skein.
+const SystemNamespace = "skein-system"
+
+// Install puts Skein into a cluster with a node as the README says: images, config/default, ready.
+func (c *Cluster) Install(ctx context.Context) error {
+	for binary, image := range map[string]string{"manager": "skein.dev/manager:dev", "sandbox": "skein.dev/sandbox:dev"} {
+		if err := c.LoadBinary(ctx, image, Bin(binary)); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{
+		{"apply", "--server-side", "-k", filepath.Join(Root(), "config", "default")},
+		{"-n", SystemNamespace, "rollout", "status", "deploy/skein-manager", "--timeout=120s"},
+		{"wait", "--for=condition=Available", "apiservice/v1alpha1.runtime.skein.dev", "--timeout=60s"},
+	} {
+		if _, err := c.Kubectl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Quantity parses a constant.
+func Quantity(s string) resource.Quantity { return resource.MustParse(s) }
