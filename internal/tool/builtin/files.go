@@ -54,7 +54,9 @@ func files(h *tool.Host) []tool.Tool {
 		newTool("delete_file", "Deletes a file of this conversation.",
 			`{"type":"object","required":["path"],"additionalProperties":false,"properties":{
 				"path":{"type":"string","description":"Path of the file"}}}`,
-			func(ctx context.Context, _ tool.Call, a readArgs) tool.Result { return deleteFile(ctx, h.State, a.Path) }),
+			func(ctx context.Context, _ tool.Call, a readArgs) tool.Result {
+				return deleteFile(ctx, h.State, a.Path)
+			}),
 		newTool("find_files", "Finds files of this conversation by a glob such as *.csv or /data/**; at most 100.",
 			`{"type":"object","required":["pattern"],"additionalProperties":false,"properties":{
 				"pattern":{"type":"string","description":"*, ** and ? are wildcards; without a leading slash it matches in any folder"}}}`,

@@ -1,0 +1,240 @@
+package code
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+type method func(ctx context.Context, c *stateCall) (any, error)
+
+// methods of `state` (SPEC TOL-03). It is filled in init because invokeTool leads back to it.
+var methods map[string]method
+
+func init() {
+	methods = map[string]method{
+		"getMessages": getMessages, "getMessage": getMessage, "injectMessage": injectMessage,
+		"queueMessage": queueMessage, "sendMessage": sendMessage, "updateMessage": updateMessage, "deleteMessage": deleteMessage,
+
+		"writeFile": writeFile, "readFile": readFile, "statFile": statFile, "readdirFile": readdirFile,
+		"unlinkFile": unlinkFile, "mkdirFile": mkdirFile, "rmdirFile": rmdirFile, "getFileStats": getFileStats,
+		"grepFiles": grepFiles, "findFiles": findFiles,
+		"getFileThumbnail": missing("thumbnails are not made yet: read the file with state.readFile"),
+
+		"getValue": getValue, "setValue": setValue,
+
+		"scheduleEffect": scheduleEffect, "getScheduledEffects": getScheduledEffects, "removeScheduledEffect": removeScheduledEffect,
+
+		"getChildThread": getChildThread, "getParentThread": getParentThread, "notifyParent": notifyParent, "setStatus": setStatus,
+
+		"loadModel": load("model"), "loadPrompt": load("prompt"), "loadAgent": load("agent"),
+		"getModelNames": names("model"), "getPromptNames": names("prompt"), "getAgentNames": names("agent"),
+
+		"queueTool": queueTool, "invokeTool": invokeTool,
+		"emit": emit, "runCode": runCode, "terminate": terminate,
+
+		"env":     missing("environment variables are not there yet: pass settings in the thread's arguments (state.arguments) or keep them with state.setValue"),
+		"envType": missing("environment variables are not there yet: pass settings in the thread's arguments (state.arguments) or keep them with state.setValue"),
+		"setEnv":  missing("environment variables are not there yet: keep the setting with state.setValue"),
+	}
+}
+
+// missing is a method that a later release brings.
+func missing(what string) method {
+	return func(_ context.Context, c *stateCall) (any, error) {
+		return nil, &sandbox.Error{Name: "NotSupportedError", Message: "state." + c.method + ": " + what}
+	}
+}
+
+func getValue(ctx context.Context, c *stateCall) (any, error) {
+	key, err := c.text(0, "key")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.host.State.Value(ctx, key)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	var v any
+	err = json.Unmarshal(raw, &v)
+	return v, err
+}
+
+func setValue(ctx context.Context, c *stateCall) (any, error) {
+	key, err := c.text(0, "key")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.json(1, "the value")
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.host.State.SetValue(ctx, key, raw)
+}
+
+func scheduleEffect(ctx context.Context, c *stateCall) (any, error) {
+	name, err := c.text(0, "effect's name")
+	if err != nil {
+		return nil, err
+	}
+	args, err := c.object(1, "the effect's arguments")
+	if err != nil {
+		return nil, err
+	}
+	delay := 0.0
+	if v := c.arg(2); v != nil {
+		var ok bool
+		if delay, ok = v.(float64); !ok || delay < 0 || delay > maxDelayMs {
+			return nil, c.wrong(2, "the delay in milliseconds, 0 to a year")
+		}
+	}
+	return c.host.Effects.Schedule(ctx, c.key(), name, args, time.Duration(delay*float64(time.Millisecond)))
+}
+
+const maxDelayMs = 366 * 24 * 3600 * 1000
+
+func getScheduledEffects(ctx context.Context, c *stateCall) (any, error) {
+	name, err := c.optionalText(0, "effect's name")
+	if err != nil {
+		return nil, err
+	}
+	return c.host.Effects.List(ctx, name)
+}
+
+func removeScheduledEffect(ctx context.Context, c *stateCall) (any, error) {
+	id, err := c.text(0, "effect's id")
+	if err != nil {
+		return nil, err
+	}
+	return c.host.Effects.Remove(ctx, id)
+}
+
+func getChildThread(ctx context.Context, c *stateCall) (any, error) {
+	reference, err := c.text(0, "child's reference")
+	if err != nil {
+		return nil, err
+	}
+	children, err := c.host.Threads.Store().Children(ctx, c.host.Thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range children {
+		if children[i].Reference == reference {
+			return info(&children[i]), nil
+		}
+	}
+	return nil, nil
+}
+
+func getParentThread(ctx context.Context, c *stateCall) (any, error) {
+	if c.host.Thread.ParentID == "" {
+		return nil, nil
+	}
+	parent, err := c.host.Threads.Store().Thread(ctx, c.host.Thread.ParentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return info(parent), nil
+}
+
+func notifyParent(ctx context.Context, c *stateCall) (any, error) {
+	content, err := c.text(0, "content")
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.host.Lifecycle.NotifyParent(ctx, c.key(), content)
+}
+
+func setStatus(ctx context.Context, c *stateCall) (any, error) {
+	status, err := c.text(0, "status")
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.host.Lifecycle.SetStatus(ctx, status)
+}
+
+func load(kind string) method {
+	return func(ctx context.Context, c *stateCall) (any, error) {
+		name, err := c.text(0, kind+"'s name")
+		if err != nil {
+			return nil, err
+		}
+		return c.host.Definitions.Load(ctx, kind, name)
+	}
+}
+
+func names(kind string) method {
+	return func(ctx context.Context, c *stateCall) (any, error) {
+		return c.host.Definitions.Names(ctx, kind)
+	}
+}
+
+func queueTool(ctx context.Context, c *stateCall) (any, error) {
+	name, args, err := c.toolArgs()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.host.Tools.QueueTool(ctx, c.key(), name, args)
+}
+
+func invokeTool(ctx context.Context, c *stateCall) (any, error) {
+	name, args, err := c.toolArgs()
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.host.Tools.InvokeTool(ctx, "call_"+c.key(), name, args)
+	if err != nil {
+		return nil, err
+	}
+	return Answer(res), nil
+}
+
+// Answer is what code reads of a tool's result: {status, result, error} (SPEC TOL-01).
+func Answer(res tool.Result) map[string]any {
+	out := map[string]any{"status": string(res.Status)}
+	if res.Status == tool.StatusError {
+		out["error"] = res.Content
+	} else {
+		out["result"] = res.Content
+	}
+	if len(res.Attachments) > 0 {
+		out["attachments"] = res.Attachments
+	}
+	return out
+}
+
+func (c *stateCall) toolArgs() (name string, args json.RawMessage, err error) {
+	if name, err = c.text(0, "tool's name"); err != nil {
+		return "", nil, err
+	}
+	args, err = c.object(1, "the tool's arguments")
+	return name, args, err
+}
+
+func emit(ctx context.Context, c *stateCall) (any, error) {
+	event, err := c.text(0, "event's name")
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.json(1, "the data")
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.host.State.Emit(ctx, event, data)
+}
+
+func runCode(ctx context.Context, c *stateCall) (any, error) {
+	return c.host.Code.ServeRunCode(ctx, c.args)
+}
+
+func terminate(ctx context.Context, c *stateCall) (any, error) {
+	return nil, c.host.Lifecycle.Terminate(ctx)
+}

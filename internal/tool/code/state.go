@@ -1,0 +1,196 @@
+package code
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// State serves the calls of `state` that definition code of one execution makes.
+type State struct {
+	host *tool.Host
+	// edited is told when a message was changed or removed, so that a run reads its conversation anew.
+	edited func()
+
+	mu    sync.Mutex
+	times map[string]int // how often an invocation made a call of the same method and arguments
+}
+
+// NewState makes the server of `state`; edited may be nil.
+func NewState(h *tool.Host, edited func()) *State {
+	if edited == nil {
+		edited = func() {}
+	}
+	return &State{host: h, edited: edited, times: map[string]int{}}
+}
+
+// Static gives the plain properties of `state` (SPEC THR-02).
+func (s *State) Static(ctx context.Context) (map[string]any, error) {
+	t := s.host.Thread
+	arguments := any(map[string]any{})
+	if len(t.Arguments) > 0 {
+		if err := json.Unmarshal(t.Arguments, &arguments); err != nil {
+			return nil, fmt.Errorf("the thread's arguments are not valid JSON: %w", err)
+		}
+	}
+	registry, err := s.host.Children.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	children := []any{}
+	for _, c := range registry {
+		if c.Resumable {
+			children = append(children, c)
+		}
+	}
+	static := map[string]any{
+		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
+		"arguments": arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
+	}
+	if s.host.RunID != "" {
+		static["execution"] = map[string]any{"flowId": s.host.RunID, "currentSide": "a"}
+	}
+	return static, nil
+}
+
+// Serve is the Host function of an isolate: it answers state.<method>(…args).
+func (s *State) Serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	serve, ok := methods[method]
+	if !ok {
+		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s is not a function", method)}
+	}
+	return serve(ctx, &stateCall{State: s, invocation: invocation, method: method, args: args})
+}
+
+// stateCall is one call of a method of `state`.
+type stateCall struct {
+	*State
+	invocation string
+	method     string
+	args       []any
+}
+
+// key derives an idempotency key from the invocation, the method, its arguments and how often just these
+// were used before, so that a repeated invocation repeats its keys.
+func (c *stateCall) key() string {
+	args, err := value.ToJSON(c.args)
+	if err != nil { // a function among them: the rest tells calls apart well enough
+		args = json.RawMessage(fmt.Sprint(len(c.args)))
+	}
+	h := sha256.New()
+	for _, part := range []string{c.invocation, c.method, string(args)} {
+		_, _ = h.Write([]byte(part))
+		_, _ = h.Write([]byte{0})
+	}
+	digest := hex.EncodeToString(h.Sum(nil))[:32]
+	c.mu.Lock()
+	c.times[digest]++
+	n := c.times[digest]
+	c.mu.Unlock()
+	return fmt.Sprintf("%s-%d", digest, n)
+}
+
+func (c *stateCall) wrong(i int, want string) error {
+	return &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s: argument %d must be %s", c.method, i+1, want)}
+}
+
+// arg gives an argument, nil when it is missing, undefined or null.
+func (c *stateCall) arg(i int) any {
+	if i >= len(c.args) {
+		return nil
+	}
+	if (c.args[i] == value.Undefined{}) {
+		return nil
+	}
+	return c.args[i]
+}
+
+// text reads a string that must be there.
+func (c *stateCall) text(i int, name string) (string, error) {
+	s, ok := c.arg(i).(string)
+	if !ok || s == "" {
+		return "", c.wrong(i, "the "+name+", a string that is not empty")
+	}
+	return s, nil
+}
+
+// optionalText reads a string that may be left out.
+func (c *stateCall) optionalText(i int, name string) (string, error) {
+	switch v := c.arg(i).(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	}
+	return "", c.wrong(i, "the "+name+", a string")
+}
+
+// into reads an object that may be left out into a struct with JSON tags.
+func (c *stateCall) into(i int, what string, dst any) error {
+	v := c.arg(i)
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return c.wrong(i, what+", an object")
+	}
+	if err := value.Into(v, dst); err != nil {
+		return c.wrong(i, what+": "+err.Error())
+	}
+	return nil
+}
+
+// json reads a value as JSON; nil when it is missing.
+func (c *stateCall) json(i int, what string) (json.RawMessage, error) {
+	v := c.arg(i)
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := value.ToJSON(v)
+	if err != nil {
+		return nil, c.wrong(i, what+": "+err.Error())
+	}
+	return raw, nil
+}
+
+// object reads an object as JSON; {} when it is missing.
+func (c *stateCall) object(i int, what string) (json.RawMessage, error) {
+	v := c.arg(i)
+	if v == nil {
+		return json.RawMessage("{}"), nil
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return nil, c.wrong(i, what+", an object")
+	}
+	return c.json(i, what)
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func timeOrNull(micros int64) any {
+	if micros == 0 {
+		return nil
+	}
+	return micros
+}
+
+// info is what getChildThread and getParentThread tell of another thread.
+func info(t *store.Thread) map[string]any {
+	return map[string]any{
+		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
+		"title": orNull(t.Title), "terminated": timeOrNull(t.TerminatedAt), "status": orNull(t.RegistryStatus),
+	}
+}
