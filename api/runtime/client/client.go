@@ -1,0 +1,160 @@
+// Package client talks to the runtime API of Skein: messages, files, events and all else that happens inside
+// threads. It works through the Kubernetes API (any kubeconfig, RBAC decides) and directly against the
+// manager's own address with a bearer token; the URLs are the same.
+//
+// Errors are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsInvalid, IsForbidden,
+// IsTooManyRequests (the queue is full), IsGone (the thread is terminated), IsServiceUnavailable.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Client reaches the runtime API. It is safe for concurrent use.
+type Client struct{ rest rest.Interface }
+
+// statusCodecs decode Status, the only object of the API's machinery that answers have.
+var statusCodecs = func() serializer.CodecFactory {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{})
+	return serializer.NewCodecFactory(s)
+}()
+
+// New makes a client out of the configuration that also reaches the Kubernetes API, through which it goes.
+func New(cfg *rest.Config) (*Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.APIPath = "/apis"
+	cfg.GroupVersion = &runtimev1.GroupVersion
+	cfg.NegotiatedSerializer = statusCodecs.WithoutConversion()
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	if cfg.QPS == 0 {
+		cfg.QPS = -1 // the server bounds what it takes
+	}
+	r, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rest: r}, nil
+}
+
+// NewDirect makes a client that goes straight to the manager at baseURL (https://host:port) with a bearer
+// token. caBundle is the PEM of the authority that signed the manager's certificate; the system's when nil.
+func NewDirect(baseURL, token string, caBundle []byte) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not the URL of a runtime API: give one such as https://skein-runtime-api.skein-system.svc", baseURL)
+	}
+	return New(&rest.Config{Host: baseURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: caBundle}})
+}
+
+// Thread gives the calls on one thread. name is that of the Thread object or any spelling of its id.
+func (c *Client) Thread(namespace, name string) *Thread {
+	return &Thread{client: c, namespace: namespace, name: name}
+}
+
+// Thread is one thread. Making one asks nothing of the server.
+type Thread struct {
+	client          *Client
+	namespace, name string
+}
+
+// request begins a call below the thread. Where rest is a path, it is part of the URL as it is.
+func (t *Thread) request(verb string, sub runtimev1.Subresource, rest ...string) (*rest.Request, error) {
+	return t.requestAt(verb, "", sub, rest...)
+}
+
+func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest ...string) (*rest.Request, error) {
+	for _, s := range append([]string{t.namespace, t.name}, rest...) {
+		if err := checkSegment(s); err != nil {
+			return nil, err
+		}
+	}
+	segments := []string{"/apis", runtimev1.GroupVersion.Group, runtimev1.GroupVersion.Version}
+	if special != "" {
+		segments = append(segments, special)
+	}
+	segments = append(segments, "namespaces", t.namespace, runtimev1.ThreadsResource, t.name)
+	if strings.Contains(t.namespace, "/") || strings.Contains(t.name, "/") {
+		return nil, fmt.Errorf("%q is not the name of a thread", t.namespace+"/"+t.name)
+	}
+	if sub != "" {
+		segments = append(segments, string(sub))
+	}
+	return t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...), nil
+}
+
+// checkSegment refuses what URL handling on the way would take for something else.
+func checkSegment(s string) error {
+	s = strings.Trim(s, "/")
+	if s == "" {
+		return errors.New("a part of the runtime API's URL is empty: give the thread, the path or the key")
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("%q cannot be part of a URL: write it without empty parts, \".\" and \"..\"", s)
+		}
+	}
+	return nil
+}
+
+// get decodes the answer to a request into out.
+func get(ctx context.Context, r *rest.Request, out any) error {
+	body, err := r.Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("the answer of the runtime API cannot be read: %w", err)
+	}
+	return nil
+}
+
+// getAt is get for the common case: a read below the thread.
+func (t *Thread) getAt(ctx context.Context, out any, params map[string]string, sub runtimev1.Subresource, rest ...string) error {
+	r, err := t.request(http.MethodGet, sub, rest...)
+	if err != nil {
+		return err
+	}
+	for k, v := range params {
+		r.Param(k, v)
+	}
+	return get(ctx, r, out)
+}
+
+// send sends a JSON body and decodes the answer. It is not repeated when the server says to try again later:
+// the caller knows better whether to wait.
+func (t *Thread) send(ctx context.Context, verb string, body, out any, sub runtimev1.Subresource, rest ...string) error {
+	r, err := t.request(verb, sub, rest...)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		r.Body(data).SetHeader("Content-Type", runtime.ContentTypeJSON)
+	}
+	return get(ctx, r.MaxRetries(0), out)
+}

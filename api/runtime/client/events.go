@@ -1,0 +1,200 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// EventOptions say where to begin and when to end.
+type EventOptions struct {
+	// After is the sequence number to begin after: 0 for all that has happened.
+	After int64
+	// Latest skips what has happened already.
+	Latest bool
+	// NoFollow ends at the present end of the log instead of waiting for more.
+	NoFollow bool
+}
+
+// ErrThreadDeleted ends a stream of events: the thread is gone.
+var ErrThreadDeleted = errors.New("the thread was deleted")
+
+// Events streams the thread's log. It connects again by itself when the connection ends, going on after the last
+// event, so that nothing is lost or doubled; it ends with ctx (no error), with the thread (ErrThreadDeleted),
+// at the end of the log with NoFollow, or with the error of a server that refuses.
+func (t *Thread) Events(ctx context.Context, o EventOptions) iter.Seq2[runtimev1.Event, error] {
+	return func(yield func(runtimev1.Event, error) bool) {
+		s := &stream{thread: t, opts: o, after: strconv.FormatInt(o.After, 10)}
+		if o.Latest {
+			s.after = runtimev1.AfterLatest
+			if rec, err := t.Get(ctx); err == nil { // a reconnection must not skip what came in between
+				s.after = strconv.FormatInt(rec.LastEvent, 10)
+			}
+		}
+		for {
+			progress, err := s.once(ctx, yield)
+			switch {
+			case errors.Is(err, errDone), ctx.Err() != nil:
+				return
+			case err != nil && (final(err) || !s.connected):
+				yield(runtimev1.Event{}, err)
+				return
+			}
+			if progress {
+				s.pause = initialPause()
+			}
+			if !s.wait(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// errDone ends a stream as it should.
+var errDone = errors.New("done")
+
+// final tells whether connecting again would not help.
+func final(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return errors.Is(err, ErrThreadDeleted) || errors.Is(err, errMalformed)
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
+}
+
+func initialPause() wait.Backoff {
+	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7, Cap: 10 * time.Second}
+}
+
+type stream struct {
+	thread *Thread
+	opts   EventOptions
+	after  string
+	pause  wait.Backoff
+	// connected is true once a connection stood: only then is a failure an interruption.
+	connected bool
+}
+
+func (s *stream) wait(ctx context.Context) bool {
+	if s.pause.Steps == 0 && s.pause.Duration == 0 {
+		s.pause = initialPause()
+	}
+	timer := time.NewTimer(s.pause.Step())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once reads one connection to its end.
+func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bool) (progress bool, err error) {
+	// A path below /watch/ is one that API servers do not time out.
+	r, err := s.thread.requestAt(http.MethodGet, "watch", runtimev1.SubresourceEvents)
+	if err != nil {
+		yield(runtimev1.Event{}, err)
+		return false, errDone
+	}
+	r.Param("after", s.after).SetHeader("Accept", "text/event-stream")
+	if s.opts.NoFollow {
+		r.Param("follow", "false")
+	}
+	body, err := r.Stream(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	s.connected = true
+	err = readSSE(body, func(f frame) error {
+		if f.event == runtimev1.StreamClosedEvent {
+			return closedError(f.data)
+		}
+		var e runtimev1.Event
+		if err := json.Unmarshal(f.data, &e); err != nil {
+			return fmt.Errorf("%w: %w", errMalformed, err)
+		}
+		progress = true
+		s.after = strconv.FormatInt(e.Seq, 10)
+		if !yield(e, nil) {
+			return errDone
+		}
+		return nil
+	})
+	return progress, err
+}
+
+// closedError says what the server's reason for the end means to us: go on elsewhere (nil), or not.
+func closedError(data []byte) error {
+	var c runtimev1.StreamClosed
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	switch c.Reason {
+	case runtimev1.ClosedEndOfLog:
+		return errDone
+	case runtimev1.ClosedThreadDeleted:
+		return ErrThreadDeleted
+	}
+	return io.EOF
+}
+
+var errMalformed = errors.New("the stream of events cannot be read")
+
+// frame is one server-sent event.
+type frame struct {
+	event string
+	data  []byte
+}
+
+// maxFrame bounds one event: a message is at most 1 MiB, and an event less.
+const maxFrame = 4 << 20
+
+// readSSE calls fn for each event until the stream or fn ends.
+func readSSE(r io.Reader, fn func(frame) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxFrame)
+	var f frame
+	for lines.Scan() {
+		line := lines.Bytes()
+		if len(line) == 0 {
+			if f.data != nil {
+				if err := fn(f); err != nil {
+					return err
+				}
+			}
+			f = frame{}
+			continue
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "event":
+			f.event = string(value)
+		case "data":
+			if f.data != nil {
+				f.data = append(f.data, '\n')
+			}
+			f.data = append(f.data, value...)
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return errMalformed
+	}
+	return lines.Err()
+}

@@ -1,0 +1,30 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Value gives a value of the thread's key-value store, nil when missing (SPEC KVS-01). A key is part of the URL:
+// it cannot have empty parts, "." or ".." between slashes.
+func (t *Thread) Value(ctx context.Context, key string) (json.RawMessage, error) {
+	var v json.RawMessage
+	if err := t.getAt(ctx, &v, nil, runtimev1.SubresourceKV, key); err != nil {
+		return nil, err
+	}
+	if string(v) == "null" {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// SetValue keeps any JSON value under a key; nil removes it.
+func (t *Thread) SetValue(ctx context.Context, key string, value any) error {
+	if value == nil {
+		return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceKV, key)
+	}
+	return t.send(ctx, http.MethodPut, value, nil, runtimev1.SubresourceKV, key)
+}
