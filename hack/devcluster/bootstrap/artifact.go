@@ -1,0 +1,143 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// artifact is one cached build: a folder of programs made from one Go module.
+type artifact struct {
+	name   string   // also the prefix of its folder in the cache
+	module string   // folder of its module, relative to hack/devcluster
+	skip   []string // folders in it that belong to other artifacts, or to tests
+	steps  func(src string) ([]step, error)
+}
+
+// step is one go build: packages into a folder or a file of the artifact.
+type step struct {
+	cgo  bool
+	tags string
+	ld   string
+	out  string // relative to the artifact; a trailing slash means a folder
+	pkgs []string
+}
+
+// recipe is part of every key: raise it when the way of building changes without a change in the modules.
+const recipe = "1"
+
+var (
+	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "test"}, steps: controlPlaneSteps}
+	nodeRuntime  = artifact{name: "node", module: "node", steps: nodeSteps}
+	clusterDNS   = artifact{name: "dns", module: "dns", steps: dnsSteps}
+)
+
+// assets are the names under which envtest looks for its programs.
+var assets = []string{"kube-apiserver", "etcd", "kubectl"}
+
+func controlPlaneSteps(src string) ([]step, error) {
+	k, err := moduleVersion(filepath.Join(src, "go.mod"), "k8s.io/kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(k, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	// Without these, every component calls itself v0.0.0-master and clients refuse what they could do.
+	ld := "-s -w"
+	for _, p := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for _, x := range [][2]string{{"gitVersion", k}, {"gitMajor", major}, {"gitMinor", minor},
+			{"gitTreeState", "archive"}, {"gitCommit", "devcluster"}, {"buildDate", "1970-01-01T00:00:00Z"}} {
+			ld += fmt.Sprintf(" -X %s.%s=%s", p, x[0], x[1])
+		}
+	}
+	return []step{{ld: ld, out: "devcluster", pkgs: []string{"."}}}, nil
+}
+
+func nodeSteps(src string) ([]step, error) {
+	mod := filepath.Join(src, "node", "go.mod")
+	containerd, err := moduleVersion(mod, "github.com/containerd/containerd/v2")
+	if err != nil {
+		return nil, err
+	}
+	runc, err := moduleVersion(mod, "github.com/opencontainers/runc")
+	if err != nil {
+		return nil, err
+	}
+	const cmd = "github.com/containerd/containerd/v2/cmd/"
+	const cni = "github.com/containernetworking/plugins/plugins/"
+	return []step{
+		{tags: "no_btrfs,no_devmapper,no_zfs,osusergo,netgo,static_build", out: "bin/",
+			ld:   "-s -w -X github.com/containerd/containerd/v2/version.Version=" + containerd,
+			pkgs: []string{cmd + "containerd", cmd + "containerd-shim-runc-v2", cmd + "ctr"}},
+		{ld: "-s -w", out: "cni/", pkgs: []string{cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local", cni + "meta/portmap"}},
+		{ld: "-s -w", out: "bin/pause", pkgs: []string{"./pause"}},
+		// containerd always hands runc a seccomp profile, so runc has to be linked with libseccomp; statically, as the
+		// program outlives the shell that built it.
+		{cgo: true, tags: "seccomp,netgo,osusergo", out: "bin/runc",
+			ld:   "-s -w -linkmode external -extldflags -static -X main.version=" + strings.TrimPrefix(runc, "v"),
+			pkgs: []string{"github.com/opencontainers/runc"}},
+	}, nil
+}
+
+func dnsSteps(string) ([]step, error) {
+	return []step{{ld: "-s -w", out: "bin/coredns", pkgs: []string{"."}}}, nil
+}
+
+// moduleVersion reads which version of a module a go.mod requires.
+func moduleVersion(gomod, module string) (string, error) {
+	b, err := os.ReadFile(gomod)
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(`(?m)^(?:require)?\s*` + regexp.QuoteMeta(module) + `\s+(v\S+)`).FindSubmatch(b)
+	if m == nil {
+		return "", fmt.Errorf("%s does not require %s", gomod, module)
+	}
+	return string(m[1]), nil
+}
+
+// key hashes everything an artifact is made from: go.mod, go.sum, its Go sources, the toolchain and the recipe.
+// Tests and documentation are left out, so that editing them rebuilds nothing.
+func (a artifact) key(src, goVersion string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, recipe, goVersion, runtime.GOOS, runtime.GOARCH, a.name)
+	root := filepath.Join(src, a.module)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains(a.skip, rel) || strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if rel != "go.mod" && rel != "go.sum" && (filepath.Ext(rel) != ".go" || strings.HasSuffix(rel, "_test.go")) {
+			return nil
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fmt.Fprintln(h, filepath.ToSlash(rel))
+		_, err = io.Copy(h, f)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hashing the sources of %s: %w", a.name, err)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}

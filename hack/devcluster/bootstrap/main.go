@@ -1,0 +1,103 @@
+// Bootstrap builds the development cluster's programs when they are missing and then becomes the devcluster binary.
+//
+// It uses the standard library only, so that it compiles in a second: everything else in hack/devcluster takes
+// minutes on a cold machine. Each artifact (control plane, node, dns) is kept in a cache folder named by a hash
+// of what it is made from; see [artifact].
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted; what is built already is kept")
+		}
+		fmt.Fprintln(os.Stderr, "devcluster:", err)
+		os.Exit(1)
+	}
+}
+
+// run builds what the command line needs and replaces this process by the devcluster binary.
+func run(ctx context.Context, args []string) error {
+	src := os.Getenv("SKEIN_DEVCLUSTER_SRC")
+	if src == "" {
+		return errors.New("run hack/devcluster/devcluster.sh instead: it says where the sources are")
+	}
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	c, err := openCache()
+	if err != nil {
+		return err
+	}
+	b := &builder{src: src, cache: c, out: os.Stderr}
+	switch command {
+	case "down", "status":
+		// Stopping a cluster must not wait for a compiler: any version that was built before can do it.
+		if dir := c.newest(controlPlane.name); dir != "" && !b.built(controlPlane) {
+			return become(dir, "", "", args)
+		}
+	case "build":
+		node := nodePossible() == "" && !slices.Contains(args[1:], "--control-plane")
+		return b.buildAll(ctx, node, func(name, dir string) { fmt.Printf("%s %s\n", name, dir) })
+	}
+	dirs := map[string]string{}
+	if err := b.buildAll(ctx, needsNode(args), func(name, dir string) { dirs[name] = dir }); err != nil {
+		return err
+	}
+	return become(dirs[controlPlane.name], dirs[nodeRuntime.name], dirs[clusterDNS.name], args)
+}
+
+// become replaces this process by the devcluster binary, which learns from its environment where the node's programs are.
+func become(dir, node, dns string, args []string) error {
+	env := os.Environ()
+	if node != "" {
+		env = append(env, "SKEIN_DEVCLUSTER_NODE="+node, "SKEIN_DEVCLUSTER_DNS="+dns)
+	}
+	bin := filepath.Join(dir, "devcluster")
+	return fmt.Errorf("%s: %w", bin, syscall.Exec(bin, append([]string{bin}, args...), env))
+}
+
+// needsNode says whether a command will start or feed a node on this machine.
+func needsNode(args []string) bool {
+	if len(args) == 0 || (args[0] != "up" && args[0] != "load") || nodePossible() != "" {
+		return false
+	}
+	for i, a := range args {
+		switch {
+		case a == "-h" || a == "-help" || a == "--help":
+			return false
+		case strings.TrimLeft(a, "-") == "node=false":
+			return false
+		case strings.HasPrefix(a, "-") && strings.TrimLeft(a, "-") == "node" && i+1 < len(args) && args[i+1] == "false":
+			return false
+		}
+	}
+	return true
+}
+
+// nodePossible gives the reason why no node can run here, or "".
+func nodePossible() string {
+	switch {
+	case runtime.GOOS != "linux":
+		return "a node needs Linux"
+	case os.Geteuid() != 0:
+		return "a node needs root"
+	}
+	return ""
+}

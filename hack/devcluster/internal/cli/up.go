@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skein-dev/skein/hack/devcluster/internal/flock"
+	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
+	"github.com/skein-dev/skein/hack/devcluster/internal/node"
+	"github.com/skein-dev/skein/hack/devcluster/internal/supervisor"
+)
+
+type upFlags struct {
+	place
+	node                   string
+	audit, egress, stay    bool
+	pods, services, linked string
+}
+
+func up(ctx context.Context, args []string) (int, error) {
+	var f upFlags
+	fl := flag.NewFlagSet("up", flag.ContinueOnError)
+	f.register(fl)
+	fl.StringVar(&f.node, "node", "auto", "whether to run a node: true, false, or `auto` where it is possible")
+	fl.BoolVar(&f.audit, "audit-log", false, "write who called the API server what to logs/audit.log, one JSON object a line, without bodies")
+	fl.BoolVar(&f.egress, "egress", false, "let pods reach what this host reaches")
+	fl.BoolVar(&f.stay, "foreground", false, "stay; an interrupt takes the cluster down")
+	fl.StringVar(&f.pods, "pod-cidr", "", "addresses of pods, a `range` like 100.96.0.0/24; chosen by default")
+	fl.StringVar(&f.services, "service-cidr", "", "addresses of Services, a `range` like 100.97.0.0/16")
+	fl.StringVar(&f.linked, "link-cidr", "", "addresses of the link between host and node, a `range` of four like 100.95.0.0/30; chosen by default")
+	if err := parse(fl, args); err != nil {
+		return 1, err
+	}
+	d, err := f.resolve()
+	if err != nil {
+		return 1, err
+	}
+	already, err := start(ctx, d, f)
+	if err != nil {
+		return 1, err
+	}
+	if !f.stay {
+		return 0, nil
+	}
+	if already {
+		return 1, errors.New("--foreground needs to start the cluster itself: run down first")
+	}
+	fmt.Println("devcluster: Ctrl-C takes the cluster down")
+	gone := make(chan struct{})
+	go func() { // the supervisor may end by itself
+		for flock.Held(d.SupervisorLock()) && ctx.Err() == nil {
+			time.Sleep(200 * time.Millisecond)
+		}
+		close(gone)
+	}()
+	<-gone
+	failed := ctx.Err() == nil
+	if failed {
+		if s, err := d.ReadState(); err == nil {
+			fmt.Fprintln(os.Stderr, "devcluster: the cluster stopped:", s.Failure)
+		}
+	}
+	if err := takeDown(context.Background(), d); err != nil {
+		return 1, err
+	}
+	if failed {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// start brings the cluster up, or finds it up already.
+func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err error) {
+	cfg, err := f.config()
+	if err != nil {
+		return false, err
+	}
+	if err := claimDir(d); err != nil {
+		return false, err
+	}
+	lock, err := flock.Wait(ctx, d.Lock(), func(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) })
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", d.Lock(), err)
+	}
+	defer lock.Unlock()
+	if flock.Held(d.SupervisorLock()) {
+		is, err := d.ReadConfig()
+		if err != nil {
+			return false, err
+		}
+		if f.node != "auto" && is.Node != cfg.Node || f.audit && !is.Audit || f.egress && !is.Egress {
+			return false, fmt.Errorf("the cluster %s is up already, with other settings (%s): run down first", cfg.Name, is.NodeReason)
+		}
+		fmt.Printf("devcluster: %s is up already\n", cfg.Name)
+		printUsage(d)
+		return true, nil
+	}
+	if err := clean(d); err != nil { // what a crash left
+		return false, err
+	}
+	if err := node.ChooseRanges(&cfg, f.ranges()); err != nil {
+		return false, err
+	}
+	fmt.Printf("devcluster: starting %s: %s\n", cfg.Name, cfg.NodeReason)
+	if err := os.MkdirAll(filepath.Dir(d.Log("x")), 0o700); err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(d.Node(), 0o755); err != nil {
+		return false, err
+	}
+	if err := d.WriteConfig(cfg); err != nil {
+		return false, err
+	}
+	began := time.Now()
+	if err := launch(ctx, d, f.stay); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		logs := keepLogs(d)
+		return false, errors.Join(err, logs, stopAndClean(context.Background(), d))
+	}
+	fmt.Printf("devcluster: %s is up after %.1f s\n", cfg.Name, time.Since(began).Seconds())
+	printUsage(d)
+	return false, nil
+}
+
+func printUsage(d layout.Dir) {
+	fmt.Printf("  export KUBECONFIG=%s\n", d.Kubeconfig())
+}
+
+// config decides what the cluster will be, ranges aside.
+func (f upFlags) config() (layout.Config, error) {
+	cfg := layout.Config{Name: f.name, Audit: f.audit, Egress: f.egress,
+		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS")}
+	for _, r := range []struct {
+		flag, value string
+		min, max    int
+	}{{"--pod-cidr", f.pods, 16, 26}, {"--service-cidr", f.services, 12, 26}, {"--link-cidr", f.linked, 30, 30}} {
+		if r.value == "" {
+			continue
+		}
+		if p, err := netip.ParsePrefix(r.value); err != nil || !p.Addr().Is4() || p.Bits() < r.min || p.Bits() > r.max {
+			return cfg, fmt.Errorf("%s %q is not an IPv4 range between /%d and /%d, like 100.96.0.0/%d", r.flag, r.value, r.min, r.max, r.max)
+		}
+	}
+	possible := node.Possible()
+	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "") {
+		possible = errors.New("the node's programs are not built: start it with hack/devcluster/devcluster.sh up")
+	}
+	switch f.node {
+	case "true":
+		if possible != nil {
+			return cfg, fmt.Errorf("--node=true: %w", possible)
+		}
+		cfg.Node, cfg.NodeReason = true, "control plane and a node, as asked for"
+	case "false":
+		cfg.NodeReason = "control plane only, as asked for"
+	case "auto":
+		cfg.Node, cfg.NodeReason = true, "control plane and a node"
+		if possible != nil {
+			cfg.Node, cfg.NodeReason = false, "control plane only, so pods will not run: "+possible.Error()
+		}
+	default:
+		return cfg, fmt.Errorf("--node is true, false or auto, not %q", f.node)
+	}
+	if f.egress {
+		if !cfg.Node {
+			return cfg, errors.New("--egress needs a node")
+		}
+		cfg.Nameservers = node.HostNameservers()
+	}
+	return cfg, nil
+}
+
+func (f upFlags) ranges() node.Ranges {
+	parse := func(s string) netip.Prefix {
+		if s == "" {
+			return netip.Prefix{}
+		}
+		return netip.MustParsePrefix(s).Masked() // checked by config
+	}
+	return node.Ranges{Pods: parse(f.pods), Services: parse(f.services), Link: parse(f.linked)}
+}
+
+// claimDir makes the run directory, which only this user may enter. The folder of temporary files is everyone's, so a
+// directory of that name that belongs to somebody else is refused.
+func claimDir(d layout.Dir) error {
+	if err := os.MkdirAll(filepath.Dir(string(d)), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(string(d), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	i, err := os.Lstat(string(d))
+	if err != nil {
+		return err
+	}
+	if st, ok := i.Sys().(*syscall.Stat_t); !i.IsDir() || !ok || int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s exists and is not a directory of this user: choose another with --dir", d)
+	}
+	return foreign(d)
+}
+
+// foreign refuses a directory that holds something else than a cluster: down removes it.
+func foreign(d layout.Dir) error {
+	entries, err := os.ReadDir(string(d))
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	for _, p := range []string{d.Lock(), d.Config()} {
+		if _, err := os.Stat(p); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not empty and is not a cluster's: choose another with --dir", d)
+}
+
+// launch starts the supervisor and passes its progress on, until the cluster is ready.
+func launch(ctx context.Context, d layout.Dir, tied bool) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	log, err := os.OpenFile(d.Log("control-plane"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, superviseCommand, string(d))
+	cmd.Args[0] = "devcluster"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Dir = string(d)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if tied {
+		endWithParent(cmd.SysProcAttr)
+	}
+	err = cmd.Start()
+	w.Close()
+	log.Close()
+	if err != nil {
+		return err
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	began := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			go func() {
+				for range lines { // let it write
+				}
+			}()
+			return ctx.Err()
+		case l, ok := <-lines:
+			switch {
+			case !ok:
+				return fmt.Errorf("the cluster did not start: its supervisor ended; see %s", d.Log("control-plane"))
+			case l == supervisor.ReadyLine:
+				return nil
+			case strings.HasPrefix(l, supervisor.FailedPrefix):
+				return errors.New("the cluster did not start: " + strings.TrimPrefix(l, supervisor.FailedPrefix))
+			default:
+				fmt.Printf("  %4.1f s  %s\n", time.Since(began).Seconds(), l)
+			}
+		}
+	}
+}
+
+// keepLogs moves the logs of a failed start out of the run directory and says where they are.
+func keepLogs(d layout.Dir) error {
+	to := string(d) + "-failed-logs"
+	_ = os.RemoveAll(to)
+	if err := os.Rename(filepath.Dir(d.Log("x")), to); err != nil {
+		return nil
+	}
+	return fmt.Errorf("the logs are in %s", to)
+}
