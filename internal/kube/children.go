@@ -17,8 +17,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// StatusPending is the registry status of a child whose thread is not there yet.
-const StatusPending = "pending"
+// Registry statuses of a child (SPEC SUB-05); a child may set others itself.
+const (
+	ChildPending    = "pending" // its thread has not run yet
+	ChildRunning    = "running"
+	ChildCompleted  = "completed"
+	ChildFailed     = "failed"
+	ChildTerminated = "terminated"
+)
+
+// ChildEnded tells whether a registry status is final.
+func ChildEnded(status string) bool {
+	return status == ChildCompleted || status == ChildFailed || status == ChildTerminated
+}
 
 // Children is the engine's port of the same name: each child is a Subagent object (SPEC SUB-01).
 type Children struct {
@@ -125,7 +136,7 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 		ThreadName:          ChildThreadName(s.Name),
 		SpawnGroupID:        s.Spec.SpawnGroupID,
 		CreatedAt:           s.CreationTimestamp.UnixMicro(),
-		Status:              StatusPending,
+		Status:              ChildPending,
 		ParentCommunication: s.Spec.ParentCommunication,
 	}
 }

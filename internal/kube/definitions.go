@@ -61,7 +61,7 @@ func (d *Definitions) resolveSide(ctx context.Context, namespace string, side sk
 		return err
 	}
 	out.Prompt = engine.Prompt{Name: p.Name, Spec: p.Spec}
-	if err := checkToolNames(p.Spec.Tools); err != nil {
+	if err := CheckToolNames(p.Spec.Tools); err != nil {
 		return within("Prompt", p.Name, err)
 	}
 	var m skeinv1.Model

@@ -37,7 +37,9 @@ type Effects struct {
 var _ engine.Effects = (*Effects)(nil)
 
 // NewEffects makes the port. The client must read its own writes, so that a list shows what was scheduled.
-func NewEffects(c client.Client, clk clock.PassiveClock) *Effects { return &Effects{client: c, clock: clk} }
+func NewEffects(c client.Client, clk clock.PassiveClock) *Effects {
+	return &Effects{client: c, clock: clk}
+}
 
 // Schedule implements engine.Effects. The effect itself need not exist yet: until it does, the
 // ScheduledEffect says so in its conditions.
@@ -160,8 +162,9 @@ func DueTime(s *skeinv1.ScheduledEffect) time.Time {
 		return s.Spec.At.Time
 	case s.Status.ScheduledAt != 0:
 		return time.UnixMicro(s.Status.ScheduledAt)
-	default:
+	case s.Spec.After != nil:
 		return s.CreationTimestamp.Add(time.Second + s.Spec.After.Duration)
+	default: // refused at admission
+		return s.CreationTimestamp.Time
 	}
 }
-

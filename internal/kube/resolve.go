@@ -138,8 +138,8 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	return d.code.get(owner, version, filename, source, lang)
 }
 
-// checkToolNames refuses two Tools that a model could not tell apart.
-func checkToolNames(tools []skeinv1.PromptTool) error {
+// CheckToolNames refuses two Tools that a model could not tell apart.
+func CheckToolNames(tools []skeinv1.PromptTool) error {
 	seen := map[string]string{}
 	for _, t := range tools {
 		if t.Name == "" {

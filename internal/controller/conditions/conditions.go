@@ -1,0 +1,67 @@
+// Package conditions holds what the controllers share about conditions (SPEC K8S-01).
+package conditions
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// maxMessage bounds a condition's message: a compiler may have much to say, an object's status has not.
+const maxMessage = 2048
+
+// Writer sets the conditions of one object at one generation and one time.
+type Writer struct {
+	List       *[]metav1.Condition
+	Generation int64
+	Now        time.Time
+}
+
+// Set puts a condition; its transition time moves only when its status does.
+func (w Writer) Set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(w.List, metav1.Condition{
+		Type:               kind,
+		Status:             status,
+		Reason:             reason,
+		Message:            cut(message),
+		ObservedGeneration: w.Generation,
+		LastTransitionTime: metav1.NewTime(w.Now.Truncate(time.Second)),
+	})
+}
+
+// Bool is the status for a truth.
+func Bool(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// Ready gives the Ready condition of a list; an empty one when there is none yet.
+func Ready(list []metav1.Condition) metav1.Condition {
+	if c := meta.FindStatusCondition(list, skeinv1.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionUnknown}
+}
+
+// ReadyChanged tells whether what others read of a Ready condition differs.
+func ReadyChanged(before, after []metav1.Condition) bool {
+	a, b := Ready(before), Ready(after)
+	return a.Status != b.Status || a.Reason != b.Reason || a.Message != b.Message
+}
+
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	end := maxMessage - len("…")
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + "…"
+}

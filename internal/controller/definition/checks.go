@@ -1,0 +1,104 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// checker says what keeps a definition from being used. What an object refers to is judged by that
+// object's own Ready condition: its changes are watched, so no turn of it is missed.
+type checker struct {
+	reader client.Reader
+	defs   *kube.Definitions
+}
+
+func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
+	_, err := c.defs.ResolveModel(ctx, m)
+	return err
+}
+
+func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
+	_, err := c.defs.ResolveTool(ctx, t)
+	return err
+}
+
+func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
+	_, err := c.defs.ResolveEffect(ctx, e)
+	return err
+}
+
+func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
+	if err := kube.CheckToolNames(p.Spec.Tools); err != nil {
+		return err
+	}
+	var m skeinv1.Model
+	if err := c.ready(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+		return err
+	}
+	for i, ref := range p.Spec.Tools {
+		if ref.Name == "" {
+			continue
+		}
+		var t skeinv1.Tool
+		if err := c.ready(ctx, "Tool", p.Namespace, ref.Name, fmt.Sprintf("spec.tools[%d].name", i), &t, func() []metav1.Condition { return t.Status.Conditions }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
+	var p skeinv1.Prompt
+	if err := c.ready(ctx, "Prompt", a.Namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
+		return err
+	}
+	for i, s := range a.Spec.Subagents {
+		// Only that it exists: agents may name each other, and a child waits for its own agent.
+		if err := c.exists(ctx, "Agent", a.Namespace, s.AgentRef.Name, fmt.Sprintf("spec.subagents[%d].agentRef", i), &skeinv1.Agent{}); err != nil {
+			return err
+		}
+	}
+	if ref := a.Spec.SandboxPoolRef; ref != nil {
+		return c.exists(ctx, "SandboxPool", a.Namespace, ref.Name, "spec.sandboxPoolRef", &skeinv1.SandboxPool{})
+	}
+	return nil
+}
+
+// ready demands that an object exists and is Ready.
+func (c *checker) ready(ctx context.Context, kind, namespace, name, field string, into client.Object, list func() []metav1.Condition) error {
+	if err := c.exists(ctx, kind, namespace, name, field, into); err != nil {
+		return err
+	}
+	switch cond := conditions.Ready(list()); cond.Status {
+	case metav1.ConditionTrue:
+		return nil
+	case metav1.ConditionFalse:
+		return notReady(skeinv1.ReasonReferenceNotReady, "%s %q is not ready: %s", kind, name, cond.Message)
+	default:
+		return notReady(skeinv1.ReasonReferenceNotReady, "%s %q has not been checked yet", kind, name)
+	}
+}
+
+func (c *checker) exists(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
+	err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return notReady(skeinv1.ReasonReferenceNotFound, "%s %q does not exist in namespace %q: create it, or correct %s", kind, name, namespace, field)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %q: %w", kind, name, err)
+	}
+	return nil
+}
+
+func notReady(reason, format string, args ...any) error {
+	return &engine.NotReadyError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,95 @@
+// Package definition reconciles the definitions: Agent, Prompt, Model, Tool and Effect. They differ only in
+// what they check and watch; a mistake is a condition that heals by a watch, never a retry (SPEC K8S-02).
+package definition
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// object is a pointer to a definition.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// reconciler keeps the Ready condition of one kind.
+type reconciler[T any, P object[T]] struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	status   func(P) *skeinv1.DefinitionStatus
+	// check tells what keeps an object from being used: a *engine.NotReadyError that becomes the
+	// condition, or another error when it could not be found out, which is tried again.
+	check func(context.Context, P) error
+}
+
+// Reconcile checks one definition and writes its Ready condition when it changed.
+func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := P(new(T))
+	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return ctrl.Result{}, nil
+	}
+	err := r.check(ctx, obj)
+	var mistake *engine.NotReadyError
+	if err != nil && !errors.As(err, &mistake) {
+		return ctrl.Result{}, err
+	}
+	before := obj.DeepCopyObject().(P)
+	r.settle(obj, mistake)
+	if cmp.Equal(*r.status(before), *r.status(obj)) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		// Deleted in between: nothing is left to say.
+		return ctrl.Result{}, ignoreGone(err)
+	}
+	r.tell(before, obj)
+	return ctrl.Result{}, nil
+}
+
+// settle computes the whole status.
+func (r *reconciler[T, P]) settle(obj P, mistake *engine.NotReadyError) {
+	status := r.status(obj)
+	status.ObservedGeneration = obj.GetGeneration()
+	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}
+	if mistake == nil {
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		return
+	}
+	w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, mistake.Reason, mistake.Message)
+}
+
+// tell records an event where the condition turned.
+func (r *reconciler[T, P]) tell(before, after P) {
+	was, is := conditions.Ready(r.status(before).Conditions), conditions.Ready(r.status(after).Conditions)
+	switch {
+	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
+		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)
+	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
+		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "everything that it needs is there now")
+	}
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

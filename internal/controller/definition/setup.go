@@ -1,0 +1,125 @@
+package definition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options of the definition controllers.
+type Options struct {
+	// Client reads from the cache and writes statuses.
+	Client      client.Client
+	Definitions *kube.Definitions
+	Recorder    events.EventRecorder
+	Clock       clock.PassiveClock
+	// Workers of each kind.
+	Workers int
+}
+
+// kind is what a definition's controller differs in.
+type kind[T any, P object[T]] struct {
+	name    string
+	status  func(P) *skeinv1.DefinitionStatus
+	check   func(context.Context, P) error
+	list    func() client.ObjectList
+	watches []watch
+}
+
+// watch is one kind of object that a definition depends on.
+type watch struct {
+	object    client.Object
+	index     string // of the definitions by the name of the object
+	predicate predicate.Predicate
+}
+
+// Setup adds a controller for each kind of definition.
+func Setup(mgr ctrl.Manager, o Options) error {
+	c := &checker{reader: o.Client, defs: o.Definitions}
+	return errors.Join(
+		setup(mgr, o, kind[skeinv1.Model, *skeinv1.Model]{
+			name:    "model",
+			status:  func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status },
+			check:   c.model,
+			list:    func() client.ObjectList { return &skeinv1.ModelList{} },
+			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap)},
+		}),
+		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
+			name:    "tool",
+			status:  func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
+			check:   c.tool,
+			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
+			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
+		}),
+		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
+			name:    "effect",
+			status:  func(e *skeinv1.Effect) *skeinv1.DefinitionStatus { return &e.Status },
+			check:   c.effect,
+			list:    func() client.ObjectList { return &skeinv1.EffectList{} },
+			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
+		}),
+		setup(mgr, o, kind[skeinv1.Prompt, *skeinv1.Prompt]{
+			name:   "prompt",
+			status: func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status },
+			check:  c.prompt,
+			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
+			watches: []watch{
+				{&skeinv1.Model{}, kube.IndexModel, watches.ReadyTurned()},
+				{&skeinv1.Tool{}, kube.IndexTool, watches.ReadyTurned()},
+			},
+		}),
+		setup(mgr, o, kind[skeinv1.Agent, *skeinv1.Agent]{
+			name:   "agent",
+			status: func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status },
+			check:  c.agent,
+			list:   func() client.ObjectList { return &skeinv1.AgentList{} },
+			watches: []watch{
+				{&skeinv1.Prompt{}, kube.IndexPrompt, watches.ReadyTurned()},
+				{&skeinv1.Agent{}, kube.IndexAgent, watches.Existence()},
+				{&skeinv1.SandboxPool{}, kube.IndexPool, watches.Existence()},
+			},
+		}),
+	)
+}
+
+// content watches Secrets or ConfigMaps by their metadata: whatever changes in one changes its version.
+func content(kind, index string) watch {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return watch{object: m, index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
+}
+
+// setup adds the controller of one kind.
+func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(k.name).
+		For(P(new(T)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(o.Workers, 1)})
+	for _, w := range k.watches {
+		b = b.Watches(w.object, watches.ByIndex(mgr.GetCache(), k.list, w.index), builder.WithPredicates(w.predicate))
+	}
+	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("set up the %s controller: %w", k.name, err)
+	}
+	return nil
+}

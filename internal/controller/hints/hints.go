@@ -1,0 +1,102 @@
+// Package hints turns the store's hints into reconcile requests (DESIGN.md section 4), so that a change of
+// the data plane reaches a controller without polling and without a write to the API server.
+package hints
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Subscriber is the part of the store that the source needs.
+type Subscriber interface {
+	Subscribe(fn func(store.Hint)) (stop func())
+}
+
+// Source is a source of one controller: a hint about a thread enqueues every request that Track bound to
+// the thread. While a request waits to be reconciled more hints for it are dropped, so a burst costs one
+// reconcile. It is safe for concurrent use.
+type Source struct {
+	subscriber Subscriber
+	mask       store.Change
+
+	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	tracked map[string]map[reconcile.Request]struct{} // thread id → requests
+	pending map[reconcile.Request]struct{}
+}
+
+// NewSource makes a source of hints of the kinds in mask.
+func NewSource(s Subscriber, mask store.Change) *Source {
+	return &Source{
+		subscriber: s,
+		mask:       mask,
+		tracked:    map[string]map[reconcile.Request]struct{}{},
+		pending:    map[reconcile.Request]struct{}{},
+	}
+}
+
+// Start implements source.Source.
+func (s *Source) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	s.mu.Lock()
+	s.queue = queue
+	s.mu.Unlock()
+	stop := s.subscriber.Subscribe(s.hint)
+	context.AfterFunc(ctx, stop)
+	return nil
+}
+
+// Track binds a request to a thread.
+func (s *Source) Track(threadID string, req reconcile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tracked[threadID] == nil {
+		s.tracked[threadID] = map[reconcile.Request]struct{}{}
+	}
+	s.tracked[threadID][req] = struct{}{}
+}
+
+// Forget undoes Track.
+func (s *Source) Forget(threadID string, req reconcile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tracked[threadID], req)
+	if len(s.tracked[threadID]) == 0 {
+		delete(s.tracked, threadID)
+	}
+	delete(s.pending, req)
+}
+
+// Begin is to be called before a reconcile reads the store: hints from now on enqueue again.
+func (s *Source) Begin(req reconcile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, req)
+}
+
+// Hold drops hints for a request until it is reconciled again, which the caller has arranged for.
+func (s *Source) Hold(req reconcile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[req] = struct{}{}
+}
+
+// hint is called by the store after a commit and must not block.
+func (s *Source) hint(h store.Hint) {
+	if h.Changed&s.mask == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for req := range s.tracked[h.ThreadID] {
+		if _, waits := s.pending[req]; waits {
+			continue
+		}
+		s.pending[req] = struct{}{}
+		s.queue.Add(req)
+	}
+}

@@ -1,0 +1,98 @@
+// Package pace bounds how often a status is written (SPEC K8S-07, docs/adr/0003-thread-status-writes.md):
+// changes that nobody waits for are gathered, and no object is written more than once a second for long.
+package pace
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// writesPerSecond and burst bound the writes of one object, whatever happens to it. The burst lets the
+	// end of a short turn be seen at once although the object was written a moment ago.
+	writesPerSecond = 1
+	burst           = 2
+	// sweepAt is the number of remembered objects at which those at rest are forgotten.
+	sweepAt = 1024
+)
+
+// Pacer remembers when objects were written and since when a change of them waits. Only objects with
+// something under way take room in it. It is safe for concurrent use.
+type Pacer struct {
+	mu      sync.Mutex
+	objects map[ctrl.Request]*object
+}
+
+type object struct {
+	limit    *rate.Limiter
+	deadline time.Time // of the change that waits; zero when none does
+}
+
+// New makes a pacer.
+func New() *Pacer { return &Pacer{objects: map[ctrl.Request]*object{}} }
+
+// Wait says when to look at an object again.
+type Wait struct {
+	After time.Duration
+	// Hold: nothing can happen in the meantime that would let the write come sooner.
+	Hold bool
+}
+
+// Decide tells whether a change may be written at this time, or when to look again. gather is how long
+// the change may wait for others, counted from when it, or one before it, was first seen; 0 is not at all.
+func (p *Pacer) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wait, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.get(req, at)
+	if until := at.Add(gather); o.deadline.IsZero() || until.Before(o.deadline) {
+		o.deadline = until
+	}
+	if rest := o.deadline.Sub(at); rest > 0 {
+		return Wait{After: rest}, false
+	}
+	if !o.limit.AllowN(at, 1) {
+		missing := 1 - o.limit.TokensAt(at)
+		return Wait{After: time.Duration(missing / writesPerSecond * float64(time.Second)), Hold: true}, false
+	}
+	return Wait{}, true
+}
+
+// Settled notes that no change waits any more.
+func (p *Pacer) Settled(req ctrl.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.objects[req]; o != nil {
+		o.deadline = time.Time{}
+	}
+}
+
+// Forget drops what is remembered of an object.
+func (p *Pacer) Forget(req ctrl.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.objects, req)
+}
+
+func (p *Pacer) get(req ctrl.Request, at time.Time) *object {
+	if o := p.objects[req]; o != nil {
+		return o
+	}
+	if n := len(p.objects); n >= sweepAt && n&(n-1) == 0 {
+		p.sweep(at)
+	}
+	o := &object{limit: rate.NewLimiter(writesPerSecond, burst)}
+	p.objects[req] = o
+	return o
+}
+
+// sweep forgets objects that have nothing waiting and may be written freely: remembering them says nothing.
+func (p *Pacer) sweep(at time.Time) {
+	for req, o := range p.objects {
+		if o.deadline.IsZero() && o.limit.TokensAt(at) >= burst {
+			delete(p.objects, req)
+		}
+	}
+}

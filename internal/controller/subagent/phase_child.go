@@ -1,0 +1,104 @@
+package subagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// makeChild makes the child Thread once. One that was made and is gone was deleted by somebody, and stays so.
+func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
+	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object.Name)}
+	var child skeinv1.Thread
+	err := r.Client.Get(ctx, name, &child, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err) && (made(s.object) || s.parentRow.TerminatedAt != 0):
+		s.childless = true
+		return nil
+	case apierrors.IsNotFound(err):
+		child = *childThread(s)
+		if err = r.Client.Create(ctx, &child); apierrors.IsAlreadyExists(err) {
+			err = r.Client.Get(ctx, name, &child)
+		}
+		if err != nil {
+			return fmt.Errorf("create Thread %q: %w", name.Name, err)
+		}
+	case err != nil:
+		return fmt.Errorf("read Thread %q: %w", name.Name, err)
+	}
+	if !metav1.IsControlledBy(&child, s.object) {
+		s.problem = &problem{skeinv1.ReasonInvalidSpec,
+			fmt.Sprintf("a Thread %q exists already and is not this Subagent's: delete one of the two", name.Name)}
+		return nil
+	}
+	s.child = &child
+	r.hints.Track(string(child.UID), s.req)
+	row, err := r.Store.Thread(ctx, string(child.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // the thread controller is about to store it
+	}
+	s.row = row
+	return err
+}
+
+// made tells whether the child Thread was there once.
+func made(o *skeinv1.Subagent) bool { return o.Status.Entry != nil && o.Status.Entry.ThreadID != "" }
+
+// childThread describes the child. It comes with its finalizer, which saves a write.
+func childThread(s *scope) *skeinv1.Thread {
+	o := s.object
+	labels := kube.RuntimeLabels(s.parentRow)
+	// A Thread's own id is its UID, which is not known before it exists.
+	delete(labels, skeinv1.LabelThreadID)
+	return &skeinv1.Thread{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:  o.Namespace,
+			Name:       kube.ChildThreadName(o.Name),
+			Labels:     labels,
+			Finalizers: []string{skeinv1.Finalizer},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion:         skeinv1.GroupVersion.String(),
+				Kind:               "Subagent",
+				Name:               o.Name,
+				UID:                o.UID,
+				Controller:         ptr.To(true),
+				BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: skeinv1.ThreadSpec{
+			AgentRef:  o.Spec.AgentRef,
+			Title:     o.Spec.Title,
+			UserID:    s.parentRow.UserID,
+			TaskID:    s.parentRow.TaskID,
+			Arguments: o.Spec.Arguments,
+			Message:   o.Spec.Message,
+		},
+	}
+}
+
+// endChild terminates the child of a parent that was terminated (SPEC SUB-08). The engine does so for the
+// children that it finds; this is for one that was being made at that moment.
+func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
+	if s.row == nil || s.parentRow.TerminatedAt == 0 || s.row.TerminatedAt != 0 {
+		return nil
+	}
+	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
+		return fmt.Errorf("terminate the child with its parent: %w", err)
+	}
+	row, err := r.Store.Thread(ctx, s.row.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // purged: its object is on its way out
+	}
+	s.row = row
+	return err
+}

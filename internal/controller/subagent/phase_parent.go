@@ -1,0 +1,62 @@
+package subagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// findParent finds the parent's object and its stored thread.
+func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
+	name := s.object.Spec.ParentRef.Name
+	var parent skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &parent, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
+			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or delete this Subagent", name, s.object.Namespace)}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read Thread %q: %w", name, err)
+	}
+	s.parent = &parent
+	row, err := r.Store.Thread(ctx, string(parent.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
+		return nil
+	}
+	s.parentRow = row
+	return err
+}
+
+// own makes the parent Thread the owner of a Subagent that was declared by hand (metadata, never spec:
+// SPEC K8S-03). Those that the engine makes come with it.
+func (r *Reconciler) own(ctx context.Context, s *scope) error {
+	if metav1.IsControlledBy(s.object, s.parent) {
+		return nil
+	}
+	if owner := metav1.GetControllerOf(s.object); owner != nil {
+		s.problem = &problem{skeinv1.ReasonInvalidSpec,
+			fmt.Sprintf("it is owned by %s %q, so it cannot be a child of Thread %q: take that owner reference away", owner.Kind, owner.Name, s.parent.Name)}
+		return nil
+	}
+	before := s.object.DeepCopy()
+	s.object.OwnerReferences = append(s.object.OwnerReferences, kube.ThreadOwner(s.parent.Name, string(s.parent.UID)))
+	if s.object.Labels == nil {
+		s.object.Labels = map[string]string{}
+	}
+	s.object.Labels[skeinv1.LabelThreadID] = string(s.parent.UID)
+	// With a lock: another's owner reference that came meanwhile must not be lost.
+	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("make the parent Thread the owner: %w", err)
+	}
+	return nil
+}

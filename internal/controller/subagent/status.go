@@ -1,0 +1,134 @@
+package subagent
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// gatherFor is how long a status that is bound to change again soon waits for that: a child whose session
+// is over in less makes one write.
+const gatherFor = time.Second
+
+// writeStatus computes the whole status and writes it when it changed and the pace allows (SPEC K8S-07).
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	before := s.object.DeepCopy()
+	at := r.Clock.Now()
+	s.compute(failed, at)
+	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
+		r.pace.Settled(s.req)
+		return ctrl.Result{}, nil
+	}
+	var gather time.Duration
+	if !s.urgent(&before.Status) {
+		gather = gatherFor
+	}
+	wait, write := r.pace.Decide(s.req, gather, at)
+	if !write {
+		if wait.Hold {
+			r.hints.Hold(s.req)
+		}
+		return ctrl.Result{RequeueAfter: wait.After}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.pace.Settled(s.req)
+	return ctrl.Result{}, nil
+}
+
+// urgent tells whether somebody may wait for the change: a final status, an end, a problem that came or
+// went. The first words about a child that has just been made without a problem are not.
+func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
+	after := &s.object.Status
+	if kube.ChildEnded(after.Entry.Status) && (before.Entry == nil || before.Entry.Status != after.Entry.Status) {
+		return true
+	}
+	if meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionTerminated) != meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionTerminated) {
+		return true
+	}
+	if before.Entry == nil && s.problem == nil {
+		return false
+	}
+	return conditions.Ready(before.Conditions).Status != conditions.Ready(after.Conditions).Status
+}
+
+// compute is the one place where a Subagent's status is made.
+func (s *scope) compute(failed error, at time.Time) {
+	o, status := s.object, &s.object.Status
+	status.ObservedGeneration = o.Generation
+	entry := kube.Entry(o)
+	if s.child != nil {
+		entry.ThreadID = string(s.child.UID)
+	}
+	entry.Status = s.entryStatus(entry)
+	status.Entry = &entry
+	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: at}
+	s.computeReady(w, failed)
+	s.computeTerminated(w)
+}
+
+// entryStatus is what the child's row says, or what can be said without one.
+func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
+	switch {
+	case s.row != nil && s.row.RegistryStatus != "":
+		return s.row.RegistryStatus
+	case s.row != nil:
+		return kube.ChildPending
+	case s.childless:
+		return kube.ChildTerminated
+	default:
+		return entry.Status
+	}
+}
+
+func (s *scope) computeReady(w conditions.Writer, failed error) {
+	switch {
+	case failed != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+	case s.problem != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
+	case s.childless:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "the child Thread is gone or was never made: the Subagent has ended")
+	default:
+		s.mirrorReady(w)
+	}
+}
+
+// mirrorReady shows the child Thread's own Ready condition.
+func (s *scope) mirrorReady(w conditions.Writer) {
+	switch c := conditions.Ready(s.child.Status.Conditions); c.Status {
+	case metav1.ConditionTrue:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	case metav1.ConditionFalse:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotReady, "Thread \""+s.child.Name+"\" is not ready: "+c.Message)
+	default:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonProgressing, "Thread \""+s.child.Name+"\" is being made")
+	}
+}
+
+func (s *scope) computeTerminated(w conditions.Writer) {
+	switch {
+	case s.row != nil && s.row.TerminatedAt != 0:
+		reason := s.row.TerminatedReason
+		if reason == "" {
+			reason = skeinv1.ReasonTerminatedByRequest
+		}
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, reason, "")
+	case s.childless && made(s.object):
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread was deleted")
+	case s.childless:
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was made")
+	default:
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionFalse, skeinv1.ReasonActive, "")
+	}
+}

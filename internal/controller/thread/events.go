@@ -1,0 +1,27 @@
+package thread
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+)
+
+// tell records Events for the turns of a thread's life. Runs are not among them: an Event is a write to the
+// API server, and a busy thread would drown it (SPEC K8S-07).
+func (r *Reconciler) tell(before, after *skeinv1.Thread) {
+	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
+	switch {
+	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)
+	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "the thread can be served now")
+	}
+	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
+		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
+		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Terminated", "Terminate", "the thread was terminated (%s) and takes no new work", reason)
+	}
+}

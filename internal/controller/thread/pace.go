@@ -1,0 +1,92 @@
+package thread
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// The rule of status writes (docs/adr/0003-thread-status-writes.md); package pace bounds them besides.
+const (
+	// showRunAfter: a run that is over sooner is never shown as under way, so its turn makes one write.
+	showRunAfter = time.Second
+	// familyAfter gathers changes of the children of a thread at rest.
+	familyAfter = time.Second
+	// countsAfter gathers changes that nobody waits for: counts and times of a thread at rest, children of
+	// one whose run is shown.
+	countsAfter = 10 * time.Second
+)
+
+// urgency of a change of status.
+type urgency int
+
+const (
+	none    urgency = iota // no difference, or one that the end of the run will show
+	soft                   // counts and times, or the children of a thread that is shown as running
+	family                 // the mirror of the children
+	running                // a run is under way that is not shown yet
+	now                    // everything that somebody may wait for
+)
+
+// classify tells how urgent the difference of two statuses is.
+func classify(before, after *skeinv1.ThreadStatus) urgency {
+	if equality.Semantic.DeepEqual(before, after) {
+		return none
+	}
+	if before.Phase == "" || before.ObservedGeneration != after.ObservedGeneration || before.ThreadID != after.ThreadID ||
+		before.Agent != after.Agent || before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
+		conditionDiffers(before, after, skeinv1.ConditionReady) || conditionDiffers(before, after, skeinv1.ConditionTerminated) ||
+		endedSince(before.LastRun, after.LastRun) {
+		return now
+	}
+	executing := meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionExecuting)
+	shown := meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionExecuting) && sameRun(before.LastRun, after.LastRun)
+	turned := before.Phase != after.Phase || before.ChildCount != after.ChildCount ||
+		!equality.Semantic.DeepEqual(before.Children, after.Children)
+	switch {
+	case executing && !shown:
+		return running
+	case executing && turned:
+		return soft
+	case executing:
+		return none
+	case turned:
+		return family
+	default:
+		return soft
+	}
+}
+
+// gather is how long a change may wait for others.
+func gather(u urgency, run *store.Run, at time.Time) time.Duration {
+	switch u {
+	case soft:
+		return countsAfter
+	case family:
+		return familyAfter
+	case running:
+		if run != nil {
+			return max(time.UnixMicro(run.StartedAt).Add(showRunAfter).Sub(at), 0)
+		}
+	}
+	return 0
+}
+
+func conditionDiffers(a, b *skeinv1.ThreadStatus, kind string) bool {
+	x, y := meta.FindStatusCondition(a.Conditions, kind), meta.FindStatusCondition(b.Conditions, kind)
+	if x == nil || y == nil {
+		return x != y
+	}
+	return x.Status != y.Status || x.Reason != y.Reason || x.Message != y.Message
+}
+
+// endedSince tells whether a run has ended that the status before did not show as ended.
+func endedSince(before, after *skeinv1.RunStatus) bool {
+	return after != nil && after.Outcome != "" && (!sameRun(before, after) || before.Outcome == "")
+}
+
+func sameRun(a, b *skeinv1.RunStatus) bool { return a != nil && b != nil && a.ID == b.ID }

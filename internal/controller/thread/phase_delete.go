@@ -1,0 +1,85 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// delete ends a thread whose object is on its way out: its run is let go of at once, what is stored is
+// purged, and the object is let go. Children go by their owner references and end themselves the same way
+// (SPEC SUB-08). Nothing here waits for a run, a sandbox or a child.
+func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
+	if s.object.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	id := string(s.object.UID)
+	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
+		return true, nil
+	}
+	r.Engine.Abort(ctx, id, "the Thread object was deleted")
+	if err := r.tellParent(ctx, id); err != nil {
+		return true, err
+	}
+	if err := r.Threads.Purge(ctx, id); err != nil {
+		return true, fmt.Errorf("purge what is stored of the thread: %w", err)
+	}
+	r.Sandboxes.Forget(id)
+	r.hints.Forget(id, s.req)
+	r.pace.Forget(s.req)
+	before := s.object.DeepCopy()
+	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)
+	// With a lock: another's finalizer that came meanwhile must not be lost.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return true, client.IgnoreNotFound(r.Client.Patch(ctx, s.object, patch))
+}
+
+// tellParent answers a parent that waits for this child, which will give no result any more.
+func (r *Reconciler) tellParent(ctx context.Context, id string) error {
+	row, err := r.Threads.Store().Thread(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if row.ParentID == "" || row.Child == nil || !row.Child.Blocking || kube.ChildEnded(row.RegistryStatus) {
+		return nil
+	}
+	return r.childResult(ctx, row.ParentID, store.ChildResult{
+		Reference:  row.Reference,
+		ThreadID:   id,
+		Name:       row.Child.Name,
+		ToolCallID: row.Child.ToolCallID,
+		Status:     kube.ChildTerminated,
+		Content:    "the child thread was deleted before it gave a result",
+	})
+}
+
+// childResult queues a result on a parent once; a parent that is gone or terminated needs none.
+func (r *Reconciler) childResult(ctx context.Context, parentID string, result store.ChildResult) error {
+	payload, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("encode the result of a child: %w", err)
+	}
+	err = r.Threads.Store().Apply(ctx, parentID, nil, &store.Enqueue{
+		Item: store.InboxItem{
+			Key:     "skein:child-ended:" + result.Reference,
+			Kind:    store.InboxChildResult,
+			Payload: payload,
+		},
+		IgnoreTerminated: true,
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// finalizer holds the object until its stored data is purged, and labels it with its id. Child Threads come
+// with the finalizer; they are found by the labels of their parent, and no write is spent on one of their own.
+func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
+	before := s.object.DeepCopy()
+	if !controllerutil.AddFinalizer(s.object, skeinv1.Finalizer) {
+		return false, nil
+	}
+	if s.object.Labels == nil {
+		s.object.Labels = map[string]string{}
+	}
+	s.object.Labels[skeinv1.LabelThreadID] = string(s.object.UID)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.object, patch); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return true, nil
+		}
+		return false, fmt.Errorf("hold the Thread until its data is purged: %w", err)
+	}
+	return false, nil
+}
+
+// store makes the stored thread by the one code path for new threads (SPEC THR-03), or brings its row up
+// with what of the spec may change.
+func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
+	id := string(s.object.UID)
+	r.hints.Track(id, s.req)
+	row, err := r.Threads.Store().Thread(ctx, id)
+	switch {
+	case err == nil:
+		s.row = row
+		if s.parent, err = r.parentName(ctx, s); err != nil {
+			return false, err
+		}
+		return false, r.follow(ctx, s)
+	case !errors.Is(err, store.ErrNotFound):
+		return false, err
+	}
+	n, err := r.describe(ctx, s.object)
+	if err != nil {
+		return false, settle(s, err)
+	}
+	row, _, err = r.Threads.Create(ctx, *n)
+	var invalid *thread.InvalidError
+	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {
+		s.problem = &problem{skeinv1.ReasonInvalidSpec, err.Error()}
+		return false, r.refuse(ctx, n, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("store the thread: %w", err)
+	}
+	s.row = row
+	if s.parent, err = r.parentName(ctx, s); err != nil {
+		return false, err
+	}
+	return false, r.endWithParent(ctx, s)
+}
+
+// parentName gives the name of a child's parent; what the status says already need not be looked up.
+func (r *Reconciler) parentName(ctx context.Context, s *scope) (string, error) {
+	if s.row.ParentID == "" || s.object.Status.Parent != "" {
+		return s.object.Status.Parent, nil
+	}
+	parent, err := r.Threads.Store().Thread(ctx, s.row.ParentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return parent.Name, nil
+}
+
+// describe gives what a new thread starts with.
+func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.NewThread, error) {
+	n := &thread.NewThread{
+		Thread: store.Thread{
+			ID:        string(o.UID),
+			Namespace: o.Namespace,
+			Name:      o.Name,
+			Agent:     o.Spec.AgentRef.Name,
+			UserID:    o.Spec.UserID,
+			TaskID:    o.Spec.TaskID,
+			Title:     o.Spec.Title,
+		},
+		Message: o.Spec.Message,
+	}
+	if a := o.Spec.Arguments; a != nil && len(a.Raw) > 0 {
+		n.Arguments = json.RawMessage(a.Raw)
+	}
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "Subagent" || owner.APIVersion != skeinv1.GroupVersion.String() {
+		return n, nil
+	}
+	return n, r.describeChild(ctx, o.Namespace, owner, n)
+}
+
+// describeChild adds what the owning Subagent says, and the parent.
+func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner *metav1.OwnerReference, n *thread.NewThread) error {
+	var sub skeinv1.Subagent
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("Subagent %q, which owns this Thread, does not exist: the Thread will be deleted with it", owner.Name)}
+		}
+		return err
+	}
+	parent := metav1.GetControllerOf(&sub)
+	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
+		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
+	}
+	n.ParentID = string(parent.UID)
+	n.Reference = sub.Name
+	n.RegistryStatus = kube.ChildPending
+	n.Child = &store.Child{
+		Name:                sub.Spec.Name,
+		Blocking:            sub.Spec.Blocking,
+		Resumable:           sub.Spec.Resumable,
+		ParentCommunication: string(sub.Spec.ParentCommunication),
+		SpawnGroupID:        sub.Spec.SpawnGroupID,
+		ToolCallID:          sub.Spec.ToolCallID,
+	}
+	if len(sub.Spec.Attachments) > 0 {
+		n.AttachFrom, n.Attachments = n.ParentID, sub.Spec.Attachments
+	}
+	if _, err := r.Threads.Store().Thread(ctx, n.ParentID); errors.Is(err, store.ErrNotFound) {
+		return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("the parent Thread %q is not stored: it is being made, or it was deleted", parent.Name)}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// refuse answers a parent that waits for a child which cannot be made.
+func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause error) error {
+	if n.ParentID == "" || !n.Child.Blocking {
+		return nil
+	}
+	return r.childResult(ctx, n.ParentID, store.ChildResult{
+		Reference:  n.Reference,
+		ThreadID:   n.ID,
+		Name:       n.Child.Name,
+		ToolCallID: n.Child.ToolCallID,
+		Status:     kube.ChildFailed,
+		Content:    "the child thread could not be made: " + cause.Error(),
+	})
+}
+
+// endWithParent terminates a child whose parent was terminated while it was being made: whoever ended the
+// parent may have looked for children before this one was stored (SPEC SUB-08).
+func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
+	if s.row.ParentID == "" {
+		return nil
+	}
+	parent, err := r.Threads.Store().Thread(ctx, s.row.ParentID)
+	if errors.Is(err, store.ErrNotFound) || (err == nil && parent.TerminatedAt == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
+		return fmt.Errorf("terminate with the parent: %w", err)
+	}
+	return r.reload(ctx, s)
+}
+
+// follow brings the row up with a spec that has changed since it was last looked at. An agent that the
+// conversation itself changed since is left alone.
+func (r *Reconciler) follow(ctx context.Context, s *scope) error {
+	if s.object.Status.ObservedGeneration == s.object.Generation {
+		return nil
+	}
+	var u store.UpdateThread
+	if name := s.object.Spec.AgentRef.Name; name != s.row.Agent {
+		u.Agent = &name
+	}
+	if title := s.object.Spec.Title; title != "" && title != s.row.Title {
+		u.Title = &title
+	}
+	if u.Agent == nil && u.Title == nil {
+		return nil
+	}
+	if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &u); err != nil {
+		return fmt.Errorf("bring the stored thread up with the spec: %w", err)
+	}
+	return r.reload(ctx, s)
+}
+
+func (r *Reconciler) reload(ctx context.Context, s *scope) error {
+	row, err := r.Threads.Store().Thread(ctx, s.row.ID)
+	if err != nil {
+		return err
+	}
+	s.row = row
+	return nil
+}
+
+// settle takes a problem as the state of the thread; other errors go on.
+func settle(s *scope, err error) error {
+	var p *problem
+	if errors.As(err, &p) {
+		s.problem = p
+		return nil
+	}
+	return err
+}
+
+// Error implements error, so that phases may give a problem back.
+func (p *problem) Error() string { return p.message }

@@ -1,0 +1,203 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Phases of a Thread.
+const (
+	phasePending    = "Pending"
+	phaseIdle       = "Idle"
+	phaseRunning    = "Running"
+	phaseWaiting    = "Waiting"
+	phaseTerminated = "Terminated"
+)
+
+// writeStatus computes the whole status and writes it when it changed and the pace allows (K8S-07, ADR 3);
+// otherwise it says when to look again.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	before := s.object.DeepCopy()
+	run, err := r.lastRun(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	children, err := r.children(ctx, s.object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	at := r.Clock.Now()
+	s.compute(run, children, failed, at)
+	u := classify(&before.Status, &s.object.Status)
+	if u == none {
+		r.pace.Settled(s.req)
+		return ctrl.Result{}, nil
+	}
+	wait, write := r.pace.Decide(s.req, gather(u, run, at), at)
+	if !write {
+		if wait.Hold {
+			r.hints.Hold(s.req)
+		}
+		return ctrl.Result{RequeueAfter: wait.After}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.pace.Settled(s.req)
+	written.Inc()
+	r.tell(before, s.object)
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) {
+	if s.row == nil {
+		return nil, nil
+	}
+	run, err := r.Threads.Store().Run(ctx, s.row.ID, "")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last run: %w", err)
+	}
+	return run, nil
+}
+
+// children mirrors the registry entries of the Subagents of a thread.
+func (r *Reconciler) children(ctx context.Context, o *skeinv1.Thread) ([]skeinv1.ChildStatus, error) {
+	var list skeinv1.SubagentList
+	err := r.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{kube.IndexThread: o.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the Subagents: %w", err)
+	}
+	return kube.Entries(list.Items), nil
+}
+
+// compute is the one place where a Thread's status is made.
+func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed error, at time.Time) {
+	o, status := s.object, &s.object.Status
+	status.ObservedGeneration = o.Generation
+	status.Phase = phaseOf(s.row, run)
+	status.ThreadID = string(o.UID)
+	status.LastRun = runStatus(run)
+	status.ChildCount = int32(len(children))
+	if extra := len(children) - skeinv1.MaxStatusChildren; extra > 0 {
+		children = children[extra:]
+	}
+	if len(children) == 0 {
+		children = nil
+	}
+	status.Children = children
+	if row := s.row; row != nil {
+		status.Agent = row.Agent
+		status.Messages = row.Messages
+		status.QueuedMessages = row.Queued
+		status.TerminatedAt = row.TerminatedAt
+		status.LastActivityTime = timeOf(row.LastActivityAt)
+		status.Parent = s.parent
+	}
+	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: at}
+	s.computeReady(w, failed)
+	computeExecuting(w, s.row, run)
+	computeTerminated(w, s.row)
+}
+
+func (s *scope) computeReady(w conditions.Writer, failed error) {
+	switch {
+	case failed != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+	case s.problem != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
+	default:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	}
+}
+
+func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
+	switch {
+	case row == nil || row.TerminatedAt != 0 || run == nil || run.Status.Ended():
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonIdle, "")
+	case run.Status == store.RunWaiting:
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonWaitingForChild, "")
+	default:
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonRunning, "")
+	}
+}
+
+func computeTerminated(w conditions.Writer, row *store.Thread) {
+	if row == nil || row.TerminatedAt == 0 {
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionFalse, skeinv1.ReasonActive, "")
+		return
+	}
+	reason := row.TerminatedReason
+	if reason == "" {
+		reason = skeinv1.ReasonTerminatedByRequest
+	}
+	w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, reason, "")
+}
+
+func phaseOf(row *store.Thread, run *store.Run) string {
+	switch {
+	case row == nil:
+		return phasePending
+	case row.TerminatedAt != 0:
+		return phaseTerminated
+	case run == nil || run.Status.Ended():
+		return phaseIdle
+	case run.Status == store.RunWaiting:
+		return phaseWaiting
+	default:
+		return phaseRunning
+	}
+}
+
+func runStatus(run *store.Run) *skeinv1.RunStatus {
+	if run == nil {
+		return nil
+	}
+	out := &skeinv1.RunStatus{
+		ID:             run.ID,
+		Outcome:        outcome(run.Status),
+		Steps:          int32(min(run.Steps, 1<<30)),
+		StartTime:      timeOf(run.StartedAt),
+		CompletionTime: timeOf(run.EndedAt),
+	}
+	if out.Outcome != skeinv1.RunSucceeded {
+		out.Reason, out.Message = run.Reason, run.Message
+	}
+	return out
+}
+
+func outcome(s store.RunStatus) skeinv1.RunOutcome {
+	switch s {
+	case store.RunSucceeded:
+		return skeinv1.RunSucceeded
+	case store.RunFailed:
+		return skeinv1.RunFailed
+	case store.RunStopped:
+		return skeinv1.RunStopped
+	case store.RunTerminated:
+		return skeinv1.RunTerminated
+	}
+	return ""
+}
+
+// timeOf gives a time in the whole seconds that the API server keeps; nil for none.
+func timeOf(micros int64) *metav1.Time {
+	if micros == 0 {
+		return nil
+	}
+	t := metav1.Unix(micros/1e6, 0)
+	return &t
+}

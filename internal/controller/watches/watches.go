@@ -1,0 +1,72 @@
+// Package watches holds what the controllers share about watching other objects.
+package watches
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+)
+
+// ByIndex enqueues the objects of a list whose index names the object of the event.
+func ByIndex(reader client.Reader, newList func() client.ObjectList, index string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return Requests(ctx, reader, newList(), o.GetNamespace(), index, o.GetName())
+	})
+}
+
+// Requests gives the objects whose index has a value. A failing list is logged: a cache fails only when it
+// has not started.
+func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, value string) []ctrl.Request {
+	err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot find the objects that depend on a changed one", "index", index, "name", value)
+		return nil
+	}
+	var reqs []ctrl.Request
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		reqs = append(reqs, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))})
+		return nil
+	})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot walk a list", "index", index)
+	}
+	return reqs
+}
+
+// ReadyTurned passes creations, deletions and changes of a definition's Ready condition.
+func ReadyTurned() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return conditions.ReadyChanged(definitionConditions(e.ObjectOld), definitionConditions(e.ObjectNew))
+	}}
+}
+
+// Existence passes creations and deletions.
+func Existence() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+func definitionConditions(o client.Object) []metav1.Condition {
+	switch o := o.(type) {
+	case *skeinv1.Agent:
+		return o.Status.Conditions
+	case *skeinv1.Prompt:
+		return o.Status.Conditions
+	case *skeinv1.Model:
+		return o.Status.Conditions
+	case *skeinv1.Tool:
+		return o.Status.Conditions
+	case *skeinv1.Effect:
+		return o.Status.Conditions
+	}
+	return nil
+}
