@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Apply commits ops on one thread, all or nothing.
+func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		h, err := t.head(threadID)
+		if err != nil {
+			return err
+		}
+		if fence != nil {
+			if err := t.checkFence(h, fence); err != nil {
+				return err
+			}
+		}
+		for _, op := range ops {
+			if err := t.apply(h, op); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// checkFence lets only the present holder pass (SPEC THR-12). That the lease has run out does not matter
+// while nobody has taken it: the epoch is the fence, not the clock.
+func (t *tx) checkFence(h *head, f *store.Fence) error {
+	var owner string
+	var epoch, expires int64
+	err := t.row(t.ctx, qLease, []any{h.key}, &owner, &epoch, &expires)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err != nil || f.ThreadID != h.id || owner == "" || owner != f.Owner || epoch != f.Epoch {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrFenced)
+	}
+	return nil
+}
+
+func (t *tx) apply(h *head, op store.Op) error {
+	switch op := op.(type) {
+	case *store.AppendMessage:
+		return t.appendMessage(h, op)
+	case *store.UpdateMessage:
+		return t.updateMessage(h, op)
+	case *store.DeleteMessage:
+		return t.deleteMessage(h, op)
+	case *store.Enqueue:
+		return t.enqueue(h, op)
+	case *store.Dequeue:
+		return t.dequeue(h, op)
+	case *store.PutRun:
+		return t.putRun(h, op)
+	case *store.AppendEvent:
+		seq, err := t.log(h, op.Event)
+		op.Event.Seq = seq
+		return err
+	case *store.PutValue:
+		return t.putValue(h, op)
+	case *store.PutFile:
+		return t.putFile(h, op)
+	case *store.RemoveFile:
+		return t.removeFile(h, op)
+	case *store.UpdateThread:
+		return t.updateThread(h, op)
+	case *store.Terminate:
+		return t.terminate(h, op)
+	}
+	return fmt.Errorf("the store knows no operation %T", op)
+}

@@ -1,0 +1,91 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const defaultEvents = 1000
+
+// Events gives the log after a sequence number. The data of an entry about a message is the message as it
+// is now; none when it was deleted.
+func (s *Store) Events(ctx context.Context, threadID string, after int64, limit int) ([]store.Event, error) {
+	if limit <= 0 {
+		limit = defaultEvents
+	}
+	events := []store.Event{}
+	err := s.readers.snapshot(ctx, func(c *conn) error {
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		if err := c.rows(ctx, qEvents, []any{key, after, key, after, limit}, func(scan scanner) error {
+			e, err := scanEvent(scan)
+			if err != nil {
+				return err
+			}
+			events = append(events, *e)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for i := range events {
+			if err := addMessage(ctx, c, key, &events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events of thread %s: %w", threadID, err)
+	}
+	return events, nil
+}
+
+// scanEvent reads an entry of the log, or a message as the entry of its creation.
+func scanEvent(scan scanner) (*store.Event, error) {
+	var e store.Event
+	var data text
+	var r messageRow
+	if err := scan(&e.Seq, &e.Type, &e.RunID, &e.MessageID, &data, &e.CreatedAt,
+		&r.m.Role, &r.m.Silent, &r.m.Depth, &r.m.Status, &r.toolCallID, &r.content, &r.rest); err != nil {
+		return nil, err
+	}
+	e.Data = data.raw()
+	if r.m.Role == "" {
+		return &e, nil
+	}
+	r.m.Seq, r.m.ID, r.m.RunID, r.m.CreatedAt = e.Seq, e.MessageID, e.RunID, e.CreatedAt
+	m, err := r.message()
+	if err != nil {
+		return nil, err
+	}
+	e.Data, err = json.Marshal(m)
+	return &e, err
+}
+
+// addMessage fills in the message that an entry speaks of: the stored one, else the one that waits.
+func addMessage(ctx context.Context, c *conn, key int64, e *store.Event) error {
+	if e.Data != nil || (e.Type != store.EventMessageUpdated && e.Type != store.EventMessageQueued) {
+		return nil
+	}
+	m, err := scanMessage(c.one(ctx, qMessageByKey, key, e.MessageID))
+	if errors.Is(err, store.ErrNotFound) && e.Type == store.EventMessageQueued {
+		var item *store.InboxItem
+		if item, err = scanInbox(c.one(ctx, qInboxItem, key, e.Seq)); err == nil {
+			m, err = queuedMessage(item)
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.Data, err = json.Marshal(m)
+	return err
+}

@@ -1,0 +1,99 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// RecordFiring notes that an effect is due, once.
+func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		if f.FiredAt == 0 {
+			f.FiredAt = t.now
+		}
+		n, err := t.exec(t.ctx, qRecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, nullJSON(f.Args),
+			string(store.FiringPending), 0, "", f.FiredAt, 0, t.now)
+		if recorded = n > 0; recorded {
+			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
+		}
+		return err
+	})
+	return recorded && err == nil, err
+}
+
+// ClaimFirings takes pending firings for ttl, counting an attempt.
+func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]store.Firing, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	var one int
+	err := s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qFiringsReady, []any{s.now()}, &one) })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // the common answer costs no write
+	}
+	if err != nil {
+		return nil, err
+	}
+	var claimed []store.Firing
+	err = s.writer.do(ctx, func(t *tx) error {
+		claimed = nil
+		if err := t.rows(t.ctx, qClaimable, []any{t.now, limit}, func(scan scanner) error {
+			f, err := scanFiring(scan)
+			if err != nil {
+				return err
+			}
+			f.Attempts++
+			claimed = append(claimed, *f)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, f := range claimed {
+			if _, err := t.exec(t.ctx, qClaimFiring, owner, t.now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim firings: %w", err)
+	}
+	return claimed, nil
+}
+
+// FinishFiring records how a firing ended, or that it is to be tried again. One that has ended stays as it is.
+func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		var ended int64
+		if status != store.FiringPending {
+			ended = t.now
+		}
+		var threadID string
+		err := t.row(t.ctx, qFinishFiring, []any{string(status), errText, ended, t.now + retryAfter.Microseconds(), effectID, due}, &threadID)
+		if errors.Is(err, store.ErrNotFound) {
+			_, err = scanFiring(t.one(t.ctx, qFiring, effectID, due))
+			if err != nil {
+				return fmt.Errorf("firing of effect %s due %d: %w", effectID, due, err)
+			}
+			return nil
+		}
+		t.hints = append(t.hints, store.Hint{ThreadID: threadID, Changed: store.ChangedFiring})
+		return err
+	})
+}
+
+// Firing by its key.
+func (s *Store) Firing(ctx context.Context, effectID string, due int64) (f *store.Firing, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		f, err = scanFiring(c.one(ctx, qFiring, effectID, due))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("firing of effect %s due %d: %w", effectID, due, err)
+	}
+	return f, nil
+}

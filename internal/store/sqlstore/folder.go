@@ -1,0 +1,44 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile of a data folder. The lock is the kernel's and goes with the process; the file stays.
+const lockFile = "lock"
+
+// lockFolder takes a data folder for this process.
+func lockFolder(dir string) (io.Closer, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the data folder: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		holder, _ := io.ReadAll(io.LimitReader(f, 100))
+		return nil, errors.Join(fmt.Errorf("the data folder %s is in use by another manager%s: the SQLite store serves "+
+			"one replica only; use PostgreSQL for more than one replica, or stop the other manager first", dir, named(holder)), f.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data folder %s: %w", dir, err), f.Close())
+	}
+	host, _ := os.Hostname()
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "process %d on %s", os.Getpid(), host) // for the message above only
+	}
+	return f, nil
+}
+
+func named(holder []byte) string {
+	if s := strings.TrimSpace(string(holder)); s != "" {
+		return " (" + s + ")"
+	}
+	return ""
+}

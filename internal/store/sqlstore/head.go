@@ -1,0 +1,120 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// head is a thread within a transaction: its counters, and what the transaction has changed of them.
+type head struct {
+	id           string
+	key          int64
+	namespace    string
+	terminatedAt int64
+
+	version   int64
+	lastSeq   int64
+	counts    counts
+	queued    int64
+	waiting   int64
+	running   int64
+	workSince sql.NullInt64
+	minute    int64
+
+	fresh   bool // made by this transaction, at version 0
+	changed bool
+	taken   bool // inbox items were taken, or a run has stopped: the oldest work may be another
+	hint    store.Change
+
+	workBefore   sql.NullInt64
+	minuteBefore int64
+}
+
+// head loads a thread once; store.ErrNotFound when absent.
+func (t *tx) head(id string) (*head, error) {
+	for _, h := range t.heads {
+		if h.id == id {
+			return h, nil
+		}
+	}
+	h := &head{id: id}
+	var counted string
+	if err := t.row(t.ctx, qHead, []any{id}, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted,
+		&h.queued, &h.waiting, &h.running, &h.workSince, &h.minute); err != nil {
+		return nil, fmt.Errorf("thread %s: %w", id, err)
+	}
+	var err error
+	if h.counts, err = parseCounts(counted); err != nil {
+		return nil, fmt.Errorf("thread %s: %w", id, err)
+	}
+	h.workBefore, h.minuteBefore = h.workSince, h.minute
+	t.heads = append(t.heads, h)
+	return h, nil
+}
+
+// next gives the next sequence number of the thread.
+func (h *head) next() int64 {
+	h.lastSeq++
+	return h.lastSeq
+}
+
+// touch notes a change.
+func (h *head) touch(kinds store.Change) {
+	h.changed = true
+	h.hint |= kinds
+}
+
+// log appends an entry to the thread's log.
+func (t *tx) log(h *head, e store.Event) (seq int64, err error) {
+	if e.CreatedAt == 0 {
+		e.CreatedAt = t.now
+	}
+	seq = h.next()
+	_, err = t.exec(t.ctx, qInsertEvent, h.key, seq, e.Type, e.RunID, e.MessageID, nullJSON(e.Data), e.CreatedAt)
+	h.touch(store.ChangedLog)
+	return seq, err
+}
+
+// flush writes the heads that have changed: one version more, whatever the number of ops (SPEC THR-11).
+func (t *tx) flush() error {
+	for _, h := range t.heads {
+		if !h.changed {
+			continue
+		}
+		if err := t.settle(h); err != nil {
+			return err
+		}
+		if !h.fresh {
+			h.version++
+		}
+		h.minute = t.now / time.Minute.Microseconds()
+		args := []any{h.version, h.lastSeq, h.counts.String(), h.queued, h.waiting, h.running, t.now}
+		query := qUpdateHead
+		if h.workSince != h.workBefore || h.minute != h.minuteBefore {
+			query = qUpdateHeadIndexed
+			args = append(args, h.workSince, h.minute)
+		}
+		if _, err := t.exec(t.ctx, query, append(args, h.key)...); err != nil {
+			return err
+		}
+		t.hints = append(t.hints, store.Hint{ThreadID: h.id, Changed: h.hint})
+	}
+	return nil
+}
+
+// settle works out since when the thread has work: from its oldest inbox item, or from when its run went
+// on; not at all when it rests or its run is parked with nothing to take.
+func (t *tx) settle(h *head) error {
+	switch {
+	case h.waiting == 0 && h.running == 0:
+		h.workSince = sql.NullInt64{}
+	case !h.workSince.Valid:
+		h.workSince = sql.NullInt64{Int64: t.now, Valid: true}
+	case h.waiting > 0 && h.taken:
+		return t.row(t.ctx, qOldestWaits, []any{h.key}, &h.workSince.Int64)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func (t *tx) enqueue(from *head, op *store.Enqueue) error {
+	h, err := t.receiver(from, op)
+	if h == nil || err != nil {
+		return err
+	}
+	if op.Item.Key != "" {
+		err := t.row(t.ctx, qInboxKey, []any{h.key, op.Item.Key}, &op.Seq)
+		if err == nil {
+			op.Existed = true
+			return nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage
+	if limited {
+		var n int
+		if err := t.row(t.ctx, qLimitedCount, []any{h.key}, &n); err != nil {
+			return err
+		}
+		if n >= op.MaxUserMessages {
+			return fmt.Errorf("thread %s: %w", h.id, store.ErrQueueFull)
+		}
+	}
+	if op.Item.CreatedAt == 0 {
+		op.Item.CreatedAt = t.now
+	}
+	if op.Item.Kind == store.InboxMessage {
+		op.Seq, err = t.log(h, store.Event{Type: store.EventMessageQueued, MessageID: payloadID(op.Item.Payload)})
+		if err != nil {
+			return err
+		}
+		h.queued++
+	} else {
+		op.Seq = h.next()
+	}
+	op.Item.Seq = op.Seq
+	if op.Item.Key != "" {
+		if _, err := t.exec(t.ctx, qUseInboxKey, h.key, op.Item.Key, op.Seq); err != nil {
+			return err
+		}
+	} else {
+		op.Item.Key = fmt.Sprintf("skein:%d", op.Seq) // no repeat can have it, so that it need not be kept
+	}
+	if _, err := t.exec(t.ctx, qInsertInbox, h.key, op.Seq, op.Item.Key, string(op.Item.Kind), limited,
+		nullJSON(op.Item.Payload), op.Item.CreatedAt); err != nil {
+		return err
+	}
+	h.waiting++
+	h.touch(store.ChangedInbox)
+	return nil
+}
+
+// receiver is the thread that an item goes to; nil when it is to be dropped.
+func (t *tx) receiver(from *head, op *store.Enqueue) (*head, error) {
+	h := from
+	if op.To != "" && op.To != from.id {
+		var err error
+		h, err = t.head(op.To)
+		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // purged: as terminated as can be
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if h.terminatedAt == 0 {
+		return h, nil
+	}
+	if op.IgnoreTerminated {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("thread %s: %w", h.id, store.ErrTerminated)
+}
+
+func (t *tx) dequeue(h *head, op *store.Dequeue) error {
+	for _, seq := range op.Seqs {
+		var kind store.InboxKind
+		err := t.row(t.ctx, qDeleteInbox, []any{h.key, seq}, &kind)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		h.waiting--
+		if kind == store.InboxMessage {
+			h.queued--
+		}
+		h.taken = true
+		h.touch(0)
+	}
+	return nil
+}
+
+// Inbox lists what waits, in order.
+func (s *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
+	items := []store.InboxItem{}
+	err := s.readers.snapshot(ctx, func(c *conn) error {
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		return c.rows(ctx, qInbox, []any{key}, func(scan scanner) error {
+			item, err := scanInbox(scan)
+			if err != nil {
+				return err
+			}
+			items = append(items, *item)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inbox of thread %s: %w", threadID, err)
+	}
+	return items, nil
+}

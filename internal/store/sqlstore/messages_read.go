@@ -1,0 +1,187 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const defaultPage = 100
+
+// Message by id.
+func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *store.Message, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		m, err = scanMessage(c.one(ctx, qMessage, threadID, messageID))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("message %s of thread %s: %w", messageID, threadID, err)
+	}
+	return m, nil
+}
+
+// Messages gives a page. Its cost does not grow with the thread but for large offsets, which skip through
+// an index from the nearer end.
+func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Offset = max(q.Offset, 0)
+	err = s.readers.snapshot(ctx, func(c *conn) error {
+		p := pager{conn: c, ctx: ctx, q: q}
+		page, err = p.page(threadID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("messages of thread %s: %w", threadID, err)
+	}
+	return page, nil
+}
+
+// pager reads one page out of one snapshot.
+type pager struct {
+	*conn
+	ctx context.Context
+	q   store.MessageQuery
+	key int64
+}
+
+func (p *pager) page(threadID string) (*store.MessagePage, error) {
+	var counted string
+	var queued int64
+	if err := p.row(p.ctx, qCounts, []any{threadID}, &p.key, &counted, &queued); err != nil {
+		return nil, err
+	}
+	c, err := parseCounts(counted)
+	if err != nil {
+		return nil, err
+	}
+	stored := c.total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
+	if p.q.AfterSeq > 0 {
+		return p.after(stored)
+	}
+	var waiting []store.Message
+	if p.q.IncludeQueued && queued > 0 {
+		if waiting, err = p.waiting(); err != nil {
+			return nil, err
+		}
+	}
+	total := stored + int64(len(waiting))
+	// The page is the messages from start up to end, counted from the oldest.
+	start := int64(p.q.Offset)
+	end := min(start+int64(p.q.Limit), total)
+	if p.q.Order != "asc" {
+		end = total - int64(p.q.Offset)
+		start = max(end-int64(p.q.Limit), 0)
+	}
+	page := &store.MessagePage{Messages: []store.Message{}, Total: total, HasMore: start > 0 && start < total}
+	if p.q.Order == "asc" {
+		page.HasMore = end < total && start < total
+	}
+	if start < end {
+		if page.Messages, err = p.span(start, min(end, stored), stored); err != nil {
+			return nil, err
+		}
+		if end > stored {
+			page.Messages = append(page.Messages, waiting[max(start-stored, 0):end-stored]...)
+		}
+	}
+	if p.q.Order == "desc" {
+		slices.Reverse(page.Messages)
+	}
+	return page, nil
+}
+
+// span reads the stored messages from start up to end of total, oldest first, from the nearer end.
+func (p *pager) span(start, end, total int64) ([]store.Message, error) {
+	if start >= end {
+		return []store.Message{}, nil
+	}
+	order, skip := "", start
+	if total-end < start {
+		order, skip = " DESC", total-end
+	}
+	// The inner query is answered by an index alone, so that skipped messages are not read.
+	query := `SELECT ` + messageColumns + ` FROM (SELECT s.seq AS at FROM message s WHERE s.thread = ?` + p.filter("s") +
+		` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) AS part JOIN message m ON m.thread = ? AND m.seq = part.at ORDER BY m.seq`
+	return p.list(query, append(p.filterArgs(p.key), end-start, skip, p.key)...)
+}
+
+// after reads what follows a sequence number, oldest first.
+func (p *pager) after(total int64) (*store.MessagePage, error) {
+	query := `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ?` + p.filter("m") + ` AND m.seq > ? ORDER BY m.seq LIMIT ? OFFSET ?`
+	messages, err := p.list(query, append(p.filterArgs(p.key), p.q.AfterSeq, p.q.Limit+1, p.q.Offset)...)
+	if err != nil {
+		return nil, err
+	}
+	more := len(messages) > p.q.Limit
+	if more {
+		messages = messages[:p.q.Limit]
+	}
+	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}, nil
+}
+
+// filter is written out, not bound, where that lets the database use the index of spoken messages.
+func (p *pager) filter(table string) (cond string) {
+	if !p.q.IncludeSilent {
+		cond += ` AND ` + table + `.silent = 0`
+	}
+	switch {
+	case p.q.AllDepths:
+	case p.q.MaxDepth == 0:
+		cond += ` AND ` + table + `.depth = 0`
+	default:
+		cond += ` AND ` + table + `.depth <= ?`
+	}
+	return cond
+}
+
+func (p *pager) filterArgs(args ...any) []any {
+	if !p.q.AllDepths && p.q.MaxDepth > 0 {
+		args = append(args, p.q.MaxDepth)
+	}
+	return args
+}
+
+func (p *pager) list(query string, args ...any) ([]store.Message, error) {
+	messages := []store.Message{}
+	err := p.rows(p.ctx, query, args, func(scan scanner) error {
+		m, err := scanMessage(scan)
+		if err != nil {
+			return err
+		}
+		messages = append(messages, *m)
+		return nil
+	})
+	return messages, err
+}
+
+// waiting reads the messages of the inbox that the query wants.
+func (p *pager) waiting() ([]store.Message, error) {
+	var messages []store.Message
+	err := p.rows(p.ctx, qInbox, []any{p.key}, func(scan scanner) error {
+		item, err := scanInbox(scan)
+		if err != nil || item.Kind != store.InboxMessage {
+			return err
+		}
+		m, err := queuedMessage(item)
+		if err != nil || (m.Silent && !p.q.IncludeSilent) || (m.Depth > p.q.MaxDepth && !p.q.AllDepths) {
+			return err
+		}
+		messages = append(messages, *m)
+		return nil
+	})
+	return messages, err
+}
+
+func queuedMessage(item *store.InboxItem) (*store.Message, error) {
+	var m store.Message
+	if err := json.Unmarshal(item.Payload, &m); err != nil {
+		return nil, fmt.Errorf("inbox item %d holds no message: %w", item.Seq, err)
+	}
+	m.MarkQueued()
+	return &m, nil
+}

@@ -1,0 +1,163 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// maxDepth bounds the depth of messages, for the sake of the counts.
+const maxDepth = 100
+
+func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
+	m := op.Message
+	if m == nil {
+		return errors.New("AppendMessage needs a message")
+	}
+	if m.Depth < 0 || m.Depth > maxDepth {
+		return fmt.Errorf("message %s: its depth is %d, not from 0 to %d", m.ID, m.Depth, maxDepth)
+	}
+	if m.ID == "" {
+		m.ID = "msg_" + uuid.Must(uuid.NewV7()).String()
+	} else {
+		err := t.row(t.ctx, qMessageSeq, []any{h.key, m.ID}, &m.Seq)
+		if err == nil {
+			op.Existed = true
+			return nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	if m.CreatedAt == 0 {
+		m.CreatedAt = t.now
+	}
+	if m.Status == "" {
+		m.Status = store.MessageCompleted
+	}
+	more, err := restOf(m)
+	if err != nil {
+		return err
+	}
+	m.Seq = h.next()
+	var content any
+	if m.Content != nil {
+		content = *m.Content
+	}
+	if _, err := t.exec(t.ctx, qInsertMessage, h.key, m.Seq, m.ID, string(m.Role), m.Silent, m.Depth, string(m.Status),
+		m.CreatedAt, m.RunID, nullText(m.ToolCallID), content, more); err != nil {
+		return err
+	}
+	h.counts.add(m.Depth, m.Silent, 1)
+	h.touch(store.ChangedLog)
+	return nil
+}
+
+func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
+	m, err := scanMessage(t.one(t.ctx, qMessageByKey, h.key, op.ID))
+	if err != nil {
+		return fmt.Errorf("message %s: %w", op.ID, err)
+	}
+	if op.Content != nil {
+		m.Content = op.Content
+	}
+	if len(op.Metadata) > 0 {
+		merged := maps.Clone(m.Metadata)
+		if merged == nil {
+			merged = map[string]any{}
+		}
+		for k, v := range op.Metadata {
+			if v == nil {
+				delete(merged, k)
+			} else {
+				merged[k] = v
+			}
+		}
+		m.Metadata = merged
+	}
+	if op.Status != nil {
+		m.Status = *op.Status
+	}
+	if op.ToolStatus != nil {
+		m.ToolStatus = *op.ToolStatus
+	}
+	if op.Silent != nil && *op.Silent != m.Silent {
+		h.counts.add(m.Depth, m.Silent, -1)
+		m.Silent = *op.Silent
+		h.counts.add(m.Depth, m.Silent, 1)
+	}
+	more, err := restOf(m)
+	if err != nil {
+		return err
+	}
+	var content any
+	if m.Content != nil {
+		content = *m.Content
+	}
+	if _, err := t.exec(t.ctx, qUpdateMessage, m.Silent, string(m.Status), content, more, h.key, m.Seq); err != nil {
+		return err
+	}
+	op.Updated = m
+	_, err = t.log(h, store.Event{Type: store.EventMessageUpdated, RunID: m.RunID, MessageID: m.ID})
+	return err
+}
+
+func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
+	m, err := scanMessage(t.one(t.ctx, qMessageByKey, h.key, op.ID))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	op.Deleted = true
+	if err := t.dropMessage(h, m); err != nil {
+		return err
+	}
+	if m.Role != store.RoleAssistant {
+		return nil
+	}
+	for _, call := range m.ToolCalls {
+		var results []*store.Message
+		if err := t.rows(t.ctx, qToolResults, []any{h.key, call.ID, m.Seq}, func(scan scanner) error {
+			r, err := scanMessage(scan)
+			results = append(results, r)
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, r := range results {
+			if err := t.dropMessage(h, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropMessage removes the message and leaves its creation in the log, which only grows (SPEC LOG-03).
+func (t *tx) dropMessage(h *head, m *store.Message) error {
+	if _, err := t.exec(t.ctx, qDeleteMessage, h.key, m.Seq); err != nil {
+		return err
+	}
+	if _, err := t.exec(t.ctx, qInsertEvent, h.key, m.Seq, store.EventMessageCreated, m.RunID, m.ID, nil, m.CreatedAt); err != nil {
+		return err
+	}
+	h.counts.add(m.Depth, m.Silent, -1)
+	_, err := t.log(h, store.Event{Type: store.EventMessageDeleted, RunID: m.RunID, MessageID: m.ID})
+	return err
+}
+
+// payloadID is the id of the message in an inbox item, "" when it is none.
+func payloadID(payload json.RawMessage) string {
+	var m struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(payload, &m)
+	return m.ID
+}

@@ -1,0 +1,81 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// purgeStep is how many rows of a kind one transaction of a purge removes, so that others need not wait.
+const purgeStep = 1000
+
+// PurgeThread removes all of a thread. It first takes the thread from whoever runs it, then removes what
+// may be much in steps, and at last, in one transaction, the rest. A purge that was cut off is done again.
+func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, err error) {
+	var key int64
+	err = s.writer.do(ctx, func(t *tx) error {
+		h, err := t.head(id)
+		if err != nil {
+			return err
+		}
+		key = h.key
+		if _, err := t.exec(t.ctx, qRevokeLease, h.key); err != nil {
+			return err
+		}
+		h.running, h.taken = 0, true // nobody is to take its run over
+		h.touch(0)
+		return t.terminate(h, &store.Terminate{Reason: "Purged"})
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, query := range []string{qPurgeMessages, qPurgeLog, qPurgeKeys} {
+		for n := int64(purgeStep); n == purgeStep; {
+			if err := s.writer.do(ctx, func(t *tx) (err error) {
+				n, err = t.exec(t.ctx, query, key, key, purgeStep)
+				return err
+			}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = s.writer.do(ctx, func(t *tx) error {
+		digests, err = t.purgeRest(id, key)
+		return err
+	})
+	return digests, err
+}
+
+// purgeRest removes the thread with all that hangs on it, and tells which contents nothing refers to.
+func (t *tx) purgeRest(id string, key int64) ([]string, error) {
+	var had, free []string
+	if err := t.rows(t.ctx, qDigests, []any{key}, func(scan scanner) error {
+		var d string
+		err := scan(&d)
+		had = append(had, d)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if _, err := t.exec(t.ctx, qDeleteFirings, id); err != nil {
+		return nil, err
+	}
+	if _, err := t.exec(t.ctx, qDeleteThread, key); err != nil {
+		return nil, err
+	}
+	for _, d := range had {
+		used, err := digestUsed(t.ctx, t.conn, d)
+		if err != nil {
+			return nil, err
+		}
+		if !used {
+			free = append(free, d)
+		}
+	}
+	t.hints = append(t.hints, store.Hint{ThreadID: id, Changed: store.ChangedThread})
+	return free, nil
+}

@@ -1,0 +1,96 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// readers lends connections that only read. They are made when needed, up to a bound, and never wait for
+// the writer.
+type readers struct {
+	open func(ctx context.Context) (*conn, error)
+	// slots holds one entry for each connection that may be lent: a connection, or nil for one to make.
+	slots chan *conn
+
+	mu     sync.Mutex
+	closed bool
+}
+
+var errClosed = errors.New("the store is closed")
+
+func newReaders(n int, open func(ctx context.Context) (*conn, error)) *readers {
+	r := &readers{open: open, slots: make(chan *conn, n)}
+	for range n {
+		r.slots <- nil
+	}
+	return r
+}
+
+// read lends a connection to fn.
+func (r *readers) read(ctx context.Context, fn func(c *conn) error) error {
+	var c *conn
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case c = <-r.slots:
+	}
+	defer func() { r.slots <- c }()
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return errors.Join(store.ErrUnavailable, errClosed)
+	}
+	if c == nil {
+		fresh, err := r.open(ctx)
+		if err != nil {
+			return err
+		}
+		c = fresh
+	}
+	err := fn(c)
+	if c.failed {
+		_ = c.close()
+		c = nil
+	}
+	return err
+}
+
+// snapshot lends a connection on which all that fn reads is of one moment.
+func (r *readers) snapshot(ctx context.Context, fn func(c *conn) error) error {
+	return r.read(ctx, func(c *conn) error {
+		if _, err := c.exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+		err := fn(c)
+		if _, end := c.exec(context.WithoutCancel(ctx), "COMMIT"); end != nil {
+			c.failed = true
+			return errors.Join(err, end)
+		}
+		return err
+	})
+}
+
+// close waits for the readers under way.
+func (r *readers) close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	var errs []error
+	for range cap(r.slots) {
+		if c := <-r.slots; c != nil {
+			errs = append(errs, c.close())
+		}
+	}
+	for range cap(r.slots) {
+		r.slots <- nil
+	}
+	return errors.Join(errs...)
+}

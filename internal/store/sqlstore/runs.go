@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func (t *tx) putRun(h *head, op *store.PutRun) error {
+	r := &op.Run
+	if r.ID == "" {
+		return errors.New("PutRun needs a run with an id")
+	}
+	r.ThreadID = h.id
+	var before store.RunStatus
+	var started, ended int64
+	err := t.row(t.ctx, qRunBefore, []any{h.key, r.ID}, &before, &started, &ended)
+	made := errors.Is(err, store.ErrNotFound)
+	if err != nil && !made {
+		return err
+	}
+	if r.StartedAt == 0 {
+		if r.StartedAt = started; made {
+			r.StartedAt = t.now
+		}
+	}
+	if r.Status.Ended() && r.EndedAt == 0 {
+		if r.EndedAt = ended; ended == 0 {
+			r.EndedAt = t.now
+		}
+	}
+	if err := t.logRun(h, r, before, made); err != nil {
+		return err
+	}
+	if made {
+		_, err = t.exec(t.ctx, qInsertRun, h.key, r.ID, h.lastSeq, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps,
+			r.StartedAt, r.EndedAt, nullJSON(r.State), nullJSON(r.Usage))
+	} else {
+		_, err = t.exec(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt,
+			nullJSON(r.State), nullJSON(r.Usage), h.key, r.ID)
+	}
+	if err != nil {
+		return err
+	}
+	h.touch(0)
+	switch was, is := before == store.RunRunning, r.Status == store.RunRunning; {
+	case is && !was:
+		h.running++
+	case was && !is:
+		h.running--
+		h.taken = true
+	}
+	return nil
+}
+
+// logRun writes what has become of the run: its start, its waiting and its end.
+func (t *tx) logRun(h *head, r *store.Run, before store.RunStatus, made bool) error {
+	var types []string
+	if made {
+		types = append(types, store.EventRunStarted)
+	}
+	if before != r.Status {
+		switch {
+		case r.Status.Ended():
+			types = append(types, store.EventRunEnded)
+		case r.Status == store.RunWaiting:
+			types = append(types, store.EventRunWaiting)
+		}
+		h.touch(store.ChangedThread)
+	}
+	for _, kind := range types {
+		data, err := json.Marshal(runEvent{Agent: r.Agent, Status: r.Status, Reason: r.Reason, Message: r.Message, Steps: r.Steps})
+		if err != nil {
+			return err
+		}
+		if _, err := t.log(h, store.Event{Type: kind, RunID: r.ID, Data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runEvent is the data of a run's log entries.
+type runEvent struct {
+	Agent   string          `json:"agent,omitempty"`
+	Status  store.RunStatus `json:"status"`
+	Reason  string          `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	Steps   int             `json:"steps,omitempty"`
+}
+
+// Run by id, or the newest.
+func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		one := c.one(ctx, qRun, threadID, runID)
+		if runID == "" {
+			one = c.one(ctx, qRuns, threadID, 1)
+		}
+		r, err = scanRun(threadID, one)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run %s of thread %s: %w", runID, threadID, err)
+	}
+	return r, nil
+}
+
+// Runs lists, newest first; 100 when limit is 0.
+func (s *Store) Runs(ctx context.Context, threadID string, limit int) ([]store.Run, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	runs := []store.Run{}
+	err := s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, qRuns, []any{threadID, limit}, func(scan scanner) error {
+			r, err := scanRun(threadID, scan)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, *r)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("runs of thread %s: %w", threadID, err)
+	}
+	return runs, nil
+}

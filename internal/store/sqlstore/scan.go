@@ -1,0 +1,160 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// text is a nullable column that holds JSON.
+type text struct{ sql.NullString }
+
+func (t text) raw() json.RawMessage {
+	if !t.Valid {
+		return nil
+	}
+	return json.RawMessage(t.String)
+}
+
+func nullJSON(data []byte) any {
+	if len(data) == 0 {
+		return nil
+	}
+	return string(data)
+}
+
+func nullText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+type scanner func(dst ...any) error
+
+func scanThread(scan scanner) (*store.Thread, error) {
+	var t store.Thread
+	var arguments, child text
+	var counted string
+	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
+		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
+		&t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq); err != nil {
+		return nil, err
+	}
+	t.Arguments = arguments.raw()
+	if child.Valid {
+		if err := json.Unmarshal([]byte(child.String), &t.Child); err != nil {
+			return nil, fmt.Errorf("thread %s: how it was made is damaged: %w", t.ID, err)
+		}
+	}
+	c, err := parseCounts(counted)
+	if err != nil {
+		return nil, fmt.Errorf("thread %s: %w", t.ID, err)
+	}
+	t.Messages = c.total(true, 0, true)
+	return &t, nil
+}
+
+// rest is the fields of a message that most do not have, in one column.
+type rest struct {
+	Name             string             `json:"name,omitempty"`
+	ToolCalls        []store.ToolCall   `json:"calls,omitempty"`
+	ParentID         string             `json:"parent,omitempty"`
+	Metadata         map[string]any     `json:"metadata,omitempty"`
+	Attachments      []store.Attachment `json:"attachments,omitempty"`
+	ToolStatus       string             `json:"toolStatus,omitempty"`
+	ReasoningContent string             `json:"reasoning,omitempty"`
+	Usage            json.RawMessage    `json:"usage,omitempty"`
+}
+
+func restOf(m *store.Message) (any, error) {
+	if m.Name == "" && len(m.ToolCalls) == 0 && m.ParentID == "" && len(m.Metadata) == 0 && len(m.Attachments) == 0 &&
+		m.ToolStatus == "" && m.ReasoningContent == "" && len(m.Usage) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(rest{m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments, m.ToolStatus, m.ReasoningContent, m.Usage})
+	if err != nil {
+		return nil, fmt.Errorf("message %s cannot be written as JSON: %w", m.ID, err)
+	}
+	return string(data), nil
+}
+
+func (r *rest) into(m *store.Message) {
+	m.Name, m.ToolCalls, m.ParentID, m.Metadata, m.Attachments = r.Name, r.ToolCalls, r.ParentID, r.Metadata, r.Attachments
+	m.ToolStatus, m.ReasoningContent, m.Usage = r.ToolStatus, r.ReasoningContent, r.Usage
+}
+
+// messageRow is a message as the columns have it.
+type messageRow struct {
+	m          store.Message
+	toolCallID sql.NullString
+	content    sql.NullString
+	rest       text
+}
+
+func (r *messageRow) message() (*store.Message, error) {
+	r.m.ToolCallID = r.toolCallID.String
+	if r.content.Valid {
+		r.m.Content = &r.content.String
+	}
+	if r.rest.Valid {
+		var more rest
+		if err := json.Unmarshal([]byte(r.rest.String), &more); err != nil {
+			return nil, fmt.Errorf("message %s is damaged: %w", r.m.ID, err)
+		}
+		more.into(&r.m)
+	}
+	return &r.m, nil
+}
+
+func scanMessage(scan scanner) (*store.Message, error) {
+	var r messageRow
+	if err := scan(&r.m.Seq, &r.m.ID, &r.m.Role, &r.m.Silent, &r.m.Depth, &r.m.Status, &r.m.CreatedAt, &r.m.RunID,
+		&r.toolCallID, &r.content, &r.rest); err != nil {
+		return nil, err
+	}
+	return r.message()
+}
+
+func scanInbox(scan scanner) (*store.InboxItem, error) {
+	var i store.InboxItem
+	var payload text
+	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt); err != nil {
+		return nil, err
+	}
+	i.Payload = payload.raw()
+	return &i, nil
+}
+
+func scanRun(threadID string, scan scanner) (*store.Run, error) {
+	r := store.Run{ThreadID: threadID}
+	var state, usage text
+	if err := scan(&r.ID, &r.Agent, &r.Status, &r.Reason, &r.Message, &r.Steps, &r.StartedAt, &r.EndedAt, &state, &usage); err != nil {
+		return nil, err
+	}
+	r.State, r.Usage = state.raw(), usage.raw()
+	return &r, nil
+}
+
+func scanFile(scan scanner) (*store.File, error) {
+	var f store.File
+	var metadata text
+	if err := scan(&f.Path, &f.Dir, &f.MimeType, &f.Digest, &f.Size, &metadata, &f.Width, &f.Height, &f.CreatedAt); err != nil {
+		return nil, err
+	}
+	f.Metadata = metadata.raw()
+	return &f, nil
+}
+
+func scanFiring(scan scanner) (*store.Firing, error) {
+	var f store.Firing
+	var args text
+	if err := scan(&f.EffectID, &f.Due, &f.ThreadID, &f.Namespace, &f.Name, &f.Effect, &args, &f.Status, &f.Attempts,
+		&f.Error, &f.FiredAt, &f.EndedAt); err != nil {
+		return nil, err
+	}
+	f.Args = args.raw()
+	return &f, nil
+}

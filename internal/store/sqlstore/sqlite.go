@@ -1,0 +1,106 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/pressly/goose/v3"
+	"k8s.io/utils/clock"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// databaseFile is the name of the database in the data folder.
+const databaseFile = "skein.db"
+
+// SQLiteOptions of OpenSQLite.
+type SQLiteOptions struct {
+	// Dir is the data folder. It is made when missing, and belongs to one process at a time.
+	Dir string
+	// Clock gives the time; the real one when nil.
+	Clock clock.PassiveClock
+	// Readers bounds the connections that read; 8 when 0.
+	Readers int
+}
+
+// OpenSQLite opens the store in a data folder, making or migrating the database. It fails when another
+// process has the folder.
+func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
+	if o.Dir == "" {
+		return nil, errors.New("the SQLite store needs a data folder: give --data-dir")
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data folder: %w", err)
+	}
+	lock, err := lockFolder(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", sqliteDSN(filepath.Join(o.Dir, databaseFile)))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), lock.Close())
+	}
+	s, err := open(ctx, db, sqliteDialect, o.Clock, o.Readers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), db.Close(), lock.Close())
+	}
+	s.unlock = lock.Close
+	return s, nil
+}
+
+// sqliteDSN opens a file with a write-ahead log that is synced at each commit. Nobody else opens it, so
+// that the busy timeout only covers checkpoints.
+func sqliteDSN(file string) string {
+	q := url.Values{"_pragma": {
+		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "temp_store(memory)",
+		"journal_size_limit(67108864)",
+	}}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+var sqliteDialect = &dialect{
+	name:     "sqlite",
+	goose:    goose.DialectSQLite3,
+	folder:   "migrations/sqlite",
+	rebind:   func(query string) string { return query },
+	begin:    "BEGIN IMMEDIATE",
+	setup:    setupSQLite,
+	classify: classifySQLite,
+}
+
+func setupSQLite(c *sql.Conn, writes bool) error {
+	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
+	if writes {
+		pragmas = []string{"PRAGMA cache_size = -32000"}
+	}
+	for _, p := range pragmas {
+		if _, err := c.ExecContext(context.Background(), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func classifySQLite(err error) class {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return unavailable
+	}
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return ordinary
+	}
+	switch e.Code() & 0xff { // the primary code
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN,
+		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM:
+		return unavailable
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return broken
+	}
+	return ordinary
+}

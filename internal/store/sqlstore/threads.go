@@ -1,0 +1,205 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// reasonParentTerminated is ReasonParentTerminated of api/v1alpha1.
+const reasonParentTerminated = "ParentTerminated"
+
+// CreateThread makes a thread and applies its first ops. A child of a terminated parent is born
+// terminated, with an empty inbox: whichever of the two came first, it never runs (SPEC SUB-08).
+func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.Op) (stored *store.Thread, created bool, err error) {
+	if n.ID == "" {
+		return nil, false, errors.New("a thread needs an id")
+	}
+	err = s.writer.do(ctx, func(t *tx) error {
+		stored, created = nil, false
+		if stored, err = scanThread(t.one(t.ctx, qThread, n.ID)); !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err := t.createThread(n, ops); err != nil {
+			return err
+		}
+		created = true
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if created {
+		stored, err = s.Thread(ctx, n.ID)
+	}
+	return stored, created, err
+}
+
+func (t *tx) createThread(n store.Thread, ops []store.Op) error {
+	if n.CreatedAt == 0 {
+		n.CreatedAt = t.now
+	}
+	n.TerminatedAt, n.TerminatedReason = 0, ""
+	if err := t.lineage(&n); err != nil {
+		return err
+	}
+	var child any
+	if n.Child != nil {
+		data, err := json.Marshal(n.Child)
+		if err != nil {
+			return err
+		}
+		child = string(data)
+	}
+	minute := t.now / time.Minute.Microseconds()
+	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, minute: minute, minuteBefore: minute}
+	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.UserID, n.TaskID, n.Title,
+		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
+		n.TerminatedReason, n.RegistryStatus}, &h.key); err != nil {
+		return err
+	}
+	if _, err := t.exec(t.ctx, qInsertHead, h.key, h.namespace, t.now, minute); err != nil {
+		return err
+	}
+	t.heads = append(t.heads, h)
+	h.touch(store.ChangedThread)
+	if n.TerminatedAt != 0 {
+		if err := t.logTerminated(h, n.TerminatedReason); err != nil {
+			return err
+		}
+	}
+	for _, op := range ops {
+		if e, ok := op.(*store.Enqueue); ok && n.TerminatedAt != 0 && e.To == "" {
+			continue
+		}
+		if err := t.apply(h, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lineage fills in what a child takes from its parent.
+func (t *tx) lineage(n *store.Thread) error {
+	if n.ParentID == "" {
+		n.RootID, n.Depth = n.ID, 0
+		return nil
+	}
+	var root string
+	var depth int
+	var terminated int64
+	if err := t.row(t.ctx, qLineage, []any{n.ParentID}, &root, &depth, &terminated); err != nil {
+		return fmt.Errorf("parent thread %s: %w", n.ParentID, err)
+	}
+	n.RootID, n.Depth = root, depth+1
+	if terminated != 0 {
+		n.TerminatedAt, n.TerminatedReason = t.now, reasonParentTerminated
+	}
+	return nil
+}
+
+// Thread by id.
+func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		t, err = scanThread(c.one(ctx, qThread, id))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("thread %s: %w", id, err)
+	}
+	return t, nil
+}
+
+// Threads lists, newest activity first.
+func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	if q.Namespace == "" {
+		return s.listThreads(ctx, qThreads, q.Limit, max(q.Offset, 0))
+	}
+	return s.listThreads(ctx, qThreadsOfNamespace, q.Namespace, q.Limit, max(q.Offset, 0))
+}
+
+// Children lists the threads whose parent is id, oldest first.
+func (s *Store) Children(ctx context.Context, id string) ([]store.Thread, error) {
+	return s.listThreads(ctx, qChildren, id)
+}
+
+func (s *Store) listThreads(ctx context.Context, query string, args ...any) ([]store.Thread, error) {
+	threads := []store.Thread{}
+	err := s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, query, args, func(scan scanner) error {
+			t, err := scanThread(scan)
+			if err != nil {
+				return err
+			}
+			threads = append(threads, *t)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list threads: %w", err)
+	}
+	return threads, nil
+}
+
+func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
+	if op.ExpectVersion != nil && *op.ExpectVersion != h.version {
+		return fmt.Errorf("thread %s: it is at version %d, not %d: %w", h.id, h.version, *op.ExpectVersion, store.ErrConflict)
+	}
+	var title, agent, status string
+	if err := t.row(t.ctx, qThreadFields, []any{h.key}, &title, &agent, &status); err != nil {
+		return err
+	}
+	changed := false
+	set := func(field *string, to *string) {
+		if to != nil && *to != *field {
+			*field, changed = *to, true
+		}
+	}
+	set(&title, op.Title)
+	set(&agent, op.Agent)
+	set(&status, op.RegistryStatus)
+	if !changed {
+		return nil
+	}
+	_, err := t.exec(t.ctx, qUpdateThread, title, agent, status, h.key)
+	h.touch(store.ChangedThread)
+	return err
+}
+
+func (t *tx) terminate(h *head, op *store.Terminate) error {
+	if h.terminatedAt != 0 {
+		op.Already = true
+		return nil
+	}
+	h.terminatedAt = t.now
+	if _, err := t.exec(t.ctx, qTerminate, t.now, op.Reason, h.key); err != nil {
+		return err
+	}
+	if err := t.emptyInbox(h); err != nil {
+		return err
+	}
+	return t.logTerminated(h, op.Reason)
+}
+
+func (t *tx) emptyInbox(h *head) error {
+	_, err := t.exec(t.ctx, qEmptyInbox, h.key)
+	h.waiting, h.queued, h.taken = 0, 0, true
+	h.touch(store.ChangedThread)
+	return err
+}
+
+func (t *tx) logTerminated(h *head, reason string) error {
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	if err != nil {
+		return err
+	}
+	_, err = t.log(h, store.Event{Type: store.EventTerminated, Data: data})
+	return err
+}

@@ -1,0 +1,32 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func (t *tx) putValue(h *head, op *store.PutValue) error {
+	if op.Value == nil {
+		n, err := t.exec(t.ctx, qDeleteValue, h.key, op.Key)
+		if n > 0 {
+			h.touch(0)
+		}
+		return err
+	}
+	_, err := t.exec(t.ctx, qPutValue, h.key, op.Key, string(op.Value), t.now)
+	h.touch(0)
+	return err
+}
+
+// Value of the key-value store.
+func (s *Store) Value(ctx context.Context, threadID, key string) ([]byte, error) {
+	var value string
+	if err := s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, qValue, []any{threadID, key}, &value)
+	}); err != nil {
+		return nil, fmt.Errorf("value %q of thread %s: %w", key, threadID, err)
+	}
+	return []byte(value), nil
+}
