@@ -1,0 +1,34 @@
+package main
+
+import "strings"
+
+// cell makes a text fit into a cell of a table.
+func cell(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+// code makes a text a code span; code spans need no escapes but for the table's own sign.
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + strings.ReplaceAll(s, "|", `\|`) + "`"
+}
+
+func anchor(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "-")) }
+
+func firstSentence(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if i := strings.Index(s, ". "); i >= 0 {
+		return s[:i+1]
+	}
+	return s
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
