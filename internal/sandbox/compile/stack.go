@@ -1,0 +1,83 @@
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-sourcemap/sourcemap"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+// Mapper maps the positions in stacks of the engine back to the sources as written. Maps are parsed when
+// the first stack needs them: most code never throws.
+type Mapper struct {
+	modules map[string]*mapped
+}
+
+type mapped struct {
+	module   sandbox.Module
+	parsed   bool
+	consumer *sourcemap.Consumer
+}
+
+// NewMapper takes the modules by their name in the engine.
+func NewMapper(modules map[string]sandbox.Module) *Mapper {
+	m := &Mapper{modules: make(map[string]*mapped, len(modules))}
+	for name, module := range modules {
+		m.modules[name] = &mapped{module: module}
+	}
+	return m
+}
+
+// frame is a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
+var frame = regexp.MustCompile(`^(\s*at .*?\(?)([^()\s]+):(\d+):(\d+)(\)?)\s*$`)
+
+// Stack maps a stack, frame by frame, and leaves out the frames of our own code and of the engine.
+func (m *Mapper) Stack(stack string) string {
+	var out []string
+	for line := range strings.SplitSeq(stack, "\n") {
+		line = strings.TrimRight(line, " \t\r")
+		if line == "" || strings.Contains(line, "skein:") {
+			continue
+		}
+		parts := frame.FindStringSubmatch(line)
+		if parts == nil {
+			if !strings.HasSuffix(line, "(native)") {
+				out = append(out, line)
+			}
+			continue
+		}
+		row, _ := strconv.Atoi(parts[3])
+		col, _ := strconv.Atoi(parts[4])
+		file, row, col := m.Position(parts[2], row, col)
+		out = append(out, fmt.Sprintf("%s%s:%d:%d%s", parts[1], file, row, col, parts[5]))
+	}
+	return strings.Join(out, "\n")
+}
+
+// Position maps one position, 1-based. What is not mapped stays as it is.
+func (m *Mapper) Position(name string, line, column int) (string, int, int) {
+	e, ok := m.modules[name]
+	if !ok {
+		return name, line, column
+	}
+	if !e.parsed {
+		e.parsed = true
+		if len(e.module.SourceMap) > 0 {
+			e.consumer, _ = sourcemap.Parse("", e.module.SourceMap)
+		}
+	}
+	file := e.module.Filename
+	if file == "" {
+		file = name
+	}
+	if e.consumer != nil {
+		if _, _, l, c, ok := e.consumer.Source(line, max(column-1, 0)); ok {
+			return file, l, c + 1
+		}
+	}
+	return file, line, column
+}

@@ -1,0 +1,132 @@
+//go:build linux && (amd64 || arm64)
+
+package qjs
+
+import (
+	lib "modernc.org/libquickjs"
+)
+
+// Exception takes the exception that a method which gave false has left.
+func (vm *VM) Exception() Value { return lib.XJS_GetException(vm.tls, vm.ctx) }
+
+// Throw throws v, which it takes over. It returns what a HostFunc returns then.
+func (vm *VM) Throw(v Value) (Value, bool) { return lib.XJS_Throw(vm.tls, vm.ctx, v), false }
+
+// ThrowError makes an error and throws it.
+func (vm *VM) ThrowError(name, message string) (Value, bool) {
+	e, ok := vm.Error(name, message)
+	if !ok {
+		return exception, false
+	}
+	return vm.Throw(e)
+}
+
+func (vm *VM) throwOutOfMemory() Value { return lib.XJS_ThrowOutOfMemory(vm.tls, vm.ctx) }
+
+// Error makes an Error whose stack shows the present place in the code. One of the language's own names
+// (TypeError, …) gives an instance of that class.
+func (vm *VM) Error(name, message string) (Value, bool) {
+	class, own := vm.prims.errors[name]
+	if !own {
+		class = vm.prims.errors["Error"]
+	}
+	text, ok := vm.String(message)
+	if !ok {
+		return exception, false
+	}
+	e, ok := vm.Construct(class, text)
+	vm.Free(text)
+	if ok && !own {
+		ok = vm.Name(e, name)
+	}
+	return e, ok
+}
+
+// Name gives an error its name.
+func (vm *VM) Name(e Value, name string) bool {
+	text, ok := vm.String(name)
+	return ok && vm.Define(e, "name", text, Hidden)
+}
+
+// Reshape turns an error into one of another name and message, keeping its stack: so an error that comes
+// from the host later shows the place of the call.
+func (vm *VM) Reshape(e Value, name, message string) bool {
+	text, ok := vm.String(message)
+	if !ok || !vm.Define(e, "message", text, Hidden) {
+		return false
+	}
+	if class, own := vm.prims.errors[name]; own {
+		proto, ok := vm.Get(class, "prototype")
+		if !ok {
+			return false
+		}
+		ok = lib.XJS_SetPrototype(vm.tls, vm.ctx, e, proto) >= 0
+		vm.Free(proto)
+		return ok
+	}
+	return vm.Name(e, name)
+}
+
+// ErrorInfo is what a thrown value says of itself.
+type ErrorInfo struct {
+	Name, Message, Stack string
+	IsError              bool // an Error object, or one that looks like it
+}
+
+// maxErrorText bounds each text of an ErrorInfo.
+const maxErrorText = 32 << 10
+
+// Info reads a thrown value. Reading may run code; what that throws is dropped.
+func (vm *VM) Info(v Value) ErrorInfo {
+	if !isObject(v) {
+		message := vm.textOr(v, "(unprintable)")
+		if IsNull(v) && vm.OutOfMemory() {
+			// The engine throws null when there is no memory left for the error object.
+			return ErrorInfo{Name: "InternalError", Message: "out of memory", IsError: true}
+		}
+		return ErrorInfo{Name: "Error", Message: message}
+	}
+	e := ErrorInfo{
+		Name:    vm.textProperty(v, "name"),
+		Message: vm.textProperty(v, "message"),
+		Stack:   vm.textProperty(v, "stack"),
+		IsError: vm.IsError(v),
+	}
+	if e.Name == "" {
+		e.Name = "Error"
+	}
+	if e.Message == "" && !e.IsError {
+		e.Message = vm.Inspect(v)
+	}
+	return e
+}
+
+func (vm *VM) textOr(v Value, otherwise string) string {
+	if tagOf(v) == lib.EJS_TAG_SYMBOL {
+		return vm.Inspect(v)
+	}
+	s, ok := vm.Text(v, maxErrorText)
+	if !ok {
+		vm.Free(vm.Exception())
+		return otherwise
+	}
+	return s
+}
+
+func (vm *VM) textProperty(v Value, name string) string {
+	p, ok := vm.Get(v, name)
+	if !ok {
+		vm.Free(vm.Exception())
+		return ""
+	}
+	defer vm.Free(p)
+	if !IsString(p) {
+		return ""
+	}
+	return vm.textOr(p, "")
+}
+
+// IsOutOfMemory says whether an error is the engine's own about its memory limit.
+func (e ErrorInfo) IsOutOfMemory() bool {
+	return e.IsError && e.Name == "InternalError" && e.Message == "out of memory"
+}

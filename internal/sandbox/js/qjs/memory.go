@@ -1,0 +1,136 @@
+//go:build linux && (amd64 || arm64)
+
+package qjs
+
+import (
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/libquickjs"
+)
+
+// memory counts what the engine allocates. It lives in C memory because the engine carries a pointer to it.
+//
+// The engine swallows an out-of-memory error that happens inside its promise machinery: the promise is then
+// never settled. So failures are counted here, and a run that never settles after one has failed for memory.
+// After the first failure a reserve opens, so that the error itself and the rejections it causes can be made.
+type memory struct {
+	limit   uint64 // 0: none
+	reserve uint64
+	peak    uint64
+	fails   uint64
+	opened  uint64
+	funcs   lib.TJSMallocFunctions
+}
+
+const memoryReserve = 1 << 20
+
+// minMemory is the least limit that lets the engine itself work.
+const minMemory = 1 << 20
+
+// newRuntime makes the runtime over our allocator.
+func (vm *VM) newRuntime() uintptr {
+	vm.stat = libc.Xcalloc(vm.tls, 1, libc.Tsize_t(unsafe.Sizeof(memory{})))
+	if vm.stat == 0 {
+		return 0
+	}
+	m := at[memory](vm.stat)
+	m.reserve = memoryReserve
+	m.funcs = lib.TJSMallocFunctions{
+		Fjs_malloc:             fp(memMalloc),
+		Fjs_free:               fp(memFree),
+		Fjs_realloc:            fp(memRealloc),
+		Fjs_malloc_usable_size: fp(memUsableSize),
+	}
+	return lib.XJS_NewRuntime2(vm.tls, vm.stat+unsafe.Offsetof(m.funcs), vm.stat)
+}
+
+// SetMemoryLimit bounds the engine's heap, in bytes.
+func (vm *VM) SetMemoryLimit(bytes int64) { at[memory](vm.stat).limit = uint64(max(bytes, minMemory)) }
+
+// PeakMemory is the most that the engine's heap ever held, in bytes.
+func (vm *VM) PeakMemory() int64 { return int64(at[memory](vm.stat).peak) }
+
+// OutOfMemory says whether an allocation ever failed.
+func (vm *VM) OutOfMemory() bool { return at[memory](vm.stat).fails > 0 }
+
+// refuse says whether the heap may not grow to size.
+func (m *memory) refuse(size uint64) bool {
+	if m.limit == 0 || size <= m.limit {
+		if size < m.limit/10*9 {
+			m.opened = 0
+		}
+		return false
+	}
+	if m.opened != 0 && size <= m.limit+m.reserve {
+		return false
+	}
+	m.fails++
+	m.opened = 1
+	return true
+}
+
+// overhead is what the allocator itself takes for each allocation.
+const overhead = 8
+
+func (m *memory) grown(st *lib.TJSMallocState) {
+	if size := uint64(st.Fmalloc_size); size > m.peak {
+		m.peak = size
+	}
+}
+
+func memMalloc(tls *libc.TLS, s uintptr, size lib.Tsize_t) uintptr {
+	st := at[lib.TJSMallocState](s)
+	m := at[memory](st.Fopaque)
+	if m.refuse(uint64(st.Fmalloc_size) + uint64(size)) {
+		return 0
+	}
+	p := libc.Xmalloc(tls, size)
+	if p == 0 {
+		m.fails++
+		return 0
+	}
+	st.Fmalloc_count++
+	st.Fmalloc_size += libc.Xmalloc_usable_size(tls, p) + overhead
+	m.grown(st)
+	return p
+}
+
+func memFree(tls *libc.TLS, s, p uintptr) {
+	if p == 0 {
+		return
+	}
+	st := at[lib.TJSMallocState](s)
+	st.Fmalloc_count--
+	st.Fmalloc_size -= libc.Xmalloc_usable_size(tls, p) + overhead
+	libc.Xfree(tls, p)
+}
+
+func memRealloc(tls *libc.TLS, s, p uintptr, size lib.Tsize_t) uintptr {
+	if p == 0 {
+		if size == 0 {
+			return 0
+		}
+		return memMalloc(tls, s, size)
+	}
+	if size == 0 {
+		memFree(tls, s, p)
+		return 0
+	}
+	st := at[lib.TJSMallocState](s)
+	m := at[memory](st.Fopaque)
+	old := libc.Xmalloc_usable_size(tls, p)
+	if size > old && m.refuse(uint64(st.Fmalloc_size)+uint64(size-old)) {
+		return 0
+	}
+	q := libc.Xrealloc(tls, p, size)
+	if q == 0 {
+		m.fails++
+		return 0
+	}
+	st.Fmalloc_size += libc.Xmalloc_usable_size(tls, q) - old
+	m.grown(st)
+	return q
+}
+
+func memUsableSize(tls *libc.TLS, p uintptr) lib.Tsize_t { return libc.Xmalloc_usable_size(tls, p) }

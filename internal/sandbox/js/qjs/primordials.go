@@ -1,0 +1,63 @@
+//go:build linux && (amd64 || arm64)
+
+package qjs
+
+// primordials are the parts of the language that conversions need, taken before any code of the program
+// could replace them.
+type primordials struct {
+	errors                    map[string]Value
+	mapClass, mapSet, mapEach Value
+	setClass, setAdd, setEach Value
+	bigInt, bigIntText        Value
+	regexpText                Value
+}
+
+var errorNames = []string{"Error", "TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "InternalError", "AggregateError"}
+
+// capture takes the primordials. It runs in a fresh engine without a memory limit; only a broken build fails.
+func (vm *VM) capture() {
+	global := vm.Global()
+	defer vm.Free(global)
+	path := func(names ...string) Value {
+		v := vm.Dup(global)
+		for _, name := range names {
+			next, ok := vm.Get(v, name)
+			vm.Free(v)
+			if !ok || IsUndefined(next) {
+				panic("the engine lacks " + name)
+			}
+			v = next
+		}
+		return v
+	}
+	p := &vm.prims
+	p.errors = map[string]Value{}
+	for _, name := range errorNames {
+		p.errors[name] = path(name)
+	}
+	p.mapClass, p.mapSet, p.mapEach = path("Map"), path("Map", "prototype", "set"), path("Map", "prototype", "forEach")
+	p.setClass, p.setAdd, p.setEach = path("Set"), path("Set", "prototype", "add"), path("Set", "prototype", "forEach")
+	p.bigInt, p.bigIntText = path("BigInt"), path("BigInt", "prototype", "toString")
+	p.regexpText = path("RegExp", "prototype", "toString")
+
+	var ok bool
+	vm.collector, ok = vm.Func("collect", 2, func(args []Value) (Value, bool) {
+		for _, v := range args[:2] {
+			vm.collected = append(vm.collected, vm.Dup(v))
+		}
+		return Undefined, true
+	})
+	if !ok {
+		panic("the engine cannot make a function")
+	}
+}
+
+func (vm *VM) release() {
+	p := &vm.prims
+	for _, v := range p.errors {
+		vm.Free(v)
+	}
+	for _, v := range []Value{p.mapClass, p.mapSet, p.mapEach, p.setClass, p.setAdd, p.setEach, p.bigInt, p.bigIntText, p.regexpText, vm.collector} {
+		vm.Free(v)
+	}
+}

@@ -1,0 +1,199 @@
+// Package protocol is what manager, supervisor and child say to each other: frames over one HTTP/2 stream
+// between manager and supervisor, and the same frames over two pipes between supervisor and child.
+//
+// A frame is four bytes of length (big endian, of all that follows), one byte of type, and the content.
+// The supervisor passes frames on without reading more than their type and, of an Open, its limits.
+// Everything that comes from a child is hostile: each type has a direction and a size, and the parsers
+// bound every count and text.
+package protocol
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// Type of a frame.
+type Type byte
+
+// Frames of the manager, for the child.
+const (
+	TypeOpen      Type = 1 // first frame of a stream: what to run
+	TypeReply     Type = 2 // what a host call gave
+	TypeTerminate Type = 3 // end the code, with a reason
+	TypeDescribe  Type = 4 // isolate: what does a module declare?
+	TypeInvoke    Type = 5 // isolate: run a module's definition
+	TypeCall      Type = 6 // isolate: call a function that the code handed out
+)
+
+// Frames of the child, for the manager; Ready is for the supervisor.
+const (
+	TypeReady    Type = 16 // the child is locked down and waits
+	TypeStarted  Type = 17 // code of the request is about to run
+	TypeHostCall Type = 18 // call a function of the host
+	TypeReport   Type = 19 // report(value)
+	TypeLog      Type = 20 // console
+	TypeSettled  Type = 21 // isolate: what Describe, Invoke or Call gave
+	TypeDone     Type = 22 // last frame of a child
+)
+
+// TypeGone is the supervisor's last frame when the child ended without Done.
+const TypeGone Type = 32
+
+// Sizes. MaxFrame leaves room for a largest value and what goes with it.
+const (
+	MaxFrame      = value.MaxBytes + 8<<20
+	maxSmallFrame = 512 << 10
+	headerSize    = 5
+)
+
+// FromManager says whether a manager may send this type.
+func (t Type) FromManager() bool { return t >= TypeOpen && t <= TypeCall }
+
+// FromChild says whether a child may send this type to its manager.
+func (t Type) FromChild() bool { return t >= TypeStarted && t <= TypeDone }
+
+// maxSize is the largest frame of a type, its type byte included.
+func (t Type) maxSize() int {
+	switch t {
+	case TypeTerminate, TypeDescribe, TypeReady, TypeStarted, TypeLog, TypeGone:
+		return maxSmallFrame
+	}
+	return MaxFrame
+}
+
+// ErrProtocol wraps every error about a peer that does not keep to the protocol.
+var ErrProtocol = errors.New("sandbox protocol violation")
+
+// Violation makes an ErrProtocol.
+func Violation(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
+}
+
+// Header starts a frame.
+type Header struct {
+	Type Type
+	Size int // of the content
+}
+
+// ReadHeader reads a header and checks its size. io.EOF means that the stream ended between frames.
+func ReadHeader(r io.Reader) (Header, error) {
+	var raw [headerSize]byte
+	if _, err := io.ReadFull(r, raw[:]); err != nil {
+		return Header{}, err
+	}
+	h := Header{Type: Type(raw[4])}
+	size := binary.BigEndian.Uint32(raw[:4])
+	if size < 1 || int64(size) > int64(h.Type.maxSize()) {
+		return Header{}, Violation("frame of type %d with %d bytes", h.Type, size)
+	}
+	h.Size = int(size) - 1
+	return h, nil
+}
+
+// ReadContent reads the content of a frame. Memory grows with what arrives, not with what was announced.
+func ReadContent(r io.Reader, h Header) ([]byte, error) {
+	if h.Size <= maxSmallFrame {
+		b := make([]byte, h.Size)
+		_, err := io.ReadFull(r, b)
+		return b, noEOF(err)
+	}
+	b := make([]byte, 0, maxSmallFrame)
+	for len(b) < h.Size {
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, min(2*cap(b), h.Size)), b...)
+		}
+		n, err := io.ReadFull(r, b[len(b):min(cap(b), h.Size)])
+		b = b[:len(b)+n]
+		if err != nil {
+			return nil, noEOF(err)
+		}
+	}
+	return b, nil
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Conn reads and writes frames. Reading is for one goroutine, writing for any number.
+type Conn struct {
+	r     *bufio.Reader
+	mu    sync.Mutex
+	w     io.Writer
+	flush func() error
+}
+
+// NewConn makes a Conn. flush may be nil.
+func NewConn(r io.Reader, w io.Writer, flush func() error) *Conn {
+	return &Conn{r: bufio.NewReaderSize(r, 32<<10), w: w, flush: flush}
+}
+
+// Read reads a frame.
+func (c *Conn) Read() (Type, []byte, error) {
+	h, err := ReadHeader(c.r)
+	if err != nil {
+		return 0, nil, err
+	}
+	b, err := ReadContent(c.r, h)
+	return h.Type, b, err
+}
+
+// Write writes a frame. The content is not kept.
+func (c *Conn) Write(t Type, content []byte) error {
+	if len(content)+1 > t.maxSize() {
+		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", len(content), MaxFrame>>20)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return writeFrame(c.w, t, content, c.flush)
+}
+
+func writeFrame(w io.Writer, t Type, content []byte, flush func() error) error {
+	// A small frame goes out in one write: one system call on a pipe, one DATA frame on HTTP/2.
+	raw := make([]byte, headerSize, headerSize+min(len(content), maxSmallFrame))
+	binary.BigEndian.PutUint32(raw, uint32(len(content)+1))
+	raw[4] = byte(t)
+	if len(content) <= maxSmallFrame {
+		raw, content = append(raw, content...), nil
+	}
+	if _, err := w.Write(raw); err != nil {
+		return err
+	}
+	if content != nil {
+		if _, err := w.Write(content); err != nil {
+			return err
+		}
+	}
+	if flush == nil {
+		return nil
+	}
+	return flush()
+}
+
+// Copy passes a frame on whose header was read from r, without holding it in memory.
+func Copy(w io.Writer, r io.Reader, h Header) error {
+	if h.Size <= maxSmallFrame {
+		b, err := ReadContent(r, h)
+		if err != nil {
+			return err
+		}
+		return writeFrame(w, h.Type, b, nil)
+	}
+	var raw [headerSize]byte
+	binary.BigEndian.PutUint32(raw[:], uint32(h.Size+1))
+	raw[4] = byte(h.Type)
+	if _, err := w.Write(raw[:]); err != nil {
+		return err
+	}
+	_, err := io.CopyN(w, r, int64(h.Size))
+	return noEOF(err)
+}

@@ -1,0 +1,101 @@
+// Package value is how values cross between code in an isolate and the host (SPEC COD-07).
+//
+// What crosses, and its Go type:
+//
+//	undefined            Undefined
+//	null                 nil
+//	boolean              bool
+//	number               float64 (Encode also takes every Go integer that a number holds exactly)
+//	bigint               *big.Int
+//	string               string (a lone surrogate becomes U+FFFD)
+//	Date                 time.Time, UTC, in milliseconds
+//	Array, typed array   []any
+//	plain object         map[string]any
+//	Map                  *Map
+//	Set                  *Set
+//	Uint8Array, buffer   []byte
+//	a function           sandbox.FuncRef, only where the receiver can call back
+//
+// Any other Go value is encoded as encoding/json would write it. Functions, symbols, promises and cyclic
+// values are refused with an error that names the place. Numbers that JSON lacks (NaN, the infinities, -0)
+// cross unharmed.
+//
+// On the wire a value is a tag byte followed by its content, so bytes and strings travel as they are. Both
+// ends bound what they read: depth, count of values and size.
+package value
+
+import (
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+// Undefined is JavaScript's undefined. It marshals to null, and ToJSON drops properties that hold it.
+type Undefined struct{}
+
+// MarshalJSON implements json.Marshaler.
+func (Undefined) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// Map is a JavaScript Map, its entries in order.
+type Map struct{ Entries [][2]any }
+
+// Set is a JavaScript Set, its members in order.
+type Set struct{ Members []any }
+
+// FuncRef is a function that lives in an isolate.
+type FuncRef = sandbox.FuncRef
+
+// Bounds of every value, on both ends.
+const (
+	MaxDepth = 500       // nesting of arrays, objects, maps and sets
+	MaxNodes = 2_000_000 // values and property names in one value
+	MaxBytes = 32 << 20  // encoded size
+	// MaxBigIntBytes is the longest magnitude of a bigint: turning one into text takes quadratic time.
+	MaxBigIntBytes = 64 << 10
+)
+
+// Tag says what follows on the wire.
+type Tag byte
+
+// The tags. Numbers are part of the protocol: supervisor and manager may be of different versions.
+const (
+	TagUndefined Tag = iota
+	TagNull
+	TagFalse
+	TagTrue
+	TagInt    // zigzag varint
+	TagFloat  // 8 bytes, big endian
+	TagString // uvarint length, UTF-8
+	TagBigInt // sign byte, uvarint length, magnitude, big endian
+	TagDate   // zigzag varint, milliseconds
+	TagBytes  // uvarint length, bytes
+	TagArray  // uvarint count, values
+	TagObject // uvarint count, (uvarint length, name, value)
+	TagMap    // uvarint count, (key, value)
+	TagSet    // uvarint count, values
+	TagFunc   // uvarint
+)
+
+// Error says that a value cannot cross, and where in it.
+type Error struct {
+	Path   string // "" for the value itself, else like .items[3].name
+	Reason string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return "this value cannot cross the sandbox: " + e.Reason
+	}
+	return fmt.Sprintf("the value at %s cannot cross the sandbox: %s", e.Path, e.Reason)
+}
+
+// maxSafe is the largest integer up to which every integer is a number of its own.
+const maxSafe = 1<<53 - 1
+
+// DateOf gives the time of a Date's milliseconds.
+func DateOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func bigBytes(n *big.Int) int { return (n.BitLen() + 7) / 8 }

@@ -1,0 +1,104 @@
+package value
+
+import (
+	"encoding/binary"
+	"math"
+	"unicode/utf8"
+)
+
+// Writer appends encoded values to a buffer. Containers are announced with their count and followed by
+// that many values; the caller keeps that promise.
+type Writer struct{ Buf []byte }
+
+// Tag appends a bare tag: undefined, null, false or true.
+func (w *Writer) Tag(t Tag) { w.Buf = append(w.Buf, byte(t)) }
+
+// Number appends a number.
+func (w *Writer) Number(f float64) {
+	if n := int64(f); float64(n) == f && n >= -maxSafe && n <= maxSafe && (n != 0 || !math.Signbit(f)) {
+		w.Int(n)
+		return
+	}
+	w.Tag(TagFloat)
+	w.Buf = binary.BigEndian.AppendUint64(w.Buf, math.Float64bits(f))
+}
+
+// Int appends a number that is an integer. It must not be beyond 2^53 either way.
+func (w *Writer) Int(n int64) {
+	w.Tag(TagInt)
+	w.Buf = binary.AppendVarint(w.Buf, n)
+}
+
+// String appends a string; whatever is not UTF-8 in it becomes U+FFFD.
+func (w *Writer) String(s string) {
+	w.Tag(TagString)
+	w.text(s)
+}
+
+func (w *Writer) text(s string) {
+	s = WellFormed(s)
+	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(s)))
+	w.Buf = append(w.Buf, s...)
+}
+
+// Name appends a property name of an object.
+func (w *Writer) Name(s string) { w.text(s) }
+
+// Bytes appends bytes.
+func (w *Writer) Bytes(b []byte) {
+	w.Tag(TagBytes)
+	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(b)))
+	w.Buf = append(w.Buf, b...)
+}
+
+// BigInt appends a bigint.
+func (w *Writer) BigInt(negative bool, magnitude []byte) {
+	w.Tag(TagBigInt)
+	sign := byte(0)
+	if negative {
+		sign = 1
+	}
+	w.Buf = append(w.Buf, sign)
+	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(magnitude)))
+	w.Buf = append(w.Buf, magnitude...)
+}
+
+// Date appends a Date.
+func (w *Writer) Date(ms int64) {
+	w.Tag(TagDate)
+	w.Buf = binary.AppendVarint(w.Buf, ms)
+}
+
+// Open announces a container with n members (entries, for objects and maps).
+func (w *Writer) Open(t Tag, n int) {
+	w.Tag(t)
+	w.Buf = binary.AppendUvarint(w.Buf, uint64(n))
+}
+
+// Func appends a reference to a function.
+func (w *Writer) Func(ref FuncRef) {
+	w.Tag(TagFunc)
+	w.Buf = binary.AppendUvarint(w.Buf, uint64(ref))
+}
+
+// WellFormed replaces each byte sequence that is not UTF-8 by U+FFFD, the three bytes of a lone surrogate
+// (which is how the engine writes one) by a single U+FFFD.
+func WellFormed(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			if s[i] == 0xED && i+2 < len(s) && s[i+1]&0xC0 == 0x80 && s[i+2]&0xC0 == 0x80 {
+				n = 3
+			}
+			out = utf8.AppendRune(out, utf8.RuneError)
+		} else {
+			out = append(out, s[i:i+n]...)
+		}
+		i += n
+	}
+	return string(out)
+}
