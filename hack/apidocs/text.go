@@ -26,8 +26,10 @@ func firstSentence(s string) string {
 	return s
 }
 
+// capital makes the first letter of a sentence a capital, unless the sentence begins with the path of a field.
 func capital(s string) string {
-	if s == "" {
+	first, _, _ := strings.Cut(s, " ")
+	if s == "" || strings.Contains(first, ".") {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
