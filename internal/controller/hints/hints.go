@@ -27,6 +27,7 @@ type Source struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	tracked map[string]map[reconcile.Request]struct{} // thread id → requests
+	threads map[reconcile.Request]string
 	pending map[reconcile.Request]struct{}
 }
 
@@ -36,6 +37,7 @@ func NewSource(s Subscriber, mask store.Change) *Source {
 		subscriber: s,
 		mask:       mask,
 		tracked:    map[string]map[reconcile.Request]struct{}{},
+		threads:    map[reconcile.Request]string{},
 		pending:    map[reconcile.Request]struct{}{},
 	}
 }
@@ -50,10 +52,15 @@ func (s *Source) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Track binds a request to a thread.
+// Track binds a request to a thread, in place of the one that it was bound to before.
 func (s *Source) Track(threadID string, req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.threads[req] == threadID {
+		return
+	}
+	s.untrack(req)
+	s.threads[req] = threadID
 	if s.tracked[threadID] == nil {
 		s.tracked[threadID] = map[reconcile.Request]struct{}{}
 	}
@@ -61,14 +68,23 @@ func (s *Source) Track(threadID string, req reconcile.Request) {
 }
 
 // Forget undoes Track.
-func (s *Source) Forget(threadID string, req reconcile.Request) {
+func (s *Source) Forget(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tracked[threadID], req)
-	if len(s.tracked[threadID]) == 0 {
-		delete(s.tracked, threadID)
-	}
+	s.untrack(req)
 	delete(s.pending, req)
+}
+
+func (s *Source) untrack(req reconcile.Request) {
+	id, ok := s.threads[req]
+	if !ok {
+		return
+	}
+	delete(s.threads, req)
+	delete(s.tracked[id], req)
+	if len(s.tracked[id]) == 0 {
+		delete(s.tracked, id)
+	}
 }
 
 // Begin is to be called before a reconcile reads the store: hints from now on enqueue again.

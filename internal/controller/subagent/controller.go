@@ -103,12 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &scope{req: req, object: &skeinv1.Subagent{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.pace.Forget(req)
+		r.hints.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.object.DeletionTimestamp.IsZero() {
-		if e := s.object.Status.Entry; e != nil {
-			r.hints.Forget(e.ThreadID, req)
-		}
 		return ctrl.Result{}, nil // the child Thread goes by its owner reference
 	}
 	var failed error

@@ -111,6 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &scope{req: req, object: &skeinv1.Thread{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.pace.Forget(req)
+		r.hints.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error

@@ -33,7 +33,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 		return true, fmt.Errorf("purge what is stored of the thread: %w", err)
 	}
 	r.Sandboxes.Forget(id)
-	r.hints.Forget(id, s.req)
+	r.hints.Forget(s.req)
 	r.pace.Forget(s.req)
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)

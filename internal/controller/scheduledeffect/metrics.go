@@ -1,0 +1,15 @@
+package scheduledeffect
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// lateness is how long after its due time a firing was recorded.
+var lateness = prometheus.NewHistogram(prometheus.HistogramOpts{
+	Name:    "skein_effect_lateness_seconds",
+	Help:    "Time from an effect's due time until its firing was recorded.",
+	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300},
+})
+
+func init() { metrics.Registry.MustRegister(lateness) }

@@ -1,0 +1,131 @@
+package scheduledeffect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// expire deletes a finished effect after its TTL.
+func (r *Reconciler) expire(ctx context.Context, s *scope) (bool, error) {
+	o := s.object
+	if o.Status.CompletionTime == nil {
+		return false, nil
+	}
+	r.hints.Forget(s.req)
+	if rest := o.Status.CompletionTime.Add(ttl(o)).Sub(s.at); rest > 0 {
+		s.next = rest
+		return true, nil
+	}
+	s.gone = true
+	err := r.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
+	return true, client.IgnoreNotFound(err)
+}
+
+// ttl is how long a finished effect stays to be looked at.
+func ttl(o *skeinv1.ScheduledEffect) time.Duration {
+	if t := o.Spec.TTLSecondsAfterFinished; t != nil {
+		return time.Duration(*t) * time.Second
+	}
+	return 5 * time.Minute
+}
+
+// observe watches a firing that was recorded, by this reconcile or one before it, perhaps before a crash.
+func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
+	if !planned(s.object) {
+		return false, nil
+	}
+	s.due = kube.DueTime(s.object)
+	if s.object.Status.FiredAt == 0 && s.at.Before(s.due) {
+		return false, nil
+	}
+	f, err := r.Store.Firing(ctx, string(s.object.UID), s.due.UnixMicro())
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("read the firing: %w", err)
+	}
+	s.firing = f
+	if f.Status == store.FiringPending {
+		return true, r.follow(ctx, s)
+	}
+	s.next = ttl(s.object)
+	return true, nil
+}
+
+// follow makes the end of the handler lead to a reconcile. It may have ended before the hints were tracked.
+func (r *Reconciler) follow(ctx context.Context, s *scope) error {
+	r.hints.Track(s.firing.ThreadID, s.req)
+	f, err := r.Store.Firing(ctx, s.firing.EffectID, s.firing.Due)
+	if err != nil {
+		return fmt.Errorf("read the firing: %w", err)
+	}
+	s.firing = f
+	if f.Status != store.FiringPending {
+		s.next = ttl(s.object)
+	}
+	return nil
+}
+
+// planned tells whether the due time is settled: a restart must not move it, or the effect might fire twice.
+func planned(o *skeinv1.ScheduledEffect) bool { return o.Spec.At != nil || o.Status.ScheduledAt != 0 }
+
+// plan settles the due time. A delay runs from when the object was made, which the API server tells in
+// whole seconds only: from now, when that is within that second, and else from the second's end.
+func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
+	if planned(s.object) {
+		s.due = kube.DueTime(s.object)
+		return false, nil
+	}
+	s.due = kube.DueTime(s.object)
+	if early := s.at.Add(s.object.Spec.After.Duration).Truncate(time.Microsecond); early.Before(s.due) {
+		s.due = early
+	}
+	// The status must hold the due time before anything fires by it.
+	s.again = true
+	return true, nil
+}
+
+// fire records the firing when it is due (SPEC EFF-04) and wakes the engine, which runs the handler.
+func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
+	if s.problem != nil {
+		return true, nil // a watch leads here again
+	}
+	if rest := s.due.Sub(s.at); rest > 0 {
+		s.next = rest
+		return true, nil
+	}
+	o := s.object
+	f := store.Firing{
+		EffectID:  string(o.UID),
+		Due:       s.due.UnixMicro(),
+		ThreadID:  s.row.ID,
+		Namespace: o.Namespace,
+		Name:      o.Name,
+		Effect:    o.Spec.Effect,
+		Status:    store.FiringPending,
+		FiredAt:   r.Clock.Now().UnixMicro(),
+	}
+	if o.Spec.Args != nil {
+		f.Args = o.Spec.Args.Raw
+	}
+	r.hints.Track(s.row.ID, s.req)
+	recorded, err := r.Store.RecordFiring(ctx, f)
+	if err != nil {
+		return true, fmt.Errorf("record the firing: %w", err)
+	}
+	if recorded {
+		r.Engine.WakeEffects()
+		lateness.Observe(r.Clock.Since(s.due).Seconds())
+	}
+	s.firing = &f
+	return true, r.follow(ctx, s)
+}

@@ -1,0 +1,93 @@
+package scheduledeffect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// findThread finds the thread for which the effect fires, and its row.
+func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
+	name := s.object.Spec.ThreadRef.Name
+	var t skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &t, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
+			fmt.Sprintf("Thread %q does not exist in namespace %q: create it, or delete this ScheduledEffect", name, s.object.Namespace)}
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Thread %q: %w", name, err)
+	}
+	s.thread = &t
+	row, err := r.Store.Thread(ctx, string(t.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
+		return false, nil
+	}
+	s.row = row
+	return false, err
+}
+
+// own makes the Thread the owner of an effect that was declared by hand (metadata, never spec: SPEC K8S-03).
+func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
+	if s.thread == nil || metav1.GetControllerOf(s.object) != nil {
+		return false, nil
+	}
+	before := s.object.DeepCopy()
+	s.object.OwnerReferences = append(s.object.OwnerReferences, kube.ThreadOwner(s.thread.Name, string(s.thread.UID)))
+	if s.object.Labels == nil {
+		s.object.Labels = map[string]string{}
+	}
+	s.object.Labels[skeinv1.LabelThreadID] = string(s.thread.UID)
+	// With a lock: another's owner reference that came meanwhile must not be lost.
+	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("make the Thread the owner: %w", err)
+	}
+	return false, nil
+}
+
+// cancel ends an effect whose thread ended before it was due (SPEC EFF-06).
+func (r *Reconciler) cancel(_ context.Context, s *scope) (bool, error) {
+	if s.row == nil || s.row.TerminatedAt == 0 {
+		return false, nil
+	}
+	s.canceled = true
+	s.next = ttl(s.object)
+	return true, nil
+}
+
+// findEffect demands that the effect can run. Its own Ready condition tells; its turns are watched.
+func (r *Reconciler) findEffect(ctx context.Context, s *scope) (bool, error) {
+	if s.problem != nil {
+		return false, nil
+	}
+	name := kube.EffectObjectName(s.object.Spec.Effect)
+	var e skeinv1.Effect
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, &e, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		s.problem = &problem{skeinv1.ReasonReferenceNotFound,
+			fmt.Sprintf("Effect %q does not exist in namespace %q: create it, or delete this ScheduledEffect", name, s.object.Namespace)}
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Effect %q: %w", name, err)
+	}
+	switch c := conditions.Ready(e.Status.Conditions); c.Status {
+	case metav1.ConditionTrue:
+	case metav1.ConditionFalse:
+		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Effect %q is not ready: %s", name, c.Message)}
+	default:
+		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Effect %q has not been checked yet", name)}
+	}
+	return false, nil
+}

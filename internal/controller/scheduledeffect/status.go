@@ -1,0 +1,125 @@
+package scheduledeffect
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// gatherFor is how long a status that is bound to change again soon waits for that: an effect that is over
+// in less makes one write.
+const gatherFor = time.Second
+
+// writeStatus computes the whole status and writes it when it changed and the pace allows (SPEC K8S-07).
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	before := s.object.DeepCopy()
+	s.compute(failed)
+	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
+		r.pace.Settled(s.req)
+		return ctrl.Result{RequeueAfter: s.next}, nil
+	}
+	var gather time.Duration
+	if !s.urgent() {
+		gather = gatherFor
+	}
+	wait, write := r.pace.Decide(s.req, gather, s.at)
+	if !write {
+		return ctrl.Result{RequeueAfter: earlier(wait.After, s.next)}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.pace.Settled(s.req)
+	if s.again {
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: s.next}, nil
+}
+
+// urgent tells whether somebody may wait for the change, or the due time depends on its being written.
+func (s *scope) urgent() bool {
+	status := &s.object.Status
+	return status.CompletionTime != nil || s.problem != nil || s.object.Spec.At == nil && s.firing == nil
+}
+
+// earlier gives the shorter of two times to wait, 0 being none.
+func earlier(a, b time.Duration) time.Duration {
+	if b == 0 || (a != 0 && a < b) {
+		return a
+	}
+	return b
+}
+
+// compute is the one place where a ScheduledEffect's status is made.
+func (s *scope) compute(failed error) {
+	o, status := s.object, &s.object.Status
+	status.ObservedGeneration = o.Generation
+	if !s.due.IsZero() {
+		status.ScheduledAt = s.due.UnixMicro()
+	}
+	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
+	if status.CompletionTime == nil {
+		s.computeState(w)
+	}
+	switch {
+	case failed != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+	case status.Phase == kube.EffectFailed:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonFailed, "the handler failed")
+	case s.problem != nil:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
+	default:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	}
+}
+
+// computeState shows how far it has come.
+func (s *scope) computeState(w conditions.Writer) {
+	status := &s.object.Status
+	switch f := s.firing; {
+	case f != nil:
+		status.FiredAt = f.FiredAt
+		w.Set(skeinv1.ConditionFired, metav1.ConditionTrue, skeinv1.ReasonFired, "")
+		s.computeEnd(w, f)
+	case s.canceled:
+		status.Phase = kube.EffectCanceled
+		status.CompletionTime = ptrTime(s.at)
+		w.Set(skeinv1.ConditionFired, metav1.ConditionFalse, skeinv1.ReasonCanceled, "the thread was terminated before the effect was due")
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonCanceled, "the thread was terminated before the effect was due")
+	default:
+		status.Phase = kube.EffectPending
+		w.Set(skeinv1.ConditionFired, metav1.ConditionFalse, skeinv1.ReasonPending, "")
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonPending, "")
+	}
+}
+
+func (s *scope) computeEnd(w conditions.Writer, f *store.Firing) {
+	status := &s.object.Status
+	switch f.Status {
+	case store.FiringSucceeded:
+		status.Phase = kube.EffectSucceeded
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonSucceeded, "")
+	case store.FiringFailed:
+		status.Phase = kube.EffectFailed
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionTrue, skeinv1.ReasonFailed, f.Error)
+	default:
+		status.Phase = kube.EffectFired
+		w.Set(skeinv1.ConditionComplete, metav1.ConditionFalse, skeinv1.ReasonFired, f.Error)
+		return
+	}
+	status.CompletionTime = ptrTime(time.UnixMicro(f.EndedAt))
+}
+
+func ptrTime(t time.Time) *metav1.Time {
+	out := metav1.NewTime(t.Truncate(time.Second))
+	return &out
+}
