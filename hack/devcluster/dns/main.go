@@ -7,14 +7,13 @@ import (
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"
-	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
 )
 
 // The order in which a query passes through the plugins.
 func init() {
-	dnsserver.Directives = []string{"health", "ready", "errors", "cache", "kubernetes", "forward"}
+	dnsserver.Directives = []string{"ready", "errors", "cache", "kubernetes", "forward"}
 }
 
 func main() { coremain.Run() }

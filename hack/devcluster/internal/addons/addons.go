@@ -59,7 +59,6 @@ func corefile(egress bool) string {
 	}
 	return `.:53 {
   errors
-  health { lameduck 0s }
   ready
   kubernetes cluster.local in-addr.arpa {
     pods insecure

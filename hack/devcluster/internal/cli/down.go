@@ -41,7 +41,11 @@ func takeDown(ctx context.Context, d layout.Dir) error {
 	if err := foreign(d); err != nil {
 		return err
 	}
-	lock, err := flock.Wait(ctx, d.Lock(), func(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) })
+	lock, err := flock.Wait(ctx, d.Lock(), sayWaiting)
+	if errors.Is(err, fs.ErrNotExist) { // the other down removed it
+		fmt.Println("devcluster: nothing is up in", d)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -86,12 +86,9 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 	if err != nil {
 		return false, err
 	}
-	if err := claimDir(d); err != nil {
-		return false, err
-	}
-	lock, err := flock.Wait(ctx, d.Lock(), func(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) })
+	lock, err := claim(ctx, d)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", d.Lock(), err)
+		return false, err
 	}
 	defer lock.Unlock()
 	if flock.Held(d.SupervisorLock()) {
@@ -192,6 +189,21 @@ func (f upFlags) ranges() node.Ranges {
 	}
 	return node.Ranges{Pods: parse(f.pods), Services: parse(f.services), Link: parse(f.linked)}
 }
+
+// claim makes the run directory and takes its lock.
+func claim(ctx context.Context, d layout.Dir) (*flock.Lock, error) {
+	for {
+		if err := claimDir(d); err != nil {
+			return nil, err
+		}
+		l, err := flock.Wait(ctx, d.Lock(), sayWaiting)
+		if !errors.Is(err, fs.ErrNotExist) { // else a down that was waited for removed it
+			return l, err
+		}
+	}
+}
+
+func sayWaiting(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) }
 
 // claimDir makes the run directory, which only this user may enter. The folder of temporary files is everyone's, so a
 // directory of that name that belongs to somebody else is refused.

@@ -77,6 +77,7 @@ func (c *ControlPlane) clientFlags(name string, port int) []string {
 		"--kubeconfig=" + k, "--authentication-kubeconfig=" + k, "--authorization-kubeconfig=" + k,
 		fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file=" + c.pki.Cert(name), "--tls-private-key-file=" + c.pki.Key(name),
 		"--leader-elect=false",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", // the defaults make the start wait for seconds
 	}
 }
 
