@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const devcluster = "hack/devcluster/devcluster.sh"
+
+// startCluster starts a cluster of the demo's own, with a node where this machine can have one.
+func (d *demo) startCluster(ctx context.Context) error {
+	// An earlier demo may have left its cluster up for somebody to look at.
+	if err := d.remove(io.Discard); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.state, 0o755); err != nil {
+		return err
+	}
+	d.say("1. A Kubernetes cluster")
+	args := []string{devcluster, "up", "--name", clusterName}
+	switch {
+	case d.model == nil:
+	case d.model.onLoopback():
+		fmt.Println("The model is on this machine's loopback, where pods cannot reach it: no node, the manager runs as a local process.")
+		args = append(args, "--node=false")
+	default:
+		fmt.Println("The model is outside of the cluster.")
+		if canNode, err := d.canNode(ctx); err != nil {
+			return err
+		} else if canNode {
+			args = append(args, "--egress")
+		}
+	}
+	if err := d.run(ctx, args...); err != nil {
+		return err
+	}
+	out, err := d.output(ctx, devcluster, "env", "--name", clusterName)
+	if err != nil {
+		return err
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(out) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			env[k] = v
+		}
+	}
+	d.kubeconfig = env["KUBECONFIG"]
+	if d.kubeconfig == "" || env["KUBEBUILDER_ASSETS"] == "" {
+		return fmt.Errorf("devcluster env printed neither KUBECONFIG nor KUBEBUILDER_ASSETS: %q", out)
+	}
+	d.setenv("KUBECONFIG", d.kubeconfig)
+	d.setenv("PATH", strings.Join([]string{filepath.Join(d.root, "bin"), env["KUBEBUILDER_ASSETS"], os.Getenv("PATH")}, ":"))
+	nodes, err := d.output(ctx, "kubectl", "get", "nodes", "-o", "name")
+	if err != nil {
+		return err
+	}
+	d.node = strings.TrimSpace(nodes) != ""
+	return nil
+}
+
+func (d *demo) canNode(ctx context.Context) (bool, error) {
+	why, err := d.output(ctx, "hack/can-node.sh")
+	return strings.TrimSpace(why) == "", err
+}
+
+// installSkein installs the operator as a Deployment, or runs it here when there is no node for pods.
+func (d *demo) installSkein(ctx context.Context) error {
+	if !d.node {
+		d.say("2. Skein, as a process on this machine: there is no node for its pods")
+		if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
+			return err
+		}
+		if err := d.startManager(); err != nil {
+			return err
+		}
+		return d.awaitRuntimeAPI(ctx)
+	}
+	d.say("2. Skein, as a Deployment in the cluster")
+	for _, program := range []string{"manager", "sandbox"} {
+		if err := d.run(ctx, devcluster, "load", "--cluster", clusterName, "--name", "skein.dev/"+program+":dev", "--binary", "bin/"+program); err != nil {
+			return err
+		}
+	}
+	if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/default"); err != nil {
+		return err
+	}
+	if err := d.run(ctx, "kubectl", "rollout", "status", "-n", "skein-system", "deployment/skein-manager", "--timeout=120s"); err != nil {
+		return err
+	}
+	return d.awaitRuntimeAPI(ctx)
+}
+
+// awaitRuntimeAPI waits until the API server reaches the manager. When the manager runs here, the APIService
+// itself appears only when the manager has registered it.
+func (d *demo) awaitRuntimeAPI(ctx context.Context) error {
+	return poll(ctx, 90*time.Second, 200*time.Millisecond, "the runtime API answers through the API server", func() (bool, error) {
+		_, err := d.output(ctx, "kubectl", "get", "--raw", "/apis/runtime.skein.dev/v1alpha1")
+		return err == nil, err
+	})
+}
+
+// down removes the local manager and the cluster, and says so.
+func (d *demo) down() error { return d.remove(os.Stdout) }
+
+// remove takes no context: an interrupt must not stop it.
+func (d *demo) remove(out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	managerErr := d.stopManager()
+	clusterErr := d.quietly(ctx, nil, out, devcluster, "down", "--name", clusterName)
+	if err := errors.Join(managerErr, clusterErr); err != nil {
+		return err
+	}
+	return os.RemoveAll(d.state)
+}
+
+// explain prints what helps to see why it failed.
+func (d *demo) explain() {
+	if d.kubeconfig == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	commands := [][]string{
+		{"kubectl", "get", "agents,threads,subagents,scheduledeffects,sandboxpools,pods", "-A", "-o", "wide"},
+		{"kubectl", "get", "events", "-A", "--sort-by=.lastTimestamp"},
+	}
+	if d.node {
+		commands = append(commands, []string{"kubectl", "logs", "-n", "skein-system", "deployment/skein-manager", "--tail=40"})
+	} else {
+		commands = append(commands, []string{"tail", "-n", "40", d.managerLog()})
+	}
+	for _, c := range commands {
+		// What cannot be shown says so itself.
+		_ = d.run(ctx, c...)
+	}
+}

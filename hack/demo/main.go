@@ -1,0 +1,87 @@
+// Command demo plays Skein from beginning to end, as a user would: it prints each command and runs it. It
+// starts a cluster of its own, installs Skein, has an agent compute figures from a file of orders, has a
+// subagent check them, gets a reminder from a scheduled effect, and deletes the whole tree.
+//
+// Whatever goes wrong, and whenever it is interrupted, it removes all that it started. When it ends well the
+// cluster stays for you to look around; `make demo-down` removes it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	down := flag.Bool("down", false, "remove everything that the demo started, also after a crash of it")
+	flag.Parse()
+	os.Exit(run(*down))
+}
+
+func run(down bool) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	d, err := newDemo()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 2
+	}
+	if down {
+		if err := d.down(); err != nil {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+			return 1
+		}
+		return 0
+	}
+	began := time.Now()
+	err = d.play(ctx)
+	if err == nil {
+		d.say("The demo is over after %s. The cluster is still there:", seconds(time.Since(began)))
+		fmt.Printf("  export KUBECONFIG=%s PATH=%s:$PATH\n  kubectl skein send -n demo --help\n", d.kubeconfig, filepath.Join(d.root, "bin"))
+		fmt.Println("  make demo-down     # removes it")
+		return 0
+	}
+	if ctx.Err() != nil {
+		d.say("Interrupted. Removing everything that the demo started …")
+	} else {
+		fmt.Fprintln(os.Stderr, "\nThe demo failed:", err)
+		d.explain()
+		d.say("Removing everything that the demo started …")
+	}
+	if downErr := d.down(); downErr != nil {
+		fmt.Fprintln(os.Stderr, "demo: could not remove everything:", errors.Join(downErr, errors.New("run `make demo-down` again")))
+	}
+	if ctx.Err() != nil {
+		return 130
+	}
+	return 1
+}
+
+// play is the choreography.
+func (d *demo) play(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		d.startCluster,
+		d.installSkein,
+		d.declareAgents,
+		d.handOverOrders,
+		d.ask,
+		d.showObjects,
+		d.checkAnswer,
+		d.awaitReminder,
+		d.deleteTree,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
