@@ -124,7 +124,7 @@ func (p *pager) after(total int64) (*store.MessagePage, error) {
 	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}, nil
 }
 
-// filter is written out, not bound, where that lets the database use the index of spoken messages.
+// filter is what the query wants of the messages.
 func (p *pager) filter(table string) (cond string) {
 	if !p.q.IncludeSilent {
 		cond += ` AND ` + table + `.silent = 0`

@@ -77,7 +77,7 @@ var sqliteDialect = &dialect{
 func setupSQLite(c *sql.Conn, writes bool) error {
 	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
 	if writes {
-		pragmas = []string{"PRAGMA cache_size = -32000"}
+		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
 	}
 	for _, p := range pragmas {
 		if _, err := c.ExecContext(context.Background(), p); err != nil {

@@ -49,8 +49,11 @@ CREATE TABLE lease (
     expires_at INTEGER NOT NULL
 ) STRICT;
 
--- A message is its own log entry of the type message.created, under the same seq.
+-- A message is its own log entry of the type message.created, under the same seq. The rows stand in the
+-- order of their writing, and made-up ids grow with the time, so that the appends of many threads that
+-- share a commit share pages too. message_order answers what is on a page of messages without the rows.
 CREATE TABLE message (
+    key          INTEGER PRIMARY KEY,
     thread       INTEGER NOT NULL REFERENCES thread (key) ON DELETE CASCADE,
     seq          INTEGER NOT NULL,
     id           TEXT    NOT NULL,
@@ -62,11 +65,10 @@ CREATE TABLE message (
     run_id       TEXT    NOT NULL,
     tool_call_id TEXT,
     content      TEXT,
-    rest         TEXT, -- JSON of the fields that most messages do not have
-    PRIMARY KEY (thread, seq)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX message_id ON message (thread, id);
-CREATE INDEX message_spoken ON message (thread, seq) WHERE silent = 0 AND depth = 0;
+    rest         TEXT  -- JSON of the fields that most messages do not have
+) STRICT;
+CREATE INDEX message_order ON message (thread, seq, silent, depth);
+CREATE UNIQUE INDEX message_id ON message (id, thread);
 CREATE INDEX message_tool_call ON message (thread, tool_call_id) WHERE tool_call_id IS NOT NULL;
 
 CREATE TABLE log (
