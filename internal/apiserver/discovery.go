@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"slices"
+	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,27 +13,21 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// resources describes the routes as discovery shows them.
+// resources describes the routes as discovery shows them: the subresources only. A second resource of the
+// plain name threads would leave it to the groups' priorities what `kubectl get threads` means.
 func (rt *router) resources() []metav1.APIResource {
 	var list []metav1.APIResource
 	for sub, r := range rt.routes {
-		name := runtimev1.ThreadsResource
-		if sub != "" {
-			name += "/" + string(sub)
-		}
-		res := metav1.APIResource{Name: name, Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
-			Namespaced: true, Kind: r.kind, Verbs: r.verbs()}
 		if sub == "" {
-			res.SingularName = "thread"
+			continue
 		}
-		list = append(list, res)
+		list = append(list, metav1.APIResource{
+			Name:  runtimev1.ThreadsResource + "/" + string(sub),
+			Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
+			Namespaced: true, Kind: r.kind, Verbs: r.verbs(),
+		})
 	}
-	slices.SortFunc(list, func(a, b metav1.APIResource) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -56,10 +51,9 @@ func (rt *router) install(s *genericapiserver.GenericAPIServer) error {
 	groupHandler := discovery.NewAPIGroupHandler(codecs, group)
 	versionHandler := discovery.NewAPIVersionHandler(codecs, gv, discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources }))
 	root := "/apis/" + gv.Group
-	for _, slash := range []string{"", "/"} {
-		mux.Handle(root+slash, groupHandler)
-		mux.Handle(root+"/"+gv.Version+slash, versionHandler)
-	}
+	mux.Handle(root, groupHandler)
+	mux.Handle(root+"/", groupHandler)
+	mux.Handle(root+"/"+gv.Version, versionHandler)
 	mux.HandlePrefix(root+"/"+gv.Version+"/", rt)
 	return nil
 }

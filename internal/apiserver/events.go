@@ -13,8 +13,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// eventPage is how many events are read at once: the memory that one stream costs.
-const eventPage = 500
+// eventPage is how many events are read at once. An event may hold a whole message, so it bounds the memory
+// that one stream costs.
+const eventPage = 50
 
 // sink takes a stream's events to a client, by server-sent events or WebSocket.
 type sink interface {
@@ -128,9 +129,6 @@ func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
 func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 	for {
 		events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, eventPage)
-		if err == nil && len(events) == 0 {
-			_, err = f.server.opts.Threads.Store().Thread(ctx, f.threadID) // an empty log may be one that is gone
-		}
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -203,11 +203,11 @@ type patientReader struct {
 func (p *patientReader) Read(b []byte) (int, error) {
 	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // not every transport can; then there is no limit
 	n, err := p.r.Read(b)
-	if err != nil {
+	switch {
+	case err == io.EOF:
 		_ = p.control.SetReadDeadline(time.Time{})
-		if err != io.EOF {
-			p.err = err
-		}
+	case err != nil: // the deadline stays: the transport would wait for the rest of the body
+		p.err = err
 	}
 	return n, err
 }

@@ -19,8 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -31,12 +33,17 @@ type Engine interface {
 	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
 }
 
+// Children is what it asks of the registry of children.
+type Children interface {
+	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
+}
+
 // Options of a Server. Threads, Engine, Children, Effects and Reader are needed, and either Kubeconfig or
 // both Authenticator and Authorizer.
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
-	Children engine.Children
+	Children Children
 	Effects  engine.Effects
 
 	// Reader finds Thread objects by name; the manager's cache.

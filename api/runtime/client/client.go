@@ -117,12 +117,13 @@ func checkSegment(s string) error {
 
 // get decodes the answer to a request into out.
 func get(ctx context.Context, r *rest.Request, out any) error {
-	body, err := r.Do(ctx).Raw()
-	if err != nil {
-		return err
+	result := r.Do(ctx)
+	if err := result.Error(); err != nil {
+		return err // decoded from the Status, which Raw's is not
 	}
-	if out == nil {
-		return nil
+	body, err := result.Raw()
+	if err != nil || out == nil {
+		return err
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("the answer of the runtime API cannot be read: %w", err)

@@ -1,0 +1,202 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("the server", func() {
+	It("finds a thread by its name and by every spelling of its id", func(ctx SpecContext) {
+		e := newEnv()
+		st, _ := e.thread("hello")
+		hex := strings.ReplaceAll(st.ID(), "-", "")
+		for _, name := range []string{"hello", st.ID(), "T-" + st.ID(), "t-" + strings.ToUpper(st.ID()), "thrd_" + hex} {
+			Expect(e.client().Thread("ns", name).Get(ctx)).To(And(
+				HaveField("ThreadID", st.ID()), HaveField("Name", "hello"), HaveField("AgentID", "helper"),
+				HaveField("UserID", HaveValue(Equal("ada"))), HaveField("Arguments", MatchJSON("{}")), HaveField("Terminated", BeNil()),
+			), name)
+		}
+		for _, name := range []string{"thrd_" + hex[:31], "T" + st.ID(), hex, "00000000-0000-0000-0000-000000000000"} {
+			_, err := e.client().Thread("ns", name).Get(ctx)
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", name, err)
+		}
+		_, err := e.client().Thread("other", st.ID()).Get(ctx)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "an id is no way into another namespace: %v", err)
+	})
+
+	It("prefers the object of that name over the thread of that id", func(ctx SpecContext) {
+		e := newEnv()
+		victim, _ := e.thread("victim")
+		impostor, _ := e.thread(victim.ID())
+		Expect(e.client().Thread("ns", victim.ID()).Get(ctx)).To(HaveField("ThreadID", impostor.ID()))
+	})
+
+	It("waits for a thread that is being set up", func(ctx SpecContext) {
+		e := newEnv(func(o *Options) { o.setupWait = 20 * time.Second })
+		obj := e.object("slow")
+		got := make(chan error, 1)
+		go func() {
+			_, err := e.client().Thread("ns", "slow").Get(ctx)
+			got <- err
+		}()
+		Consistently(got, "50ms").ShouldNot(Receive())
+		_, _, err := e.svc.Create(ctx, thread.NewThread{Thread: store.Thread{ID: string(obj.UID), Namespace: "ns", Name: "slow", Agent: "a"}})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(got).Should(Receive(BeNil()))
+	})
+
+	It("says why a thread is not set up", func(ctx SpecContext) {
+		e := newEnv()
+		obj := e.object("stuck")
+		meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{
+			Type: skeinv1.ConditionReady, Status: metav1.ConditionFalse, Reason: skeinv1.ReasonReferenceNotFound, Message: `Agent "nobody" does not exist`,
+		})
+		Expect(e.kube.Status().Update(ctx, obj)).To(Succeed())
+		resp, _ := e.do("GET", at("stuck", "/messages"), nil)
+		Expect(resp.Header.Get("Retry-After")).To(Equal("1"))
+		s := e.status("GET", at("stuck", "/messages"), "")
+		Expect(s.Reason).To(Equal(metav1.StatusReasonServiceUnavailable))
+		Expect(s.Message).To(ContainSubstring(`Agent "nobody" does not exist`))
+	})
+
+	It("authorizes each subresource apart, by what it then does", func(ctx SpecContext) {
+		e := newEnv()
+		e.thread("hello")
+		cfg := rest.CopyConfig(e.config)
+		cfg.BearerToken = "bob"
+		c, err := runtimeclient.New(cfg)
+		Expect(err).NotTo(HaveOccurred())
+		bob := c.Thread("ns", "hello")
+		e.rights.allow = map[string]bool{"bob get threads/messages ns/hello": true}
+		_, err = bob.Messages(ctx, runtimeclient.MessageOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = bob.Queue(ctx, runtimev1.NewMessage{Content: "x"})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		_, err = bob.Value(ctx, "k")
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(e.rights.last()).To(Equal("bob get threads/kv ns/hello"))
+		for range bob.Events(ctx, runtimeclient.EventOptions{}) {
+			break
+		}
+		Expect(e.rights.last()).To(Equal("bob watch threads/events ns/hello"))
+		// A path that reads differently to a careless router is authorized as what it is routed to.
+		resp, _ := e.do("GET", at("hello", "//messages"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusNotFound))
+		resp, _ = e.do("GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/threads/hello/files/../messages", nil)
+		Expect(resp.StatusCode).To(BeNumerically(">=", 400))
+		resp, _ = e.do("GET", "/apis/runtime.skein.dev/v1alpha1/watch/namespaces/ns/threads/hello/messages", nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusMethodNotAllowed))
+	})
+
+	It("asks who it is", func() {
+		e := newEnv()
+		s := e.status("GET", at("hello", "/messages"), "", "Authorization", "")
+		Expect(s.Reason).To(Equal(metav1.StatusReasonUnauthorized))
+	})
+
+	DescribeTable("has nothing anywhere else",
+		func(method, p string, code int) {
+			e := newEnv()
+			e.thread("hello")
+			s := e.status(method, p, "")
+			Expect(int(s.Code)).To(Equal(code))
+		},
+		Entry("subresource", "GET", at("hello", "/nothing"), 404),
+		Entry("resource", "GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/agents/x/messages", 404),
+		Entry("cluster", "GET", "/apis/runtime.skein.dev/v1alpha1/threads", 404),
+		Entry("list of threads", "GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/threads", 404),
+		Entry("below", "GET", at("hello", "/queue/x"), 404),
+		Entry("method", "DELETE", at("hello", "/messages"), 405),
+		Entry("patch", "PATCH", at("hello", "/kv/x"), 405),
+		Entry("key", "GET", at("hello", "/kv"), 404),
+	)
+
+	It("describes itself", func(ctx SpecContext) {
+		e := newEnv()
+		dc, err := discovery.NewDiscoveryClientForConfig(e.config)
+		Expect(err).NotTo(HaveOccurred())
+		for _, d := range []discovery.DiscoveryInterface{dc, dc.WithLegacy()} {
+			groups, lists, err := d.ServerGroupsAndResources()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(groups).To(ContainElement(HaveField("Name", "runtime.skein.dev")))
+			verbs := map[string][]string{}
+			for _, l := range lists {
+				Expect(l.GroupVersion).To(Equal("runtime.skein.dev/v1alpha1"))
+				for _, r := range l.APIResources {
+					Expect(r.Namespaced).To(BeTrue())
+					verbs[r.Name] = r.Verbs
+				}
+			}
+			Expect(verbs).To(HaveLen(11))
+			Expect(verbs).To(HaveKeyWithValue("threads/messages", ConsistOf("create", "get")))
+			Expect(verbs).To(HaveKeyWithValue("threads/files", ConsistOf("delete", "get", "update")))
+			Expect(verbs).To(HaveKeyWithValue("threads/events", ConsistOf("get", "watch")))
+			Expect(verbs).NotTo(HaveKey("threads"))
+		}
+		resp, body := e.do("GET", "/apis/runtime.skein.dev", nil)
+		Expect(resp.StatusCode).To(Equal(200))
+		var g metav1.APIGroup
+		Expect(json.Unmarshal([]byte(body), &g)).To(Succeed())
+		Expect(g.PreferredVersion.Version).To(Equal("v1alpha1"))
+		resp, _ = e.do("GET", "/readyz", nil)
+		Expect(resp.StatusCode).To(Equal(200))
+	})
+
+	It("says that the store is down, and shows none of its details", func(ctx SpecContext) {
+		e := newEnv(func(o *Options) { o.Engine = &failingEngine{} })
+		e.thread("hello")
+		s := e.status("POST", at("hello", "/stop"), "")
+		Expect(s.Reason).To(Equal(metav1.StatusReasonInternalError))
+		Expect(s.Message).NotTo(ContainSubstring("hunter2"))
+		s = e.status("POST", at("hello", "/terminate"), "")
+		Expect(s.Reason).To(Equal(metav1.StatusReasonServiceUnavailable))
+		Expect(s.Details.RetryAfterSeconds).To(Equal(int32(1)))
+	})
+
+	It("refuses options that cannot work", func() {
+		_, err := New(Options{})
+		Expect(err).To(MatchError(ContainSubstring("are needed")))
+		e := newEnv()
+		_, err = New(Options{Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube})
+		Expect(err).To(MatchError(ContainSubstring("Kubeconfig")))
+		o := e.server.opts
+		o.Listener, o.BindAddress = nil, "300.0.0.1"
+		_, err = New(o)
+		Expect(err).To(MatchError(ContainSubstring("--runtime-api-bind-address")))
+		o = e.server.opts
+		o.Listener, o.BindAddress, o.CertDir = nil, "127.0.0.1", GinkgoT().TempDir()
+		_, err = New(o)
+		Expect(err).To(MatchError(ContainSubstring("certificate")))
+	})
+})
+
+type failingEngine struct{ recordingEngine }
+
+func (*failingEngine) Stop(context.Context, string, string) error {
+	return errHidden
+}
+
+func (*failingEngine) Terminate(context.Context, string, string) error { return store.ErrUnavailable }
+
+var errHidden = &hiddenError{}
+
+type hiddenError struct{}
+
+func (*hiddenError) Error() string { return "dial postgres://user:hunter2@db" }

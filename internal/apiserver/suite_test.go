@@ -1,0 +1,262 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+func TestAPIServer(t *testing.T) {
+	RegisterFailHandler(Fail)
+	klog.SetLogger(GinkgoLogr)
+	RunSpecs(t, "Runtime API")
+}
+
+// env is a server over a real store, with Thread objects in a client's memory. Who asks is the bearer token.
+type env struct {
+	svc    *thread.Service
+	kube   client.Client
+	engine *recordingEngine
+	rights *rights
+
+	children memoryChildren
+	effects  memoryEffects
+
+	server *Server
+	base   string
+	config *rest.Config
+	http   *http.Client
+}
+
+func newEnv(change ...func(*Options)) *env {
+	GinkgoHelper()
+	e := &env{rights: &rights{}}
+	db, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
+	Expect(err).NotTo(HaveOccurred())
+	bucket, err := thread.OpenBucket(context.Background(), "file://"+GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	e.svc = thread.NewService(thread.Options{Store: db, Blobs: bucket})
+	e.engine = &recordingEngine{svc: e.svc}
+	s := runtime.NewScheme()
+	Expect(skeinv1.AddToScheme(s)).To(Succeed())
+	e.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&skeinv1.Thread{}).Build()
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	o := Options{
+		Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube, Listener: l,
+		Authenticator: authenticator.RequestFunc(byToken), Authorizer: authorizer.AuthorizerFunc(e.rights.authorize), setupWait: 100 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	e.server, err = New(o)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.server.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(done, "20s").Should(Receive(BeNil()))
+		Expect(db.Close()).To(Succeed())
+		Expect(bucket.Close()).To(Succeed())
+	})
+
+	e.base = "https://" + l.Addr().String()
+	e.config = &rest.Config{Host: e.base, BearerToken: "alice", TLSClientConfig: rest.TLSClientConfig{CAData: e.server.CABundle()}}
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(e.server.CABundle())).To(BeTrue())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	e.http = &http.Client{Transport: transport}
+	DeferCleanup(transport.CloseIdleConnections)
+	return e
+}
+
+// thread makes a Thread object and its conversation.
+func (e *env) thread(name string) (*thread.State, *runtimeclient.Thread) {
+	GinkgoHelper()
+	obj := e.object(name)
+	t, _, err := e.svc.Create(context.Background(), thread.NewThread{Thread: store.Thread{
+		ID: string(obj.UID), Namespace: obj.Namespace, Name: name, Agent: "helper", UserID: "ada",
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	st, err := e.svc.Open(context.Background(), t.ID)
+	Expect(err).NotTo(HaveOccurred())
+	return st, e.client().Thread("ns", name)
+}
+
+func (e *env) object(name string) *skeinv1.Thread {
+	GinkgoHelper()
+	obj := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uuid.NewString())}}
+	Expect(e.kube.Create(context.Background(), obj)).To(Succeed())
+	return obj
+}
+
+func (e *env) client() *runtimeclient.Client {
+	GinkgoHelper()
+	c, err := runtimeclient.New(e.config)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// at is the path of a thread's part of the API.
+func at(name, rest string) string {
+	return "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/threads/" + name + rest
+}
+
+// do makes a plain request as alice.
+func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.Response, string) {
+	GinkgoHelper()
+	req, err := http.NewRequest(method, e.base+path, body)
+	Expect(err).NotTo(HaveOccurred())
+	req.Header.Set("Authorization", "Bearer alice")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := e.http.Do(req)
+	Expect(err).NotTo(HaveOccurred())
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return resp, string(data)
+}
+
+// status makes a request that must fail and gives the Status.
+func (e *env) status(method, path, body string, headers ...string) metav1.Status {
+	GinkgoHelper()
+	resp, data := e.do(method, path, strings.NewReader(body), headers...)
+	Expect(resp.StatusCode).To(BeNumerically(">=", 400), data)
+	var s metav1.Status
+	Expect(json.Unmarshal([]byte(data), &s)).To(Succeed(), data)
+	Expect(s.Kind).To(Equal("Status"))
+	Expect(int(s.Code)).To(Equal(resp.StatusCode))
+	Expect(s.Message).NotTo(BeEmpty())
+	return s
+}
+
+// byToken takes the bearer token for the user's name.
+func byToken(r *http.Request) (*authenticator.Response, bool, error) {
+	name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if name == "" {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
+}
+
+// rights lets alice do all, anybody else what is listed, and remembers what was asked.
+type rights struct {
+	mu    sync.Mutex
+	allow map[string]bool // "user verb resource/subresource namespace/name"
+	asked []string
+}
+
+func (r *rights) authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	key := strings.Join([]string{a.GetUser().GetName(), a.GetVerb(), a.GetResource() + "/" + a.GetSubresource(), a.GetNamespace() + "/" + a.GetName()}, " ")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, key)
+	if a.GetUser().GetName() == "alice" || r.allow[key] {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func (r *rights) last() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked[len(r.asked)-1]
+}
+
+// recordingEngine does what the engine does to the store and remembers what was asked of it.
+type recordingEngine struct {
+	svc     *thread.Service
+	stopped []string
+	code    sandbox.CodeRequest
+	result  sandbox.Result
+	err     error
+}
+
+func (e *recordingEngine) Stop(_ context.Context, id, reason string) error {
+	e.stopped = append(e.stopped, id+" "+reason)
+	return nil
+}
+
+func (e *recordingEngine) Terminate(ctx context.Context, id, reason string) error {
+	st, err := e.svc.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	return st.Terminate(ctx, reason)
+}
+
+func (e *recordingEngine) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
+	e.code = req
+	return e.result, e.err
+}
+
+// memoryChildren and memoryEffects stand for what is kept by custom resources.
+type memoryChildren []skeinv1.ChildStatus
+
+func (c *memoryChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {
+	return *c, nil
+}
+
+type memoryEffects struct {
+	pending []engine.ScheduledEffect
+	asked   engine.EffectRequest
+	err     error
+}
+
+func (m *memoryEffects) Schedule(_ context.Context, _ *store.Thread, r engine.EffectRequest) (string, error) {
+	m.asked = r
+	return "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", m.err
+}
+
+func (m *memoryEffects) List(_ context.Context, _ *store.Thread, name string) (out []engine.ScheduledEffect, _ error) {
+	for _, e := range m.pending {
+		if name == "" || e.Name == name {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (m *memoryEffects) Remove(_ context.Context, _ *store.Thread, id string) (bool, error) {
+	for i, e := range m.pending {
+		if e.ID == id {
+			m.pending = append(m.pending[:i], m.pending[i+1:]...)
+			return true, nil
+		}
+	}
+	return false, nil
+}
