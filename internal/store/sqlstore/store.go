@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 
 	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
@@ -23,6 +24,8 @@ type Store struct {
 	writer  *writer
 	readers *readers
 	hints   hints
+
+	closing sync.Once
 	unlock  func() error
 }
 
@@ -83,7 +86,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qReadProbe, nil, &at) })
 }
 
-// Close waits for what is under way, and closes.
-func (s *Store) Close() error {
-	return errors.Join(s.writer.close(), s.readers.close(), s.db.Close(), s.unlock())
+// Close waits for what is under way, and closes. Again is no error.
+func (s *Store) Close() (err error) {
+	s.closing.Do(func() {
+		err = errors.Join(s.writer.close(), s.readers.close(), s.db.Close(), s.unlock())
+	})
+	return err
 }

@@ -1,0 +1,82 @@
+package sqlstore_test
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest"
+)
+
+const (
+	crashDirEnv   = "SKEIN_STORE_CRASH_DIR"
+	crashRoundEnv = "SKEIN_STORE_CRASH_ROUND"
+	crashRounds   = 20
+)
+
+var _ = Describe("SQLite under kill -9", Label("RUN-02"), func() {
+	It("keeps every acknowledged write whole, twenty times over", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		var acks []storetest.Ack
+		for round := 1; round <= crashRounds; round++ {
+			acks = append(acks, writeAndKill(dir, round)...)
+
+			s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(storetest.CheckAcknowledged(ctx, s, acks)).To(Succeed(), "round %d", round)
+			Expect(s.Ping(ctx)).To(Succeed())
+			Expect(s.Close()).To(Succeed())
+			Expect(integrity(dir)).To(Equal("ok"))
+		}
+		AddReportEntry("acknowledged writes", len(acks))
+	})
+})
+
+// writeAndKill runs a writing process, kills it after a random number of acknowledgements, and gives all
+// that it said before it died.
+func writeAndKill(dir string, round int) (acks []storetest.Ack) {
+	GinkgoHelper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDirEnv+"="+dir, fmt.Sprintf("%s=%d", crashRoundEnv, round))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(cmd.Start()).To(Succeed())
+	killAfter := rand.IntN(400)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var a storetest.Ack
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			break // the last line may be cut off
+		}
+		acks = append(acks, a)
+		if len(acks) == killAfter+1 {
+			Expect(cmd.Process.Kill()).To(Succeed())
+		}
+	}
+	var exit *exec.ExitError
+	Expect(errors.As(cmd.Wait(), &exit)).To(BeTrue(), stderr.String())
+	Expect(exit.Exited()).To(BeFalse(), stderr.String())
+	return acks
+}
+
+func integrity(dir string) (result string) {
+	GinkgoHelper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "skein.db"))
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(db.Close()).To(Succeed()) }()
+	Expect(db.QueryRow("PRAGMA integrity_check").Scan(&result)).To(Succeed())
+	return result
+}

@@ -1,0 +1,53 @@
+package sqlstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest"
+)
+
+// TestMain is also the process that the crash tests kill.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDirEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, crashChild(dir, os.Getenv(crashRoundEnv)))
+		os.Exit(1) // it should have been killed
+	}
+	os.Exit(m.Run())
+}
+
+func crashChild(dir, round string) error {
+	ctx := context.Background()
+	s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+	if err != nil {
+		return err
+	}
+	seed, err := strconv.ParseUint(round, 10, 64)
+	if err != nil {
+		return err
+	}
+	return storetest.WriteUntilKilled(ctx, s, round, seed, os.Stdout)
+}
+
+func TestSQLStore(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "sqlstore")
+}
+
+// folder is a SQLite database in a temporary folder.
+type folder struct{ dir string }
+
+func (f folder) Open(c clock.PassiveClock) (store.Store, error) {
+	return sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: f.dir, Clock: c})
+}
+
+var _ = storetest.DescribeStore("SQLite", func() storetest.Backend { return folder{GinkgoT().TempDir()} })

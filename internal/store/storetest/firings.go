@@ -1,0 +1,94 @@
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeFirings(e *env) {
+	Describe("firings of effects", Label("EFF-04"), func() {
+		record := func(ctx SpecContext, f store.Firing) bool {
+			GinkgoHelper()
+			recorded, err := e.store.RecordFiring(ctx, f)
+			Expect(err).NotTo(HaveOccurred())
+			return recorded
+		}
+		claim := func(ctx SpecContext, owner string) []store.Firing {
+			GinkgoHelper()
+			claimed, err := e.store.ClaimFirings(ctx, owner, time.Minute, 10)
+			Expect(err).NotTo(HaveOccurred())
+			return claimed
+		}
+
+		It("are recorded once for each due time, with all that was given", func(ctx SpecContext) {
+			f := store.Firing{EffectID: "e", Due: 5, ThreadID: "t", Namespace: "ns", Name: "remind-1", Effect: "remind", Args: json.RawMessage(`{"a":1}`)}
+			Expect(record(ctx, f)).To(BeTrue())
+			Expect(record(ctx, f)).To(BeFalse())
+			later := f
+			later.Due = 6
+			Expect(record(ctx, later)).To(BeTrue())
+			f.Status, f.FiredAt = store.FiringPending, e.now()
+			Expect(e.store.Firing(ctx, "e", 5)).To(Equal(&f))
+			_, err := e.store.Firing(ctx, "e", 7)
+			Expect(err).To(MatchError(store.ErrNotFound))
+		})
+
+		It("are claimed by one, and by another when the claim runs out", func(ctx SpecContext) {
+			record(ctx, store.Firing{EffectID: "e", Due: 1})
+			Expect(claim(ctx, "a")).To(HaveLen(1))
+			Expect(claim(ctx, "b")).To(BeEmpty())
+			e.clock.Step(time.Minute)
+			again := claim(ctx, "b")
+			Expect(again).To(HaveLen(1))
+			Expect(again[0].Attempts).To(Equal(2))
+			stored, err := e.store.Firing(ctx, "e", 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(stored.Attempts).To(Equal(2))
+		})
+
+		It("end once", func(ctx SpecContext) {
+			record(ctx, store.Firing{EffectID: "e", Due: 1})
+			claim(ctx, "a")
+			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringFailed, "it threw", 0)).To(Succeed())
+			ended := e.now()
+			e.clock.Step(time.Hour)
+			Expect(claim(ctx, "a")).To(BeEmpty())
+			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringSucceeded, "", 0)).To(Succeed())
+			f, err := e.store.Firing(ctx, "e", 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(f.Status).To(Equal(store.FiringFailed))
+			Expect(f.Error).To(Equal("it threw"))
+			Expect(f.EndedAt).To(Equal(ended))
+			Expect(e.store.FinishFiring(ctx, "none", 1, store.FiringSucceeded, "", 0)).To(MatchError(store.ErrNotFound))
+		})
+
+		It("are tried again after a while", func(ctx SpecContext) {
+			record(ctx, store.Firing{EffectID: "e", Due: 1})
+			claim(ctx, "a")
+			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringPending, "no sandbox", 10*time.Second)).To(Succeed())
+			e.clock.Step(9 * time.Second)
+			Expect(claim(ctx, "a")).To(BeEmpty())
+			e.clock.Step(time.Second)
+			again := claim(ctx, "a")
+			Expect(again).To(HaveLen(1))
+			Expect(again[0].Error).To(Equal("no sandbox"))
+			Expect(again[0].Attempts).To(Equal(2))
+		})
+
+		It("are claimed oldest first, up to a limit", func(ctx SpecContext) {
+			for _, due := range []int64{3, 1, 2} {
+				record(ctx, store.Firing{EffectID: "e", Due: due})
+			}
+			claimed, err := e.store.ClaimFirings(ctx, "a", time.Minute, 2)
+			Expect(err).NotTo(HaveOccurred())
+			Expect([]int64{claimed[0].Due, claimed[1].Due}).To(Equal([]int64{1, 2}))
+			Expect(claimed).To(HaveLen(2))
+			Expect(claim(ctx, "b")).To(HaveLen(1))
+		})
+	})
+}

@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// listener collects hints.
+type listener struct {
+	mu   sync.Mutex
+	seen map[string]store.Change
+}
+
+func listen(s store.Store) (l *listener, stop func()) {
+	l = &listener{seen: map[string]store.Change{}}
+	return l, s.Subscribe(func(h store.Hint) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seen[h.ThreadID] |= h.Changed
+	})
+}
+
+// take gives what was said of a thread since it was last taken.
+func (l *listener) take(id string) store.Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.seen[id]
+	delete(l.seen, id)
+	return c
+}
+
+func describeHints(e *env) {
+	Describe("hints", func() {
+		It("tell what a commit has changed", func(ctx SpecContext) {
+			l, stop := listen(e.store)
+			DeferCleanup(stop)
+			id, other := e.thread(ctx), e.thread(ctx)
+			heard := func(of string, want store.Change) {
+				GinkgoHelper()
+				var got store.Change
+				Eventually(func() store.Change { got |= l.take(of); return got & want }).Should(Equal(want))
+			}
+			heard(id, store.ChangedThread)
+			e.say(ctx, id, "m")
+			heard(id, store.ChangedLog)
+			to := queued("q", "go")
+			to.To = other
+			e.apply(ctx, id, to)
+			heard(other, store.ChangedInbox)
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
+			heard(id, store.ChangedThread)
+			e.apply(ctx, id, &store.Terminate{Reason: "x"})
+			heard(id, store.ChangedThread)
+			_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: "e", Due: 1, ThreadID: id})
+			Expect(err).NotTo(HaveOccurred())
+			heard(id, store.ChangedFiring)
+		})
+
+		It("tell of work that waits when a lease is given back", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, id, queued("q", "came meanwhile"))
+			l, stop := listen(e.store)
+			DeferCleanup(stop)
+			Expect(e.store.Release(ctx, f)).To(Succeed())
+			Eventually(func() store.Change { return l.take(id) & store.ChangedInbox }).Should(Equal(store.ChangedInbox))
+		})
+
+		It("say nothing of what failed, and stop when told to", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			l, stop := listen(e.store)
+			Expect(e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: message("x")}, &store.RemoveFile{Path: "/none"})).NotTo(Succeed())
+			other, stopOther := listen(e.store)
+			DeferCleanup(stopOther)
+			stop()
+			e.say(ctx, id, "heard by the other only")
+			Eventually(func() store.Change { return other.take(id) }).Should(Equal(store.ChangedLog))
+			Expect(l.take(id)).To(BeZero())
+		})
+	})
+}

@@ -1,0 +1,118 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeInbox(e *env) {
+	Describe("the inbox", Label("MSG-05"), func() {
+		It("keeps items in order until they are taken", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for i := range 4 {
+				e.apply(ctx, id, queued(fmt.Sprint("m", i), fmt.Sprint(i)))
+			}
+			e.apply(ctx, id, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: json.RawMessage(`{"name":"t"}`), CreatedAt: 5}})
+			items := e.inbox(ctx, id)
+			Expect(items).To(HaveLen(5))
+			for i := 1; i < len(items); i++ {
+				Expect(items[i].Seq).To(BeNumerically(">", items[i-1].Seq))
+			}
+			Expect(items[0].CreatedAt).To(Equal(e.now()))
+			Expect(items[4].CreatedAt).To(Equal(int64(5)))
+			Expect(items[4].Kind).To(Equal(store.InboxTool))
+			Expect(string(items[4].Payload)).To(MatchJSON(`{"name":"t"}`))
+			Expect(e.info(ctx, id).Queued).To(Equal(int64(4)))
+
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[1].Seq, items[4].Seq, 12345}})
+			left := e.inbox(ctx, id)
+			Expect(left).To(Equal([]store.InboxItem{items[0], items[2], items[3]}))
+			Expect(e.info(ctx, id).Queued).To(Equal(int64(3)))
+		})
+
+		It("drops a key that was ever used, also after the item was taken", Label("MSG-10"), func(ctx SpecContext) {
+			id, other := e.thread(ctx), e.thread(ctx)
+			first := queued("m", "once")
+			first.Item.Key = "k"
+			e.apply(ctx, id, first)
+			Expect(first.Existed).To(BeFalse())
+			again := func(to string) *store.Enqueue {
+				op := queued("m", "once")
+				op.Item.Key = "k"
+				e.apply(ctx, to, op)
+				return op
+			}
+			repeat := again(id)
+			Expect(repeat.Existed).To(BeTrue())
+			Expect(repeat.Seq).To(Equal(first.Seq))
+			Expect(e.inbox(ctx, id)).To(HaveLen(1))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{first.Seq}})
+			Expect(again(id).Existed).To(BeTrue())
+			Expect(e.inbox(ctx, id)).To(BeEmpty())
+			Expect(again(other).Existed).To(BeFalse())
+		})
+
+		It("makes up a key for an item without one", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.apply(ctx, id, queued("a", "a"), queued("b", "b"))
+			items := e.inbox(ctx, id)
+			Expect(items[0].Key).NotTo(BeEmpty())
+			Expect(items[0].Key).NotTo(Equal(items[1].Key))
+		})
+
+		It("refuses user messages beyond the limit and loses none", Label("MSG-07"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			limited := func(text string) *store.Enqueue {
+				op := queued(text, text)
+				op.MaxUserMessages = 2
+				return op
+			}
+			e.apply(ctx, id, queued("system", "not counted"))
+			e.apply(ctx, id, limited("1"))
+			e.apply(ctx, id, limited("2"))
+			Expect(e.store.Apply(ctx, id, nil, limited("3"))).To(MatchError(store.ErrQueueFull))
+			e.apply(ctx, id, queued("system2", "not refused"))
+			items := e.inbox(ctx, id)
+			Expect(items).To(HaveLen(4))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{items[1].Seq}})
+			e.apply(ctx, id, limited("3"))
+		})
+
+		It("of another thread is reached in the same transaction", func(ctx SpecContext) {
+			parent, child := e.thread(ctx), e.thread(ctx)
+			fence, err := e.store.Acquire(ctx, child, "me", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			send := func(key string) *store.Enqueue {
+				return &store.Enqueue{To: parent, Item: store.InboxItem{Key: key, Kind: store.InboxChildResult, Payload: json.RawMessage(`{"status":"completed"}`)}}
+			}
+			Expect(e.store.Apply(ctx, child, fence, send("r1"), &store.AppendMessage{Message: message("done")})).To(Succeed())
+			Expect(e.inbox(ctx, parent)).To(HaveLen(1))
+			Expect(e.inbox(ctx, child)).To(BeEmpty())
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{parent}))
+
+			// All or nothing, across both threads.
+			Expect(e.store.Apply(ctx, child, fence, send("r2"), &store.RemoveFile{Path: "/none"})).To(MatchError(store.ErrNotFound))
+			Expect(e.inbox(ctx, parent)).To(HaveLen(1))
+		})
+
+		It("of a terminated or missing thread refuses, or drops silently when told to", Label("THR-05"), func(ctx SpecContext) {
+			ended, child := e.thread(ctx), e.thread(ctx)
+			e.apply(ctx, ended, &store.Terminate{Reason: "x"})
+			for to, want := range map[string]error{ended: store.ErrTerminated, "none": store.ErrNotFound} {
+				op := queued("m", "late")
+				op.To = to
+				Expect(e.store.Apply(ctx, child, nil, op)).To(MatchError(want))
+				op.IgnoreTerminated = true
+				e.apply(ctx, child, op, &store.AppendMessage{Message: message("goes on")})
+			}
+			Expect(e.inbox(ctx, ended)).To(BeEmpty())
+			Expect(e.info(ctx, child).Messages).To(Equal(int64(2)))
+		})
+	})
+}

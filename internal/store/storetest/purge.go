@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describePurge(e *env) {
+	Describe("purging", Label("THR-09"), func() {
+		It("removes all of a thread, nothing of another, and tells which contents are free", func(ctx SpecContext) {
+			fill := func(own byte) string {
+				return e.thread(ctx,
+					&store.PutFile{File: store.File{Path: "/own", Digest: digest(own)}},
+					&store.PutFile{File: store.File{Path: "/d/shared", Digest: digest(9)}},
+					&store.PutValue{Key: "k", Value: json.RawMessage(`1`)},
+					&store.AppendMessage{Message: message("hi")},
+					&store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}},
+					queued("q", "waits"))
+			}
+			gone, kept := fill(1), fill(2)
+			for _, id := range []string{gone, kept} {
+				recorded, err := e.store.RecordFiring(ctx, store.Firing{EffectID: id, Due: 1, ThreadID: id})
+				Expect(err).NotTo(HaveOccurred())
+				Expect(recorded).To(BeTrue())
+			}
+
+			Expect(e.store.PurgeThread(ctx, gone)).To(Equal([]string{digest(1)}))
+
+			_, err := e.store.Thread(ctx, gone)
+			Expect(err).To(MatchError(store.ErrNotFound))
+			_, err = e.store.Value(ctx, gone, "k")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			_, err = e.store.File(ctx, gone, "/own")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			_, err = e.store.Firing(ctx, gone, 1)
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.store.DigestReferenced(ctx, digest(1))).To(BeFalse())
+			Expect(e.store.DigestReferenced(ctx, digest(9))).To(BeTrue())
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{kept}))
+			Expect(e.texts(ctx, kept, store.MessageQuery{})).To(Equal([]string{"hi"}))
+			_, err = e.store.Firing(ctx, kept, 1)
+			Expect(err).NotTo(HaveOccurred())
+
+			Expect(e.store.PurgeThread(ctx, gone)).To(BeEmpty())
+			Expect(e.store.PurgeThread(ctx, kept)).To(ConsistOf(digest(2), digest(9)))
+		})
+
+		It("shuts out the present holder, also when the id comes back", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			f, err := e.store.Acquire(ctx, id, "me", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = e.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("ghost")})).To(MatchError(store.ErrNotFound))
+
+			e.clock.Step(time.Microsecond)
+			_, created, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(created).To(BeTrue())
+			_, err = e.store.Acquire(ctx, id, "me", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("ghost")})).To(MatchError(store.ErrFenced))
+		})
+
+		It("removes a long conversation", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for i := range 30 {
+				var ops []store.Op
+				for j := range 100 {
+					ops = append(ops, &store.AppendMessage{Message: message("m")}, &store.AppendEvent{Event: store.Event{Type: store.EventDelta}})
+					key := queued("", "q")
+					key.Item.Key = fmt.Sprint(i, "/", j)
+					ops = append(ops, key)
+				}
+				e.apply(ctx, id, ops...)
+			}
+			_, err := e.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = e.store.Events(ctx, id, 0, 0)
+			Expect(err).To(MatchError(store.ErrNotFound))
+			_, created, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "n", Agent: "a"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(created).To(BeTrue())
+			Expect(e.events(ctx, id)).To(BeEmpty())
+			once := queued("", "q")
+			once.Item.Key = "0/0"
+			e.apply(ctx, id, once)
+			Expect(once.Existed).To(BeFalse())
+		})
+	})
+}
+
+// digest is a content address for tests.
+func digest(n byte) string { return fmt.Sprintf("%064x", n) }

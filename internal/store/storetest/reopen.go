@@ -1,0 +1,45 @@
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeReopen(e *env) {
+	Describe("opened again", func() {
+		It("has all that was acknowledged", Label("MSG-05"), func(ctx SpecContext) {
+			id := e.thread(ctx, queued("q", "waits"))
+			e.say(ctx, id, "said")
+			e.apply(ctx, id, &store.PutValue{Key: "k", Value: json.RawMessage(`1`)}, &store.PutFile{File: store.File{Path: "/d/f", Digest: digest(1)}},
+				&store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning, State: json.RawMessage(`{"n":1}`)}})
+			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			before, events, items := e.info(ctx, id), e.events(ctx, id), e.inbox(ctx, id)
+
+			e.reopen()
+
+			Expect(e.info(ctx, id)).To(Equal(before))
+			Expect(e.events(ctx, id)).To(Equal(events))
+			Expect(e.inbox(ctx, id)).To(Equal(items))
+			Expect(e.store.Value(ctx, id, "k")).To(MatchJSON(`1`))
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty(), "the lease outlives the process")
+			_, err = e.store.Acquire(ctx, id, "b", time.Minute)
+			Expect(err).To(MatchError(store.ErrLeaseHeld))
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("go on")})).To(Succeed())
+		})
+
+		It("can be asked whether it works", func(ctx SpecContext) {
+			Expect(e.store.Ping(ctx)).To(Succeed())
+			Expect(e.store.Close()).To(Succeed())
+			Expect(e.store.Ping(ctx)).To(MatchError(store.ErrUnavailable))
+			_, err := e.store.Thread(ctx, "x")
+			Expect(err).To(MatchError(store.ErrUnavailable))
+			Expect(e.store.Close()).To(Succeed())
+		})
+	})
+}

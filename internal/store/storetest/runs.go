@@ -1,0 +1,56 @@
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeRuns(e *env) {
+	Describe("runs", Label("RUN-01"), func() {
+		It("keep every field and the times of their start and end", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			started := e.now()
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunRunning}})
+			e.clock.Step(time.Second)
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunFailed, Reason: "ModelTimeout",
+				Message: "it took too long", Steps: 2, State: json.RawMessage(`{"n":1}`), Usage: json.RawMessage(`{"in":5}`)}})
+			Expect(e.store.Run(ctx, id, "r")).To(Equal(&store.Run{
+				ID: "r", ThreadID: id, Agent: "helper", Status: store.RunFailed, Reason: "ModelTimeout", Message: "it took too long",
+				Steps: 2, StartedAt: started, EndedAt: e.now(), State: json.RawMessage(`{"n":1}`), Usage: json.RawMessage(`{"in":5}`),
+			}))
+		})
+
+		It("are listed newest first, and the newest is the default", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			_, err := e.store.Run(ctx, id, "")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			for _, run := range []string{"z", "a", "m"} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: run, Status: store.RunRunning}})
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: run, Status: store.RunSucceeded}})
+			}
+			runs, err := e.store.Runs(ctx, id, 2)
+			Expect(err).NotTo(HaveOccurred())
+			Expect([]string{runs[0].ID, runs[1].ID}).To(Equal([]string{"m", "a"}))
+			Expect(runs).To(HaveLen(2))
+			newest, err := e.store.Run(ctx, id, "")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(newest.ID).To(Equal("m"))
+			_, err = e.store.Run(ctx, id, "none")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.store.Runs(ctx, e.thread(ctx), 0)).To(BeEmpty())
+		})
+
+		It("log their start, waiting and end once each", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for _, status := range []store.RunStatus{store.RunRunning, store.RunRunning, store.RunWaiting, store.RunRunning, store.RunStopped, store.RunStopped} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: status}})
+			}
+			Expect(e.eventTypes(ctx, id)).To(Equal([]string{store.EventRunStarted, store.EventRunWaiting, store.EventRunEnded}))
+		})
+	})
+}
