@@ -1,0 +1,119 @@
+package test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+
+	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
+	"github.com/skein-dev/skein/hack/devcluster/internal/node"
+)
+
+// host is everything of the machine that a cluster could leave a trace in.
+type host struct {
+	mounts, links, routes, tables, cgroups, files []string
+	settings                                      map[string]string
+}
+
+// look takes the host's state. What belongs to clusters other than c is left out, as they may come and go meanwhile.
+func look(c cluster) host {
+	GinkgoHelper()
+	h := host{settings: map[string]string{}}
+	own := node.Link(layout.Config{Name: c.name})
+	foreign := func(s string) bool {
+		return strings.Contains(s, "skdc-") && !strings.Contains(s, own) ||
+			strings.Contains(s, "skein-devcluster-") && !strings.Contains(s, c.name)
+	}
+	add := func(list *[]string, s string) {
+		if s != "" && !foreign(s) {
+			*list = append(*list, s)
+		}
+	}
+	b, err := os.ReadFile("/proc/self/mounts")
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(b)) {
+		add(&h.mounts, strings.TrimSpace(line))
+	}
+	links, err := netlink.LinkList()
+	Expect(err).NotTo(HaveOccurred())
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+		add(&h.links, l.Attrs().Name)
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	Expect(err).NotTo(HaveOccurred())
+	for _, r := range routes {
+		add(&h.routes, r.Dst.String()+" "+names[r.LinkIndex])
+	}
+	out, err := exec.Command("nft", "list", "tables").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	for line := range strings.Lines(string(out)) {
+		add(&h.tables, strings.TrimSpace(line))
+	}
+	for _, glob := range []string{"/sys/fs/cgroup/skein-*", "/sys/fs/cgroup/*/skein-*", "/sys/fs/cgroup/kubepods*", "/sys/fs/cgroup/*/kubepods*"} {
+		found, err := filepath.Glob(glob)
+		Expect(err).NotTo(HaveOccurred())
+		for _, f := range found {
+			add(&h.cgroups, f)
+		}
+	}
+	for _, glob := range []string{c.dir + "*", "/run/*", "/run/netns/*", "/var/lib/*", "/var/log/*", "/etc/cni/*", "/opt/*"} {
+		found, err := filepath.Glob(glob)
+		Expect(err).NotTo(HaveOccurred())
+		for _, f := range found {
+			add(&h.files, f)
+		}
+	}
+	for _, s := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+		"kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter", "net/netfilter/nf_conntrack_max",
+		"net/bridge/bridge-nf-call-iptables", "kernel/hostname"} {
+		if b, err := os.ReadFile("/proc/sys/" + s); err == nil {
+			h.settings[s] = strings.TrimSpace(string(b))
+		}
+	}
+	for _, l := range []*[]string{&h.mounts, &h.links, &h.routes, &h.tables, &h.cgroups, &h.files} {
+		slices.Sort(*l)
+	}
+	return h
+}
+
+// expectSame compares two states part by part, so that a failure names the trace.
+func expectSame(before, after host) {
+	GinkgoHelper()
+	Expect(after.mounts).To(Equal(before.mounts), "mounts")
+	Expect(after.links).To(Equal(before.links), "network interfaces")
+	Expect(after.routes).To(Equal(before.routes), "routes")
+	Expect(after.tables).To(Equal(before.tables), "nftables tables")
+	Expect(after.cgroups).To(Equal(before.cgroups), "cgroups")
+	Expect(after.files).To(Equal(before.files), "files")
+	Expect(maps.Equal(before.settings, after.settings)).To(BeTrue(), "kernel settings: before %v, after %v", before.settings, after.settings)
+}
+
+// processesOf are the command lines of everything that runs for a cluster: its own processes name its run directory, those
+// of containers and shims are in its node's pid namespace.
+func processesOf(c cluster, pidNamespace string) []string {
+	GinkgoHelper()
+	entries, err := os.ReadDir("/proc")
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil {
+			continue
+		}
+		line := strings.ReplaceAll(strings.TrimRight(string(b), "\x00"), "\x00", " ")
+		ns, _ := os.Readlink(filepath.Join("/proc", e.Name(), "ns/pid"))
+		if strings.Contains(line, c.dir) || pidNamespace != "" && ns == pidNamespace {
+			out = append(out, e.Name()+" "+line)
+		}
+	}
+	return out
+}

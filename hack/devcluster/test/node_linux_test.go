@@ -1,0 +1,231 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// restricted is a pod that passes the restricted Pod Security Standard; args are its arguments, in YAML.
+func restricted(ns, name, args string) string {
+	return `
+apiVersion: v1
+kind: Pod
+metadata: {name: ` + name + `, namespace: ` + ns + `, labels: {app: ` + name + `}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: app
+    image: dct/app:1
+    imagePullPolicy: Never
+    args: ` + args + `
+    ports: [{name: http, containerPort: 8080}]
+    resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+---
+`
+}
+
+var _ = Describe("A cluster with a node", Ordered, func() {
+	var c cluster
+	var before host
+	var pidNS string
+	const ns = "t"
+
+	in := func(pod string, args ...string) result {
+		GinkgoHelper()
+		return c.kubectl(append([]string{"-n", ns, "exec", pod, "--", "/app"}, args...)...)
+	}
+	ip := func(pod string) string {
+		GinkgoHelper()
+		return c.get("-n", ns, "get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+	}
+	// reaches and refused are what a pod gets from a URL. Policies take effect a moment after they are created.
+	reaches := func(pod, url string) {
+		GinkgoHelper()
+		Eventually(func() string { return in(pod, "get", url).out }, "5s").Should(ContainSubstring("hello from"))
+	}
+	refused := func(pod, url string) {
+		GinkgoHelper()
+		Eventually(func() int { return in(pod, "get", url).code }, "5s").ShouldNot(BeZero())
+		Expect(in(pod, "get", url).out).To(MatchRegexp("deadline exceeded|timeout|unreachable"))
+	}
+
+	BeforeAll(func() {
+		needNode()
+		c = newCluster("node")
+		before = look(c)
+		Expect(c.must("up", c.flags()...)).To(ContainSubstring("control plane and a node"))
+		pidNS = nodePIDNamespace(c)
+		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
+		c.get("create", "namespace", ns)
+		c.get("label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted", "team=red")
+		c.apply(restricted(ns, "web", `[serve, "8080", "9090"]`) + restricted(ns, "b", `[serve, "8080"]`) + restricted(ns, "c", `[serve, "8080"]`) + `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: t}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
+`)
+		c.get("-n", ns, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+	})
+
+	It("has a status with a line for each part", func() {
+		out := c.must("status", c.flags()...)
+		for _, part := range []string{"supervisor", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet", "kube-proxy", "node"} {
+			Expect(out).To(MatchRegexp(`(?m)^` + part + `\s+ready`))
+		}
+	})
+
+	It("changes no kernel setting of the machine and mounts nothing on it", func() {
+		now := look(c)
+		Expect(now.settings).To(Equal(before.settings))
+		Expect(now.mounts).To(Equal(before.mounts))
+		Expect(now.tables).To(Equal(before.tables))
+	})
+
+	It("runs restricted pods with logs and exec", func() {
+		Expect(c.get("-n", ns, "logs", "web")).To(ContainSubstring("serving as web uid 65532"))
+		Expect(in("web", "get", "http://127.0.0.1:8080/").out).To(ContainSubstring("hello from web"))
+	})
+
+	It("resolves names and routes Services", func() {
+		Expect(in("b", "resolve", "kubernetes.default.svc.cluster.local").out).To(ContainSubstring("100.97.0.1"))
+		Expect(in("b", "resolve", "no.such.name").code).NotTo(BeZero())
+		reaches("b", "http://web/")
+		reaches("web", "http://web.t.svc.cluster.local/") // a pod reaches itself through its Service
+		reaches("b", "http://"+ip("web")+":9090/")
+	})
+
+	It("fails at once where a pod cannot get", func() {
+		began := time.Now()
+		Expect(in("b", "get", "http://192.0.2.99/").out).To(ContainSubstring("unreachable"))
+		Expect(time.Since(began)).To(BeNumerically("<", time.Second))
+	})
+
+	It("lets aggregated APIs and this host reach pods", func() {
+		Expect(c.get("get", "--raw", "/api/v1/namespaces/t/pods/web:8080/proxy/")).To(ContainSubstring("hello from web"))
+	})
+
+	It("kills what uses too much memory", func() {
+		c.apply(restricted(ns, "eater", `[eat, "200"]`))
+		Eventually(func() string {
+			return c.get("-n", ns, "get", "pod", "eater", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.reason}")
+		}, "20s").Should(Equal("OOMKilled"))
+	})
+
+	It("loads image archives", func() {
+		archive := filepath.Join(GinkgoT().TempDir(), "image.tar")
+		c.must("image", "--out="+archive, "--name=dct/other:1", "--binary="+appBinary, "--entrypoint=/app resolve localhost")
+		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--archive="+archive)
+		c.apply(strings.ReplaceAll(strings.ReplaceAll(restricted(ns, "other", "[]"), "dct/app:1", "dct/other:1"), "Never\n    args", "IfNotPresent\n    args"))
+		Eventually(func() string { return c.get("-n", ns, "get", "pod", "other", "-o", "jsonpath={.status.phase}") }, "20s").Should(Equal("Succeeded"))
+		r := call("load", "--dir="+c.dir, "--cluster="+c.name, "--archive="+filepath.Join(c.dir, "absent.tar"))
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.out).To(ContainSubstring("absent.tar"))
+	})
+
+	Describe("NetworkPolicies", Ordered, func() {
+		AfterEach(func() { c.get("-n", ns, "delete", "networkpolicy", "--all") })
+
+		policy := func(spec string) {
+			GinkgoHelper()
+			c.apply("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: t}\nspec: " + spec)
+		}
+
+		It("deny everything by default, in both directions", func() {
+			reaches("b", "http://web/")
+			policy(`{podSelector: {}, policyTypes: [Ingress, Egress]}`)
+			refused("b", "http://"+ip("web")+":8080/")
+			Expect(in("b", "resolve", "web").code).NotTo(BeZero())
+			Expect(in("b", "get", "http://100.97.0.1:443/").out).To(ContainSubstring("deadline exceeded"))
+			Expect(c.get("-n", ns, "get", "pod", "web", "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")).To(Equal("True"))
+			reaches("web", "http://127.0.0.1:8080/")
+		})
+
+		It("allow by pod selector and named port", func() {
+			policy(`{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress],
+			  ingress: [{from: [{podSelector: {matchLabels: {app: b}}}], ports: [{port: http}]}]}`)
+			refused("c", "http://"+ip("web")+":8080/")
+			refused("b", "http://"+ip("web")+":9090/")
+			reaches("b", "http://"+ip("web")+":8080/")
+			reaches("b", "http://web/")
+			refused("c", "http://web/")
+		})
+
+		It("allow by namespace selector, and DNS alone", func() {
+			policy(`{podSelector: {matchLabels: {app: b}}, policyTypes: [Egress],
+			  egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}, podSelector: {matchLabels: {k8s-app: kube-dns}}}],
+			    ports: [{port: 53, protocol: UDP}, {port: 53}]}]}`)
+			refused("b", "http://"+ip("web")+":8080/")
+			Expect(in("b", "resolve", "web.t.svc.cluster.local").code).To(BeZero())
+		})
+
+		It("allow by address block with exceptions", func() {
+			policy(`{podSelector: {matchLabels: {app: b}}, policyTypes: [Egress],
+			  egress: [{to: [{ipBlock: {cidr: 100.96.0.0/16, except: [` + ip("c") + `/32]}}]}]}`)
+			refused("b", "http://"+ip("c")+":8080/")
+			reaches("b", "http://"+ip("web")+":8080/")
+		})
+
+		It("cut connections that they come to forbid", func() {
+			c.apply(restricted(ns, "holder", `[hold, "`+ip("web")+`:7"]`))
+			phase := func() string {
+				return c.get("-n", ns, "get", "pod", "holder", "-o", "jsonpath={.status.phase}")
+			}
+			Eventually(func() string { return c.kubectl("-n", ns, "logs", "holder").out }, "20s").Should(ContainSubstring("alive"))
+			Expect(phase()).To(Equal("Running"))
+			policy(`{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`)
+			Eventually(phase, "20s").Should(Equal("Failed"))
+			Expect(c.get("-n", ns, "logs", "holder", "--tail=1")).To(ContainSubstring("cut"))
+		})
+
+		It("hold from a new pod's first packet", func() {
+			policy(`{podSelector: {matchLabels: {first: packet}}, policyTypes: [Egress]}`)
+			// The pod tries as soon as it runs. Without a window it never gets through.
+			for _, name := range []string{"early-1", "early-2", "early-3"} {
+				c.apply(strings.Replace(restricted(ns, name, `[get, "http://`+ip("web")+`:8080/"]`), "app: "+name, "first: packet", 1))
+			}
+			for _, name := range []string{"early-1", "early-2", "early-3"} {
+				Eventually(func() string { return c.get("-n", ns, "get", "pod", name, "-o", "jsonpath={.status.phase}") }, "30s").Should(Equal("Failed"))
+				Expect(c.get("-n", ns, "logs", name)).To(ContainSubstring("deadline exceeded"))
+			}
+		})
+	})
+
+	It("keeps a new pod without policies connected from the start", func() {
+		c.apply(restricted(ns, "quick", `[get, "http://`+ip("web")+`:8080/"]`))
+		Eventually(func() string { return c.get("-n", ns, "get", "pod", "quick", "-o", "jsonpath={.status.phase}") }, "20s").Should(Equal("Succeeded"))
+	})
+
+	It("runs beside a second cluster", func() {
+		other := newCluster("second")
+		out := other.must("up", other.flags()...)
+		Expect(out).To(ContainSubstring("is up after"))
+		Expect(other.get("get", "nodes", "-o", "name")).To(Equal("node/" + other.name + "-node"))
+		other.must("down", other.flags()...)
+		reaches("b", "http://web/")
+	})
+
+	It("goes down and leaves nothing", func() {
+		Expect(processesOf(c, pidNS)).NotTo(BeEmpty())
+		c.must("down", c.flags()...)
+		expectSame(before, look(c))
+		Expect(processesOf(c, pidNS)).To(BeEmpty())
+		Expect(c.must("down", c.flags()...)).To(ContainSubstring("nothing is up"))
+	})
+})
+
+// nodePIDNamespace names the pid namespace of a cluster's node.
+func nodePIDNamespace(c cluster) string {
+	GinkgoHelper()
+	ns, err := os.Readlink(filepath.Join("/proc", itoa(stateOf(c).NodeInitPID), "ns/pid"))
+	Expect(err).NotTo(HaveOccurred())
+	return ns
+}
