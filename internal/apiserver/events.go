@@ -82,8 +82,14 @@ var errSlow = errors.New("the client takes events too slowly")
 
 // run streams until the client leaves or the server ends it.
 func (f *follower) run(ctx context.Context, to sink) {
+	openStreams.Inc()
+	defer openStreams.Dec()
 	hints, unsubscribe := f.subscribe()
 	defer unsubscribe()
+	f.loop(ctx, to, hints)
+}
+
+func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
 	heartbeat := time.NewTicker(f.server.opts.heartbeat)
 	defer heartbeat.Stop()
 	for {
@@ -151,6 +157,7 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 }
 
 func (f *follower) closed(reason, message string) runtimev1.StreamClosed {
+	closedStreams.WithLabelValues(reason).Inc()
 	return runtimev1.StreamClosed{Reason: reason, Message: message, Resume: f.after}
 }
 

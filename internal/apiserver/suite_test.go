@@ -56,6 +56,7 @@ type env struct {
 	base   string
 	config *rest.Config
 	http   *http.Client
+	stop   func() // begins to stop the server
 }
 
 func newEnv(change ...func(*Options)) *env {
@@ -83,6 +84,7 @@ func newEnv(change ...func(*Options)) *env {
 	e.server, err = New(o)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
+	e.stop = cancel
 	done := make(chan error, 1)
 	go func() { done <- e.server.Start(ctx) }()
 	DeferCleanup(func() {
