@@ -1,17 +1,46 @@
+// Package engine runs threads (DESIGN.md section 6): it takes a thread that has work, calls the model and
+// the tools, and records every step before the next one uses it. What it needs of the world around it is
+// in ports.go; it knows neither Kubernetes nor HTTP.
+//
+// A run is a loop over the log: plan.go tells from the conversation alone what comes next, so a run that a
+// crash cut off goes on at the same place. Waiting for a child holds no goroutine and no lease.
 package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"sync"
+	"time"
 
-	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/tool"
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Engine runs threads.
+// Engine runs threads. It is safe for concurrent use.
 type Engine struct {
-	opts Options
+	opts    Options
+	log     logr.Logger
+	threads *thread.Service
+	store   store.Store
+	queue   workqueue.TypedRateLimitingInterface[string]
+	leases  *leases
+	slots   *semaphore.Weighted
+	runs    sync.WaitGroup
+	effects *effectWorker
+	// schemas are the parameters that tools' code declares, by the code's digest.
+	schemas *lru.Cache
+
+	mu     sync.Mutex
+	active map[string]*activeThread
+	// beside is work for a thread that is no run of it: code from outside, effects.
+	beside map[string]map[*context.CancelCauseFunc]struct{}
+	// delayed threads have failed in a passing way and wait for their turn: hints do not bring them back.
+	delayed map[string]bool
 }
 
 // New checks the options and makes an engine; Start makes it work.
@@ -23,44 +52,70 @@ func New(o Options) (*Engine, error) {
 	case o.Owner == "":
 		return nil, errors.New("engine: Owner is needed: give a name that no other living replica has")
 	}
-	return &Engine{opts: o}, nil
+	e := &Engine{
+		opts:    o,
+		log:     o.Logger.WithName("engine"),
+		threads: o.Threads,
+		store:   o.Threads.Store(),
+		slots:   semaphore.NewWeighted(int64(o.Workers)),
+		schemas: lru.New(maxDescribed),
+		active:  map[string]*activeThread{},
+		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
+		delayed: map[string]bool{},
+	}
+	e.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry),
+		workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock})
+	e.leases = newLeases(e.store, o.Clock, o.LeaseTTL, e.log)
+	e.effects = newEffectWorker(e)
+	return e, nil
 }
 
-// Start runs threads until ctx ends and gives back when all runs of this replica have let go.
-func (e *Engine) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
+const (
+	firstRetry = 100 * time.Millisecond
+	maxRetry   = 30 * time.Second
+	// releaseTimeout bounds the writes by which a run lets go when its own context has ended.
+	releaseTimeout = 5 * time.Second
+	maxDescribed   = 4096
+)
 
 // NeedLeaderElection is false: every replica runs threads.
 func (e *Engine) NeedLeaderElection() bool { return false }
 
-// Stop ends the thread's run by a user's wish, be it under way here or parked: it ends as stopped.
-// Without a run it does nothing.
-func (e *Engine) Stop(ctx context.Context, threadID, reason string) error { return nil }
+// Start runs threads until ctx ends, and returns when all that this replica ran has let go. What was
+// under way then is taken up again by whoever comes next.
+func (e *Engine) Start(ctx context.Context) error {
+	stop := e.store.Subscribe(e.hint)
+	defer stop()
 
-// Abort lets go of the thread's run at once and writes nothing more: the thread is about to be purged.
-func (e *Engine) Abort(ctx context.Context, threadID, reason string) {}
-
-// Terminate ends a thread softly (SPEC THR-05) and with it every descendant (SPEC SUB-08): the store
-// first, then the runs under way here. Again is no error. reason is one of api/v1alpha1/conditions.go.
-func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
-	return e.opts.Threads.Store().Ping(ctx)
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.dispatchLoop} {
+		loops.Go(func() { loop(ctx) })
+	}
+	<-ctx.Done()
+	e.queue.ShutDown()
+	e.cancelAll(errShutdown)
+	loops.Wait()
+	e.runs.Wait()
+	return nil
 }
 
 // Wake hints that the thread may have work, for example since its definitions became ready.
-func (e *Engine) Wake(threadID string) {}
-
-// WakeEffects hints that a firing was recorded.
-func (e *Engine) WakeEffects() {}
-
-// InvokeTool calls a tool of the thread's agent outside of a run and gives its result. An unknown thread
-// is store.ErrNotFound, an unready agent a *NotReadyError.
-func (e *Engine) InvokeTool(ctx context.Context, threadID, name string, args json.RawMessage) (tool.Result, error) {
-	return tool.Result{}, nil
+func (e *Engine) Wake(threadID string) {
+	e.delay(threadID, false)
+	e.queue.Forget(threadID)
+	e.queue.Add(threadID)
 }
 
-// RunCode runs code in the thread's sandbox in an isolate of its own (SPEC COD-01).
-func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
-	return sandbox.Result{}, nil
+// WakeEffects hints that a firing was recorded.
+func (e *Engine) WakeEffects() { e.effects.wake() }
+
+// now in microseconds since 1970.
+func (e *Engine) now() int64 { return e.opts.Clock.Now().UnixMicro() }
+
+// fault marks a point around a durable write or an outside call, for crash tests.
+func (e *Engine) fault(point string) {
+	if e.opts.Faults != nil {
+		e.opts.Faults(point)
+	}
 }

@@ -85,6 +85,17 @@ func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 	return json.RawMessage(arguments), nil
 }
 
+// Decode is Check that gives the arguments as plain Go values.
+func (s *Schema) Decode(arguments string) (any, error) {
+	text, err := s.Check(arguments)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	err = json.Unmarshal(text, &v)
+	return v, err
+}
+
 var printer = message.NewPrinter(language.English)
 
 // explain lists the places that are wrong, one clause each.

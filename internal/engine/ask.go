@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// maxCallID is how long a tool call's id may be: custom resources carry it.
+const maxCallID = 200
+
+// ask makes one step: a model call, whose answer goes into the log. ended tells that the answer was the
+// last of the turn, and that the run's end is in the log with it.
+func (r *run) ask(ctx context.Context) (ended bool, err error) {
+	r.current = false
+	if limit := r.maxSteps(); r.record.Steps >= limit {
+		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
+	}
+	if err := r.buildTools(ctx); err != nil {
+		return false, err
+	}
+	m := r.agent.Model
+	client, err := r.engine.opts.Models.Client(model.Config{
+		Namespace: r.agent.Namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
+	})
+	if err != nil {
+		return false, modelFailure(ctx, err)
+	}
+	id := newMessageID()
+	deltas := newDeltas(ctx, r, id)
+	r.engine.fault("model.before")
+	res, err := client.Stream(ctx, r.request(), deltas.emit)
+	if lost := deltas.stop(); lost != nil {
+		return false, lost
+	}
+	if err != nil {
+		return false, modelFailure(ctx, err)
+	}
+	r.engine.fault("model.after")
+	return r.recordAnswer(ctx, id, res)
+}
+
+// request is what the model gets to read.
+func (r *run) request() model.Request {
+	req := model.Request{
+		Messages:  assemble(r.system, r.conv),
+		Arguments: r.thread.Arguments,
+	}
+	choice := model.ToolChoice(r.agent.Prompt.Spec.ToolChoice)
+	if choice == model.ToolChoiceNone {
+		return req
+	}
+	req.ToolChoice = choice
+	for _, d := range r.tools.Definitions() {
+		req.Tools = append(req.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+	}
+	return req
+}
+
+// recordAnswer puts an answer into the log: with the run's end when it ends the turn, else with the start of
+// its first call.
+func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
+	m := r.answer(id, res)
+	r.record.Steps++
+	if len(m.ToolCalls) == 0 {
+		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil {
+			return true, r.finish(ctx, end, m)
+		}
+	}
+	ops := []store.Op{&store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}}
+	for i, call := range m.ToolCalls {
+		if i == 0 || r.parallel() {
+			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+		}
+	}
+	if err := r.apply(ctx, "answer", ops...); err != nil {
+		return false, err
+	}
+	r.conv.add(*m)
+	return false, nil
+}
+
+// answer makes the message of a response.
+func (r *run) answer(id string, res *model.Response) *store.Message {
+	m := &store.Message{
+		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		Metadata: res.Metadata, ReasoningContent: res.Reasoning,
+	}
+	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
+		m.Content = &content
+	}
+	seen := map[string]bool{}
+	for i, call := range res.ToolCalls {
+		callID := call.ID
+		if _, used := r.conv.calls[callID]; used || callID == "" || len(callID) > maxCallID || seen[callID] {
+			// Providers promise ids that are unique within one answer at best; here they are keys for ever.
+			callID = fmt.Sprintf("%s-%d", strings.TrimPrefix(id, "msg_"), i+1)
+		}
+		seen[callID] = true
+		m.ToolCalls = append(m.ToolCalls, store.ToolCall{ID: callID, Name: call.Name, Arguments: call.Arguments})
+	}
+	if res.Usage != nil {
+		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
+		r.usage = r.usage.Add(*res.Usage)
+		r.record.Usage, _ = json.Marshal(r.usage)
+	}
+	return m
+}
+
+func (r *run) parallel() bool { return r.agent.Prompt.Spec.ParallelToolCalls }

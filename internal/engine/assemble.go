@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// interrupted stands in the model's view for a result that never came.
+const interrupted = "(no result: the call was interrupted)"
+
+// assemble gives the conversation as the model sees it: the system prompt, then the messages in order, each
+// result right behind the call that it answers, since providers refuse anything else.
+func assemble(system string, c *conversation) []model.Message {
+	out := make([]model.Message, 0, len(c.msgs)+1)
+	out = append(out, model.Message{Role: model.RoleSystem, Content: system})
+	for i := range c.msgs {
+		m := &c.msgs[i]
+		switch m.Role {
+		case store.RoleTool: // behind its call, below
+		case store.RoleAssistant:
+			out = appendAnswer(out, c, i)
+		case store.RoleSystem:
+			out = append(out, model.Message{Role: model.RoleSystem, Content: textOf(m)})
+		default:
+			out = append(out, model.Message{Role: model.RoleUser, Content: textOf(m), Name: m.Name})
+		}
+	}
+	return out
+}
+
+func appendAnswer(out []model.Message, c *conversation, i int) []model.Message {
+	m := &c.msgs[i]
+	a := model.Message{Role: model.RoleAssistant, Content: textOf(m), Metadata: m.Metadata}
+	for _, call := range m.ToolCalls {
+		if c.calls[call.ID] == i { // of two messages that use the same id, the later one has the result
+			a.ToolCalls = append(a.ToolCalls, model.ToolCall{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
+		}
+	}
+	out = append(out, a)
+	for _, call := range a.ToolCalls {
+		r := model.Message{Role: model.RoleTool, ToolCallID: call.ID, Name: call.Name, Content: interrupted}
+		if j, done := c.results[call.ID]; done {
+			r.Content = textOf(&c.msgs[j])
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// textOf gives a message's content and names its attachments.
+func textOf(m *store.Message) string {
+	text := contentOf(m)
+	if len(m.Attachments) == 0 {
+		return text
+	}
+	var b strings.Builder
+	b.WriteString(text)
+	if text != "" {
+		b.WriteString("\n\n")
+	}
+	b.WriteString("[attached files:")
+	for _, a := range m.Attachments {
+		fmt.Fprintf(&b, " %s", a.Path)
+		if a.MimeType != "" {
+			fmt.Fprintf(&b, " (%s, %d bytes)", a.MimeType, a.Size)
+		}
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+var placeholder = regexp.MustCompile(`\{\{\s*arguments\.([A-Za-z0-9_-]+)\s*\}\}`)
+
+// systemPrompt fills the thread's arguments into the prompt's text and adds the task that the thread is
+// bound to. An argument that the thread does not have leaves nothing.
+func systemPrompt(text string, t *store.Thread) string {
+	if strings.Contains(text, "{{") {
+		var args map[string]json.RawMessage
+		_ = json.Unmarshal(t.Arguments, &args) // absent is none
+		text = placeholder.ReplaceAllStringFunc(text, func(match string) string {
+			value := args[placeholder.FindStringSubmatch(match)[1]]
+			var s string
+			if json.Unmarshal(value, &s) == nil {
+				return s
+			}
+			return string(value)
+		})
+	}
+	if t.TaskID != "" {
+		text += "\n\nThis conversation belongs to the task " + t.TaskID + "."
+	}
+	return text
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
+// result. The results keep the order of the calls (SPEC TOL-02).
+func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
+	r.current = false
+	if err := r.buildTools(ctx); err != nil {
+		return err
+	}
+	repeat := r.resumed
+	r.resumed = false // later calls are new
+	if !r.parallel() || len(calls) == 1 {
+		for i, call := range calls {
+			var next *store.ToolCall
+			if i+1 < len(calls) {
+				next = &calls[i+1]
+			}
+			if err := r.recordResult(ctx, call, r.call(ctx, call, repeat), next); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return r.callAtOnce(ctx, calls, repeat)
+}
+
+// callAtOnce makes calls concurrently and records their results in the order of the calls.
+func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, repeat bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel() // before the wait: a call whose result is not wanted any more must not hold the run
+	slots := make(chan struct{}, r.engine.opts.Limits.ParallelCalls)
+	results := make([]chan outcome, len(calls))
+	for i := range calls {
+		results[i] = make(chan outcome, 1)
+	}
+	group.Go(func() {
+		for i, call := range calls {
+			slots <- struct{}{}
+			group.Go(func() {
+				defer func() { <-slots }()
+				results[i] <- r.call(ctx, call, repeat)
+			})
+		}
+	})
+	for i, call := range calls {
+		if err := r.recordResult(ctx, call, <-results[i], nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome of one call.
+type outcome struct {
+	result   tool.Result
+	duration int64 // milliseconds
+	panicked bool
+}
+
+// call makes one call.
+func (r *run) call(ctx context.Context, call store.ToolCall, repeat bool) (o outcome) {
+	if ctx.Err() != nil {
+		return o
+	}
+	start := r.engine.opts.Clock.Now()
+	defer func() {
+		o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
+		if p := recover(); p != nil {
+			r.log.Error(fmt.Errorf("panic: %v", p), "a tool failed by a fault of the engine", "tool", call.Name, "stack", string(debug.Stack()))
+			o.panicked = true
+		}
+	}()
+	r.engine.fault("call.before")
+	o.result = r.tools.Call(ctx, tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: repeat})
+	r.engine.fault("call.after")
+	return o
+}
+
+// recordResult puts a result into the log, together with the start of the call that comes next.
+func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, next *store.ToolCall) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case o.panicked:
+		return failf(ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
+	case o.result.Wait != nil:
+		if r.kept.Waits == nil {
+			r.kept.Waits = map[string]tool.Wait{}
+		}
+		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
+		return nil
+	}
+	content := r.clip(o.result.Content)
+	m := &store.Message{
+		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
+	}
+	ops := []store.Op{
+		&store.AppendMessage{Message: m},
+		eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}),
+	}
+	if next != nil {
+		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+	}
+	if err := r.apply(ctx, "result", ops...); err != nil {
+		return err
+	}
+	r.conv.add(*m)
+	return nil
+}
+
+// clip bounds what a model gets to read of a result.
+func (r *run) clip(content string) string {
+	limit := r.engine.opts.Limits.ToolResultBytes
+	content = strings.ReplaceAll(content, "\x00", "\uFFFD")
+	if len(content) <= limit {
+		return strings.ToValidUTF8(content, "\uFFFD")
+	}
+	return strings.ToValidUTF8(content[:limit], "") + fmt.Sprintf("\n[cut: the result has %d bytes, this is the first %d]", len(content), limit)
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Why a run was cancelled; context.Cause gives them.
+var (
+	errShutdown  = errors.New("the manager stops")
+	errLeaseLost = errors.New("the thread's lease was lost")
+	errAborted   = errors.New("the thread is being purged")
+	errTerminal  = errors.New("the thread was terminated")
+)
+
+// stoppedError: a user stopped the run.
+type stoppedError struct{ reason string }
+
+func (e *stoppedError) Error() string { return "stopped: " + e.reason }
+
+// Reasons of runs that did not succeed, in Run.Reason and status.lastRun.reason.
+const (
+	ReasonModelUnavailable = "ModelUnavailable" // the endpoint refuses connections or answers 429 or 5xx
+	ReasonModelTimeout     = "ModelTimeout"     // the answer took longer than spec.timeout
+	ReasonModelBadAnswer   = "ModelBadAnswer"   // the answer is none of the protocol
+	ReasonModelRefused     = "ModelRefused"     // the provider refused the request: 4xx
+	ReasonModelFailed      = "ModelFailed"      // the provider, or a script, says that it failed
+	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
+	ReasonMaxStepsReached  = "MaxStepsReached"  // as many model calls as maxSteps allows, and no end of the turn
+	ReasonInvalidTools     = "InvalidTools"     // the prompt's tools cannot be offered
+	ReasonSessionFailed    = "SessionFailed"    // the model called the agent's sessionFail tool
+	ReasonStoppedByUser    = "StoppedByUser"
+	ReasonTerminated       = "Terminated"
+	ReasonInternalError    = "InternalError" // a fault of Skein itself; its log has more
+)
+
+// failure is why a run fails: it is recorded and ends the run. Any other error interrupts the run, which
+// is taken up again.
+type failure struct {
+	reason   string
+	message  string
+	metadata map[string]any // to keep with the message that records it
+}
+
+func (f *failure) Error() string { return f.reason + ": " + f.message }
+
+func failf(reason, format string, args ...any) *failure {
+	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// modelFailure sorts the failure of a model call. The error of a cancelled context stays as it is.
+func modelFailure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	var m *model.Error
+	if !errors.As(err, &m) {
+		return failf(ReasonModelFailed, "the model call failed: %v", err)
+	}
+	f := &failure{message: m.Message, metadata: m.Metadata}
+	switch {
+	case m.Kind == model.KindUnreachable, m.Kind == model.KindStatus && m.Passing:
+		f.reason = ReasonModelUnavailable
+	case m.Kind == model.KindTimeout:
+		f.reason = ReasonModelTimeout
+	case m.Kind == model.KindBadAnswer:
+		f.reason = ReasonModelBadAnswer
+	case m.Kind == model.KindStatus:
+		f.reason = ReasonModelRefused
+	case m.Kind == model.KindConfig:
+		f.reason = ReasonModelInvalid
+	default:
+		f.reason = ReasonModelFailed
+	}
+	return f
+}

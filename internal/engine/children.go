@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// childrenOf a thread, for tools (SPEC SUB-03).
+type childrenOf struct {
+	engine *Engine
+	thread *store.Thread
+	state  *thread.State
+	agent  *Agent // may be nil
+	runID  string
+}
+
+func (c *childrenOf) Kinds() []skeinv1.AgentSubagent {
+	if c.agent == nil {
+		return nil
+	}
+	return c.agent.Spec.Subagents
+}
+
+func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
+	return c.engine.opts.Children.List(ctx, c.thread)
+}
+
+func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
+	if err := c.allowed(ctx, req); err != nil {
+		return nil, err
+	}
+	for _, path := range req.Attachments {
+		rec, err := c.state.StatFile(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if rec == nil || rec.IsDirectory {
+			return nil, fmt.Errorf("there is no file %s to hand over: write it first, or leave it out", path)
+		}
+	}
+	if string(req.Arguments) == "null" {
+		req.Arguments = nil
+	}
+	c.engine.fault("child.create.before")
+	child, err := c.engine.opts.Children.Create(ctx, c.thread, ChildRequest{
+		Cause: req.Cause, RunID: c.runID, Subagent: req.Kind, Title: req.Title, Message: req.Message,
+		Arguments: req.Arguments, Attachments: req.Attachments,
+	})
+	c.engine.fault("child.create.after")
+	return child, err
+}
+
+// allowed holds a new child against the limits. A call that a crash cut off may count its own child.
+func (c *childrenOf) allowed(ctx context.Context, req tool.ChildRequest) error {
+	limits := c.engine.opts.Limits
+	if c.thread.Depth+1 > limits.Depth {
+		return fmt.Errorf("subagents may nest %d levels deep, and this conversation is at level %d: do this task yourself", limits.Depth, c.thread.Depth)
+	}
+	registry, err := c.List(ctx)
+	if err != nil {
+		return err
+	}
+	spare := 0
+	if req.Repeat {
+		spare = 1
+	}
+	if n := tool.Living(registry, ""); n >= limits.Children+spare {
+		return fmt.Errorf("this conversation has %d subagents, as many as it may: wait until one is done, or message one that is there", n)
+	}
+	if n, limit := tool.Living(registry, req.Kind.Name), int(req.Kind.MaxInstances); limit > 0 && n >= limit+spare {
+		return fmt.Errorf("there are %d subagents %s, as many as there may be at once (maxInstances): wait until one is done, or message one that is there", n, req.Kind.Name)
+	}
+	return nil
+}
+
+func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skeinv1.ChildStatus, error) {
+	child, err := c.find(ctx, req.Reference)
+	if err != nil {
+		return nil, err
+	}
+	if child.TerminatedAt != 0 {
+		return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", req.Reference)
+	}
+	st, err := c.engine.threads.Open(ctx, child.ID)
+	if err != nil {
+		return nil, err
+	}
+	attachments, err := st.CopyFilesFrom(ctx, c.state, req.Attachments)
+	if err != nil {
+		return nil, err
+	}
+	m := thread.NewMessage{Content: &req.Message, Attachments: attachments, FromSystem: true, IdempotencyKey: "parent:" + req.Cause}
+	if child.Child.Blocking {
+		m.Metadata = map[string]any{metadataReplyTo: req.Cause}
+	}
+	if _, err := st.Queue(ctx, m); err != nil {
+		return nil, err
+	}
+	return &skeinv1.ChildStatus{
+		Reference: child.Reference, Name: child.Child.Name, ThreadName: child.Name, ThreadID: child.ID,
+		Blocking: child.Child.Blocking, Resumable: child.Child.Resumable, Status: tool.ChildRunning,
+	}, nil
+}
+
+// find gives a child of the thread by its reference.
+func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread, error) {
+	children, err := c.engine.store.Children(ctx, c.thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range children {
+		if children[i].Reference == reference && children[i].Child != nil {
+			return &children[i], nil
+		}
+	}
+	registry, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range registry {
+		if entry.Reference == reference {
+			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
+		}
+	}
+	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create gave", reference)
+}
+
+// lifecycleOf a thread, for tools.
+type lifecycleOf struct {
+	engine *Engine
+	thread *store.Thread
+	state  *thread.State
+}
+
+func (l *lifecycleOf) Terminate(ctx context.Context) error {
+	return l.engine.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
+}
+
+// statusNotification is the kind of what a child says by notifyParent.
+const statusNotification = "notification"
+
+func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) error {
+	if l.thread.ParentID == "" {
+		return errors.New("this thread has no parent: notifyParent is for subagents")
+	}
+	m := store.Message{
+		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.engine.now(), Silent: true, Content: &content, Name: l.name(),
+		Metadata: map[string]any{metadataSubagent: l.thread.Reference, metadataStatusKind: statusNotification},
+	}
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	// In one transaction with nothing else: the child's own rows do not change. The fence holds all the same.
+	return l.state.Apply(ctx, &store.Enqueue{
+		To:   l.thread.ParentID,
+		Item: store.InboxItem{Key: "notify:" + key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
+	})
+}
+
+func (l *lifecycleOf) name() string {
+	if l.thread.Child == nil {
+		return ""
+	}
+	return l.thread.Child.Name
+}
+
+// maxStatus of a child, in bytes: custom resources carry it.
+const maxStatus = 200
+
+func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
+	if len(status) > maxStatus {
+		return fmt.Errorf("a status has at most %d bytes, this one has %d: say it shorter", maxStatus, len(status))
+	}
+	return l.state.Apply(ctx, &store.UpdateThread{RegistryStatus: &status})
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+// defaultCodeTimeout of one call of definition code whose object does not say.
+const defaultCodeTimeout = time.Minute
+
+var errCodeTimeout = errors.New("the code did not finish")
+
+// codeHost runs the code of one execution in the thread's sandbox. The sandbox is claimed at the first
+// need and given back when the execution is over; so is the isolate that all definition code shares.
+type codeHost struct {
+	life   context.Context // of the execution
+	engine *Engine
+	thread *store.Thread
+	pool   string
+	state  *code.State
+
+	mu       sync.Mutex
+	modules  map[string]sandbox.Module
+	wall     time.Duration
+	sbx      sandbox.Sandbox
+	releases []func() // of every sandbox that was had
+	iso      sandbox.Isolate
+}
+
+func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
+	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{}}
+}
+
+// add makes a module known, before the isolate is opened.
+func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
+	c.modules[name] = m
+	if timeout <= 0 {
+		timeout = defaultCodeTimeout
+	}
+	c.wall = max(c.wall, timeout)
+}
+
+func (c *codeHost) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.iso != nil {
+		_ = c.iso.Close() // its process ends one way or another
+		c.iso = nil
+	}
+	for _, release := range c.releases {
+		release()
+	}
+	c.releases, c.sbx = nil, nil
+}
+
+// sandbox gives the thread's sandbox. Called with the lock held.
+func (c *codeHost) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
+	if c.sbx != nil {
+		return c.sbx, nil
+	}
+	c.engine.fault("sandbox.acquire.before")
+	sbx, release, err := c.engine.opts.Sandboxes.Acquire(ctx, c.thread, c.pool)
+	if err != nil {
+		return nil, err
+	}
+	c.releases = append(c.releases, release)
+	c.sbx = sbx
+	return sbx, nil
+}
+
+// discard gives up a sandbox that failed, unless somebody else has done so already.
+func (c *codeHost) discard(ctx context.Context, sbx sandbox.Sandbox) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sbx != sbx {
+		return
+	}
+	c.engine.log.Info("a sandbox failed and is given up", "namespace", c.thread.Namespace, "name", c.thread.Name)
+	c.engine.opts.Sandboxes.Discard(ctx, c.thread, sbx)
+	c.sbx, c.iso = nil, nil
+}
+
+// RunCode implements tool.Code. Code of which nothing had run when its sandbox went away is run once more,
+// in another one.
+func (c *codeHost) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
+	for retried := false; ; retried = true {
+		c.mu.Lock()
+		sbx, err := c.sandbox(ctx)
+		c.mu.Unlock()
+		if err != nil {
+			return sandbox.Result{}, err
+		}
+		res := sbx.RunCode(ctx, req).Wait(ctx)
+		if !res.Retriable || retried || ctx.Err() != nil {
+			return res, nil
+		}
+		c.discard(ctx, sbx)
+	}
+}
+
+// ServeRunCode implements tool.Code.
+func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
+	c.mu.Lock()
+	sbx, iso := c.sbx, c.iso
+	c.mu.Unlock()
+	if sbx == nil || iso == nil { // the caller is code in the isolate, so this can only be its end
+		return nil, errors.New("the isolate has ended")
+	}
+	return nil, errors.New("state.runCode is not there yet")
+}
+
+// Invoke implements tool.Code. What had not begun when its isolate went away is done once more, in a fresh
+// sandbox; what had begun is not, since it may have done half its work.
+func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
+	if timeout <= 0 {
+		timeout = defaultCodeTimeout
+	}
+	for retried := false; ; retried = true {
+		iso, sbx, err := c.isolate(ctx, retried)
+		if err != nil {
+			return nil, err
+		}
+		v, err := c.invoke(ctx, iso, invocation, module, args, timeout)
+		var gone *sandbox.IsolateGoneError
+		if !errors.As(err, &gone) {
+			return v, err
+		}
+		c.drop(iso)
+		if gone.Started || retried || ctx.Err() != nil {
+			return nil, err
+		}
+		c.discard(ctx, sbx)
+	}
+}
+
+func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, module string, args any, timeout time.Duration) (any, error) {
+	call, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	v, err := iso.Invoke(call, invocation, module, args)
+	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+		c.drop(iso) // it may still be at it
+		return nil, fmt.Errorf("%w within %s: make it faster, or raise spec.timeout of the tool or effect", errCodeTimeout, timeout)
+	}
+	return v, err
+}
+
+// describe asks a module what it declares.
+func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Description, error) {
+	iso, _, err := c.isolate(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := iso.Describe(ctx, module)
+	var gone *sandbox.IsolateGoneError
+	if errors.As(err, &gone) {
+		c.drop(iso)
+	}
+	return d, err
+}
+
+// isolate gives the execution's isolate, opening it when there is none. A sandbox that cannot open one is
+// given up for another, once.
+func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
+	static, err := c.state.Static(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for ; ; retried = true {
+		iso, sbx, err := c.open(ctx, static)
+		if err == nil {
+			return iso, sbx, nil
+		}
+		var compile *sandbox.Error
+		if sbx == nil || retried || ctx.Err() != nil || errors.As(err, &compile) {
+			return nil, nil, err
+		}
+		c.discard(ctx, sbx)
+	}
+}
+
+func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Isolate, sandbox.Sandbox, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.iso != nil {
+		return c.iso, c.sbx, nil
+	}
+	sbx, err := c.sandbox(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no sandbox could be had: %w", err)
+	}
+	iso, err := sbx.OpenIsolate(c.life, sandbox.IsolateRequest{
+		Modules: maps.Clone(c.modules), Host: c.state.Serve, Static: static, WallTime: c.wall, Log: c.logged,
+	})
+	if err != nil {
+		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", err)
+	}
+	c.iso = iso
+	return iso, sbx, nil
+}
+
+// drop forgets an isolate that is of no use any more.
+func (c *codeHost) drop(iso sandbox.Isolate) {
+	c.mu.Lock()
+	if c.iso == iso {
+		c.iso = nil
+	}
+	c.mu.Unlock()
+	_ = iso.Close() // it is gone, or is to go
+}
+
+// logged receives the console of definition code; it may hold what users wrote, so only at a high level.
+func (c *codeHost) logged(invocation string, l sandbox.Log) {
+	c.engine.log.V(2).Info("console", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "level", l.Level, "message", l.Message)
+}

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// deltaInterval is how often, at most, pieces of an answer under way are written to the log.
+	deltaInterval = 50 * time.Millisecond
+	// deltaBytes is how much may wait before it is written at once.
+	deltaBytes = 4 << 10
+)
+
+// deltas streams an answer under way into the log, in batches. Of an answer that is done within the first
+// interval nothing is written: its message follows at once and holds everything.
+type deltas struct {
+	ctx   context.Context
+	run   *run
+	msgID string
+
+	mu        sync.Mutex
+	text      strings.Builder
+	reasoning strings.Builder
+	reset     bool
+	written   bool
+	timer     clock.Timer
+	stopped   bool
+	err       error // the run must not go on: the thread was lost
+}
+
+type deltaData struct {
+	Text      string `json:"text,omitempty"`
+	Reasoning string `json:"reasoning,omitempty"`
+	// Reset takes back all pieces of this message so far: the model call is made anew.
+	Reset bool `json:"reset,omitempty"`
+}
+
+func newDeltas(ctx context.Context, r *run, msgID string) *deltas {
+	return &deltas{ctx: ctx, run: r, msgID: msgID}
+}
+
+// emit takes one piece.
+func (d *deltas) emit(p model.Delta) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.Reset {
+		d.text.Reset()
+		d.reasoning.Reset()
+		d.reset = d.written
+		return
+	}
+	d.text.WriteString(p.Text)
+	d.reasoning.WriteString(p.Reasoning)
+	if d.text.Len()+d.reasoning.Len() >= deltaBytes {
+		d.flush()
+	}
+	if d.timer == nil && !d.stopped {
+		d.timer = d.run.engine.opts.Clock.AfterFunc(deltaInterval, d.tick)
+	}
+}
+
+// tick writes what has come in an interval and, while more may come, sets the next one.
+func (d *deltas) tick() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timer = nil
+	if !d.stopped {
+		d.flush()
+	}
+}
+
+// flush is called with the lock held: pieces that come meanwhile wait, which slows the stream down to what
+// the store can take.
+func (d *deltas) flush() {
+	data := deltaData{Text: strings.ToValidUTF8(d.text.String(), ""), Reasoning: strings.ToValidUTF8(d.reasoning.String(), ""), Reset: d.reset}
+	if data == (deltaData{}) || d.err != nil {
+		return
+	}
+	raw, _ := json.Marshal(data) // strings only: cannot fail
+	err := d.run.state.Apply(d.ctx, &store.AppendEvent{Event: store.Event{
+		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
+	}})
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrNotFound) {
+		d.err = err
+		return
+	}
+	// Any other failure costs watchers a piece that the message itself will bring.
+	d.text.Reset()
+	d.reasoning.Reset()
+	d.reset, d.written = false, true
+}
+
+// stop ends the streaming and tells whether the thread was lost meanwhile.
+func (d *deltas) stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	return d.err
+}

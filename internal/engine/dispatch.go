@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// sweepBatch is how many threads one look for lost work takes.
+const sweepBatch = 1000
+
+// activeThread is a thread that this replica holds.
+type activeThread struct {
+	cancel context.CancelCauseFunc
+	// poked: the inbox may have changed since the holder last read it.
+	poked atomic.Bool
+}
+
+// hint receives the store's hints. It must not block.
+func (e *Engine) hint(h store.Hint) {
+	if h.Changed&store.ChangedFiring != 0 {
+		e.effects.wake()
+	}
+	if h.Changed&store.ChangedInbox == 0 {
+		return
+	}
+	e.mu.Lock()
+	a, delayed := e.active[h.ThreadID], e.delayed[h.ThreadID]
+	e.mu.Unlock()
+	switch {
+	case a != nil:
+		a.poked.Store(true)
+	case !delayed:
+		e.queue.Add(h.ThreadID)
+	}
+}
+
+// dispatchLoop hands threads to goroutines, as many at once as there are workers. An idle engine has none.
+func (e *Engine) dispatchLoop(ctx context.Context) {
+	for {
+		if e.slots.Acquire(ctx, 1) != nil {
+			return
+		}
+		id, shutdown := e.queue.Get()
+		if shutdown {
+			e.slots.Release(1)
+			return
+		}
+		e.runs.Go(func() {
+			defer e.slots.Release(1)
+			defer e.queue.Done(id)
+			e.handle(ctx, id)
+		})
+	}
+}
+
+// handle processes a thread and sees to what must come after.
+func (e *Engine) handle(ctx context.Context, id string) {
+	e.delay(id, false)
+	err := e.process(ctx, id)
+	var notReady *NotReadyError
+	switch {
+	case err == nil, errors.Is(err, errShutdown):
+		e.queue.Forget(id)
+	case errors.As(err, &notReady):
+		// It keeps its inbox. Whoever sees the definitions become ready calls Wake.
+		e.queue.Forget(id)
+		e.log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
+	case errors.Is(err, store.ErrFenced), errors.Is(err, errLeaseLost):
+		e.log.Info("thread was lost to another holder", "thread", id)
+		e.queue.Forget(id)
+		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
+	case ctx.Err() != nil:
+	case errors.Is(err, store.ErrLeaseHeld):
+		// By another replica, which sees to it, or by one that is lost: look again before a sweep would.
+		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
+	default:
+		e.log.Error(err, "run was interrupted and will be taken up again", "thread", id)
+		e.queue.AddRateLimited(id)
+	}
+}
+
+// delay keeps hints from bringing a thread back before its turn, after a failure that will pass.
+func (e *Engine) delay(id string, on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if on {
+		e.delayed[id] = true
+	} else {
+		delete(e.delayed, id)
+	}
+}
+
+// sweepLoop looks for threads whose hint was lost, or whose holder was: at start and at a slow beat.
+func (e *Engine) sweepLoop(ctx context.Context) {
+	for {
+		wait := e.opts.SweepInterval
+		ids, err := e.store.Runnable(ctx, sweepBatch)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			e.log.Error(err, "cannot look for threads with work")
+		case len(ids) == sweepBatch:
+			wait = min(wait, time.Second) // there may be more
+		}
+		for _, id := range ids {
+			e.queue.Add(id)
+		}
+		timer := e.opts.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+	}
+}
+
+// register makes a thread active; false when it is already.
+func (e *Engine) register(id string, a *activeThread) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active[id] != nil {
+		return false
+	}
+	e.active[id] = a
+	return true
+}
+
+// unregister lets go of a thread and queues it again when a hint came in the meantime.
+func (e *Engine) unregister(id string, a *activeThread) {
+	e.mu.Lock()
+	delete(e.active, id)
+	delayed := e.delayed[id]
+	e.mu.Unlock()
+	if a.poked.Load() && !delayed {
+		e.queue.Add(id)
+	}
+}
+
+// attach makes a context that ends when the thread is terminated or purged, for work beside its runs.
+// Call leave when the work is done.
+func (e *Engine) attach(ctx context.Context, id string) (attached context.Context, leave func()) {
+	attached, cancel := context.WithCancelCause(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.beside[id] == nil {
+		e.beside[id] = map[*context.CancelCauseFunc]struct{}{}
+	}
+	e.beside[id][&cancel] = struct{}{}
+	return attached, func() {
+		cancel(nil)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if delete(e.beside[id], &cancel); len(e.beside[id]) == 0 {
+			delete(e.beside, id)
+		}
+	}
+}
+
+// detach ends the work beside a thread's runs.
+func (e *Engine) detach(id string, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for cancel := range e.beside[id] {
+		(*cancel)(cause)
+	}
+}
+
+// cancel ends the thread's run here, for a cause; false when there is none here.
+func (e *Engine) cancel(id string, cause error) bool {
+	e.mu.Lock()
+	a := e.active[id]
+	e.mu.Unlock()
+	if a == nil {
+		return false
+	}
+	a.cancel(cause)
+	return true
+}
+
+func (e *Engine) cancelAll(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.active {
+		a.cancel(cause)
+	}
+}

@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+const (
+	// maxAttempts at a firing whose handler could not be run; a handler that throws is not tried again.
+	maxAttempts = 3
+	// firstEffectRetry doubles with each attempt.
+	firstEffectRetry = time.Second
+)
+
+// effectWorker runs the handlers of effects that are due, apart from the conversation and not under its
+// lease (SPEC EFF-02). A firing is held by a claim, which is renewed while its handler runs; after a crash
+// the claim runs out and the handler is run again with the same idempotency key (SPEC EFF-04).
+type effectWorker struct {
+	engine *Engine
+	log    logr.Logger
+	poke   chan struct{}
+	done   chan struct{} // a slot became free
+
+	mu      sync.Mutex
+	running map[firingKey]struct{}
+	group   sync.WaitGroup
+}
+
+type firingKey struct {
+	effect string
+	due    int64
+}
+
+func newEffectWorker(e *Engine) *effectWorker {
+	return &effectWorker{
+		engine: e, log: e.log.WithName("effects"), poke: make(chan struct{}, 1), done: make(chan struct{}, 1),
+		running: map[firingKey]struct{}{},
+	}
+}
+
+func (w *effectWorker) wake() { signal(w.poke) }
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+func (w *effectWorker) loop(ctx context.Context) {
+	defer w.group.Wait()
+	ticker := w.engine.opts.Clock.NewTicker(w.engine.opts.LeaseTTL / 3)
+	defer ticker.Stop()
+	for {
+		w.claim(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.poke:
+		case <-w.done:
+		case <-ticker.C():
+			w.renew(ctx)
+		}
+	}
+}
+
+// claim takes as many firings as there are free slots and runs them.
+func (w *effectWorker) claim(ctx context.Context) {
+	w.mu.Lock()
+	free := w.engine.opts.EffectWorkers - len(w.running)
+	w.mu.Unlock()
+	if free <= 0 || ctx.Err() != nil {
+		return
+	}
+	firings, err := w.engine.store.ClaimFirings(ctx, w.engine.opts.Owner, w.engine.opts.LeaseTTL, free)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Error(err, "cannot look for effects that are due")
+			w.later(firstEffectRetry)
+		}
+		return
+	}
+	for _, f := range firings {
+		key := firingKey{f.EffectID, f.Due}
+		w.mu.Lock()
+		_, here := w.running[key]
+		w.running[key] = struct{}{}
+		w.mu.Unlock()
+		if here { // its claim had run out under it, and is renewed by this
+			continue
+		}
+		w.group.Go(func() {
+			defer func() {
+				w.mu.Lock()
+				delete(w.running, key)
+				w.mu.Unlock()
+				signal(w.done)
+			}()
+			w.fire(ctx, f)
+		})
+	}
+	if len(firings) == free {
+		signal(w.poke) // there may be more
+	}
+}
+
+// renew extends the claims of what runs: a firing that stays pending is not taken by others for the term.
+func (w *effectWorker) renew(ctx context.Context) {
+	w.mu.Lock()
+	keys := make([]firingKey, 0, len(w.running))
+	for k := range w.running {
+		keys = append(keys, k)
+	}
+	w.mu.Unlock()
+	for _, k := range keys {
+		if err := w.engine.store.FinishFiring(ctx, k.effect, k.due, store.FiringPending, "", w.engine.opts.LeaseTTL); err != nil && ctx.Err() == nil {
+			w.log.Error(err, "cannot renew the claim of an effect", "effect", k.effect)
+		}
+	}
+}
+
+// later looks again after a while.
+func (w *effectWorker) later(d time.Duration) { w.engine.opts.Clock.AfterFunc(d, w.wake) }
+
+// fire runs one firing and records how it ended.
+func (w *effectWorker) fire(ctx context.Context, f store.Firing) {
+	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID)
+	status, text, retry := store.FiringSucceeded, "", time.Duration(0)
+	err := w.attempt(ctx, f)
+	var final *effectError
+	switch {
+	case ctx.Err() != nil:
+		return // the claim runs out, and the firing is somebody's again
+	case err == nil:
+	case errors.As(err, &final):
+		status, text = store.FiringFailed, final.Error()
+	case f.Attempts >= maxAttempts:
+		status, text = store.FiringFailed, fmt.Sprintf("gave up after %d attempts: %v", f.Attempts, err)
+	default:
+		status, text, retry = store.FiringPending, err.Error(), firstEffectRetry<<max(f.Attempts-1, 0)
+		log.Info("effect will be tried again", "attempt", f.Attempts, "error", text)
+	}
+	w.engine.fault("effect.finish.before")
+	if err := w.engine.store.FinishFiring(ctx, f.EffectID, f.Due, status, text, retry); err != nil {
+		log.Error(err, "cannot record the end of an effect: it may run again")
+		return
+	}
+	if status == store.FiringPending {
+		w.later(retry)
+	}
+}
+
+// effectError ends a firing for good.
+type effectError struct{ text string }
+
+func (e *effectError) Error() string { return e.text }
+
+// attempt runs the handler. An *effectError is final, any other error passing.
+func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed by a fault of the engine", "effect", f.Effect, "stack", string(debug.Stack()))
+			err = &effectError{"internal error: see the manager's log"}
+		}
+	}()
+	if f.Attempts > maxAttempts {
+		return &effectError{fmt.Sprintf("the manager ended %d times while the handler ran: it is not tried again", f.Attempts-1)}
+	}
+	e := w.engine
+	t, err := e.store.Thread(ctx, f.ThreadID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return &effectError{"the thread is gone"}
+	case err != nil:
+		return err
+	case t.TerminatedAt != 0:
+		return &effectError{"the thread is terminated"}
+	}
+	effect, err := e.opts.Definitions.Effect(ctx, f.Namespace, f.Effect)
+	if err != nil {
+		return err
+	}
+	schema, err := tool.CompileSchema(raw(effect.Spec.Parameters))
+	if err != nil {
+		return &effectError{fmt.Sprintf("effect %s: spec.parameters: %v", effect.ObjectName, err)}
+	}
+	args, err := schema.Decode(string(f.Args))
+	if err != nil {
+		return &effectError{err.Error()}
+	}
+	return w.handler(ctx, f, t, effect, args)
+}
+
+// handler runs the effect's code in an isolate of its own in the thread's sandbox.
+func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thread, effect *Effect, args any) error {
+	e := w.engine
+	st, err := e.threads.Open(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
+	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	var notReady *NotReadyError
+	if err != nil && !errors.As(err, &notReady) {
+		return err
+	}
+	ctx, leave := e.attach(ctx, t.ID)
+	defer leave()
+	x := e.newExecution(ctx, t, st, agent, "")
+	defer x.close()
+	module, timeout := "effects/"+effect.ObjectName, time.Duration(0)
+	if effect.Spec.Timeout != nil {
+		timeout = effect.Spec.Timeout.Duration
+	}
+	x.code.add(module, effect.Module, timeout)
+	e.fault("effect.handler.before")
+	_, err = x.host.Code.Invoke(ctx, idempotencyKey(f), module, args, timeout)
+	e.fault("effect.handler.after")
+	if err == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errTerminal) {
+		return &effectError{"the thread was terminated"}
+	}
+	var gone *sandbox.IsolateGoneError
+	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated {
+		return errors.New(code.Explain(err)) // the sandbox was lost: at least once
+	}
+	var thrown *sandbox.Error
+	if gone != nil || errors.As(err, &thrown) || errors.Is(err, errCodeTimeout) {
+		return &effectError{code.Explain(err)}
+	}
+	return err
+}
+
+// idempotencyKey of a firing: the effect and its due time. All that the handler causes derives from it.
+func idempotencyKey(f store.Firing) string { return fmt.Sprintf("effect:%s:%d", f.EffectID, f.Due) }

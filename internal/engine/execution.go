@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+	"github.com/skein-dev/skein/internal/tool/builtin"
+	"github.com/skein-dev/skein/internal/tool/code"
+	"github.com/skein-dev/skein/internal/tool/session"
+)
+
+// execution is what tools and code get to work with: during a run, the firing of an effect, or a call from
+// outside. It has one isolate for definition code, opened at the first need (SPEC STA-08).
+type execution struct {
+	engine *Engine
+	agent  *Agent // nil when it could not be resolved: then there are no tools
+	host   *tool.Host
+	code   *codeHost
+	edited atomic.Bool
+
+	mu    sync.Mutex
+	tools *tool.Set // those that were built last
+}
+
+// newExecution prepares an execution; ctx is its life: when it ends, so does its code.
+func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
+	x := &execution{engine: e, agent: agent}
+	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads}
+	x.host.Effects = &effectsOf{engine: e, thread: t}
+	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, runID: runID}
+	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
+	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
+	x.host.Tools = &callerOf{execution: x}
+	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
+	x.host.Code = x.code
+	if agent != nil {
+		for i := range agent.Tools {
+			x.code.add(moduleOf(&agent.Tools[i]), agent.Tools[i].Module, timeoutOf(&agent.Tools[i].Spec))
+		}
+	}
+	return x
+}
+
+func (x *execution) close() { x.code.close() }
+
+// takeEdited tells whether code has changed messages since it was last asked.
+func (x *execution) takeEdited() bool { return x.edited.Swap(false) }
+
+// toolsChange tells whether the tools on offer depend on more than the agent.
+func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 }
+
+// buildTools makes the tools of the agent. A *failure when they cannot be offered.
+func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
+	var list []tool.Tool
+	next := 0
+	for _, ref := range x.agent.Prompt.Spec.Tools {
+		if ref.Builtin != "" {
+			family, err := builtin.Family(ctx, ref.Builtin, x.host)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, family...)
+			continue
+		}
+		if next < len(x.agent.Tools) { // Agent.Tools are the named ones, in the prompt's order
+			t, err := x.codeTool(ctx, &x.agent.Tools[next])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, t)
+			next++
+		}
+	}
+	list = append(list, session.Tools(x.agent.Spec.SideA, x.host)...)
+	set, err := tool.NewSet(list...)
+	if err != nil {
+		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", x.agent.Prompt.Name, err)
+	}
+	x.mu.Lock()
+	x.tools = set
+	x.mu.Unlock()
+	return set, nil
+}
+
+// built gives the tools that were built last, or builds them.
+func (x *execution) built(ctx context.Context) (*tool.Set, error) {
+	x.mu.Lock()
+	set := x.tools
+	x.mu.Unlock()
+	if set != nil {
+		return set, nil
+	}
+	return x.buildTools(ctx)
+}
+
+func (x *execution) codeTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+	parameters, err := x.parameters(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return code.New(code.Spec{
+		Name: t.Name, Description: t.Spec.Description, Parameters: parameters, Module: moduleOf(t), Timeout: timeoutOf(&t.Spec),
+	}, x.host), nil
+}
+
+// parameters of a tool: those of the object, else those that its code declares, which are asked for once.
+func (x *execution) parameters(ctx context.Context, t *Tool) (json.RawMessage, error) {
+	if p := raw(t.Spec.Parameters); len(p) > 0 {
+		return p, nil
+	}
+	if known, ok := x.engine.schemas.Get(t.Digest); ok {
+		return known.(json.RawMessage), nil
+	}
+	d, err := x.code.describe(ctx, moduleOf(t))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		// The tool itself will say what is wrong when it is called; until then it takes any object.
+		x.engine.log.Error(err, "cannot ask a tool's code for its parameters", "namespace", x.host.Thread.Namespace, "tool", t.ObjectName)
+		return nil, nil
+	}
+	var schema json.RawMessage
+	if len(d.Args) > 0 {
+		if schema, err = json.Marshal(d.Args); err != nil {
+			return nil, fmt.Errorf("parameters of tool %s: %w", t.Name, err)
+		}
+	}
+	x.engine.schemas.Add(t.Digest, schema)
+	return schema, nil
+}
+
+func moduleOf(t *Tool) string { return "tools/" + t.ObjectName }
+
+func timeoutOf(s *skeinv1.ToolSpec) time.Duration {
+	if s.Timeout == nil {
+		return 0
+	}
+	return s.Timeout.Duration
+}
+
+func poolOf(a *Agent) string {
+	if a != nil && a.Spec.SandboxPoolRef != nil {
+		return a.Spec.SandboxPoolRef.Name
+	}
+	return skeinv1.DefaultPoolName
+}
+
+func raw(x *runtime.RawExtension) json.RawMessage {
+	if x == nil {
+		return nil
+	}
+	return x.Raw
+}
+
+// definitionsOf a namespace, for tools.
+type definitionsOf struct {
+	engine    *Engine
+	namespace string
+}
+
+func (d *definitionsOf) Names(ctx context.Context, kind string) ([]string, error) {
+	return d.engine.opts.Definitions.Names(ctx, d.namespace, kind)
+}
+
+func (d *definitionsOf) Load(ctx context.Context, kind, name string) (json.RawMessage, error) {
+	return d.engine.opts.Definitions.Load(ctx, d.namespace, kind, name)
+}
+
+// effectsOf a thread, for tools.
+type effectsOf struct {
+	engine *Engine
+	thread *store.Thread
+}
+
+func (f *effectsOf) Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (string, error) {
+	f.engine.fault("effect.schedule.before")
+	id, err := f.engine.opts.Effects.Schedule(ctx, f.thread, EffectRequest{Cause: cause, Name: name, Args: args, Delay: delay})
+	f.engine.fault("effect.schedule.after")
+	return id, err
+}
+
+func (f *effectsOf) List(ctx context.Context, name string) ([]tool.ScheduledEffect, error) {
+	list, err := f.engine.opts.Effects.List(ctx, f.thread, name)
+	out := make([]tool.ScheduledEffect, 0, len(list))
+	for _, s := range list {
+		out = append(out, tool.ScheduledEffect(s))
+	}
+	return out, err
+}
+
+func (f *effectsOf) Remove(ctx context.Context, id string) (bool, error) {
+	return f.engine.opts.Effects.Remove(ctx, f.thread, id)
+}
+
+// callerOf calls tools of the execution's agent on behalf of code.
+type callerOf struct{ execution *execution }
+
+func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.RawMessage) (tool.Result, error) {
+	x := c.execution
+	if x.agent == nil {
+		return tool.Failure("the thread's agent is not ready, so it has no tools"), nil
+	}
+	set, err := x.built(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	res := set.Call(ctx, tool.Call{ID: id, Name: name, Arguments: args})
+	if res.Wait != nil {
+		return tool.Failure("the subagent " + res.Wait.Reference + " was started; code cannot wait for it: its result comes as a message of its own"), nil
+	}
+	return res, nil
+}
+
+func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {
+	x := c.execution
+	if x.agent != nil {
+		if set, err := x.built(ctx); err != nil {
+			return err
+		} else if !set.Has(name) {
+			return fmt.Errorf("the agent %s has no tool %q", x.agent.Name, name)
+		}
+	}
+	payload, err := json.Marshal(store.QueuedTool{Name: name, Arguments: args})
+	if err != nil {
+		return err
+	}
+	return x.engine.store.Apply(ctx, x.host.Thread.ID, nil, &store.Enqueue{
+		Item: store.InboxItem{Key: "tool:" + key, Kind: store.InboxTool, Payload: payload},
+	})
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// finish ends the turn with an answer. m is the answer's message when it is not in the log yet.
+func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
+	r.record.Status = store.RunSucceeded
+	if end.failed {
+		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
+	}
+	if end.append {
+		m = r.note(end.text, store.MessageCompleted, nil)
+		for _, path := range end.attachments {
+			rec, err := r.state.StatFile(ctx, path)
+			if err != nil && !thread.IsInvalid(err) {
+				return err
+			}
+			if rec != nil { // else it was deleted since the call
+				m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
+			}
+		}
+	}
+	return r.end(ctx, "finish", m, end.text, end.attachments)
+}
+
+// fail ends the run by a failure, which goes into the log as the answer (SPEC RUN-05).
+func (r *run) fail(ctx context.Context, f *failure) error {
+	r.log.Info("run failed", "run", r.record.ID, "reason", f.reason)
+	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.reason, f.message
+	text := "(error: " + f.message + ")"
+	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.metadata), text, nil)
+}
+
+// cancelled sees to a run whose context has ended.
+func (r *run) cancelled(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if r.record.Status.Ended() {
+		return nil
+	}
+	if stopped, ok := cause.(*stoppedError); ok {
+		return r.stop(ctx, stopped.reason)
+	}
+	switch cause {
+	case errTerminal:
+		return r.engine.endTerminated(ctx, r.state, &r.record)
+	case errAborted:
+		return nil
+	}
+	return cause // the run is as the log has it
+}
+
+// stoppedText is what a user's stop leaves in the log (SPEC RUN-04).
+const stoppedText = "(stopped by user)"
+
+// stop ends the run by a user's wish.
+func (r *run) stop(ctx context.Context, reason string) error {
+	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, ReasonStoppedByUser, reason
+	return r.end(ctx, "stop", r.note(stoppedText, store.MessageCompleted, nil), stoppedText, nil)
+}
+
+// note makes an assistant message that the model did not write.
+func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
+	return &store.Message{
+		ID: newMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
+		Content: &text, Metadata: metadata,
+	}
+}
+
+// end writes the run's end: its last message, its row and, for a child, what the parent is told, in one
+// transaction.
+func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
+	record := r.record
+	record.EndedAt = r.engine.now()
+	record.State = nil
+	var ops []store.Op
+	if m != nil {
+		ops = append(ops, &store.AppendMessage{Message: m})
+	}
+	ops = append(ops, &store.PutRun{Run: record})
+	child, err := r.childOps(ctx, text, attachments)
+	if err != nil {
+		return err
+	}
+	if err := r.apply(ctx, point, append(ops, child...)...); err != nil {
+		r.record.Status = store.RunRunning // nothing was written
+		return err
+	}
+	r.record = record
+	if r.endsWithResult() {
+		// The thread is terminated; so are, from now on, the children that it may have left behind.
+		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
+			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
+		}
+	}
+	return nil
+}
+
+// endsWithResult tells whether the thread is a child that is over once it gave its result (SPEC SUB-02).
+func (r *run) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
+
+// childOps tell the parent how the child's session ended (SPEC SUB-04).
+func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
+	c := r.thread.Child
+	if c == nil || r.thread.ParentID == "" {
+		return nil, nil
+	}
+	status := tool.ChildCompleted
+	if r.record.Status != store.RunSucceeded {
+		status = tool.ChildFailed
+	}
+	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}}
+	replies := r.kept.ReplyTo
+	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
+		replies = []string{""} // nobody waits: a message
+	}
+	if len(replies) > 0 {
+		copied, note, err := r.engine.handUp(ctx, r.thread, r.state, attachments)
+		if err != nil {
+			return nil, err
+		}
+		for i, call := range replies {
+			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:%d", r.thread.ID, r.record.ID, i), store.ChildResult{
+				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: c.Name, ToolCallID: call,
+				Status: status, Content: text + note, Attachments: copied,
+			}))
+		}
+	}
+	if r.endsWithResult() {
+		ops = append(ops, &store.Terminate{Reason: skeinv1.ReasonSessionEnded})
+	}
+	return ops, nil
+}
+
+// resultOp queues a child's result on its parent.
+func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enqueue {
+	payload, _ := json.Marshal(r) // strings and numbers only: cannot fail
+	return &store.Enqueue{
+		To:               child.ParentID,
+		Item:             store.InboxItem{Key: key, Kind: store.InboxChildResult, Payload: payload},
+		IgnoreTerminated: true,
+	}
+}
+
+// handUp copies files of a child to its parent (SPEC FIL-07). What cannot be copied is named in the note
+// rather than keeping the result back.
+func (e *Engine) handUp(ctx context.Context, child *store.Thread, from *thread.State, paths []string) (copied []store.Attachment, note string, err error) {
+	if len(paths) == 0 {
+		return nil, "", nil
+	}
+	parent, err := e.threads.Open(ctx, child.ParentID)
+	if err != nil {
+		return nil, "", ignoreNotFound(err)
+	}
+	copied, err = parent.CopyFilesFrom(ctx, from, paths)
+	if thread.IsInvalid(err) {
+		return nil, "\n[attachments could not be handed over: " + err.Error() + "]", nil
+	}
+	return copied, "", err
+}

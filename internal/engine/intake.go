@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// intake gathers, out of inbox items, what goes into the log in one transaction.
+type intake struct {
+	run  *run
+	ops  []store.Op
+	seqs []int64
+	kept runState
+	// answered are the calls that got their results here.
+	answered map[string]bool
+}
+
+// takeIn moves inbox items into the conversation: the messages, their removal from the inbox and the run's
+// row change in one transaction, so that none is lost or doubled.
+func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
+	in := &intake{run: r, kept: runState{Waits: maps.Clone(r.kept.Waits), ReplyTo: r.kept.ReplyTo}, answered: map[string]bool{}}
+	for _, item := range items {
+		in.seqs = append(in.seqs, item.Seq)
+		if err := in.item(item); err != nil {
+			// It could never be read: keeping it would block the thread for ever.
+			r.log.Error(err, "dropped an inbox item", "run", r.record.ID, "seq", item.Seq)
+		}
+	}
+	record := r.record
+	if c := r.thread.Child; c != nil && !r.resumed && len(in.kept.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.answered() {
+		in.kept.ReplyTo = []string{c.ToolCallID} // the parent's call that made this child
+	}
+	record.State = in.kept.encode()
+	record.Status = store.RunRunning
+	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting {
+		record.Status = store.RunWaiting // for others still
+	}
+	if len(in.seqs) > 0 {
+		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
+	}
+	in.ops = append(in.ops, &store.PutRun{Run: record})
+	if r.thread.Child != nil && !r.resumed {
+		running := tool.ChildRunning
+		in.ops = append(in.ops, &store.UpdateThread{RegistryStatus: &running})
+	}
+	if err := r.apply(ctx, "intake", in.ops...); err != nil {
+		return err
+	}
+	for _, op := range in.ops {
+		if a, ok := op.(*store.AppendMessage); ok && !a.Existed {
+			r.conv.add(*a.Message)
+		}
+	}
+	r.record, r.kept = record, in.kept
+	return nil
+}
+
+func (in *intake) item(item store.InboxItem) error {
+	switch item.Kind {
+	case store.InboxMessage:
+		var m store.Message
+		if err := json.Unmarshal(item.Payload, &m); err != nil {
+			return fmt.Errorf("not a message: %w", err)
+		}
+		if call, ok := m.Metadata[metadataReplyTo].(string); ok {
+			in.kept.ReplyTo = append(in.kept.ReplyTo, call)
+		}
+		in.message(m)
+	case store.InboxChildResult:
+		var r store.ChildResult
+		if err := json.Unmarshal(item.Payload, &r); err != nil {
+			return fmt.Errorf("not a child's result: %w", err)
+		}
+		in.childResult(r)
+	case store.InboxTool:
+		var q store.QueuedTool
+		if err := json.Unmarshal(item.Payload, &q); err != nil {
+			return fmt.Errorf("not a tool call: %w", err)
+		}
+		in.queuedTool(q)
+	case store.InboxResume:
+	default:
+		return fmt.Errorf("unknown kind %q", item.Kind)
+	}
+	return nil
+}
+
+func (in *intake) message(m store.Message) {
+	m.RunID = in.run.record.ID
+	m.Status = store.MessageCompleted
+	in.ops = append(in.ops, &store.AppendMessage{Message: &m})
+}
+
+// childResult becomes the result of the call that waits for it, else a silent message (SPEC SUB-04).
+func (in *intake) childResult(r store.ChildResult) {
+	m := store.Message{
+		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
+		Metadata: map[string]any{metadataSubagent: r.Reference, metadataStatusKind: r.Status},
+	}
+	if in.run.awaits(r.ToolCallID) && !in.answered[r.ToolCallID] {
+		call := in.run.callOf(r.ToolCallID)
+		m.Role, m.ToolCallID, m.Name = store.RoleTool, r.ToolCallID, call.Name
+		m.ToolStatus = string(tool.StatusSuccess)
+		if r.Status != tool.ChildCompleted {
+			m.ToolStatus = string(tool.StatusError)
+		}
+		if r.Content == "" && r.Status != tool.ChildCompleted {
+			text := fmt.Sprintf("(the subagent %s %s)", r.Reference, r.Status)
+			m.Content = &text
+		}
+		delete(in.kept.Waits, r.ToolCallID)
+		in.answered[r.ToolCallID] = true
+		in.message(m)
+		in.event(store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus})
+		return
+	}
+	// What a child says has no more weight than what a person says: never the role system.
+	m.Role, m.Name, m.Silent = store.RoleUser, r.Name, true
+	text := fmt.Sprintf("[subagent %s (%s) %s]", r.Name, r.Reference, r.Status)
+	if r.Content != "" {
+		text += "\n" + r.Content
+	}
+	m.Content = &text
+	in.message(m)
+}
+
+// queuedTool becomes a message that makes the call, as if the model had asked for it (SPEC TOL-01).
+func (in *intake) queuedTool(q store.QueuedTool) {
+	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
+	m := store.Message{
+		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
+		Metadata: map[string]any{metadataQueuedTool: true},
+	}
+	in.message(m)
+	in.event(store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID})
+}
+
+// toolEvent is the data of tool.started and tool.ended.
+type toolEvent struct {
+	Name       string `json:"name"`
+	ToolCallID string `json:"toolCallId"`
+	Status     string `json:"status,omitempty"`
+	DurationMs int64  `json:"durationMs,omitempty"`
+}
+
+func (in *intake) event(kind, messageID string, data toolEvent) {
+	in.ops = append(in.ops, eventOp(in.run.record.ID, kind, messageID, data))
+}
+
+func eventOp(runID, kind, messageID string, data any) *store.AppendEvent {
+	raw, _ := json.Marshal(data) // plain structs of strings and numbers: cannot fail
+	return &store.AppendEvent{Event: store.Event{Type: kind, RunID: runID, MessageID: messageID, Data: raw}}
+}
+
+// awaits tells whether a call of this run has no result yet: a run that a crash cut off before it was
+// parked knows of its waits only by that.
+func (r *run) awaits(callID string) bool {
+	for _, call := range r.conv.outstanding(r.record.ID) {
+		if call.ID == callID {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) callOf(callID string) store.ToolCall {
+	if i, ok := r.conv.calls[callID]; ok {
+		for _, call := range r.conv.msgs[i].ToolCalls {
+			if call.ID == callID {
+				return call
+			}
+		}
+	}
+	return store.ToolCall{ID: callID}
+}

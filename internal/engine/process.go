@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// process takes a thread's lease and runs what it has to do, run after run (SPEC THR-13), until it rests.
+func (e *Engine) process(ctx context.Context, id string) (err error) {
+	if work, err := e.hasWork(ctx, id); err != nil || !work {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	active := &activeThread{cancel: cancel}
+	if !e.register(id, active) {
+		return nil
+	}
+	defer e.unregister(id, active)
+
+	fence, release, err := e.leases.acquire(ctx, id, e.opts.Owner, cancel)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	e.fault("lease.acquired")
+	err = e.runAll(ctx, id, fence, active)
+	if err != nil {
+		// Giving the lease back hints at the work that is left; it is not to be taken up at once.
+		e.delay(id, true)
+	}
+	release()
+	return err
+}
+
+// runAll makes run after run until the thread rests or waits.
+func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *activeThread) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	for first := true; ; first = false {
+		active.poked.Store(false)
+		more, err := e.runNext(ctx, id, fence, first)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// hasWork looks, without the lease, whether there may be something to do: a hint says no more than may be.
+func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
+	items, err := e.store.Inbox(ctx, id)
+	if err != nil || len(items) > 0 {
+		return len(items) > 0, ignoreNotFound(err)
+	}
+	r, err := e.store.Run(ctx, id, "")
+	if err != nil {
+		return false, ignoreNotFound(err)
+	}
+	return r.Status == store.RunRunning, nil
+}
+
+// runNext makes one run, or goes on with the one that was under way or parked. more is false when the
+// thread rests or waits.
+func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, first bool) (more bool, err error) {
+	items, err := e.store.Inbox(ctx, id)
+	if err != nil {
+		return false, ignoreNotFound(err)
+	}
+	if !first && len(items) == 0 {
+		return false, nil // the last run ended here
+	}
+	t, err := e.store.Thread(ctx, id)
+	if err != nil {
+		return false, ignoreNotFound(err)
+	}
+	last, err := e.store.Run(ctx, id, "")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	under := last != nil && !last.Status.Ended()
+	st, err := e.threads.Open(ctx, id)
+	if err != nil {
+		return false, ignoreNotFound(err)
+	}
+	st = st.WithFence(fence)
+	switch {
+	case t.TerminatedAt != 0:
+		if under {
+			err = e.endTerminated(ctx, st, last)
+		}
+		return false, err
+	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
+		return false, nil
+	}
+	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	if err != nil {
+		return false, fmt.Errorf("agent %s of thread %s: %w", t.Agent, id, err)
+	}
+	r := &run{
+		engine: e, log: e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id),
+		thread: t, state: st, agent: agent,
+	}
+	if under {
+		r.record, r.resumed = *last, true
+		if r.kept, err = readRunState(last); err != nil {
+			return false, err
+		}
+	} else {
+		r.record = store.Run{ID: newRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
+	}
+	if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
+		return false, err
+	}
+	err = r.execute(ctx, items)
+	return r.record.Status.Ended(), err
+}
+
+// endTerminated ends the run of a thread that was terminated while nobody ran it.
+func (e *Engine) endTerminated(ctx context.Context, st *thread.State, r *store.Run) error {
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), nil
+	return st.Apply(ctx, &store.PutRun{Run: *r})
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+const defaultMaxSteps = 50
+
+// run is one execution of a thread, from wake-up to rest, or the part of it that this replica makes.
+type run struct {
+	engine *Engine
+	log    logr.Logger
+	thread *store.Thread
+	state  *thread.State // under the fence
+	agent  *Agent
+
+	record  store.Run
+	kept    runState
+	resumed bool // it was under way before: calls without a result may have been made
+	conv    *conversation
+	system  string
+	usage   model.Usage
+
+	exec  *execution
+	tools *tool.Set
+	// current: nothing can have been added to the conversation or the inbox since they were read.
+	current bool
+}
+
+// execute runs until the turn ends or the run is parked, and records how it ended. An error means that the
+// run was interrupted: it is as the log has it and will be taken up again.
+func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
+	r.exec = r.engine.newExecution(ctx, r.thread, r.state, r.agent, r.record.ID)
+	defer r.exec.close()
+	err := r.guard(func() error { return r.loop(ctx, items) })
+	if ctx.Err() != nil {
+		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
+	}
+	var f *failure
+	if errors.As(err, &f) {
+		return r.fail(ctx, f)
+	}
+	return err
+}
+
+// guard turns a panic into the failure of the run.
+func (r *run) guard(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error(fmt.Errorf("panic: %v", p), "run failed by a fault of the engine", "run", r.record.ID, "stack", string(debug.Stack()))
+			err = failf(ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
+		}
+	}()
+	return fn()
+}
+
+// loop is the run (SPEC RUN-01): the input is in the log before the prompt is built, and every step is in
+// the log before the next one begins (SPEC RUN-02).
+func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
+	if len(r.record.Usage) > 0 {
+		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail
+	}
+	if !r.resumed { // a run that goes on may be past its end already: it takes nothing in before plan says so
+		if err := r.takeIn(ctx, items); err != nil {
+			return err
+		}
+		r.current = true
+	}
+	r.system = systemPrompt(r.agent.Prompt.Spec.Text, r.thread)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		d := plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits)
+		switch d.action {
+		case actionEnd:
+			return r.finish(ctx, d.end, nil)
+		case actionCalls:
+			if err := r.makeCalls(ctx, d.calls); err != nil {
+				return err
+			}
+			continue
+		}
+		if news, err := r.catchUp(ctx); err != nil {
+			return err
+		} else if news {
+			continue // it may hold the awaited result, or a tool call
+		}
+		if d.action == actionWait {
+			return r.park(ctx)
+		}
+		if ended, err := r.ask(ctx); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp brings into the conversation what others have added to it since, and what waits in the inbox;
+// news tells whether there was anything.
+func (r *run) catchUp(ctx context.Context) (news bool, err error) {
+	edited := r.exec.takeEdited()
+	switch {
+	case edited:
+		if r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
+			return false, err
+		}
+		news = true
+	case r.current:
+		return false, nil
+	default:
+		if news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID); err != nil {
+			return false, err
+		}
+	}
+	r.current = true
+	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
+	if err != nil || len(items) == 0 {
+		return news, err
+	}
+	return true, r.takeIn(ctx, items)
+}
+
+// park puts the run to rest until a child's result is in the inbox. It holds neither lease nor goroutine.
+func (r *run) park(ctx context.Context) error {
+	if r.record.Status == store.RunWaiting {
+		return nil // takeIn has written it
+	}
+	r.record.Status = store.RunWaiting
+	r.record.State = r.kept.encode()
+	return r.apply(ctx, "park", &store.PutRun{Run: r.record})
+}
+
+// apply commits a step of the run, between two fault points.
+func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
+	r.engine.fault(point + ".before")
+	if err := r.state.Apply(ctx, ops...); err != nil {
+		return err
+	}
+	r.engine.fault(point + ".after")
+	return nil
+}
+
+func (r *run) maxSteps() int {
+	if n := int(r.agent.Spec.SideA.MaxSteps); n > 0 {
+		return n
+	}
+	return defaultMaxSteps
+}
+
+// buildTools makes the tools of the agent as they stand now; nothing when they are there and cannot have changed.
+func (r *run) buildTools(ctx context.Context) (err error) {
+	if r.tools != nil && !r.exec.toolsChange() {
+		return nil
+	}
+	r.tools, err = r.exec.buildTools(ctx)
+	return err
+}

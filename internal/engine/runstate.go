@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// Keys of message metadata that the engine sets.
+const (
+	// metadataQueuedTool marks an assistant message that stands for a tool call from outside the model.
+	metadataQueuedTool = "queued_tool"
+	// metadataSubagent is the reference of the child that a message comes from (SPEC SUB-05).
+	metadataSubagent = "subagent_id"
+	// metadataStatusKind tells what a message about a child is: completed, failed, terminated, notification.
+	metadataStatusKind = "status_kind"
+	// metadataReplyTo is, on a message to a child, the parent's tool call that waits for the answer.
+	metadataReplyTo = "parent_tool_call_id"
+)
+
+// runState is what the engine keeps of a run in Run.State.
+type runState struct {
+	// Waits are the calls whose results come from children.
+	Waits map[string]tool.Wait `json:"waits,omitempty"`
+	// ReplyTo are the parent's tool calls that wait for the end of this run.
+	ReplyTo []string `json:"replyTo,omitempty"`
+}
+
+func readRunState(r *store.Run) (runState, error) {
+	var s runState
+	if len(r.State) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(r.State, &s); err != nil {
+		return s, fmt.Errorf("the state of run %s cannot be read: %w", r.ID, err)
+	}
+	return s, nil
+}
+
+func (s runState) encode() json.RawMessage {
+	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 {
+		return nil
+	}
+	raw, _ := json.Marshal(s) // strings only: cannot fail
+	return raw
+}
+
+// newRunID makes the id of a run: sess_ and 32 hex digits.
+func newRunID() string {
+	return "sess_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")
+}
+
+func newMessageID() string { return "msg_" + uuid.Must(uuid.NewV7()).String() }

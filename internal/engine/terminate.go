@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// terminators is how many threads of one generation are terminated at once, so that their writes share commits.
+const terminators = 32
+
+// Terminate ends a thread softly (SPEC THR-05) and with it every descendant (SPEC SUB-08): the store
+// first, then the runs under way here. Again is no error and reaches descendants that were missed.
+// reason is one of api/v1alpha1/conditions.go.
+func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
+	t, err := e.store.Thread(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	if t.TerminatedAt == 0 {
+		if err := e.terminateOne(ctx, t, reason); err != nil {
+			return err
+		}
+	}
+	e.cancel(threadID, errTerminal)
+	e.detach(threadID, errTerminal)
+	return e.terminateChildren(ctx, threadID)
+}
+
+func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
+	children, err := e.store.Children(ctx, threadID)
+	if err != nil {
+		return fmt.Errorf("list the children of thread %s: %w", threadID, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(terminators)
+	for _, c := range children {
+		group.Go(func() error { return ignoreNotFound(e.Terminate(ctx, c.ID, skeinv1.ReasonParentTerminated)) })
+	}
+	return group.Wait()
+}
+
+// terminateOne writes that a thread is terminated, with the end of a run that nobody here is at, and what
+// the parent is told.
+func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason string) error {
+	var ops []store.Op
+	last, err := e.store.Run(ctx, t.ID, "")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	replies, err := e.openReplies(ctx, t, last)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.Status == store.RunWaiting {
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), nil
+		ops = append(ops, &store.PutRun{Run: *last})
+	}
+	if t.Child != nil {
+		status := tool.ChildTerminated
+		ops = append(ops, &store.UpdateThread{RegistryStatus: &status})
+		if reason != skeinv1.ReasonParentTerminated && t.ParentID != "" {
+			for i, call := range replies {
+				ops = append(ops, resultOp(t, fmt.Sprintf("child:%s:terminated:%d", t.ID, i), store.ChildResult{
+					Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
+				}))
+			}
+		}
+	}
+	return e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...)
+}
+
+// openReplies lists the parent's calls that wait for a thread: those of its run, of messages that wait in
+// its inbox and, before its first run, the one that made it. A child at work that nobody waits for still
+// has its end told, by a message.
+func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.Run) ([]string, error) {
+	if t.Child == nil {
+		return nil, nil
+	}
+	var replies []string
+	working := last == nil || !last.Status.Ended()
+	if last != nil && !last.Status.Ended() {
+		kept, err := readRunState(last)
+		if err != nil {
+			return nil, err
+		}
+		replies = kept.ReplyTo
+	}
+	if last == nil && t.Child.Blocking && t.Child.ToolCallID != "" {
+		replies = append(replies, t.Child.ToolCallID)
+	}
+	items, err := e.store.Inbox(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		var m store.Message
+		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
+			continue
+		}
+		if call, ok := m.Metadata[metadataReplyTo].(string); ok {
+			replies = append(replies, call)
+		}
+	}
+	if len(replies) == 0 && working && t.Child.ParentCommunication != string(skeinv1.CommunicationExplicit) {
+		replies = []string{""}
+	}
+	return replies, nil
+}
+
+// Stop ends the thread's run by a user's wish, be it under way here or parked: it ends as stopped (SPEC
+// RUN-04). Without a run it does nothing.
+func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
+	stopped := &stoppedError{reason: reason}
+	if e.cancel(threadID, stopped) {
+		return nil
+	}
+	return e.stopParked(ctx, threadID, stopped)
+}
+
+// stopParked ends a run that waits and that nobody holds.
+func (e *Engine) stopParked(ctx context.Context, threadID string, stopped *stoppedError) error {
+	last, err := e.store.Run(ctx, threadID, "")
+	if errors.Is(err, store.ErrNotFound) || (err == nil && last.Status != store.RunWaiting) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t, err := e.store.Thread(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	active := &activeThread{cancel: cancel}
+	if !e.register(threadID, active) { // somebody here has just taken it up
+		e.cancel(threadID, stopped)
+		return nil
+	}
+	defer e.unregister(threadID, active)
+	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+	if err != nil {
+		return err
+	}
+	defer release()
+	// Read again, now that nobody else can change it.
+	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status != store.RunWaiting {
+		return err
+	}
+	st, err := e.threads.Open(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, state: st.WithFence(fence), record: *last}
+	if r.kept, err = readRunState(last); err != nil {
+		return err
+	}
+	return r.stop(ctx, stopped.reason)
+}
+
+// Abort lets go of the thread's run at once and writes nothing more: the thread is about to be purged.
+// It does not wait for the run.
+func (e *Engine) Abort(_ context.Context, threadID, reason string) {
+	e.detach(threadID, errAborted)
+	if e.cancel(threadID, errAborted) {
+		e.log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
+	}
+}
