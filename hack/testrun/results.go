@@ -14,6 +14,9 @@ const (
 	passed  = "passed"
 	failed  = "failed"
 	skipped = "skipped"
+	// blocked: the suite could not be set up, so the spec did not run. It is counted as skipped, beside the
+	// failure of the setup, but a row that it proves does not hold.
+	blocked = "blocked"
 )
 
 // result is what a tier's report holds.
@@ -70,6 +73,7 @@ func readSuite(file, pkg string) ([]spec, error) {
 func suiteSpecs(r *types.Report, pkg string) []spec {
 	var specs []spec
 	failures := 0
+	unasked := setup(r)
 	for i := range r.SpecReports {
 		s := &r.SpecReports[i]
 		got := spec{
@@ -85,8 +89,11 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 				continue
 			}
 			got.Name = s.LeafNodeType.String()
-		} else if filteredOut(s) {
-			continue
+		} else if notRun(s) {
+			if unasked == "" {
+				continue
+			}
+			got.Outcome = unasked
 		}
 		specs = append(specs, got)
 	}
@@ -96,8 +103,26 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 	return specs
 }
 
-// filteredOut tells a spec that nobody asked for (a label filter left it out) from one that skipped itself.
-func filteredOut(s *types.SpecReport) bool {
+// setup tells what became of the specs that did not run: blocked when the suite's setup failed, skipped when it
+// skipped the suite, and nothing when it went well, for then it was a filter that left them out.
+func setup(r *types.Report) string {
+	for i := range r.SpecReports {
+		s := &r.SpecReports[i]
+		if !s.LeafNodeType.Is(types.NodeTypeBeforeSuite | types.NodeTypeSynchronizedBeforeSuite) {
+			continue
+		}
+		switch outcome(s.State) {
+		case failed:
+			return blocked
+		case skipped:
+			return skipped
+		}
+	}
+	return ""
+}
+
+// notRun tells a spec that did not run from one that skipped itself.
+func notRun(s *types.SpecReport) bool {
 	return s.State.Is(types.SpecStateSkipped) && s.Failure.Message == ""
 }
 

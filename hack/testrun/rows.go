@@ -109,7 +109,7 @@ func labelFilter(wanted []string) string {
 }
 
 // printRows prints the rows and gives how many failed. A row passes when at least one spec labelled with
-// it ran and none of them failed.
+// it ran and none of them failed or was kept from running by a failed setup.
 func printRows(out io.Writer, rows []string, specs []spec) int {
 	type count struct{ passed, failed int }
 	counts := map[string]*count{}
@@ -123,7 +123,7 @@ func printRows(out io.Writer, rows []string, specs []spec) int {
 			switch s.Outcome {
 			case passed:
 				c.passed++
-			case failed:
+			case failed, blocked:
 				c.failed++
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,36 @@ func TestStreamCountsEveryFailure(t *testing.T) {
 	for _, want := range []string{"ok   plain (1 passed, 1 skipped, 1.0s)", "FAIL suite", "FAIL died", "broken.go:1:1: no"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestSuiteThatCannotBeSetUp(t *testing.T) {
+	for state, want := range map[string][]string{
+		"failed":  {failed, blocked},
+		"skipped": {skipped},
+		"passed":  nil,
+	} {
+		file := filepath.Join(t.TempDir(), "suite.json")
+		text := `[{"SuiteSucceeded":` + strconv.FormatBool(state != "failed") + `,"SpecReports":[{"LeafNodeType":"BeforeSuite","State":"` + state + `"},
+			{"LeafNodeType":"It","LeafNodeLabels":["MSG-01"],"State":"skipped"}]}]`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		specs, err := readSuite(file, "suite")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range specs {
+			got = append(got, s.Outcome)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("setup %s: %v, not %v", state, got, want)
+		}
+		var out bytes.Buffer
+		if n := printRows(&out, []string{"MSG-01"}, specs); (n == 1) != (state == "failed") {
+			t.Errorf("setup %s: %s", state, out.String())
 		}
 	}
 }
