@@ -90,7 +90,7 @@ clean: ## Remove what the build made (caches outside the repository stay).
 ##@ Test
 
 .PHONY: test
-test: ## Everything: verify, lint, unit, integration, conformance, e2e; sums it up.
+test: ## Everything: verify, lint, unit, integration, conformance, e2e, cluster; sums it up.
 	@hack/test.sh
 
 # How many tests ran and failed is told by testrun, so it is built afresh each time.
@@ -122,6 +122,10 @@ test-conformance: $(NEEDS)
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
 	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 30m
+
+.PHONY: test-cluster
+test-cluster: $(NEEDS) ## The dev cluster itself: it starts, it runs pods, it leaves nothing behind.
+	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -C hack/devcluster -C hack/devcluster/bootstrap cluster
 
 .PHONY: bench
 bench: $(NEEDS) ## Print the figures of the budget.

@@ -28,6 +28,7 @@ tier unit "packages that need nothing around them" "$make" --no-print-directory 
 tier integration "packages that need a control plane" "$make" --no-print-directory test-integration
 tier conformance "the rows of the specification, through the public API" "$make" --no-print-directory test-conformance
 tier e2e "real pods on a real node" "$make" --no-print-directory test-e2e
+tier cluster "the dev cluster itself" "$make" --no-print-directory test-cluster
 
 echo
 echo "=== the rows of the specification"

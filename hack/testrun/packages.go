@@ -45,12 +45,13 @@ type listedPackage struct {
 	TestImports, XTestImports []string
 }
 
-// listPackages gives the packages with tests that the patterns match and that belong to the tier.
-func listPackages(ctx context.Context, tier string, patterns []string) ([]testPackage, error) {
+// listPackages gives the packages with tests that the patterns match in the module of a folder.
+func listPackages(ctx context.Context, dir string, patterns []string) ([]testPackage, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
+	cmd.Dir = dir
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -69,10 +70,7 @@ func listPackages(ctx context.Context, tier string, patterns []string) ([]testPa
 			continue
 		}
 		imports := slices.Concat(p.TestImports, p.XTestImports)
-		t := testPackage{Path: p.ImportPath, Dir: p.Dir, Ginkgo: slices.Contains(imports, ginkgo), Tier: tierOf(p.ImportPath, imports)}
-		if t.Tier == tier {
-			found = append(found, t)
-		}
+		found = append(found, testPackage{Path: p.ImportPath, Dir: p.Dir, Ginkgo: slices.Contains(imports, ginkgo), Tier: tierOf(p.ImportPath, imports)})
 	}
 }
 

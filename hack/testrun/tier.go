@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,8 @@ type tierOptions struct {
 	race     bool
 	verbose  bool
 	skip     string
+	// modules are the folders of other modules of this repository, all of whose packages make up the tier.
+	modules  []string
 	patterns []string
 }
 
@@ -36,6 +39,10 @@ func tierCommand(ctx context.Context, args []string) error {
 	f.BoolVar(&o.race, "race", false, "run with the race detector")
 	f.BoolVar(&o.verbose, "v", false, "print all output")
 	f.StringVar(&o.skip, "skip-because", "", "do not run the tests: count them as skipped for this reason")
+	f.Func("C", "folder of another Go module, all of whose packages make up the tier; can be repeated", func(dir string) error {
+		o.modules = append(o.modules, dir)
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -63,18 +70,6 @@ func tierCommand(ctx context.Context, args []string) error {
 
 func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) {
 	began := time.Now()
-	packages, err := listPackages(ctx, tier, o.patterns)
-	if err != nil {
-		return nil, err
-	}
-	if o.filter != "" || o.skip != "" {
-		packages = onlySuites(packages)
-	}
-	r := &result{Tier: tier, Note: o.skip}
-	if len(packages) == 0 {
-		fmt.Printf("%s: no package has tests of this tier\n", tier)
-		return r, nil
-	}
 	suites := filepath.Join(o.reports, tier)
 	if err := os.RemoveAll(suites); err != nil {
 		return nil, err
@@ -82,25 +77,36 @@ func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) 
 	if err := os.MkdirAll(suites, 0o755); err != nil {
 		return nil, err
 	}
-	if err := goTest(ctx, r, packages, suites, o); err != nil {
-		return nil, err
+	r := &result{Tier: tier, Note: o.skip}
+	modules := o.modules
+	if len(modules) == 0 {
+		modules = []string{"."}
+	}
+	for _, dir := range modules {
+		packages, err := listPackages(ctx, dir, o.patterns)
+		if err != nil {
+			return nil, err
+		}
+		if len(o.modules) == 0 {
+			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return p.Tier != tier })
+		}
+		if o.filter != "" || o.skip != "" {
+			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return !p.Ginkgo })
+		}
+		if len(packages) == 0 {
+			fmt.Printf("%s: no package has tests of this tier\n", tier)
+			continue
+		}
+		if err := goTest(ctx, r, dir, packages, suites, o); err != nil {
+			return nil, err
+		}
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil
 }
 
-func onlySuites(packages []testPackage) []testPackage {
-	var kept []testPackage
-	for _, p := range packages {
-		if p.Ginkgo {
-			kept = append(kept, p)
-		}
-	}
-	return kept
-}
-
 // goTest runs go test over the packages and adds to r what came out.
-func goTest(ctx context.Context, r *result, packages []testPackage, suites string, o *tierOptions) error {
+func goTest(ctx context.Context, r *result, dir string, packages []testPackage, suites string, o *tierOptions) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -129,6 +135,7 @@ func goTest(ctx context.Context, r *result, packages []testPackage, suites strin
 		flags = append(flags, "-ginkgo.v")
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
 	// An interrupt reaches go test and the suites too, so that they clean up.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute
