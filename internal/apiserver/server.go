@@ -38,13 +38,16 @@ type Children interface {
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
 }
 
+// Effects is what it asks of scheduled effects.
+type Effects = engine.Effects
+
 // Options of a Server. Threads, Engine, Children, Effects and Reader are needed, and either Kubeconfig or
 // both Authenticator and Authorizer.
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
 	Children Children
-	Effects  engine.Effects
+	Effects  Effects
 
 	// Reader finds Thread objects by name; the manager's cache.
 	Reader client.Reader

@@ -1,0 +1,360 @@
+// Package aggregation proves the runtime API behind a real Kubernetes API server: registration, who is believed,
+// who may do what, and that streams and errors pass through the aggregation layer unharmed.
+package aggregation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // tells that this suite needs a control plane
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/apitest"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+func TestAggregation(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Runtime API behind a Kubernetes API server")
+}
+
+var (
+	env *apitest.Env
+	dir string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	klog.SetLogger(GinkgoLogr)
+	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
+	dir = GinkgoT().TempDir()
+	var err error
+	env, err = apitest.Start(ctx, dir, apitest.Parts{
+		Engine:   func(s *thread.Service) apiserver.Engine { return storeEngine{s} },
+		Children: noChildren{}, Effects: noEffects{},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
+}, NodeTimeout(2*time.Minute))
+
+// storeEngine ends threads; what else an engine does is not asked for here.
+type storeEngine struct{ svc *thread.Service }
+
+func (e storeEngine) Terminate(ctx context.Context, id, reason string) error {
+	st, err := e.svc.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	return st.Terminate(ctx, reason)
+}
+func (storeEngine) Stop(context.Context, string, string) error { return nil }
+func (storeEngine) RunCode(context.Context, string, sandbox.CodeRequest) (sandbox.Result, error) {
+	return sandbox.Result{Status: sandbox.StatusSuccess}, nil
+}
+
+type noChildren struct{}
+
+func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {
+	return nil, nil
+}
+
+type noEffects struct{ engine.Effects }
+
+var _ = Describe("the runtime API", Label("K8S-04"), func() {
+	var ns string
+	var st *thread.State
+	var admin *runtimeclient.Thread
+
+	BeforeEach(func(ctx SpecContext) {
+		var err error
+		ns, err = env.Namespace(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, st, err = env.Thread(ctx, ns, "hello")
+		Expect(err).NotTo(HaveOccurred())
+		admin = as(env.Admin).Thread(ns, "hello")
+	})
+
+	It("is reached through the Kubernetes API with all that Kubernetes clients expect", func(ctx SpecContext) {
+		_, err := admin.Inject(ctx, runtimev1.NewMessage{Content: "good morning"})
+		Expect(err).NotTo(HaveOccurred())
+		out := kubectl("get", "--raw", "/apis/runtime.skein.dev/v1alpha1/namespaces/"+ns+"/threads/hello/messages?limit=5")
+		var list runtimev1.MessageList
+		Expect(json.Unmarshal([]byte(out), &list)).To(Succeed())
+		Expect(list.Messages).To(ConsistOf(HaveField("Content", HaveValue(Equal("good morning")))))
+
+		Expect(kubectl("get", "--raw", "/apis/runtime.skein.dev/v1alpha1")).To(ContainSubstring("threads/messages"))
+		Expect(kubectl("api-resources", "--api-group=skein.dev")).To(ContainSubstring("threads"))
+		Expect(kubectl("api-resources")).NotTo(ContainSubstring("error"))
+		Expect(kubectl("get", "threads", "-n", ns)).To(ContainSubstring("hello"), "the name means the objects, not the runtime API")
+	})
+
+	It("lets RBAC decide per subresource, apart from the Thread object", func(ctx SpecContext) {
+		role(ctx, ns, "watcher", rbacv1.PolicyRule{APIGroups: []string{"skein.dev"}, Resources: []string{"threads"}, Verbs: []string{"get", "list"}})
+		role(ctx, ns, "reader", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/messages", "threads/events"}, Verbs: []string{"get", "watch"}})
+		watcherFile := filepath.Join(dir, "watcher")
+		watcher, err := env.Kubeconfig("watcher", watcherFile)
+		Expect(err).NotTo(HaveOccurred())
+		readerFile := filepath.Join(dir, "reader")
+		reader, err := env.Kubeconfig("reader", readerFile)
+		Expect(err).NotTo(HaveOccurred())
+		raw := "/apis/runtime.skein.dev/v1alpha1/namespaces/" + ns + "/threads/hello/messages"
+
+		out, err := run("--kubeconfig", watcherFile, "get", "thread", "hello", "-n", ns)
+		Expect(err).NotTo(HaveOccurred(), out)
+		out, err = run("--kubeconfig", watcherFile, "get", "--raw", raw)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("Forbidden"), ContainSubstring(`cannot get resource "threads/messages" in API group "runtime.skein.dev"`)))
+		_, err = as(watcher).Thread(ns, "hello").Queue(ctx, runtimev1.NewMessage{Content: "x"})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+
+		out, err = run("--kubeconfig", readerFile, "get", "--raw", raw)
+		Expect(err).NotTo(HaveOccurred(), out)
+		_, err = run("--kubeconfig", readerFile, "get", "thread", "hello", "-n", ns)
+		Expect(err).To(HaveOccurred())
+		_, err = as(reader).Thread(ns, "hello").Queue(ctx, runtimev1.NewMessage{Content: "x"})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		_, err = as(reader).Thread(ns, "hello").Files(ctx, runtimeclient.FileOptions{})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		for _, err := range as(reader).Thread(ns, "hello").Events(ctx, runtimeclient.EventOptions{NoFollow: true}) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+	})
+
+	It("takes bearer tokens directly", func(ctx SpecContext) {
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
+		Expect(env.Client.Create(ctx, sa)).To(Succeed())
+		token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
+		Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
+		c, err := runtimeclient.NewDirect("https://"+env.Addr.String(), token.Status.Token, env.Server.CABundle())
+		Expect(err).NotTo(HaveOccurred())
+		role(ctx, ns, "system:serviceaccount:"+ns+":app", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/queue"}, Verbs: []string{"create"}})
+		_, err = c.Thread(ns, "hello").Queue(ctx, runtimev1.NewMessage{Content: "hi"})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		bad, err := runtimeclient.NewDirect("https://"+env.Addr.String(), "nonsense", env.Server.CABundle())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = bad.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
+		Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
+	})
+
+	It("believes the front proxy's headers of nobody but the front proxy", func(ctx SpecContext) {
+		direct := &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
+		direct.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				r = r.Clone(r.Context())
+				r.Header.Set("X-Remote-User", "admin")
+				r.Header.Set("X-Remote-Group", "system:masters")
+				return next.RoundTrip(r)
+			})
+		})
+		_, err := as(direct).Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("system:anonymous")))
+	})
+
+	It("passes errors through as they are", func(ctx SpecContext) {
+		_, err := as(env.Admin).Thread(ns, "nobody").Messages(ctx, runtimeclient.MessageOptions{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		_, err = admin.Inject(ctx, runtimev1.NewMessage{Role: "robot", Content: "x"})
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("role")))
+		for range 5 {
+			_, err = admin.Queue(ctx, runtimev1.NewMessage{Content: "x"})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, err = admin.Queue(ctx, runtimev1.NewMessage{Content: "x"})
+		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue(), "%v", err)
+		_, err = admin.Terminate(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = admin.Queue(ctx, runtimev1.NewMessage{Content: "x"})
+		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
+	})
+
+	It("streams files and events, by server-sent events and WebSocket", func(ctx SpecContext) {
+		_, err := admin.WriteFile(ctx, "/a b/c%d?.txt", strings.NewReader("content"), runtimeclient.WriteFileOptions{MimeType: "text/plain"})
+		Expect(err).NotTo(HaveOccurred())
+		rc, err := admin.ReadFile(ctx, "/a b/c%d?.txt")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(io.ReadAll(rc)).To(BeEquivalentTo("content"))
+		Expect(rc.Close()).To(Succeed())
+
+		rec, err := admin.Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		conn := webSocket(ctx, env.Admin, fmt.Sprintf("/apis/runtime.skein.dev/v1alpha1/watch/namespaces/%s/threads/hello/events?after=%d", ns, rec.LastEvent))
+		got := make(chan string, 10)
+		go func() {
+			for e, err := range admin.Events(ctx, runtimeclient.EventOptions{After: rec.LastEvent}) {
+				if err == nil {
+					got <- string(e.Data)
+				}
+			}
+		}()
+		for i := range 3 {
+			Expect(st.Emit(ctx, "tick", json.RawMessage(fmt.Sprint(i)))).To(Succeed())
+			Eventually(got).Should(Receive(Equal(fmt.Sprint(i))))
+			_, body, err := conn.Read(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(body).To(ContainSubstring(fmt.Sprintf(`"data":%d`, i)))
+		}
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("registration", Serial, func() {
+	It("keeps what is there, and mends what is broken", func(ctx SpecContext) {
+		first := env.Server.CABundle()
+		again, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.CABundle()).To(Equal(first))
+		svc := apiService(ctx)
+		Expect(svc.Spec.CABundle).To(Equal(first))
+		svc.Spec.CABundle = nil
+		svc.Spec.InsecureSkipTLSVerify = true
+		Expect(env.Client.Update(ctx, svc)).To(Succeed())
+		_, err = apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(apiService(ctx).Spec).To(And(HaveField("CABundle", first), HaveField("InsecureSkipTLSVerify", false)))
+	})
+
+	It("names an endpoint when it is not on loopback, and goes back", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
+		}, NodeTimeout(30*time.Second))
+		elsewhere := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 8444}}
+		for range 2 {
+			_, err := apiserver.EnsureServing(ctx, env.Admin, elsewhere)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		var slices discoveryv1.EndpointSliceList
+		Expect(env.Client.List(ctx, &slices, client.InNamespace("skein-system"), client.MatchingLabels{discoveryv1.LabelServiceName: "skein-runtime-api"})).To(Succeed())
+		Expect(slices.Items).To(ConsistOf(And(
+			HaveField("Endpoints", ConsistOf(HaveField("Addresses", ConsistOf("10.9.8.7")))),
+			HaveField("Ports", ConsistOf(HaveField("Port", HaveValue(Equal(int32(8444)))))),
+		)))
+		Expect(apiService(ctx).Spec.Service.Port).To(HaveValue(Equal(int32(443))))
+	})
+
+	It("leaves an installation in the cluster alone", func(ctx SpecContext) {
+		ns, err := env.Namespace(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skein-runtime-api"}, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "skein"}, Ports: []corev1.ServicePort{{Port: 443}},
+		}})).To(Succeed())
+		_, err = apiserver.EnsureServing(ctx, env.Admin, apiserver.ServingOptions{Namespace: ns, External: env.Addr})
+		Expect(err).To(MatchError(ContainSubstring("remove that installation first")))
+	})
+
+	It("says what the API server says when it does not reach us", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) {
+			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
+		}, NodeTimeout(30*time.Second))
+		nobody := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+		_, err := apiserver.EnsureServing(ctx, env.Admin, nobody)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }, "30s").Should(Equal(apiregistrationv1.ConditionFalse))
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		Expect(apiserver.WaitAvailable(short, env.Admin)).To(MatchError(ContainSubstring("connection refused")))
+	}, SpecTimeout(time.Minute))
+})
+
+func apiService(ctx context.Context) *apiregistrationv1.APIService {
+	GinkgoHelper()
+	s := &apiregistrationv1.APIService{}
+	Expect(env.Client.Get(ctx, client.ObjectKey{Name: apiserver.APIServiceName}, s)).To(Succeed())
+	return s
+}
+
+func available(s *apiregistrationv1.APIService) apiregistrationv1.ConditionStatus {
+	for _, c := range s.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func as(cfg *rest.Config) *runtimeclient.Client {
+	GinkgoHelper()
+	c, err := runtimeclient.New(cfg)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// role gives a user rights in the namespace.
+func role(ctx context.Context, ns, user string, rules ...rbacv1.PolicyRule) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: ns, GenerateName: "r-"}
+	r := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+	Expect(env.Client.Create(ctx, r)).To(Succeed())
+	Expect(env.Client.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	})).To(Succeed())
+}
+
+// run runs kubectl.
+func run(args ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...).CombinedOutput()
+	return string(out), err
+}
+
+// kubectl runs kubectl as the admin.
+func kubectl(args ...string) string {
+	GinkgoHelper()
+	file := filepath.Join(dir, "admin")
+	_, err := env.Kubeconfig("admin", file, "system:masters")
+	Expect(err).NotTo(HaveOccurred())
+	out, err := run(append([]string{"--kubeconfig", file}, args...)...)
+	Expect(err).NotTo(HaveOccurred(), out)
+	return out
+}
+
+func webSocket(ctx context.Context, cfg *rest.Config, path string) *websocket.Conn {
+	GinkgoHelper()
+	tls, err := rest.TLSConfigFor(cfg)
+	Expect(err).NotTo(HaveOccurred())
+	tls.NextProtos = []string{"http/1.1"}
+	transport := &http.Transport{TLSClientConfig: tls}
+	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = conn.CloseNow(); transport.CloseIdleConnections() })
+	return conn
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

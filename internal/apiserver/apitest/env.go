@@ -1,0 +1,185 @@
+// Package apitest runs the runtime API behind a real Kubernetes API server, for tests: a control plane with the
+// aggregation layer on, the custom resources, a real store, and a server that is registered with it.
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Env is a control plane with the runtime API.
+type Env struct {
+	ControlPlane *envtest.Environment
+	// Admin may do everything.
+	Admin *rest.Config
+	// Client of the admin.
+	Client client.WithWatch
+	// Threads is the domain behind the runtime API.
+	Threads *thread.Service
+	// Server is the runtime API; Addr is where it can be reached directly.
+	Server *apiserver.Server
+	Addr   net.Addr
+	// Serving is how it is registered.
+	Serving apiserver.ServingOptions
+
+	stop []func() error
+}
+
+// Parts are what stands behind the server besides the store.
+type Parts struct {
+	// Engine given the domain.
+	Engine   func(*thread.Service) apiserver.Engine
+	Children apiserver.Children
+	Effects  apiserver.Effects
+}
+
+// Start brings everything up and returns once the API server reaches the runtime API. dir is for data.
+func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
+	e = &Env{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Stop())
+		}
+	}()
+	if err := e.startControlPlane(dir); err != nil {
+		return e, err
+	}
+	if err := e.startServer(ctx, dir, parts); err != nil {
+		return e, err
+	}
+	waitCtx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not available after 30 s"))
+	defer cancel()
+	return e, apiserver.WaitAvailable(waitCtx, e.Admin)
+}
+
+func (e *Env) startControlPlane(dir string) error {
+	_, file, _, _ := runtime.Caller(0)
+	e.ControlPlane = &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(file), "..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	proxy, err := newProxyIdentity(dir)
+	if err != nil {
+		return err
+	}
+	args := e.ControlPlane.ControlPlane.GetAPIServer().Configure()
+	args.Set("requestheader-client-ca-file", proxy.ca).Set("requestheader-allowed-names", proxyName).
+		Set("requestheader-username-headers", "X-Remote-User").Set("requestheader-group-headers", "X-Remote-Group").
+		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
+		Set("proxy-client-cert-file", proxy.cert).Set("proxy-client-key-file", proxy.key)
+	if e.Admin, err = e.ControlPlane.Start(); err != nil {
+		return err
+	}
+	e.stop = append(e.stop, e.ControlPlane.Stop)
+	e.Admin.QPS = -1
+	scheme := k8sruntime.NewScheme()
+	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, skeinv1.AddToScheme, apiregistrationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	e.Client, err = client.NewWithWatch(e.Admin, client.Options{Scheme: scheme})
+	return err
+}
+
+func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
+	db, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "db")})
+	if err != nil {
+		return err
+	}
+	e.stop = append(e.stop, db.Close)
+	bucket, err := thread.OpenBucket(ctx, "file://"+filepath.Join(dir, "blobs"))
+	if err != nil {
+		return err
+	}
+	e.stop = append(e.stop, bucket.Close)
+	e.Threads = thread.NewService(thread.Options{Store: db, Blobs: bucket})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	e.Addr = listener.Addr()
+	e.Serving = apiserver.ServingOptions{External: e.Addr}
+	certificate, err := apiserver.EnsureServing(ctx, e.Admin, e.Serving)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	e.Server, err = apiserver.New(apiserver.Options{
+		Threads: e.Threads, Engine: parts.Engine(e.Threads), Children: parts.Children, Effects: parts.Effects,
+		Reader: e.Client, Kubeconfig: e.Admin, Listener: listener, Certificate: certificate,
+	})
+	if err != nil {
+		return err
+	}
+	serveCtx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Server.Start(serveCtx) }()
+	e.stop = append(e.stop, func() error { cancel(); return <-done })
+	return nil
+}
+
+// Stop ends everything, the last first.
+func (e *Env) Stop() error {
+	var errs []error
+	for i := len(e.stop) - 1; i >= 0; i-- {
+		errs = append(errs, e.stop[i]())
+	}
+	e.stop = nil
+	return errors.Join(errs...)
+}
+
+// Namespace makes a namespace of its own for a test.
+func (e *Env) Namespace(ctx context.Context) (string, error) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	err := e.Client.Create(ctx, ns)
+	return ns.Name, err
+}
+
+// Thread makes a Thread object and its conversation, as the thread controller does.
+func (e *Env) Thread(ctx context.Context, namespace, name string) (*skeinv1.Thread, *thread.State, error) {
+	obj := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}}}
+	if err := e.Client.Create(ctx, obj); err != nil {
+		return nil, nil, err
+	}
+	_, _, err := e.Threads.Create(ctx, thread.NewThread{Thread: store.Thread{ID: string(obj.UID), Namespace: namespace, Name: name, Agent: "helper"}})
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := e.Threads.Open(ctx, string(obj.UID))
+	return obj, st, err
+}
+
+// Kubeconfig writes a kubeconfig file of a user that has no rights but those bound to it.
+func (e *Env) Kubeconfig(name, file string, groups ...string) (*rest.Config, error) {
+	u, err := e.ControlPlane.AddUser(envtest.User{Name: name, Groups: groups}, e.Admin)
+	if err != nil {
+		return nil, fmt.Errorf("add user %s: %w", name, err)
+	}
+	data, err := u.KubeConfig()
+	if err != nil {
+		return nil, err
+	}
+	return u.Config(), os.WriteFile(file, data, 0o600)
+}
