@@ -104,15 +104,18 @@ func (p *pager) span(start, end, total int64) ([]store.Message, error) {
 	if total-end < start {
 		order, skip = " DESC", total-end
 	}
-	// The inner query is answered by an index alone, so that skipped messages are not read.
-	query := `SELECT ` + messageColumns + ` FROM (SELECT s.seq AS at FROM message s WHERE s.thread = ?` + p.filter("s") +
-		` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) AS part JOIN message m ON m.thread = ? AND m.seq = part.at ORDER BY m.seq`
-	return p.list(query, append(p.filterArgs(p.key), end-start, skip, p.key)...)
+	return p.list(spanQuery(p.q, order), append(p.filterArgs(p.key), end-start, skip)...)
+}
+
+// spanQuery selects by an index alone and only then reads messages, so that skipped ones are not read.
+func spanQuery(q store.MessageQuery, order string) string {
+	return `SELECT ` + messageColumns + ` FROM message m WHERE m.key IN (SELECT s.key FROM message s WHERE s.thread = ?` + filter(q, "s") +
+		` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) ORDER BY m.seq`
 }
 
 // after reads what follows a sequence number, oldest first.
 func (p *pager) after(total int64) (*store.MessagePage, error) {
-	query := `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ?` + p.filter("m") + ` AND m.seq > ? ORDER BY m.seq LIMIT ? OFFSET ?`
+	query := `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ?` + filter(p.q, "m") + ` AND m.seq > ? ORDER BY m.seq LIMIT ? OFFSET ?`
 	messages, err := p.list(query, append(p.filterArgs(p.key), p.q.AfterSeq, p.q.Limit+1, p.q.Offset)...)
 	if err != nil {
 		return nil, err
@@ -125,13 +128,13 @@ func (p *pager) after(total int64) (*store.MessagePage, error) {
 }
 
 // filter is what the query wants of the messages.
-func (p *pager) filter(table string) (cond string) {
-	if !p.q.IncludeSilent {
+func filter(q store.MessageQuery, table string) (cond string) {
+	if !q.IncludeSilent {
 		cond += ` AND ` + table + `.silent = 0`
 	}
 	switch {
-	case p.q.AllDepths:
-	case p.q.MaxDepth == 0:
+	case q.AllDepths:
+	case q.MaxDepth == 0:
 		cond += ` AND ` + table + `.depth = 0`
 	default:
 		cond += ` AND ` + table + `.depth <= ?`

@@ -72,7 +72,7 @@ const (
 	qUpdateMessage = `UPDATE message SET silent = ?, status = ?, content = ?, rest = ? WHERE thread = ? AND seq = ?`
 	qDeleteMessage = `DELETE FROM message WHERE thread = ? AND seq = ?`
 	qToolResults   = `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ? AND m.tool_call_id = ? AND m.tool_call_id IS NOT NULL
-		AND m.role = 'tool' AND m.seq > ?`
+		AND m.role = 'tool' AND m.seq + 0 > ?` // the sum hides seq from the index by order, along which all later messages would be read
 )
 
 // The log. Messages stand in it by themselves.
@@ -136,7 +136,7 @@ const (
 	qFolderFilled = `SELECT 1 FROM file WHERE thread = ? AND parent = ? LIMIT 1`
 	qPutFile      = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (thread, path) DO UPDATE SET mime_type = excluded.mime_type, digest = excluded.digest, size = excluded.size,
+		ON CONFLICT (thread, parent, path) DO UPDATE SET mime_type = excluded.mime_type, digest = excluded.digest, size = excluded.size,
 			metadata = excluded.metadata, width = excluded.width, height = excluded.height, created_at = excluded.created_at`
 	qDeleteFile = `DELETE FROM file WHERE thread = ? AND path = ?`
 	qDigests    = `SELECT DISTINCT digest FROM file WHERE thread = ? AND digest <> ''`

@@ -138,9 +138,9 @@ CREATE TABLE file (
     width      INTEGER NOT NULL,
     height     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
-    PRIMARY KEY (thread, path)
+    PRIMARY KEY (thread, parent, path)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX file_parent ON file (thread, parent, path);
+CREATE UNIQUE INDEX file_path ON file (thread, path);
 CREATE INDEX file_digest ON file (digest) WHERE digest <> '';
 
 CREATE TABLE effect_firing (

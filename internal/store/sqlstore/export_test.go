@@ -1,0 +1,83 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// LimitPages makes the database as good as on a full disk: it cannot grow beyond n pages. 0 takes the limit away.
+func (s *Store) LimitPages(n int) error {
+	if n == 0 {
+		n = 1<<32 - 2
+	}
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	if s.writer.conn == nil {
+		return nil // a new connection has no limit
+	}
+	_, err := s.writer.conn.db.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", n))
+	return err
+}
+
+// Plan explains how the database answers a query.
+func (s *Store) Plan(ctx context.Context, query string, args ...any) (plan []string, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, "EXPLAIN QUERY PLAN "+query, args, func(scan scanner) error {
+			var id, parent, unused int
+			var detail string
+			err := scan(&id, &parent, &unused, &detail)
+			plan = append(plan, detail)
+			return err
+		})
+	})
+	return plan, err
+}
+
+// Queries whose plans the tests look at, with the number of their parameters.
+var Queries = map[string]struct {
+	Text string
+	Args int
+}{
+	"thread":            {qThread, 1},
+	"head":              {qHead, 1},
+	"children":          {qChildren, 1},
+	"threads":           {qThreads, 2},
+	"namespace threads": {qThreadsOfNamespace, 3},
+	"message":           {qMessage, 2},
+	"message by key":    {qMessageByKey, 2},
+	"tool results":      {qToolResults, 3},
+	"events":            {qEvents, 5},
+	"inbox":             {qInbox, 1},
+	"runs":              {qRuns, 2},
+	"value":             {qValue, 2},
+	"files direct":      {qFilesDirect, 2},
+	"files below":       {qFilesBelow, 3},
+	"file":              {qFile, 2},
+	"digest used":       {qDigestUsed, 1},
+	"work namespaces":   {qWorkNamespaces, 0},
+	"work":              {qWork, 3},
+	"firings ready":     {qFiringsReady, 1},
+	"claimable":         {qClaimable, 2},
+	"delete firings":    {qDeleteFirings, 1},
+	"purge messages":    {qPurgeMessages, 3},
+}
+
+// PageQueries are the queries of pages of messages, by what they select, with the number of their parameters.
+func PageQueries() map[string]int {
+	queries := map[string]int{}
+	for _, q := range []store.MessageQuery{{}, {IncludeSilent: true}, {MaxDepth: 2}, {AllDepths: true}, {AllDepths: true, IncludeSilent: true}} {
+		args := 3
+		if q.MaxDepth > 0 {
+			args++
+		}
+		queries[spanQuery(q, "")], queries[spanQuery(q, " DESC")] = args, args
+	}
+	return queries
+}
+
+// Panic runs a transaction that panics.
+func (s *Store) Panic(ctx context.Context) error {
+	return s.writer.do(ctx, func(*tx) error { panic("oops") })
+}

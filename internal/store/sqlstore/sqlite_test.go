@@ -1,0 +1,181 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+)
+
+func openSQLite(ctx context.Context, dir string) *sqlstore.Store {
+	GinkgoHelper()
+	s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.Close)
+	return s
+}
+
+func appendText(ctx context.Context, s store.Store, id, text string) error {
+	return s.Apply(ctx, id, nil, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: &text}})
+}
+
+var _ = Describe("SQLite's data folder", Label("K8S-05"), func() {
+	It("belongs to one store at a time, and says what to do about a second", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		first := openSQLite(ctx, dir)
+		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+		Expect(err).To(MatchError(And(ContainSubstring(dir), ContainSubstring("in use by another manager"), ContainSubstring("use PostgreSQL for more than one replica"))))
+		Expect(first.Close()).To(Succeed())
+		openSQLite(ctx, dir)
+	})
+
+	It("may have any name", func(ctx SpecContext) {
+		dir := filepath.Join(GinkgoT().TempDir(), "a b?c#d%20&é")
+		s := openSQLite(ctx, dir)
+		Expect(s.Ping(ctx)).To(Succeed())
+		Expect(filepath.Join(dir, "skein.db")).To(BeARegularFile())
+	})
+
+	It("is private to the user", func(ctx SpecContext) {
+		dir := filepath.Join(GinkgoT().TempDir(), "data")
+		openSQLite(ctx, dir)
+		info, err := os.Stat(dir)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o700)))
+	})
+
+	It("must be given", func(ctx SpecContext) {
+		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{})
+		Expect(err).To(MatchError(ContainSubstring("--data-dir")))
+	})
+
+	It("with a schema of a newer release is refused", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		Expect(openSQLite(ctx, dir).Close()).To(Succeed())
+		db, err := sql.Open("sqlite", filepath.Join(dir, "skein.db"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = db.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(db.Close()).To(Succeed())
+		_, err = sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+		Expect(err).To(MatchError(ContainSubstring("newer release (schema 999")))
+	})
+
+	It("with something else in the database file is refused", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(dir, "skein.db"), []byte(strings.Repeat("no database at all", 1000)), 0o600)).To(Succeed())
+		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+		Expect(err).To(MatchError(ContainSubstring("file is not a database")))
+		Expect(errors.Is(err, store.ErrUnavailable)).To(BeFalse(), "trying again does not help")
+	})
+})
+
+var _ = Describe("SQLite without room on the disk", func() {
+	It("refuses as unavailable, goes on reading, and recovers by itself", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(appendText(ctx, s, "t", "before")).To(Succeed())
+
+		Expect(s.LimitPages(1)).To(Succeed()) // that is, to its present size
+		large := strings.Repeat("x", 1<<20)
+		Expect(appendText(ctx, s, "t", large)).To(MatchError(store.ErrUnavailable))
+		page, err := s.Messages(ctx, "t", store.MessageQuery{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(HaveLen(1))
+
+		Expect(s.LimitPages(0)).To(Succeed())
+		Expect(appendText(ctx, s, "t", large)).To(Succeed())
+		Expect(s.Ping(ctx)).To(Succeed())
+		t, err := s.Thread(ctx, "t")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(t.Messages).To(Equal(int64(2)))
+		Expect(t.Version).To(Equal(int64(2)))
+	})
+
+	It("acknowledges nothing that it could not keep", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(appendText(ctx, s, "t", "before")).To(Succeed())
+		Expect(s.LimitPages(1)).To(Succeed())
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		acknowledged := int64(1)
+		for range 16 {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				err := appendText(ctx, s, "t", strings.Repeat("x", 1<<20))
+				if err == nil { // after the failed connection was replaced
+					mu.Lock()
+					acknowledged++
+					mu.Unlock()
+					return
+				}
+				Expect(err).To(MatchError(store.ErrUnavailable))
+			})
+		}
+		wg.Wait()
+		t, err := s.Thread(ctx, "t")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(t.Messages).To(Equal(acknowledged))
+	})
+})
+
+var _ = Describe("SQLite's writer", func() {
+	It("outlives a transaction that panics", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		Expect(s.Panic(ctx)).To(MatchError(ContainSubstring("oops")))
+		Expect(s.Ping(ctx)).To(Succeed())
+	})
+})
+
+var _ = Describe("SQLite's plans", func() {
+	It("go through no table", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		for name, q := range sqlstore.Queries {
+			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)
+			Expect(err).NotTo(HaveOccurred(), name)
+			for _, step := range plan {
+				// "n" is the list of namespaces itself; the newest threads are read off their index.
+				allowed := step == "SCAN n" || step == "SCAN h USING INDEX thread_head_activity" || !strings.HasPrefix(step, "SCAN")
+				Expect(allowed).To(BeTrue(), "%s: %v", name, plan)
+			}
+		}
+	})
+
+	It("use the index that is meant for the query", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		for name, index := range map[string]string{
+			"tool results": "message_tool_call", "files below": "file_path", "file": "file_path", "digest used": "file_digest", "work": "thread_head_work",
+			"claimable": "effect_firing_pending", "children": "thread_parent", "message": "message_id", "runs": "run_seq",
+		} {
+			q := sqlstore.Queries[name]
+			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)
+			Expect(err).NotTo(HaveOccurred(), name)
+			Expect(strings.Join(plan, "\n")).To(ContainSubstring("INDEX "+index+" "), name)
+		}
+		plan, err := s.Plan(ctx, sqlstore.Queries["files direct"].Text, nil, nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan).To(ContainElement("SEARCH f USING PRIMARY KEY (thread=? AND parent=?)"))
+	})
+
+	It("find a page of messages by an index alone, without sorting what is skipped", func(ctx SpecContext) {
+		s := openSQLite(ctx, GinkgoT().TempDir())
+		for query, args := range sqlstore.PageQueries() {
+			plan, err := s.Plan(ctx, query, make([]any, args)...)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(plan).To(ConsistOf("SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY 1",
+				"SEARCH s USING COVERING INDEX message_order (thread=?)", "USE TEMP B-TREE FOR ORDER BY"))
+		}
+	})
+})
