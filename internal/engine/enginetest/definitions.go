@@ -1,0 +1,133 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// Definitions in memory.
+type Definitions struct {
+	mu      sync.Mutex
+	version int
+	agents  map[string]*engine.Agent
+	effects map[string]*engine.Effect
+}
+
+// NewDefinitions makes an empty set.
+func NewDefinitions() *Definitions {
+	return &Definitions{agents: map[string]*engine.Agent{}, effects: map[string]*engine.Effect{}}
+}
+
+// Agent implements engine.Definitions.
+func (d *Definitions) Agent(_ context.Context, namespace, name string) (*engine.Agent, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.agents[name]; a != nil && namespace == Namespace {
+		return a, nil
+	}
+	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
+}
+
+// Effect implements engine.Definitions.
+func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.effects[name]; e != nil {
+		return e, nil
+	}
+	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
+}
+
+// Names implements engine.Definitions.
+func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	names := []string{}
+	for name, a := range d.agents {
+		switch kind {
+		case "agent":
+			names = append(names, name)
+		case "prompt":
+			names = append(names, a.Prompt.Name)
+		case "model":
+			names = append(names, a.Model.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Load implements engine.Definitions.
+func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
+	if kind != "agent" {
+		return nil, fmt.Errorf("there is no %s %q", kind, name)
+	}
+	a, err := d.Agent(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"name": a.Name, "type": a.Spec.Type})
+}
+
+// PutEffect adds an effect.
+func (d *Definitions) PutEffect(name string, e engine.Effect) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e.ObjectName = name
+	d.effects[name] = &e
+}
+
+// Put adds an agent, or takes the place of one.
+func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.version++
+	a := &engine.Agent{
+		Namespace: Namespace, Name: name,
+		Spec:   skeinv1.AgentSpec{Type: skeinv1.AgentAIHuman, SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}}},
+		Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are a test."}},
+		Model:  engine.Model{Name: name, Version: fmt.Sprint(d.version), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+	}
+	for _, c := range change {
+		c(a)
+	}
+	d.agents[name] = a
+}
+
+// Script gives an agent a scripted model.
+func Script(steps ...skeinv1.ScriptStep) func(*engine.Agent) {
+	return func(a *engine.Agent) { a.Model.Steps = steps }
+}
+
+// Builtin offers families of built-in tools.
+func Builtin(families ...skeinv1.BuiltinTool) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		for _, f := range families {
+			a.Prompt.Spec.Tools = append(a.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: f})
+		}
+	}
+}
+
+// Say is a step that answers with a text, any number of times.
+func Say(content string) skeinv1.ScriptStep {
+	return skeinv1.ScriptStep{Content: content, Times: ptr.To[int32](0)}
+}
+
+// Call is a step that calls a tool, once.
+func Call(tool string, args any) skeinv1.ScriptStep {
+	return skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{ToolCall(tool, args)}}
+}
+
+// ToolCall is a call of a scripted answer.
+func ToolCall(tool string, args any) skeinv1.ScriptToolCall {
+	return skeinv1.ScriptToolCall{Name: tool, Arguments: &runtime.RawExtension{Raw: JSON(args)}}
+}

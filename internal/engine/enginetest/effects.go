@@ -1,0 +1,95 @@
+package enginetest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Effects in memory. They fire when a test records their firing.
+type Effects struct {
+	mu      sync.Mutex
+	pending []*Scheduled
+	calls   map[string]int
+}
+
+// Scheduled is a pending effect.
+type Scheduled struct {
+	engine.ScheduledEffect
+	ThreadID string
+	Cause    string
+}
+
+// Schedule implements engine.Effects.
+func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.EffectRequest) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls == nil {
+		f.calls = map[string]int{}
+	}
+	f.calls[req.Cause]++
+	for _, p := range f.pending {
+		if p.ThreadID == t.ID && p.Cause == req.Cause {
+			return p.ID, nil
+		}
+	}
+	now := time.Now()
+	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, ScheduledEffect: engine.ScheduledEffect{
+		ID: uuid.NewString(), Name: req.Name, Args: req.Args,
+		ScheduledAt: now.Add(req.Delay).UnixMicro(), CreatedAt: now.UnixMicro(),
+	}}
+	f.pending = append(f.pending, p)
+	return p.ID, nil
+}
+
+// List implements engine.Effects.
+func (f *Effects) List(_ context.Context, t *store.Thread, name string) ([]engine.ScheduledEffect, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := []engine.ScheduledEffect{}
+	for _, p := range f.pending {
+		if p.ThreadID == t.ID && (name == "" || p.Name == name) {
+			out = append(out, p.ScheduledEffect)
+		}
+	}
+	return out, nil
+}
+
+// Remove implements engine.Effects.
+func (f *Effects) Remove(_ context.Context, t *store.Thread, id string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.pending)
+	f.pending = slices.DeleteFunc(f.pending, func(p *Scheduled) bool { return p.ThreadID == t.ID && p.ID == id })
+	return len(f.pending) < n, nil
+}
+
+// Scheduled gives what is pending for a thread.
+func (f *Effects) Scheduled(threadID string) []Scheduled {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Scheduled
+	for _, p := range f.pending {
+		if p.ThreadID == threadID {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+// Calls counts, by cause, how often Schedule was called: how often a tool was really executed.
+func (f *Effects) Calls() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int{}
+	for cause, n := range f.calls {
+		out[cause] = n
+	}
+	return out
+}

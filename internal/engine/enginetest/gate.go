@@ -1,0 +1,101 @@
+package enginetest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Gate is a store that can be cut off, which is what a crash of its process looks like to the store:
+// whatever comes later is not written.
+type Gate struct {
+	store.Store
+	cut atomic.Bool
+}
+
+// Cut closes the gate for good.
+func (g *Gate) Cut() { g.cut.Store(true) }
+
+// IsCut tells whether it is closed.
+func (g *Gate) IsCut() bool { return g.cut.Load() }
+
+func (g *Gate) check() error {
+	if g.cut.Load() {
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+// CreateThread implements store.Store.
+func (g *Gate) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
+	if err := g.check(); err != nil {
+		return nil, false, err
+	}
+	return g.Store.CreateThread(ctx, t, ops...)
+}
+
+// Apply implements store.Store.
+func (g *Gate) Apply(ctx context.Context, id string, f *store.Fence, ops ...store.Op) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.Apply(ctx, id, f, ops...)
+}
+
+// Acquire implements store.Store.
+func (g *Gate) Acquire(ctx context.Context, id, owner string, ttl time.Duration) (*store.Fence, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.Acquire(ctx, id, owner, ttl)
+}
+
+// Renew implements store.Store.
+func (g *Gate) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.Renew(ctx, f, ttl)
+}
+
+// Release implements store.Store.
+func (g *Gate) Release(ctx context.Context, f *store.Fence) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.Release(ctx, f)
+}
+
+// ClaimFirings implements store.Store.
+func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]store.Firing, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.ClaimFirings(ctx, owner, ttl, limit)
+}
+
+// FinishFiring implements store.Store.
+func (g *Gate) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.FinishFiring(ctx, effectID, due, status, text, after)
+}
+
+// Inbox implements store.Store: a process that is gone reads nothing either.
+func (g *Gate) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.Inbox(ctx, id)
+}
+
+// Runnable implements store.Store.
+func (g *Gate) Runnable(ctx context.Context, limit int) ([]string, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.Runnable(ctx, limit)
+}

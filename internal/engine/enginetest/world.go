@@ -1,0 +1,165 @@
+// Package enginetest is a small world for an engine: a real store on disk, the domain over it, and the
+// engine's ports kept in memory. Tests of the engine, and benchmarks, live in it.
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"gocloud.dev/blob"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Namespace of everything in a World.
+const Namespace = "test"
+
+// World is all that an engine needs. Its definitions, children and effects outlive any one engine, as
+// the API server's objects do.
+type World struct {
+	Store       store.Store
+	Threads     *thread.Service
+	Definitions *Definitions
+	Children    *Children
+	Effects     *Effects
+	Sandboxes   engine.Sandboxes
+	Models      model.Factory
+	Logger      logr.Logger
+
+	dir    string
+	bucket *blob.Bucket
+
+	mu      sync.Mutex
+	engines int
+}
+
+// New makes a world in a folder. Close it.
+func New(dir string) (*World, error) {
+	s, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "store")})
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := thread.OpenBucket(context.Background(), "file://"+filepath.Join(dir, "blobs"))
+	if err != nil {
+		return nil, err
+	}
+	w := &World{
+		Store: s, Definitions: NewDefinitions(), Sandboxes: NoSandboxes{}, Models: provider.NewFactory(nil),
+		Logger: logr.Discard(), dir: dir, bucket: bucket,
+	}
+	w.Threads = thread.NewService(thread.Options{Store: s, Blobs: bucket})
+	w.Children = &Children{world: w, entries: map[string][]*child{}}
+	w.Effects = &Effects{}
+	return w, nil
+}
+
+// Close closes the store.
+func (w *World) Close() error {
+	err := w.Store.Close()
+	if blobErr := w.bucket.Close(); err == nil {
+		err = blobErr
+	}
+	return err
+}
+
+// Options of an engine in this world, under an owner of its own. The terms are short, so that the next
+// engine takes over soon what one has left behind.
+func (w *World) Options() engine.Options {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.engines++
+	return engine.Options{
+		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, Effects: w.Effects, Sandboxes: w.Sandboxes,
+		Models: w.Models, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
+		LeaseTTL: 600 * time.Millisecond, SweepInterval: 200 * time.Millisecond,
+	}
+}
+
+// Over gives a domain over another store, for example one that fails.
+func (w *World) Over(s store.Store) *thread.Service {
+	return thread.NewService(thread.Options{Store: s, Blobs: w.bucket})
+}
+
+// Thread makes a thread of an agent and gives its id.
+func (w *World) Thread(ctx context.Context, agent string, change ...func(*thread.NewThread)) (string, error) {
+	id := uuid.NewString()
+	n := thread.NewThread{Thread: store.Thread{ID: id, Namespace: Namespace, Name: "t-" + id[:8], Agent: agent}}
+	for _, c := range change {
+		c(&n)
+	}
+	_, _, err := w.Threads.Create(ctx, n)
+	return id, err
+}
+
+// Send queues a user message.
+func (w *World) Send(ctx context.Context, threadID, text string) error {
+	st, err := w.Threads.Open(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	_, err = st.Queue(ctx, thread.NewMessage{Content: &text})
+	return err
+}
+
+// Messages gives all messages of a thread, in order.
+func (w *World) Messages(ctx context.Context, threadID string) ([]store.Message, error) {
+	page, err := w.Store.Messages(ctx, threadID, store.MessageQuery{Order: "asc", Limit: 10000, IncludeSilent: true})
+	if err != nil {
+		return nil, err
+	}
+	return page.Messages, nil
+}
+
+// Runs gives a thread's runs, oldest first.
+func (w *World) Runs(ctx context.Context, threadID string) ([]store.Run, error) {
+	runs, err := w.Store.Runs(ctx, threadID, 1000)
+	for i, j := 0, len(runs)-1; i < j; i, j = i+1, j-1 {
+		runs[i], runs[j] = runs[j], runs[i]
+	}
+	return runs, err
+}
+
+// Resting tells whether a thread has nothing to do: no run under way, nothing in its inbox, no lease held.
+func (w *World) Resting(ctx context.Context, threadID string) (bool, error) {
+	items, err := w.Store.Inbox(ctx, threadID)
+	if err != nil || len(items) > 0 {
+		return false, err
+	}
+	runs, err := w.Store.Runs(ctx, threadID, 1)
+	if err != nil {
+		return false, err
+	}
+	return len(runs) == 1 && runs[0].Status.Ended(), nil
+}
+
+// NoSandboxes refuses: for tests that run no code.
+type NoSandboxes struct{}
+
+// Acquire implements engine.Sandboxes.
+func (NoSandboxes) Acquire(context.Context, *store.Thread, string) (sandbox.Sandbox, func(), error) {
+	return nil, nil, fmt.Errorf("there are no sandboxes in this test")
+}
+
+// Discard implements engine.Sandboxes.
+func (NoSandboxes) Discard(context.Context, *store.Thread, sandbox.Sandbox) {}
+
+// JSON is a literal for arguments.
+func JSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}

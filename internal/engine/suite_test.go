@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+func TestEngine(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Engine")
+}
+
+// newWorld makes a world that goes away with the test.
+func newWorld() *enginetest.World {
+	w, err := enginetest.New(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	w.Logger = GinkgoLogr
+	DeferCleanup(func() { Expect(w.Close()).To(Succeed()) })
+	return w
+}
+
+// start runs an engine until the test ends, or stop is called.
+func start(w *enginetest.World, change ...func(*engine.Options)) (e *engine.Engine, stop func()) {
+	o := w.Options()
+	for _, c := range change {
+		c(&o)
+	}
+	e, err := engine.New(o)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		Eventually(done, "10s").Should(Receive(BeNil()))
+	})
+	DeferCleanup(stop)
+	return e, stop
+}
+
+// makeThread makes a thread of an agent.
+func makeThread(ctx context.Context, w *enginetest.World, agent string, change ...func(*thread.NewThread)) string {
+	GinkgoHelper()
+	id, err := w.Thread(ctx, agent, change...)
+	Expect(err).NotTo(HaveOccurred())
+	return id
+}
+
+func send(ctx context.Context, w *enginetest.World, id, text string) {
+	GinkgoHelper()
+	Expect(w.Send(ctx, id, text)).To(Succeed())
+}
+
+// rest waits until a thread has nothing to do and gives its last run.
+func rest(ctx context.Context, w *enginetest.World, id string) store.Run {
+	GinkgoHelper()
+	Eventually(w.Resting, "20s", "5ms").WithContext(ctx).WithArguments(id).Should(BeTrue())
+	return lastRun(ctx, w, id)
+}
+
+func lastRun(ctx context.Context, w *enginetest.World, id string) store.Run {
+	GinkgoHelper()
+	r, err := w.Store.Run(ctx, id, "")
+	Expect(err).NotTo(HaveOccurred())
+	return *r
+}
+
+// told gives "role: content" of each message, tool results with their tool and status.
+func told(ctx context.Context, w *enginetest.World, id string) []string {
+	GinkgoHelper()
+	msgs, err := w.Messages(ctx, id)
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for _, m := range msgs {
+		text := string(m.Role)
+		if m.Role == store.RoleTool {
+			text += " " + m.Name + " " + m.ToolStatus
+		}
+		for _, c := range m.ToolCalls {
+			text += " ->" + c.Name
+		}
+		if m.Content != nil {
+			text += ": " + *m.Content
+		}
+		out = append(out, text)
+	}
+	return out
+}
