@@ -43,7 +43,7 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 		}
 	}
 	if loader == api.LoaderJSON {
-		return compileJSON(filename, source)
+		return JSON(filename, source)
 	}
 	out := api.Transform(source, api.TransformOptions{
 		Loader:         loader,
@@ -97,7 +97,8 @@ func loaderOf(filename string, lang sandbox.Language) (api.Loader, bool) {
 	return api.LoaderTS, true
 }
 
-func compileJSON(filename, source string) (sandbox.Module, *sandbox.Error) {
+// JSON makes a module of a JSON text, which its default export holds.
+func JSON(filename, source string) (sandbox.Module, *sandbox.Error) {
 	var v any
 	if err := json.Unmarshal([]byte(source), &v); err != nil {
 		return sandbox.Module{}, &sandbox.Error{Name: "SyntaxError", Message: "not JSON: " + err.Error(), Stack: filename}

@@ -251,7 +251,9 @@ type Gone struct {
 }
 
 // Encode encodes a Gone.
-func (m *Gone) Encode() []byte { return appendText(appendText(nil, string(m.Status)), Cut(m.Reason, MaxReason)) }
+func (m *Gone) Encode() []byte {
+	return appendText(appendText(nil, string(m.Status)), Cut(m.Reason, MaxReason))
+}
 
 // ParseGone decodes a Gone.
 func ParseGone(b []byte) (*Gone, error) {

@@ -365,3 +365,21 @@ func (e *encoder) error(v Value) error {
 	e.w.String(info.Message)
 	return nil
 }
+
+// BytesOf copies the bytes of a Uint8Array or a buffer.
+func (vm *VM) BytesOf(v Value) ([]byte, bool) {
+	b, err := vm.Encode(v, nil)
+	if err != nil {
+		if !errors.Is(err, ErrThrown) {
+			vm.ThrowError("TypeError", err.Error())
+		}
+		return nil, false
+	}
+	decoded, err := value.Decode(b)
+	out, ok := decoded.([]byte)
+	if err != nil || !ok {
+		vm.ThrowError("TypeError", "bytes are needed: a Uint8Array or an ArrayBuffer")
+		return nil, false
+	}
+	return out, true
+}

@@ -130,3 +130,6 @@ func (vm *VM) textProperty(v Value, name string) string {
 func (e ErrorInfo) IsOutOfMemory() bool {
 	return e.IsError && e.Name == "InternalError" && e.Message == "out of memory"
 }
+
+// Rethrow leaves the pending exception pending and gives what a HostFunc returns then.
+func (vm *VM) Rethrow() (Value, bool) { return exception, false }

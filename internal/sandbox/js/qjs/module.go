@@ -101,9 +101,9 @@ func (vm *VM) Eval(name, code string) (Value, bool) {
 	return v, !isException(v)
 }
 
-// Import loads and runs a module and gives a promise of its namespace.
-func (vm *VM) Import(name string) (Value, bool) {
-	base, file := vm.cString(""), vm.cString(name)
+// Import loads and runs a module, as if in the module from, and gives a promise of its namespace.
+func (vm *VM) Import(from, name string) (Value, bool) {
+	base, file := vm.cString(from), vm.cString(name)
 	defer libc.Xfree(vm.tls, base)
 	defer libc.Xfree(vm.tls, file)
 	v := lib.XJS_LoadModule(vm.tls, vm.ctx, base, file)

@@ -211,3 +211,27 @@ func (vm *VM) freeArgs(n int) { vm.tls.Free(16 * max(n, 1)) }
 func dateText(ms float64) string {
 	return value.DateOf(int64(ms)).Format("2006-01-02T15:04:05.000Z07:00")
 }
+
+// Truthy says whether v counts as true.
+func Truthy(vm *VM, v Value) bool { return lib.XJS_ToBool(vm.tls, vm.ctx, v) == 1 }
+
+// Keys gives the names of an object's own enumerable properties.
+func (vm *VM) Keys(v Value) []string {
+	out := vm.tls.Alloc(16)
+	defer vm.tls.Free(16)
+	if lib.XJS_GetOwnPropertyNames(vm.tls, vm.ctx, out, out+8, v, lib.MJS_GPN_STRING_MASK|lib.MJS_GPN_ENUM_ONLY) < 0 {
+		vm.Free(vm.Exception())
+		return nil
+	}
+	table, n := *at[uintptr](out), *at[uint32](out + 8)
+	defer lib.XJS_FreePropertyEnum(vm.tls, vm.ctx, table, n)
+	var names []string
+	e := encoder{vm: vm}
+	if n > 0 {
+		for _, p := range unsafe.Slice(at[lib.TJSPropertyEnum](table), n) {
+			name, _ := e.atomText(p.Fatom)
+			names = append(names, name)
+		}
+	}
+	return names
+}

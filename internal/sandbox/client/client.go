@@ -1,0 +1,169 @@
+// Package client drives a supervisor: it implements sandbox.Sandbox over one mTLS HTTP/2 connection, a stream
+// for each isolate. All that comes back is hostile and bounded here once more, whatever the supervisor and the
+// child were meant to bound.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// The supervisor's end of the contract; it is a package that only Linux builds.
+const (
+	threadHeader = "Skein-Thread"
+	streamPath   = "/v1/isolate"
+)
+
+// Options say which supervisor to dial, and for whom.
+type Options struct {
+	Address    string   // host:port
+	ServerName string   // that the supervisor's certificate must carry; see pki.ServerName
+	CA         []byte   // PEM, vouches for the supervisor
+	Client     pki.Pair // the manager's own certificate
+	ThreadID   string   // the one thread that this sandbox is for
+
+	// Dial makes the connection; net.Dialer when nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxWallTime is the pool's cap, against a supervisor that does not keep it. 0: none.
+	MaxWallTime time.Duration
+}
+
+// lateGrace is how long past its limits an execution may be heard of before it is given up: the supervisor
+// kills after a quarter of a second, the rest is for the network.
+const lateGrace = 2 * time.Second
+
+// Client is a connection to one supervisor.
+type Client struct {
+	opts      Options
+	transport *http.Transport
+	url       string
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	streams   sync.WaitGroup
+}
+
+var _ sandbox.Sandbox = (*Client)(nil)
+
+// errClosed is the cause when Close ended something.
+var errClosed = errors.New("the connection to the sandbox was closed")
+
+// Dial prepares a connection; the first stream makes it. An error says what is wrong with the options.
+func Dial(o Options) (*Client, error) {
+	switch {
+	case o.Address == "":
+		return nil, errors.New("a sandbox client needs an address")
+	case o.ThreadID == "" || len(o.ThreadID) > 256 || strings.ContainsAny(o.ThreadID, "\r\n"):
+		return nil, errors.New("a sandbox client needs the id of its thread")
+	}
+	config, err := pki.ClientConfig(o.CA, o.Client, o.ServerName)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
+	}
+	c := &Client{opts: o, url: "https://" + o.Address + streamPath}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.transport = newTransport(config, o.Dial)
+	return c, nil
+}
+
+func newTransport(config *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		DialContext:         dial,
+		TLSClientConfig:     config,
+		TLSHandshakeTimeout: 5 * time.Second,
+		Protocols:           protocols,
+		DisableCompression:  true,
+		MaxIdleConns:        1,
+		// A pod that is gone without a word is noticed within these.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second, WriteByteTimeout: 30 * time.Second},
+	}
+}
+
+// Close implements sandbox.Sandbox.
+func (c *Client) Close() error {
+	c.cancel(errClosed)
+	c.streams.Wait()
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// stream is one isolate's conversation.
+type stream struct {
+	*protocol.Conn
+	body   io.Closer
+	pipe   *io.PipeWriter
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+}
+
+// refusedError is an answer of the supervisor other than 200: nothing of the code ran.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return e.text }
+
+// open starts a stream with an encoded Open. The stream ends with ctx, with Close, and by its own close.
+func (c *Client) open(ctx context.Context, open []byte) (*stream, error) {
+	if c.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	in, out := io.Pipe()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, in)
+	if err != nil {
+		stop()
+		cancel(err)
+		return nil, err
+	}
+	req.Header.Set(threadHeader, c.opts.ThreadID)
+	s := &stream{pipe: out, ctx: ctx, cancel: func(cause error) { stop(); cancel(cause) }}
+	sent := protocol.NewConn(nil, out, nil)
+	go func() {
+		if err := sent.Write(protocol.TypeOpen, open); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			_ = out.CloseWithError(err)
+		}
+	}()
+	resp, err := c.transport.RoundTrip(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, protocol.MaxReason))
+		_ = resp.Body.Close()
+		err = &refusedError{resp.StatusCode, strings.TrimSpace(protocol.ParseText(text))}
+	}
+	if err != nil {
+		_ = out.CloseWithError(err)
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		s.cancel(err)
+		return nil, err
+	}
+	s.body = resp.Body
+	s.Conn = protocol.NewConn(resp.Body, out, nil)
+	return s, nil
+}
+
+// close ends the stream; the supervisor kills the child then.
+func (s *stream) close(cause error) {
+	s.cancel(cause)
+	_ = s.pipe.CloseWithError(cause)
+	_ = s.body.Close()
+}

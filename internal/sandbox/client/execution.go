@@ -1,0 +1,328 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// Bounds on what one execution may send besides its result.
+const (
+	maxReports     = 10_000
+	maxReportBytes = 34 << 20
+	maxLogs        = 1100
+	maxLogBytes    = 2 << 20
+)
+
+// execution is one runCode call.
+type execution struct {
+	client *Client
+	req    sandbox.CodeRequest
+	begun  time.Time
+	done   chan struct{}
+	cancel context.CancelCauseFunc // of the stream
+
+	mu          sync.Mutex
+	stream      *stream
+	settled     bool
+	result      sandbox.Result
+	reports     []any
+	reportBytes int
+	logs        []sandbox.Log
+	logBytes    int
+	started     bool
+	terminated  string // the reason of the first Terminate
+	timers      []*time.Timer
+}
+
+// RunCode implements sandbox.Sandbox.
+func (c *Client) RunCode(ctx context.Context, req sandbox.CodeRequest) sandbox.Execution {
+	e := &execution{client: c, req: req, begun: time.Now(), done: make(chan struct{})}
+	// The stream outlives ctx, so that a cancelled execution still says how it ended.
+	streamCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.cancel = cancel
+	c.streams.Add(1)
+	go func() {
+		defer c.streams.Done()
+		e.run(ctx, streamCtx)
+	}()
+	return e
+}
+
+// Done implements sandbox.Execution.
+func (e *execution) Done() <-chan struct{} { return e.done }
+
+// Reports implements sandbox.Execution.
+func (e *execution) Reports() []any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]any(nil), e.reports...)
+}
+
+// Wait implements sandbox.Execution.
+func (e *execution) Wait(ctx context.Context) sandbox.Result {
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		e.Terminate(reasonOf(ctx))
+		<-e.done
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.result
+}
+
+func reasonOf(ctx context.Context) string {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, context.Canceled):
+		return "the call was cancelled"
+	case errors.Is(cause, context.DeadlineExceeded):
+		return "the call's time was up"
+	default:
+		return cause.Error()
+	}
+}
+
+// Terminate implements sandbox.Execution.
+func (e *execution) Terminate(reason string) {
+	if reason == "" {
+		reason = "terminated"
+	}
+	reason = protocol.Cut(reason, protocol.MaxReason)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.settled || e.terminated != "" {
+		return
+	}
+	e.terminated = reason
+	if s := e.stream; s != nil {
+		// In a goroutine: the pipe may be full, and whoever terminates must not wait for it.
+		go func() { _ = s.Write(protocol.TypeTerminate, protocol.EncodeText(reason)) }()
+		e.timers = append(e.timers, time.AfterFunc(lateGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
+		return
+	}
+	go e.settle(e.ended(sandbox.StatusTerminated, reason))
+}
+
+// run carries the request out and settles the execution.
+func (e *execution) run(ctx, streamCtx context.Context) {
+	stop := context.AfterFunc(ctx, func() { e.Terminate(reasonOf(ctx)) })
+	defer stop()
+	p, failed := prepare(e.req)
+	if failed != nil {
+		e.settle(sandbox.Result{Status: sandbox.StatusLinkError, Error: failed})
+		return
+	}
+	s, err := e.client.open(streamCtx, p.open)
+	if err != nil {
+		e.settle(e.lost(err))
+		return
+	}
+	defer s.close(errSettled)
+	if !e.attach(s) {
+		return
+	}
+	e.settle(e.read(ctx, s, p))
+}
+
+// errSettled is why a stream ends when its execution has settled.
+var errSettled = errors.New("the execution has settled")
+
+// attach makes the stream known to Terminate and starts the clock. It gives false when it is too late.
+func (e *execution) attach(s *stream) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.settled {
+		return false
+	}
+	e.stream = s
+	wall, most := e.req.WallTime, e.client.opts.MaxWallTime
+	if most > 0 && (wall <= 0 || wall > most) {
+		wall = most
+	}
+	if wall > 0 {
+		reason := fmt.Sprintf("the code ran for longer than %s, its limit", wall)
+		e.timers = append(e.timers, time.AfterFunc(wall+lateGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
+	}
+	return true
+}
+
+// read takes the frames until the last.
+func (e *execution) read(ctx context.Context, s *stream, p *prepared) sandbox.Result {
+	calls := &hostCalls{stream: s}
+	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(s.ctx, cancel)
+	for {
+		t, content, err := s.Read()
+		if err == nil {
+			var last *sandbox.Result
+			if last, err = e.take(callCtx, calls, p, t, content); last != nil {
+				return *last
+			}
+		}
+		if err != nil {
+			if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
+				return e.ended(sandbox.StatusTerminated, "the code broke out of the engine and was stopped: "+err.Error())
+			}
+			return e.lost(err)
+		}
+	}
+}
+
+// take acts on one frame; it gives the result when it was the last.
+func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t protocol.Type, content []byte) (*sandbox.Result, error) {
+	switch t {
+	case protocol.TypeStarted:
+		e.mu.Lock()
+		e.started = true
+		e.mu.Unlock()
+		return nil, nil
+	case protocol.TypeHostCall:
+		call, err := protocol.ParseHostCall(content)
+		if err != nil {
+			return nil, err
+		}
+		if call.Func >= uint64(len(p.funcs)) || p.funcs[call.Func] == nil {
+			return nil, protocol.Violation("a call of a function that was not given")
+		}
+		return nil, calls.serve(ctx, call, p.funcs[call.Func], false)
+	case protocol.TypeReport:
+		return nil, e.report(content)
+	case protocol.TypeLog:
+		l, err := protocol.ParseLog(content)
+		if err == nil {
+			e.log(l.Log)
+		}
+		return nil, err
+	case protocol.TypeDone:
+		d, err := protocol.ParseDone(content)
+		if err != nil {
+			return nil, err
+		}
+		return e.finished(d)
+	case protocol.TypeGone:
+		g, err := protocol.ParseGone(content)
+		if err != nil {
+			return nil, err
+		}
+		r := e.ended(g.Status, g.Reason)
+		return &r, nil
+	}
+	return nil, protocol.Violation("frame type %d", t)
+}
+
+func (e *execution) report(content []byte) error {
+	v, err := value.Decode(content)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	settled := e.settled
+	if !settled {
+		e.reports = append(e.reports, v)
+		e.reportBytes += len(content)
+	}
+	over := len(e.reports) > maxReports || e.reportBytes > maxReportBytes
+	e.mu.Unlock()
+	if over {
+		return protocol.Violation("too much was reported")
+	}
+	if e.req.Report != nil && !settled {
+		e.req.Report(v)
+	}
+	return nil
+}
+
+func (e *execution) log(l sandbox.Log) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.logs) < maxLogs && e.logBytes < maxLogBytes {
+		e.logs = append(e.logs, l)
+		e.logBytes += len(l.Message)
+	}
+}
+
+// finished makes the result of a Done.
+func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
+	r := sandbox.Result{Status: d.Status, Error: d.Err, MemoryUsedBytes: d.Memory}
+	if d.Err == nil {
+		v, err := value.Decode(d.Value)
+		if err != nil {
+			return nil, err
+		}
+		r.Value = v
+	}
+	if d.Status == sandbox.StatusTerminated {
+		e.explain(&r)
+	}
+	return &r, nil
+}
+
+// ended makes the result of code that did not end by itself.
+func (e *execution) ended(status sandbox.Status, reason string) sandbox.Result {
+	name := "Terminated"
+	if status == sandbox.StatusMemory {
+		name = "InternalError"
+	}
+	return sandbox.Result{Status: status, Error: &sandbox.Error{Name: name, Message: reason}}
+}
+
+// explain puts the reason of our own Terminate in place of whatever the child says.
+func (e *execution) explain(r *sandbox.Result) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.terminated != "" && r.Error != nil {
+		r.Error = &sandbox.Error{Name: "Terminated", Message: e.terminated}
+	}
+}
+
+// lost makes the result of a sandbox that went away or refused.
+func (e *execution) lost(err error) sandbox.Result {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.terminated != "" {
+		return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: e.terminated}}
+	}
+	r := sandbox.Result{Status: sandbox.StatusTerminated, Retriable: !e.started && !errors.Is(err, errClosed)}
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused):
+		r.Error = &sandbox.Error{Name: "SandboxError", Message: refused.text}
+		r.Retriable = refused.status != http.StatusBadRequest
+	case errors.Is(err, errClosed):
+		r.Error = &sandbox.Error{Name: "Terminated", Message: errClosed.Error()}
+	default:
+		r.Error = &sandbox.Error{Name: "SandboxError", Message: "the sandbox went away: " + err.Error()}
+	}
+	return r
+}
+
+// settle ends the execution; the first result counts.
+func (e *execution) settle(r sandbox.Result) {
+	if r.Status == sandbox.StatusTerminated && !r.Retriable {
+		e.explain(&r)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.settled {
+		return
+	}
+	e.settled = true
+	for _, t := range e.timers {
+		t.Stop()
+	}
+	r.Duration = time.Since(e.begun)
+	r.Reports = append([]any(nil), e.reports...)
+	r.Logs = append([]sandbox.Log(nil), e.logs...)
+	e.result = r
+	close(e.done)
+	e.cancel(errSettled)
+}

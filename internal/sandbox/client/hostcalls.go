@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// maxHostCalls bounds the host calls of one isolate under way; the child keeps to less.
+const maxHostCalls = 1100
+
+// hostCalls answers the host calls of one stream.
+type hostCalls struct {
+	stream  *stream
+	pending atomic.Int64
+}
+
+// serve answers one call in a goroutine of its own. An error means that the child went beyond what it may.
+func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbox.HostFunc, funcs bool) error {
+	decode := value.Decode
+	if funcs {
+		decode = value.DecodeWithFuncs
+	}
+	v, err := decode(call.Args)
+	if err != nil {
+		return err
+	}
+	args, ok := v.([]any)
+	if !ok {
+		return protocol.Violation("a host call whose arguments are no array")
+	}
+	if h.pending.Add(1) > maxHostCalls {
+		return protocol.Violation("more than %d host calls under way", maxHostCalls)
+	}
+	go func() {
+		defer h.pending.Add(-1)
+		h.reply(call.ID, invoke(ctx, f, args))
+	}()
+	return nil
+}
+
+// invoke runs a function of the host and encodes what it gives.
+func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = protocol.Outcome{Err: &sandbox.Error{Name: "Error", Message: fmt.Sprintf("the host's function failed: %v", p)}}
+		}
+	}()
+	v, err := f(ctx, args)
+	if err != nil {
+		return protocol.Outcome{Err: asError(err)}
+	}
+	b, err := value.Encode(v)
+	if err != nil {
+		return protocol.Outcome{Err: &sandbox.Error{Name: "TypeError", Message: err.Error()}}
+	}
+	return protocol.Outcome{Value: b}
+}
+
+// asError is what code sees of a Go error: name and message, never a stack of ours.
+func asError(err error) *sandbox.Error {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return &sandbox.Error{Name: e.Name, Message: e.Message}
+	}
+	return &sandbox.Error{Name: "Error", Message: err.Error()}
+}
+
+func (h *hostCalls) reply(id uint64, o protocol.Outcome) {
+	r := protocol.Reply{ID: id, Outcome: o}
+	err := h.stream.Write(protocol.TypeReply, r.Encode())
+	if err != nil && h.stream.ctx.Err() == nil && o.Err == nil {
+		// The stream stands, so the value was too large for it.
+		r.Outcome = protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
+		_ = h.stream.Write(protocol.TypeReply, r.Encode())
+	}
+}

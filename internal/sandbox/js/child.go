@@ -1,0 +1,128 @@
+//go:build linux && (amd64 || arm64)
+
+package js
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// ChildOptions are the arguments of a child process; Args writes them, ChildMain reads them.
+type ChildOptions struct {
+	AddressSpace     uint64 // bytes; 0 for no limit
+	Data             uint64 // bytes of writable memory; 0 for no limit
+	Unconfined       bool   // no seccomp filter: only where the kernel has none and the operator said so
+	Libraries        bool   // file descriptor 3 holds what CompileLibraries wrote
+	CompileLibraries bool   // write the libraries' bytecode to standard output, and end
+}
+
+// Args gives the options as arguments.
+func (o ChildOptions) Args() []string {
+	return []string{
+		fmt.Sprintf("--address-space=%d", o.AddressSpace),
+		fmt.Sprintf("--data=%d", o.Data),
+		fmt.Sprintf("--unconfined=%t", o.Unconfined),
+		fmt.Sprintf("--libraries=%t", o.Libraries),
+		fmt.Sprintf("--compile-libraries=%t", o.CompileLibraries),
+	}
+}
+
+// maxStack bounds the recursion of the compiler and of the engine: enough for every depth that the engine
+// allows, and far below what the process may use.
+const maxStack = 192 << 20
+
+// ChildMain is the whole life of a child: it prepares an engine, locks itself down, says Ready, runs one
+// Open, and ends. It gives the exit code.
+func ChildMain(args []string) int {
+	var o ChildOptions
+	flags := flag.NewFlagSet("child", flag.ContinueOnError)
+	flags.Uint64Var(&o.AddressSpace, "address-space", 0, "bytes that the process may map")
+	flags.Uint64Var(&o.Data, "data", 0, "bytes of writable memory")
+	flags.BoolVar(&o.Unconfined, "unconfined", false, "run without a seccomp filter")
+	flags.BoolVar(&o.Libraries, "libraries", false, "read the libraries from file descriptor 3")
+	flags.BoolVar(&o.CompileLibraries, "compile-libraries", false, "write the libraries' bytecode and end")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if err := child(o); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox child:", err)
+		return 1
+	}
+	return 0
+}
+
+func child(o ChildOptions) error {
+	debug.SetMaxStack(maxStack)
+	// When the pod runs out of memory, the kernel shall take a child, never the supervisor.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+
+	libs, err := mapLibraries(o)
+	if err != nil {
+		return err
+	}
+	vm, err := qjs.New()
+	if err != nil {
+		return err
+	}
+	// The compiler builds its tables at its first use: not in the time of a run.
+	if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
+		return failed
+	}
+	if err := lock(o); err != nil {
+		return err
+	}
+	if o.CompileLibraries {
+		code, err := CompileLibraries(vm)
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(code)
+		return err
+	}
+	conn := protocol.NewConn(os.Stdin, os.Stdout, nil)
+	if err := conn.Write(protocol.TypeReady, nil); err != nil {
+		return err
+	}
+	err = Serve(vm, conn, libs)
+	if errors.Is(err, io.EOF) {
+		return nil // never used
+	}
+	return err
+}
+
+func lock(o ChildOptions) error {
+	limits := lockdown.Limits{AddressSpace: o.AddressSpace, Data: o.Data}
+	if o.Unconfined {
+		return lockdown.ApplyLimits(limits)
+	}
+	return lockdown.Apply(limits)
+}
+
+// mapLibraries maps the sealed file that the supervisor shares with its children.
+func mapLibraries(o ChildOptions) (Libraries, error) {
+	const fd = 3
+	if !o.Libraries {
+		return Libraries{}, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Libraries{}, fmt.Errorf("libraries: %w", err)
+	}
+	b, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return Libraries{}, fmt.Errorf("libraries: %w", err)
+	}
+	return Libraries{Zod: b}, unix.Close(fd)
+}

@@ -1,0 +1,127 @@
+//go:build linux && (amd64 || arm64)
+
+package js
+
+import (
+	"strings"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// Bounds on what a console takes; what is above is dropped, and the last line says so.
+const (
+	maxLogs     = 1000
+	maxLogBytes = 1 << 20
+)
+
+// console turns console calls into Log frames.
+type console struct {
+	m     *machine
+	lines int
+	bytes int
+	// invocation names whose call it is, as far as that can be known.
+	invocation func() string
+}
+
+// levels of the console's methods.
+var levels = map[string]string{
+	"debug": "debug", "trace": "debug", "log": "info", "info": "info", "dir": "info", "table": "info", "warn": "warn", "error": "error",
+}
+
+// install defines globalThis.console.
+func (c *console) install(global qjs.Value) bool {
+	vm := c.m.vm
+	object, ok := vm.Object()
+	if !ok {
+		return false
+	}
+	for name, level := range levels {
+		f, ok := vm.Func(name, 0, func(args []qjs.Value) (qjs.Value, bool) {
+			c.write(level, c.format(args))
+			return qjs.Undefined, true
+		})
+		if !ok || !vm.Define(object, name, f, qjs.Hidden) {
+			return false
+		}
+	}
+	f, ok := vm.Func("assert", 0, func(args []qjs.Value) (qjs.Value, bool) {
+		if len(args) == 0 || !qjs.Truthy(vm, args[0]) {
+			c.write("error", strings.TrimSpace("assertion failed: "+c.format(args[min(1, len(args)):])))
+		}
+		return qjs.Undefined, true
+	})
+	return ok && vm.Define(object, "assert", f, qjs.Hidden) && vm.Define(global, "console", object, qjs.Hidden)
+}
+
+// format joins the arguments as consoles do, the usual placeholders of a first text included.
+func (c *console) format(args []qjs.Value) string {
+	vm := c.m.vm
+	var out strings.Builder
+	if len(args) > 1 && qjs.IsString(args[0]) {
+		text := vm.Inspect(args[0])
+		if strings.Contains(text, "%") {
+			args = c.fill(&out, text, args[1:])
+			if len(args) > 0 {
+				out.WriteString(" ")
+			}
+		}
+	}
+	for i, v := range args {
+		if i > 0 {
+			out.WriteString(" ")
+		}
+		if out.Len() > protocol.MaxLog {
+			break
+		}
+		out.WriteString(vm.Inspect(v))
+	}
+	return out.String()
+}
+
+// fill replaces %s, %d and their like, and gives the arguments that are left.
+func (c *console) fill(out *strings.Builder, text string, args []qjs.Value) []qjs.Value {
+	for {
+		before, after, found := strings.Cut(text, "%")
+		out.WriteString(before)
+		if !found {
+			return args
+		}
+		if after == "" {
+			out.WriteString("%")
+			return args
+		}
+		switch verb := after[0]; {
+		case verb == '%':
+			out.WriteString("%")
+		case strings.IndexByte("sdifjoOc", verb) >= 0 && len(args) > 0:
+			if verb != 'c' {
+				out.WriteString(c.m.vm.Inspect(args[0]))
+			}
+			args = args[1:]
+		default:
+			out.WriteString("%" + after[:1])
+		}
+		text = after[1:]
+	}
+}
+
+// write sends one line, within the bounds.
+func (c *console) write(level, message string) {
+	if c.lines > maxLogs || c.bytes > maxLogBytes {
+		return
+	}
+	c.lines++
+	c.bytes += len(message)
+	if c.lines > maxLogs || c.bytes > maxLogBytes {
+		level, message = "warn", "the console's limit is reached: what comes after is dropped"
+	}
+	l := protocol.Log{Log: sandbox.Log{Level: level, Message: message, Time: time.Now()}}
+	if c.invocation != nil {
+		l.Invocation = c.invocation()
+	}
+	// A pipe that broke shows where the machine waits.
+	_ = c.m.conn.Write(protocol.TypeLog, l.Encode())
+}

@@ -1,0 +1,248 @@
+// What definition code finds in its isolate. The value of this script is a function that takes the host's
+// side (sys) and gives { describe, invoke }.
+(function (sys) {
+  'use strict';
+  const kindKey = Symbol.for('skein.kind');
+  const context = {}; // state.context: one object for the isolate's whole life
+  const statics = sys.statics;
+
+  // ---- state ------------------------------------------------------------------------------------------
+
+  // What the API types as ArrayBuffer.
+  const buffers = new Set(['readFile', 'getFileThumbnail']);
+  const asBuffer = (v) => (v instanceof Uint8Array ? v.buffer : v);
+
+  let lastRun = 0;
+
+  // The handle of a runCode call: awaitable, with terminate(reason), reports and running.
+  function runCode(invocation, source, options) {
+    const id = ++lastRun;
+    const reports = [];
+    let running = true;
+    let sent = options;
+    if (options === undefined || (options !== null && typeof options === 'object')) {
+      sent = { ...options };
+      const report = sent.report;
+      if (report === undefined || typeof report === 'function') {
+        sent.report = (value) => {
+          reports.push(value);
+          return report?.(value);
+        };
+      }
+    }
+    const result = sys.call(invocation, 'runCode', [source, sent, id], true).finally(() => {
+      running = false;
+    });
+    return {
+      then: (done, failed) => result.then(done, failed),
+      catch: (failed) => result.catch(failed),
+      finally: (f) => result.finally(f),
+      terminate: (reason = 'terminated by its caller') => {
+        sys.call(invocation, 'runCode.terminate', [id, String(reason)], false).catch(() => {});
+      },
+      get running() {
+        return running;
+      },
+      get reports() {
+        return [...reports];
+      },
+    };
+  }
+
+  // The state that one invocation gets. Whatever is no property is a method of the host.
+  function stateFor(invocation) {
+    const methods = new Map();
+    const method = (name) => {
+      let f = methods.get(name);
+      if (f !== undefined) return f;
+      if (name === 'runCode') {
+        f = (source, options) => runCode(invocation, source, options);
+      } else if (buffers.has(name)) {
+        f = (...args) => sys.call(invocation, name, args, false).then(asBuffer);
+      } else {
+        f = (...args) => sys.call(invocation, name, args, false);
+      }
+      methods.set(name, f);
+      return f;
+    };
+    return new Proxy(
+      {},
+      {
+        get(_, name) {
+          if (name === 'context') return context;
+          if (typeof name === 'symbol' || name === 'then' || name === 'toJSON') return undefined;
+          if (Object.hasOwn(statics, name)) return statics[name];
+          // A method whose answer is known beforehand answers at once.
+          if (Object.hasOwn(statics, name + '()')) return () => statics[name + '()'];
+          return name[0] === '_' ? undefined : method(name);
+        },
+        has: (_, name) => name === 'context' || Object.hasOwn(statics, name),
+        set(_, name) {
+          throw new TypeError(`state.${String(name)} cannot be set: keep what is yours in state.context`);
+        },
+        deleteProperty: () => false,
+        defineProperty: () => false,
+        ownKeys: () => ['context', ...Object.keys(statics).filter((n) => !n.endsWith('()'))],
+        getOwnPropertyDescriptor(_, name) {
+          if (name === 'context') return { value: context, enumerable: true, configurable: true };
+          if (!Object.hasOwn(statics, name)) return undefined;
+          return { value: statics[name], enumerable: true, configurable: true };
+        },
+      },
+    );
+  }
+
+  // ---- definitions ------------------------------------------------------------------------------------
+
+  const isSchema = (v) => v !== null && typeof v === 'object' && '_zod' in v;
+
+  // The zod schema of a definition's arguments, if that is what it has: a schema, or an object of schemas.
+  async function schemaOf(args) {
+    if (isSchema(args)) return args;
+    if (args === null || typeof args !== 'object') return undefined;
+    const fields = Object.values(args);
+    if (fields.length === 0 || !fields.every(isSchema)) return undefined;
+    return (await import('zod')).object(args);
+  }
+
+  function definitionOf(ns) {
+    const definition = ns.default;
+    if (typeof definition === 'function') return { execute: definition };
+    if (definition === null || typeof definition !== 'object') {
+      throw new TypeError('the module has no default export: export default defineTool({ … })');
+    }
+    return definition;
+  }
+
+  async function describe(ns) {
+    const definition = definitionOf(ns);
+    let args = null;
+    const schema = await schemaOf(definition.args);
+    if (schema !== undefined) {
+      const zod = await import('zod');
+      args = { ...zod.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) };
+      delete args.$schema;
+      delete args['~standard'];
+    } else if (definition.args !== undefined && definition.args !== null) {
+      args = definition.args;
+    }
+    return {
+      kind: definition[kindKey] ?? (typeof ns.default === 'function' ? 'function' : 'tool'),
+      description: typeof definition.description === 'string' ? definition.description : '',
+      args,
+    };
+  }
+
+  async function invoke(ns, invocation, args) {
+    const definition = definitionOf(ns);
+    if (typeof definition.execute !== 'function') {
+      throw new TypeError('the default export has no function named execute');
+    }
+    const schema = await schemaOf(definition.args);
+    if (schema !== undefined) {
+      const parsed = await schema.safeParseAsync(args ?? {});
+      if (!parsed.success) {
+        const issues = parsed.error.issues.map((i) => `${i.path.length ? i.path.join('.') + ': ' : ''}${i.message}`);
+        throw new TypeError(`invalid arguments: ${issues.join('; ')}`);
+      }
+      args = parsed.data;
+    }
+    return definition.execute(stateFor(invocation), args);
+  }
+
+  // ---- globals ----------------------------------------------------------------------------------------
+
+  const define = (name, value) =>
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+
+  const bytesOf = (input) => {
+    if (input === undefined) return new Uint8Array(0);
+    if (ArrayBuffer.isView(input)) return new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
+    return new Uint8Array(input);
+  };
+
+  define(
+    'TextEncoder',
+    class TextEncoder {
+      get encoding() {
+        return 'utf-8';
+      }
+      encode(text = '') {
+        return sys.encodeText(String(text));
+      }
+      encodeInto(text, target) {
+        let read = 0;
+        let written = 0;
+        for (const char of String(text)) {
+          const bytes = sys.encodeText(char);
+          if (written + bytes.length > target.length) break;
+          target.set(bytes, written);
+          written += bytes.length;
+          read += char.length;
+        }
+        return { read, written };
+      }
+    },
+  );
+
+  define(
+    'TextDecoder',
+    class TextDecoder {
+      #fatal;
+      #keepBOM;
+      #rest = new Uint8Array(0);
+      constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
+        if (!/^\s*(utf-?8|unicode-1-1-utf-8)\s*$/i.test(label)) {
+          throw new RangeError(`the encoding ${label} is not supported: only utf-8 is`);
+        }
+        this.#fatal = Boolean(fatal);
+        this.#keepBOM = Boolean(ignoreBOM);
+      }
+      get encoding() {
+        return 'utf-8';
+      }
+      get fatal() {
+        return this.#fatal;
+      }
+      get ignoreBOM() {
+        return this.#keepBOM;
+      }
+      decode(input, { stream = false } = {}) {
+        let bytes = bytesOf(input);
+        if (this.#rest.length > 0) {
+          const joined = new Uint8Array(this.#rest.length + bytes.length);
+          joined.set(this.#rest);
+          joined.set(bytes, this.#rest.length);
+          bytes = joined;
+        }
+        const [text, used] = sys.decodeText(bytes, this.#fatal, stream);
+        this.#rest = bytes.slice(used);
+        return !this.#keepBOM && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
+      }
+    },
+  );
+
+  define('queueMicrotask', (f) => {
+    if (typeof f !== 'function') throw new TypeError('queueMicrotask takes a function');
+    Promise.resolve().then(() => f());
+  });
+  define('structuredClone', (value) => sys.clone(value));
+  define('atob', (text) => sys.atob(String(text)));
+  define('btoa', (text) => sys.btoa(String(text)));
+  define('setTimeout', (f, ms = 0, ...args) => sys.setTimer(f, Number(ms), false, args));
+  define('setInterval', (f, ms = 0, ...args) => sys.setTimer(f, Number(ms), true, args));
+  define('clearTimeout', (id) => sys.clearTimer(id));
+  define('clearInterval', (id) => sys.clearTimer(id));
+  define(
+    'crypto',
+    Object.freeze({
+      randomUUID: () => sys.randomUUID(),
+      getRandomValues(target) {
+        bytesOf(target).set(sys.randomBytes(target.byteLength));
+        return target;
+      },
+    }),
+  );
+
+  return { describe, invoke };
+});

@@ -1,0 +1,23 @@
+// Package lib holds the JavaScript that definition code finds in its isolate.
+package lib
+
+import _ "embed"
+
+//go:generate go run ./generate
+
+// Zod is the zod library as one ES module, made by generate from the published package. Of its
+// translations only English is left. Its licence is in zod.LICENSE.
+//
+//go:embed zod.js
+var Zod string
+
+// Builder is the module "@standardagents/builder": the define functions (SPEC TOL-03).
+//
+//go:embed builder.js
+var Builder string
+
+// Definition is the script that gives definition code its state, timers and text codecs, and that describes
+// and invokes what a module declares. Its value is a function that takes the host's side.
+//
+//go:embed definition.js
+var Definition string

@@ -1,0 +1,292 @@
+//go:build linux && (amd64 || arm64)
+
+// Package js is the program of a sandbox's child: one JavaScript engine that runs what a single Open asks
+// for, talking frames (package protocol) over two pipes. It has nothing but those pipes; whatever the code
+// wants of the world it asks of the host.
+package js
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// Bounds on what code may have in flight.
+const (
+	maxCalls  = 1000 // host calls under way
+	maxTimers = 1000
+)
+
+// machine drives one engine: it runs code, waits for replies, and notices when nothing can happen any more.
+type machine struct {
+	vm   *qjs.VM
+	conn *protocol.Conn
+	libs Libraries
+
+	in      chan frame        // from the manager
+	events  chan func() error // from timers, run on the engine's goroutine
+	stopped chan struct{}     // closed by stop
+	once    sync.Once
+	reason  string // why stopped; read after stopped is closed
+
+	started   bool
+	lastCall  uint64
+	lastTimer int32
+	calls     map[uint64]*call
+	tasks     []*task
+	timers    map[int32]*timer
+	console   console
+}
+
+type frame struct {
+	typ     protocol.Type
+	content []byte
+}
+
+// call is a host call under way.
+type call struct {
+	resolve, reject qjs.Value
+	site            qjs.Value // an Error that knows the place of the call
+	released        func()    // called once the host has answered; may be nil
+}
+
+// task is a promise that somebody waits for.
+type task struct {
+	promise qjs.Value
+	// done is called once with the state and the value, which it borrows.
+	done func(qjs.PromiseState, qjs.Value) error
+	// stuck is called instead when nothing can settle the promise any more.
+	stuck func() error
+}
+
+// Libraries are what definition code may import besides its own modules.
+type Libraries struct {
+	// Zod is the bytecode that CompileLibraries made, nil when there is none: then it is compiled when imported.
+	Zod []byte
+}
+
+// Serve runs what the first frame of conn asks for, to its end. vm is a fresh engine. It gives an error only
+// when the manager does not keep to the protocol or the pipes break.
+func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
+	t, content, err := conn.Read()
+	if err != nil {
+		return err
+	}
+	if t != protocol.TypeOpen {
+		return protocol.Violation("a stream that starts with frame type %d", t)
+	}
+	open, err := protocol.ParseOpen(content)
+	if err != nil {
+		return err
+	}
+	m := &machine{
+		vm: vm, conn: conn, libs: libs,
+		in:      make(chan frame, 2*maxCalls),
+		events:  make(chan func() error, maxTimers),
+		stopped: make(chan struct{}),
+		calls:   map[uint64]*call{},
+		timers:  map[int32]*timer{},
+	}
+	m.console.m = m
+	if open.Memory > 0 {
+		vm.SetMemoryLimit(open.Memory)
+	}
+	go m.read()
+	if open.Kind == protocol.KindIsolate {
+		return m.isolate(open)
+	}
+	return m.run(open)
+}
+
+// read takes the manager's frames. A Terminate acts at once, whatever the engine is doing.
+func (m *machine) read() {
+	for {
+		t, content, err := m.conn.Read()
+		if err != nil {
+			m.stop("the sandbox's connection ended")
+			return
+		}
+		if t == protocol.TypeTerminate {
+			m.stop(protocol.ParseText(content))
+			return
+		}
+		select {
+		case m.in <- frame{t, content}:
+		case <-m.stopped:
+			return
+		}
+	}
+}
+
+// stop ends the code for good; the first reason counts.
+func (m *machine) stop(reason string) {
+	m.once.Do(func() {
+		m.reason = reason
+		m.vm.Stop()
+		close(m.stopped)
+	})
+}
+
+// errStopped says that stop was called; errMemory that the engine ran out of memory in a way that no
+// promise shows.
+var (
+	errStopped = errors.New("stopped")
+	errMemory  = errors.New("out of memory")
+)
+
+// turn runs all that can run now and settles the tasks that are done.
+func (m *machine) turn() error {
+	for {
+		m.vm.RunJobs()
+		if m.vm.Stopped() {
+			return errStopped
+		}
+		settled, err := m.settleTasks()
+		if err != nil {
+			return err
+		}
+		if !settled {
+			m.logRejections()
+			return nil
+		}
+	}
+}
+
+// settleTasks says whether it settled any, which may have caused more to run.
+func (m *machine) settleTasks() (bool, error) {
+	settled := false
+	for _, t := range append([]*task(nil), m.tasks...) {
+		if !slices.Contains(m.tasks, t) {
+			continue // dropped by another's done
+		}
+		state, v := m.vm.State(t.promise)
+		if state == qjs.Pending {
+			continue
+		}
+		settled = true
+		m.drop(t)
+		err := t.done(state, v)
+		m.vm.Free(v)
+		if err != nil {
+			return settled, err
+		}
+	}
+	return settled, nil
+}
+
+func (m *machine) drop(t *task) {
+	for i, other := range m.tasks {
+		if other == t {
+			m.tasks = append(m.tasks[:i:i], m.tasks[i+1:]...)
+			m.vm.Free(t.promise)
+			return
+		}
+	}
+}
+
+// idle says whether no reply and no timer is to come, so that what is unsettled stays so.
+func (m *machine) idle() bool { return len(m.calls) == 0 && len(m.timers) == 0 }
+
+// unstick gives up the tasks that nothing can settle any more.
+func (m *machine) unstick() error {
+	if !m.idle() || len(m.tasks) == 0 || len(m.in) > 0 || len(m.events) > 0 {
+		return nil
+	}
+	if m.vm.OutOfMemory() {
+		return errMemory
+	}
+	for _, t := range append([]*task(nil), m.tasks...) {
+		m.drop(t)
+		if err := t.stuck(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait takes the next thing that happens and acts on it.
+func (m *machine) wait(handle func(frame) error) error {
+	select {
+	case <-m.stopped:
+		return errStopped
+	case event := <-m.events:
+		return event()
+	case f := <-m.in:
+		if f.typ == protocol.TypeReply {
+			return m.reply(f.content)
+		}
+		return handle(f)
+	}
+}
+
+// after runs f on the engine's goroutine once d has passed.
+func (m *machine) after(d time.Duration, f func() error) *time.Timer {
+	return time.AfterFunc(d, func() {
+		select {
+		case m.events <- f:
+		case <-m.stopped:
+		}
+	})
+}
+
+// start says, once, that code of the request is about to run.
+func (m *machine) start() error {
+	if m.started {
+		return nil
+	}
+	m.started = true
+	return m.conn.Write(protocol.TypeStarted, nil)
+}
+
+// done ends the conversation.
+func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
+	d := protocol.Done{Status: status, Memory: m.vm.PeakMemory(), Outcome: outcome}
+	err := m.conn.Write(protocol.TypeDone, d.Encode())
+	if err == nil {
+		return nil
+	}
+	// Only a result too large for a frame can be helped.
+	d.Status, d.Outcome = sandbox.StatusError, protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
+	return m.conn.Write(protocol.TypeDone, d.Encode())
+}
+
+// ended is done for a reason that is not the code's own.
+func (m *machine) ended(err error) error {
+	switch {
+	case errors.Is(err, errStopped):
+		return m.done(sandbox.StatusTerminated, failure("Terminated", "%s", m.reason))
+	case errors.Is(err, errMemory):
+		return m.done(sandbox.StatusMemory, failure("InternalError", "the code ran out of memory"))
+	}
+	return err
+}
+
+func failure(name, format string, args ...any) protocol.Outcome {
+	return protocol.Outcome{Err: &sandbox.Error{Name: name, Message: fmt.Sprintf(format, args...)}}
+}
+
+// thrown turns a thrown value into an error, with the engine's positions.
+func (m *machine) thrown(v qjs.Value) (*sandbox.Error, qjs.ErrorInfo) {
+	info := m.vm.Info(v)
+	return &sandbox.Error{Name: info.Name, Message: info.Message, Stack: info.Stack}, info
+}
+
+// pending takes the exception that the engine holds.
+func (m *machine) pending() (*sandbox.Error, qjs.ErrorInfo) {
+	v := m.vm.Exception()
+	defer m.vm.Free(v)
+	return m.thrown(v)
+}
+
+func (m *machine) logRejections() {
+	for _, reason := range m.vm.Rejections() {
+		m.console.write("error", "unhandled rejection: "+m.vm.Inspect(reason))
+		m.vm.Free(reason)
+	}
+}

@@ -1,0 +1,224 @@
+//go:build linux && (amd64 || arm64)
+
+package js
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// sys makes the object that lib.Definition takes.
+func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
+	sys, ok := i.vm.Object()
+	if !ok {
+		return sys, errMemory
+	}
+	statics, err := i.vm.Decode(open.Static)
+	if err != nil {
+		if errors.Is(err, qjs.ErrNoMemory) {
+			err = errMemory
+		}
+		return sys, err
+	}
+	if qjs.IsUndefined(statics) {
+		if statics, ok = i.vm.Object(); !ok {
+			return sys, errMemory
+		}
+	}
+	if !i.vm.Define(sys, "statics", statics, qjs.Fixed) {
+		return sys, errMemory
+	}
+	for name, f := range map[string]struct {
+		length int
+		call   qjs.HostFunc
+	}{
+		"call":        {4, i.callHost},
+		"setTimer":    {4, i.setTimer},
+		"clearTimer":  {1, i.clearTimer},
+		"encodeText":  {1, i.encodeText},
+		"decodeText":  {3, i.decodeText},
+		"clone":       {1, i.clone},
+		"atob":        {1, i.atob},
+		"btoa":        {1, i.btoa},
+		"randomUUID":  {0, i.randomUUID},
+		"randomBytes": {1, i.randomBytes},
+	} {
+		v, ok := i.vm.Func(name, f.length, f.call)
+		if !ok || !i.vm.Define(sys, name, v, qjs.Fixed) {
+			return sys, errMemory
+		}
+	}
+	return sys, nil
+}
+
+// callHost is call(invocation, method, args, functions): functions says whether args may hold any.
+func (i *isolate) callHost(a []qjs.Value) (qjs.Value, bool) {
+	invocation, ok1 := i.vm.Text(a[0], protocol.MaxName)
+	method, ok2 := i.vm.Text(a[1], protocol.MaxName)
+	if !ok1 || !ok2 {
+		return i.vm.Rethrow()
+	}
+	args := i.elements(a[2])
+	defer i.freeAll(args)
+	to := target{Method: method, Invocation: invocation}
+	if !qjs.ToBool(a[3]) {
+		return i.hostCall(to, args, nil, nil)
+	}
+	if len(i.refs) >= maxRefs {
+		return i.vm.ThrowError("RangeError", "too many functions are handed to the host: at most 10000")
+	}
+	var handed []sandbox.FuncRef
+	hand := func(f qjs.Value) value.FuncRef {
+		i.lastRef++
+		i.refs[i.lastRef] = i.vm.Dup(f)
+		handed = append(handed, i.lastRef)
+		return i.lastRef
+	}
+	return i.hostCall(to, args, hand, func() {
+		for _, ref := range handed {
+			i.vm.Free(i.refs[ref])
+			delete(i.refs, ref)
+		}
+	})
+}
+
+// elements copies the elements of an array of ours.
+func (i *isolate) elements(array qjs.Value) []qjs.Value {
+	length, ok := i.vm.Get(array, "length")
+	if !ok {
+		i.vm.Free(i.vm.Exception())
+		return nil
+	}
+	n, _ := qjs.ToNumber(length)
+	out := make([]qjs.Value, 0, int(n))
+	for k := range int(n) {
+		v, ok := i.vm.Index(array, k)
+		if !ok {
+			i.vm.Free(i.vm.Exception())
+			v = qjs.Undefined
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// encodeText is encodeText(text): bytes.
+func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) {
+	s, ok := i.vm.Text(a[0], -1)
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	return i.vm.Bytes([]byte(s))
+}
+
+// decodeText is decodeText(bytes, fatal, stream): [text, bytes used].
+func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
+	b, ok := i.vm.BytesOf(a[0])
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	used := len(b)
+	if qjs.ToBool(a[2]) {
+		used -= unfinished(b)
+	}
+	if qjs.ToBool(a[1]) && !utf8.Valid(b[:used]) {
+		return i.vm.ThrowError("TypeError", "the bytes are not UTF-8")
+	}
+	text, ok := i.vm.String(strings.ToValidUTF8(string(b[:used]), "\uFFFD"))
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	pair, ok := i.vm.Array()
+	if !ok || !i.vm.SetIndex(pair, 0, text) || !i.vm.SetIndex(pair, 1, qjs.Int(int32(used))) {
+		return i.vm.Rethrow()
+	}
+	return pair, true
+}
+
+// unfinished counts the bytes at the end that start a character which is not complete.
+func unfinished(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// clone is structuredClone for what crosses a sandbox.
+func (i *isolate) clone(a []qjs.Value) (qjs.Value, bool) {
+	b, err := i.vm.Encode(a[0], nil)
+	if errors.Is(err, qjs.ErrThrown) {
+		return i.vm.Rethrow()
+	}
+	if err != nil {
+		return i.vm.ThrowError("DataCloneError", strings.Replace(err.Error(), "cannot cross the sandbox", "cannot be cloned", 1))
+	}
+	v, err := i.vm.Decode(b)
+	if err != nil {
+		return i.vm.ThrowError("RangeError", err.Error())
+	}
+	return v, true
+}
+
+// atob decodes base64 to a text of one character a byte.
+func (i *isolate) atob(a []qjs.Value) (qjs.Value, bool) {
+	s, ok := i.vm.Text(a[0], -1)
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	s = strings.TrimRight(strings.Join(strings.Fields(s), ""), "=")
+	b, err := base64.RawStdEncoding.DecodeString(s)
+	if err != nil {
+		return i.vm.ThrowError("InvalidCharacterError", "the text is not base64")
+	}
+	out := make([]rune, len(b))
+	for k, c := range b {
+		out[k] = rune(c)
+	}
+	return i.vm.String(string(out))
+}
+
+// btoa encodes a text of one character a byte as base64.
+func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
+	s, ok := i.vm.Text(a[0], -1)
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > 0xFF {
+			return i.vm.ThrowError("InvalidCharacterError", "the text has characters above U+00FF: encode it first")
+		}
+		b = append(b, byte(r))
+	}
+	return i.vm.String(base64.StdEncoding.EncodeToString(b))
+}
+
+func (i *isolate) randomUUID([]qjs.Value) (qjs.Value, bool) { return i.vm.String(uuid.NewString()) }
+
+// maxRandom is what crypto.getRandomValues gives at once, as in browsers.
+const maxRandom = 65536
+
+func (i *isolate) randomBytes(a []qjs.Value) (qjs.Value, bool) {
+	n, _ := qjs.ToNumber(a[0])
+	if n < 0 || n > maxRandom {
+		return i.vm.ThrowError("RangeError", "at most 65536 random bytes at once")
+	}
+	b := make([]byte, int(n))
+	_, _ = rand.Read(b) // never fails
+	return i.vm.Bytes(b)
+}

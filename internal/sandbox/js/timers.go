@@ -1,0 +1,102 @@
+//go:build linux && (amd64 || arm64)
+
+package js
+
+import (
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+)
+
+// timer is a setTimeout or setInterval of definition code.
+type timer struct {
+	f      qjs.Value
+	args   []qjs.Value
+	timer  *time.Timer
+	repeat time.Duration // 0: once
+}
+
+// Bounds of a timer's time: a repetition at zero would never let the engine rest.
+const (
+	minInterval = time.Millisecond
+	maxTimeout  = 24 * time.Hour
+)
+
+// setTimer is setTimer(f, ms, repeat, args).
+func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
+	if !i.vm.IsFunction(a[0]) {
+		return i.vm.ThrowError("TypeError", "a timer takes a function")
+	}
+	if len(i.timers) >= maxTimers {
+		return i.vm.ThrowError("RangeError", "too many timers are waiting: at most 1000")
+	}
+	ms, _ := qjs.ToNumber(a[1])
+	d := maxTimeout
+	if ms <= float64(maxTimeout/time.Millisecond) {
+		d = time.Duration(max(ms, 0) * float64(time.Millisecond))
+	}
+	t := &timer{f: i.vm.Dup(a[0])}
+	if qjs.ToBool(a[2]) {
+		d = max(d, minInterval)
+		t.repeat = d
+	}
+	t.args = i.elements(a[3])
+	i.lastTimer++
+	id := i.lastTimer
+	i.timers[id] = t
+	t.timer = i.after(d, func() error { return i.fire(id) })
+	return qjs.Int(id), true
+}
+
+// clearTimer is clearTimer(id).
+func (i *isolate) clearTimer(a []qjs.Value) (qjs.Value, bool) {
+	if n, ok := qjs.ToNumber(a[0]); ok {
+		i.endTimer(int32(n))
+	}
+	return qjs.Undefined, true
+}
+
+func (i *isolate) endTimer(id int32) {
+	t, ok := i.timers[id]
+	if !ok {
+		return
+	}
+	delete(i.timers, id)
+	t.timer.Stop()
+	i.vm.Free(t.f)
+	i.freeAll(t.args)
+}
+
+func (i *isolate) fire(id int32) error {
+	t, ok := i.timers[id]
+	if !ok {
+		return nil
+	}
+	// The function may clear its own timer.
+	f := i.vm.Dup(t.f)
+	defer i.vm.Free(f)
+	args := make([]qjs.Value, len(t.args))
+	for k, a := range t.args {
+		args[k] = i.vm.Dup(a)
+	}
+	defer i.freeAll(args)
+	if t.repeat == 0 {
+		i.endTimer(id)
+	}
+	v, ok := i.vm.Call(f, qjs.Undefined, args...)
+	if !ok {
+		v = i.vm.Exception()
+		i.console.write("error", "uncaught in a timer: "+i.vm.Inspect(v))
+	}
+	i.vm.Free(v)
+	if _, still := i.timers[id]; still {
+		t.timer = i.after(t.repeat, func() error { return i.fire(id) })
+	}
+	return nil
+}
+
+func (i *isolate) freeAll(values []qjs.Value) {
+	for _, v := range values {
+		i.vm.Free(v)
+	}
+}

@@ -1,0 +1,107 @@
+//go:build linux && (amd64 || arm64)
+
+package lockdown
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// rule allows a system call, when its condition holds.
+type rule struct {
+	call uint32
+	when condition
+}
+
+// condition on one argument of a system call, of which it sees the low 32 bits.
+type condition struct {
+	kind     conditionKind
+	argument int
+	value    uint32
+}
+
+type conditionKind int
+
+const (
+	always   conditionKind = iota
+	equals                 // argument == value
+	hasAll                 // argument & value != 0, for a single bit
+	lacksAll               // argument & value == 0
+)
+
+// rules is the allow-list. What the Go runtime needs to schedule, allocate and sleep, and what reading and
+// writing open pipes needs; nothing else.
+func rules(pid uint32) []rule {
+	noExec := condition{lacksAll, 2, unix.PROT_EXEC}
+	common := []rule{
+		{call: unix.SYS_READ}, {call: unix.SYS_WRITE}, {call: unix.SYS_CLOSE},
+		{call: unix.SYS_FUTEX}, {call: unix.SYS_NANOSLEEP}, {call: unix.SYS_CLOCK_NANOSLEEP}, {call: unix.SYS_SCHED_YIELD}, {call: unix.SYS_RESTART_SYSCALL},
+		{call: unix.SYS_CLOCK_GETTIME}, {call: unix.SYS_GETTIMEOFDAY}, {call: unix.SYS_GETRANDOM}, {call: unix.SYS_SCHED_GETAFFINITY},
+		{call: unix.SYS_RT_SIGACTION}, {call: unix.SYS_RT_SIGPROCMASK}, {call: unix.SYS_RT_SIGRETURN}, {call: unix.SYS_SIGALTSTACK},
+		{call: unix.SYS_GETPID}, {call: unix.SYS_GETTID}, {call: unix.SYS_EXIT}, {call: unix.SYS_EXIT_GROUP},
+		{call: unix.SYS_EPOLL_PWAIT}, {call: unix.SYS_EPOLL_CTL}, {call: unix.SYS_MADVISE}, {call: unix.SYS_MUNMAP}, {call: unix.SYS_MREMAP},
+		// The runtime preempts its own threads by signals; nobody else gets one.
+		{unix.SYS_TGKILL, condition{equals, 0, pid}},
+		// More threads, but no process.
+		{unix.SYS_CLONE, condition{hasAll, 0, unix.CLONE_THREAD}},
+		// More memory, but none to run code from.
+		{unix.SYS_MMAP, noExec}, {unix.SYS_MPROTECT, noExec},
+	}
+	return append(common, archRules...)
+}
+
+const (
+	retAllow  = unix.SECCOMP_RET_ALLOW
+	retDeny   = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retAbsent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	retKill   = unix.SECCOMP_RET_KILL_PROCESS
+)
+
+// Offsets in struct seccomp_data; both machines are little endian.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16
+)
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func ret(action uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+}
+
+func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, Jt: yes, Jf: no, K: k}
+}
+
+// filter is the program: the architecture first, for the numbers mean something else on another; then the
+// rules, one by one; then no.
+func filter(pid uint32) []unix.SockFilter {
+	p := []unix.SockFilter{
+		load(offArch),
+		jump(unix.BPF_JEQ, auditArch, 1, 0),
+		ret(retKill),
+		load(offNumber),
+	}
+	for _, r := range rules(pid) {
+		if r.when.kind == always {
+			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(retAllow))
+			continue
+		}
+		p = append(p, jump(unix.BPF_JEQ, r.call, 0, 4), load(offArgs+8*uint32(r.when.argument)))
+		switch r.when.kind {
+		case equals:
+			p = append(p, jump(unix.BPF_JEQ, r.when.value, 0, 1))
+		case hasAll:
+			p = append(p, jump(unix.BPF_JSET, r.when.value, 0, 1))
+		case lacksAll:
+			p = append(p, jump(unix.BPF_JSET, r.when.value, 1, 0))
+		}
+		p = append(p, ret(retAllow), ret(retDeny))
+	}
+	return append(p,
+		// Whoever falls back from clone3 to clone must hear that it does not exist.
+		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(retAbsent),
+		ret(retDeny))
+}

@@ -1,0 +1,162 @@
+// Package pki makes the certificates by which a manager and its sandboxes know each other: a CA a pool (or a
+// process), a server certificate for the sandboxes and a client certificate for the manager. Everything is
+// PEM, ready for a Secret.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// ServerName is the name that the sandboxes of a pool go by.
+func ServerName(pool, namespace string) string {
+	return fmt.Sprintf("sandbox.%s.%s.skein.dev", pool, namespace)
+}
+
+// Pair is a certificate and its key, PEM.
+type Pair struct {
+	Cert []byte
+	Key  []byte
+}
+
+// backdate allows for clocks that differ.
+const backdate = 5 * time.Minute
+
+// NewCA makes a CA.
+func NewCA(c clock.PassiveClock, name string, lifetime time.Duration) (Pair, error) {
+	t := template(c, name, lifetime)
+	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
+	t.KeyUsage = x509.KeyUsageCertSign
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, err
+	}
+	return sign(t, t, key, key)
+}
+
+// IssueServer makes a certificate with which a supervisor serves under a name. It is of no use as a client.
+func IssueServer(c clock.PassiveClock, ca Pair, name string, lifetime time.Duration) (Pair, error) {
+	t := template(c, name, lifetime)
+	t.DNSNames = []string{name}
+	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	return issue(ca, t)
+}
+
+// IssueClient makes a certificate with which a manager dials. It is of no use as a server.
+func IssueClient(c clock.PassiveClock, ca Pair, name string, lifetime time.Duration) (Pair, error) {
+	t := template(c, name, lifetime)
+	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return issue(ca, t)
+}
+
+func template(c clock.PassiveClock, name string, lifetime time.Duration) *x509.Certificate {
+	now := c.Now()
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: name},
+		NotBefore: now.Add(-backdate),
+		NotAfter:  now.Add(lifetime),
+		KeyUsage:  x509.KeyUsageDigitalSignature,
+	}
+}
+
+func issue(ca Pair, t *x509.Certificate) (Pair, error) {
+	parent, err := tls.X509KeyPair(ca.Cert, ca.Key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("the CA is not usable: %w", err)
+	}
+	signer, ok := parent.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return Pair{}, errors.New("the CA's key is not ECDSA")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, err
+	}
+	return sign(t, parent.Leaf, key, signer)
+}
+
+func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return Pair{}, err
+	}
+	t.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, signer)
+	if err != nil {
+		return Pair{}, err
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}),
+	}, nil
+}
+
+// ErrExpired wraps the error of Check about a certificate that is due for renewal.
+var ErrExpired = errors.New("certificate expires")
+
+// Check says whether a pair is whole, was issued by ca, and is still good for at least remaining.
+func Check(c clock.PassiveClock, ca []byte, p Pair, remaining time.Duration) error {
+	pair, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return err
+	}
+	roots, err := Pool(ca)
+	if err != nil {
+		return err
+	}
+	if until := pair.Leaf.NotAfter; c.Now().Add(remaining).After(until) {
+		return fmt.Errorf("%w at %s", ErrExpired, until.Format(time.RFC3339))
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
+}
+
+// Pool makes a pool of the PEM certificates.
+func Pool(ca []byte) (*x509.CertPool, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, errors.New("no CA certificate in the PEM text")
+	}
+	return roots, nil
+}
+
+// ClientConfig is how a manager dials the sandboxes that go by serverName.
+func ClientConfig(ca []byte, client Pair, serverName string) (*tls.Config, error) {
+	roots, err := Pool(ca)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(client.Cert, client.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: serverName, MinVersion: tls.VersionTLS13}, nil
+}
+
+// ServerConfig is how a supervisor serves managers that ca vouches for.
+func ServerConfig(ca []byte, server Pair) (*tls.Config, error) {
+	roots, err := Pool(ca)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(server.Cert, server.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}, nil
+}

@@ -1,0 +1,133 @@
+//go:build linux && (amd64 || arm64)
+
+// Package sandboxtest runs a real supervisor, with real children, inside a test. The test binary is its own
+// child: call Main from TestMain.
+package sandboxtest
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
+)
+
+// Main turns the test binary into a child or a supervisor when it was started as one. TestMain calls it first.
+func Main() {
+	if code, ok := supervisor.Dispatch(os.Args); ok {
+		os.Exit(code)
+	}
+}
+
+// ServerName of the supervisors of this package.
+const ServerName = "sandbox.test.default.skein.dev"
+
+// T is what this package needs of *testing.T and GinkgoT().
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	TempDir() string
+	Cleanup(func())
+}
+
+// Supervisor is a supervisor under test.
+type Supervisor struct {
+	Addr    string // of the mTLS listener
+	Health  string // of the plain listener
+	CertDir string
+	CA      pki.Pair
+	Client  pki.Pair
+
+	cancel context.CancelFunc
+	done   chan error
+	once   sync.Once
+	err    error
+}
+
+// Start starts a supervisor for the time of the test. change may adjust its options.
+func Start(t T, change func(*supervisor.Options)) *Supervisor {
+	t.Helper()
+	s := &Supervisor{CertDir: t.TempDir(), done: make(chan error, 1)}
+	if err := s.issue(); err != nil {
+		t.Fatalf("certificates: %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	o := supervisor.Defaults()
+	o.CertDir, o.Child, o.Drain = s.CertDir, []string{exe, supervisor.ChildArg}, 5*time.Second
+	if change != nil {
+		change(&o)
+	}
+	server, err := supervisor.New(o)
+	if err != nil {
+		t.Fatalf("supervisor: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	health, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	s.Addr, s.Health = listener.Addr().String(), health.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go func() { s.done <- server.Serve(ctx, listener, health) }()
+	t.Cleanup(func() { _ = s.Stop() })
+	return s
+}
+
+// Stop ends the supervisor as SIGTERM does, and waits until all of it is gone.
+func (s *Supervisor) Stop() error {
+	s.once.Do(func() {
+		s.cancel()
+		s.err = <-s.done
+	})
+	return s.err
+}
+
+func (s *Supervisor) issue() error {
+	var err error
+	if s.CA, err = pki.NewCA(clock.RealClock{}, "test", time.Hour); err != nil {
+		return err
+	}
+	if s.Client, err = pki.IssueClient(clock.RealClock{}, s.CA, "manager", time.Hour); err != nil {
+		return err
+	}
+	return s.WriteServerCert()
+}
+
+// WriteServerCert issues another certificate for the supervisor and puts it where that reads it.
+func (s *Supervisor) WriteServerCert() error {
+	server, err := pki.IssueServer(clock.RealClock{}, s.CA, ServerName, time.Hour)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"tls.crt": server.Cert, "tls.key": server.Key, "ca.crt": s.CA.Cert} {
+		if err := os.WriteFile(filepath.Join(s.CertDir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Dial connects for a thread.
+func (s *Supervisor) Dial(t T, thread string) *client.Client {
+	t.Helper()
+	c, err := client.Dial(client.Options{Address: s.Addr, ServerName: ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: thread})
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}

@@ -1,0 +1,71 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// maxLibraries bounds the bytecode of the libraries.
+const maxLibraries = 16 << 20
+
+// prepareLibraries has a fresh child, which never saw foreign code, compile the libraries, and keeps the
+// bytecode in a sealed file in memory that all children share. Without it they compile for themselves.
+func (s *Server) prepareLibraries() {
+	defer close(s.libsDone)
+	f, err := s.compileLibraries()
+	if err != nil {
+		logf("compiling the libraries: %v", err)
+		return
+	}
+	s.libs.Store(f)
+}
+
+func (s *Server) libraries() *os.File { return s.libs.Load() }
+
+func (s *Server) compileLibraries() (*os.File, error) {
+	o := s.childOptions()
+	o.CompileLibraries = true
+	p, err := s.launch(o, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer p.dispose()
+	defer time.AfterFunc(30*time.Second, func() { p.kill(protocol.Gone{}) }).Stop()
+	code, err := io.ReadAll(io.LimitReader(p.out, maxLibraries+1))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.wait(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, p.stderr.String())
+	}
+	if len(code) == 0 || len(code) > maxLibraries {
+		return nil, fmt.Errorf("%d bytes of bytecode", len(code))
+	}
+	return sealed("skein-libraries", code)
+}
+
+// sealed makes a file in memory that nobody can change any more.
+func sealed(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(content); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}

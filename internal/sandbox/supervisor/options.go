@@ -1,0 +1,111 @@
+//go:build linux && (amd64 || arm64)
+
+// Package supervisor is the server in a sandbox: it takes one stream of frames (package protocol) for each
+// isolate from the manager of one thread, and gives each isolate to a child process of its own, locked down and
+// used once. It never looks at code or values, and never runs an engine.
+package supervisor
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ChildArg is the first argument by which a program that embeds this package starts as a child, ServeArg
+// the one by which it starts as a supervisor; see Dispatch.
+const (
+	ChildArg = "sandbox-child"
+	ServeArg = "sandbox"
+)
+
+// Options of a supervisor.
+type Options struct {
+	Listen       string        // address of the mTLS listener
+	HealthListen string        // address of the plain listener for /healthz; none when empty
+	CertDir      string        // holds tls.crt, tls.key and ca.crt, read again when they change
+	MaxMemory    int64         // bytes of an engine's heap
+	MaxWallTime  time.Duration // of a run, or of a call of an isolate
+	Prefork      int           // children that wait ready
+	Concurrency  int           // runs at a time, and as many definition isolates
+	Drain        time.Duration // how long the streams under way may go on after SIGTERM
+	// AllowUnconfined lets children run where the kernel has no seccomp filters. Untrusted code is then kept
+	// by the engine and the pod alone.
+	AllowUnconfined bool
+	// Lifeline ends the supervisor when its standard input ends: whoever started it is gone then.
+	Lifeline bool
+	// Announce prints the address that it listens on, as one line on standard output.
+	Announce bool
+	// Child is the command of a child; this very program when empty.
+	Child []string
+}
+
+// Defaults are the options of a pod.
+func Defaults() Options {
+	return Options{
+		Listen:       ":8443",
+		HealthListen: ":8080",
+		CertDir:      "/etc/skein/sandbox",
+		MaxMemory:    64 << 20,
+		MaxWallTime:  60 * time.Second,
+		Prefork:      2,
+		Concurrency:  4,
+		Drain:        20 * time.Second,
+	}
+}
+
+// Flags registers the options as flags.
+func (o *Options) Flags(f *flag.FlagSet) {
+	f.StringVar(&o.Listen, "listen", o.Listen, "`address` of the mTLS listener")
+	f.StringVar(&o.HealthListen, "health-listen", o.HealthListen, "`address` of the plain listener for /healthz; none when empty")
+	f.StringVar(&o.CertDir, "cert-dir", o.CertDir, "`folder` of tls.crt, tls.key and ca.crt; they are read again when they change")
+	f.Func("max-memory", fmt.Sprintf("memory of one execution's engine, in `bytes` or like 64Mi (default %d)", o.MaxMemory), func(s string) (err error) {
+		o.MaxMemory, err = parseBytes(s)
+		return err
+	})
+	f.DurationVar(&o.MaxWallTime, "max-wall-time", o.MaxWallTime, "longest `time` of one execution")
+	f.IntVar(&o.Prefork, "prefork", o.Prefork, "`number` of children that wait ready")
+	f.IntVar(&o.Concurrency, "max-concurrent", o.Concurrency, "`number` of executions at a time, and as many definition isolates")
+	f.DurationVar(&o.Drain, "drain", o.Drain, "how long executions under way may go on after SIGTERM")
+	f.BoolVar(&o.AllowUnconfined, "allow-unconfined", o.AllowUnconfined, "run untrusted code even where the kernel has no seccomp filters")
+	f.BoolVar(&o.Lifeline, "lifeline", o.Lifeline, "end when standard input ends")
+	f.BoolVar(&o.Announce, "announce", o.Announce, "print the address listened on, as one line")
+}
+
+// parseBytes reads a number of bytes as Kubernetes writes it in binary units.
+func parseBytes(s string) (int64, error) {
+	var n int64
+	var unit string
+	if _, err := fmt.Sscanf(s+" ", "%d%s", &n, &unit); err != nil {
+		if _, err := fmt.Sscanf(s, "%d", &n); err != nil {
+			return 0, errors.New("it must be a number of bytes, like 67108864 or 64Mi")
+		}
+	}
+	shift, ok := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30}[unit]
+	if !ok || n <= 0 || n > 1<<40>>shift {
+		return 0, errors.New("it must be a positive number of bytes up to 1Ti, like 67108864 or 64Mi")
+	}
+	return n << shift, nil
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	switch {
+	case o.MaxMemory < 1<<20:
+		return fmt.Errorf("--max-memory %d is below 1Mi, which an engine needs at least", o.MaxMemory)
+	case o.MaxWallTime <= 0:
+		return errors.New("--max-wall-time must be above 0")
+	case o.Concurrency < 1 || o.Concurrency > 1024:
+		return errors.New("--max-concurrent must be from 1 to 1024")
+	case o.Prefork < 0 || o.Prefork > 64:
+		return errors.New("--prefork must be from 0 to 64")
+	}
+	for _, name := range []string{certFile, keyFile, caFile} {
+		if _, err := os.Stat(filepath.Join(o.CertDir, name)); err != nil {
+			return fmt.Errorf("--cert-dir: %w", err)
+		}
+	}
+	return nil
+}

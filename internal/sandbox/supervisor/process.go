@@ -1,0 +1,179 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// process is one child: single-use, locked down, talking over two pipes.
+type process struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	outEnd io.Closer
+	stderr tail
+
+	mu    sync.Mutex
+	cause *protocol.Gone // why we killed it
+	wait  func() error   // once
+}
+
+// spawner starts processes on one thread that never ends: a child's parent-death signal is bound to the
+// thread that started it.
+type spawner struct {
+	jobs chan func()
+}
+
+func newSpawner() *spawner {
+	s := &spawner{jobs: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) start(cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	s.jobs <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+func (s *spawner) close() { close(s.jobs) }
+
+// spawn starts a child and waits until it is locked down and ready.
+func (s *Server) spawn() (*process, error) {
+	p, err := s.launch(s.childOptions(), s.libraries())
+	if err != nil {
+		return nil, err
+	}
+	h, err := protocol.ReadHeader(p.out)
+	if err == nil && (h.Type != protocol.TypeReady || h.Size != 0) {
+		err = protocol.Violation("a child that starts with frame type %d", h.Type)
+	}
+	if err != nil {
+		p.kill(protocol.Gone{})
+		_ = p.wait()
+		return nil, fmt.Errorf("a sandbox child did not start: %w: %s", err, p.stderr.String())
+	}
+	return p, nil
+}
+
+func (s *Server) launch(o js.ChildOptions, libraries *os.File) (*process, error) {
+	command := s.opts.Child
+	if len(command) == 0 {
+		command = []string{"/proc/self/exe", ChildArg}
+	}
+	o.Libraries = libraries != nil
+	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], o.Args()...)...)
+	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=200", fmt.Sprintf("GOMEMLIMIT=%d", s.opts.MaxMemory+96<<20)}
+	if libraries != nil {
+		cmd.ExtraFiles = []*os.File{libraries}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p := &process{cmd: cmd}
+	cmd.Stderr = &p.stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in, p.out, p.outEnd = in, bufio.NewReaderSize(out, 32<<10), out
+	p.wait = sync.OnceValue(func() error {
+		defer s.reaper.forget(cmd.Process.Pid)
+		return cmd.Wait()
+	})
+	s.reaper.lock()
+	defer s.reaper.unlock()
+	if err := s.spawner.start(cmd); err != nil {
+		return nil, err
+	}
+	s.reaper.own(cmd.Process.Pid)
+	return p, nil
+}
+
+// kill ends the child at once. The first cause counts.
+func (p *process) kill(cause protocol.Gone) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cause == nil {
+		p.cause = &cause
+	}
+	_ = p.cmd.Process.Kill()
+}
+
+// gone says why a child ended that did not say so itself. It waits for the child.
+func (p *process) gone() protocol.Gone {
+	_ = p.wait()
+	p.mu.Lock()
+	cause := p.cause
+	p.mu.Unlock()
+	if cause != nil {
+		return *cause
+	}
+	said := p.stderr.String()
+	state := p.cmd.ProcessState
+	status, _ := state.Sys().(syscall.WaitStatus)
+	switch {
+	case strings.Contains(said, "stack exceeds"):
+		return protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the code nests too deeply to be compiled"}
+	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
+		return protocol.Gone{Status: sandbox.StatusMemory, Reason: "the code ran out of memory"}
+	case status.Signaled() && status.Signal() == syscall.SIGKILL:
+		return protocol.Gone{Status: sandbox.StatusMemory, Reason: "the child was killed, most likely because the sandbox ran out of memory"}
+	}
+	logf("a child ended with %v: %s", state, said)
+	return protocol.Gone{Status: sandbox.StatusTerminated, Reason: fmt.Sprintf("the child crashed (%v)", state)}
+}
+
+// dispose kills the child, reaps it and closes its pipes.
+func (p *process) dispose() {
+	p.kill(protocol.Gone{})
+	_ = p.wait()
+	_ = p.in.Close()
+	_ = p.outEnd.Close()
+}
+
+// tail keeps the start and the end of what a child says on standard error: the reason of a crash is at the
+// start of a long dump.
+type tail struct {
+	mu   sync.Mutex
+	head bytes.Buffer
+}
+
+const maxTail = 4 << 10
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if room := maxTail - t.head.Len(); room > 0 {
+		t.head.Write(b[:min(len(b), room)])
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(strings.TrimSpace(t.head.String()), "\uFFFD")
+}

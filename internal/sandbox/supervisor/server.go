@@ -1,0 +1,176 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// ThreadHeader names the thread that a stream is for; Path is where streams go.
+const (
+	ThreadHeader = "Skein-Thread"
+	Path         = "/v1/isolate"
+)
+
+var logger = log.New(os.Stderr, "sandbox: ", log.LstdFlags|log.LUTC)
+
+func logf(format string, args ...any) { logger.Printf(format, args...) }
+
+// Server is one supervisor.
+type Server struct {
+	opts     Options
+	certs    *certificates
+	spawner  *spawner
+	reaper   *reaper
+	pool     *pool
+	slots    map[protocol.Kind]*semaphore.Weighted
+	thread   atomic.Pointer[string] // the one thread that this supervisor serves
+	draining atomic.Bool
+	streams  sync.WaitGroup
+	libs     atomic.Pointer[os.File]
+	libsDone chan struct{}
+}
+
+// New makes a supervisor and starts its first children.
+func New(o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := lockdown.Supported(); err != nil {
+		if !o.AllowUnconfined {
+			return nil, fmt.Errorf("%w: start with --allow-unconfined to run code without them", err)
+		}
+		logf("%v: running unconfined, as --allow-unconfined says", err)
+	} else {
+		o.AllowUnconfined = false
+	}
+	certs, err := loadCertificates(o.CertDir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates: %w", err)
+	}
+	s := &Server{
+		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(),
+		slots: map[protocol.Kind]*semaphore.Weighted{
+			protocol.KindRun:     semaphore.NewWeighted(int64(o.Concurrency)),
+			protocol.KindIsolate: semaphore.NewWeighted(int64(o.Concurrency)),
+		},
+		libsDone: make(chan struct{}),
+	}
+	s.pool = newPool(s)
+	go s.prepareLibraries()
+	return s, nil
+}
+
+// childOptions are the limits of every child. Writable memory is bounded by what the engine may use, twice
+// (a growing array holds old and new at once), and what the process itself needs.
+func (s *Server) childOptions() js.ChildOptions {
+	return js.ChildOptions{
+		AddressSpace: uint64(4<<30 + 4*s.opts.MaxMemory),
+		Data:         uint64(384<<20 + 3*s.opts.MaxMemory),
+		Unconfined:   s.opts.AllowUnconfined,
+	}
+}
+
+// Serve serves until ctx ends, then lets the streams under way finish for the time of Options.Drain.
+func (s *Server) Serve(ctx context.Context, listener, health net.Listener) error {
+	defer s.close()
+	streams := &http.Server{
+		Handler:           s.handler(),
+		TLSConfig:         s.certs.serverConfig(),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(handshakeNoise{}, "", 0),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 512, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	probes := &http.Server{Handler: s.health(), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 4 << 10}
+	failed := make(chan error, 2)
+	go func() { failed <- streams.ServeTLS(listener, "", "") }()
+	if health != nil {
+		go func() { failed <- probes.Serve(health) }()
+	}
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	drained, cancel := context.WithTimeout(context.Background(), s.opts.Drain)
+	defer cancel()
+	if shut := streams.Shutdown(drained); shut != nil {
+		_ = streams.Close()
+	}
+	_ = probes.Close()
+	s.streams.Wait()
+	return err
+}
+
+func (s *Server) close() {
+	s.pool.close()
+	<-s.libsDone
+	if f := s.libs.Load(); f != nil {
+		_ = f.Close()
+	}
+	s.spawner.close()
+	s.reaper.close()
+}
+
+// health answers the kubelet: ready once children wait, not any more while draining.
+func (s *Server) health() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case s.draining.Load():
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		case s.thread.Load() == nil && !s.pool.full():
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+		default:
+			_, _ = w.Write([]byte("ok\n"))
+		}
+	})
+	return mux
+}
+
+// pin binds the supervisor to the first thread that comes, for its whole life (SPEC COD-08).
+func (s *Server) pin(thread string) bool {
+	if s.thread.CompareAndSwap(nil, &thread) {
+		return true
+	}
+	return *s.thread.Load() == thread
+}
+
+// handshakeNoise drops what probes and port scans cause, and logs the rest.
+type handshakeNoise struct{}
+
+func (handshakeNoise) Write(b []byte) (int, error) {
+	logf("%s", b)
+	return len(b), nil
+}
+
+// errBusy says that no slot came free in time.
+var errBusy = errors.New("the sandbox is busy: as many executions as it takes at a time are under way")
+
+// slot waits for room for one more isolate of a kind.
+func (s *Server) slot(ctx context.Context, kind protocol.Kind) (release func(), err error) {
+	slots := s.slots[kind]
+	ctx, cancel := context.WithTimeout(ctx, s.opts.MaxWallTime)
+	defer cancel()
+	if err := slots.Acquire(ctx, 1); err != nil {
+		return nil, errBusy
+	}
+	return func() { slots.Release(1) }, nil
+}

@@ -1,0 +1,201 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// hardGrace is how long a child may take to stop by itself before it is killed.
+const hardGrace = 250 * time.Millisecond
+
+// refillDelay is when the pool fills up again during a longer run.
+const refillDelay = 10 * time.Millisecond
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+Path, func(w http.ResponseWriter, r *http.Request) {
+		s.streams.Add(1)
+		defer s.streams.Done()
+		thread := r.Header.Get(ThreadHeader)
+		switch {
+		case r.ProtoMajor != 2:
+			http.Error(w, "use HTTP/2", http.StatusHTTPVersionNotSupported)
+		case thread == "" || len(thread) > 256:
+			http.Error(w, "the header "+ThreadHeader+" must name the thread", http.StatusBadRequest)
+		case s.draining.Load():
+			http.Error(w, "the sandbox is shutting down", http.StatusServiceUnavailable)
+		case !s.pin(thread):
+			http.Error(w, "this sandbox belongs to another thread and never serves a second one", http.StatusForbidden)
+		default:
+			s.stream(w, r)
+		}
+	})
+	return mux
+}
+
+// stream is one isolate: it gives a child the Open and passes frames on until one side ends.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	body := bufio.NewReaderSize(r.Body, 32<<10)
+	open, limits, err := readOpen(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
+	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
+
+	release, err := s.slot(r.Context(), limits.Kind)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
+	defer release()
+	child, err := s.pool.take(r.Context())
+	if err != nil {
+		logf("%v", err)
+		http.Error(w, "the sandbox could not start a child", http.StatusInternalServerError)
+		return
+	}
+	defer s.pool.wanted()
+	defer child.dispose()
+	defer time.AfterFunc(refillDelay, s.pool.wanted).Stop()
+
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	if err := out.Flush(); err != nil {
+		return
+	}
+	if err := sendOpen(child.in, body, open, limits); err != nil {
+		// Either the manager went away, or the child did: its end says which.
+		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the stream broke before the code was there"})
+	}
+	if limits.Kind == protocol.KindRun {
+		defer time.AfterFunc(limits.Wall+hardGrace, func() {
+			child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: fmt.Sprintf("the code ran for longer than %s, its limit", limits.Wall)})
+		}).Stop()
+	}
+	// The manager's side. It ends with the stream, which ends with this function.
+	go func() {
+		err := toChild(child, body)
+		if err != nil {
+			child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the manager closed the stream"})
+		}
+	}()
+	toManager(child, w, out)
+}
+
+func capped[T int64 | time.Duration](asked, most T) T {
+	if asked <= 0 || asked > most {
+		return most
+	}
+	return asked
+}
+
+// readOpen reads the header and the limits of the first frame.
+func readOpen(body io.Reader) (protocol.Header, protocol.Limits, error) {
+	h, err := protocol.ReadHeader(body)
+	if err != nil {
+		return h, protocol.Limits{}, err
+	}
+	if h.Type != protocol.TypeOpen || h.Size < protocol.LimitsSize {
+		return h, protocol.Limits{}, protocol.Violation("a stream that starts with frame type %d", h.Type)
+	}
+	raw := make([]byte, protocol.LimitsSize)
+	if _, err := io.ReadFull(body, raw); err != nil {
+		return h, protocol.Limits{}, err
+	}
+	limits, err := protocol.ParseLimits(raw)
+	return h, limits, err
+}
+
+// sendOpen passes the first frame on, with the limits that hold here.
+func sendOpen(w io.Writer, body io.Reader, h protocol.Header, l protocol.Limits) error {
+	head := binary.BigEndian.AppendUint32(nil, uint32(h.Size+1))
+	head = l.Append(append(head, byte(h.Type)))
+	rest := h.Size - protocol.LimitsSize
+	if rest <= 64<<10 {
+		// Small enough for one write, and so for one read of the child.
+		whole := make([]byte, len(head)+rest)
+		copy(whole, head)
+		if _, err := io.ReadFull(body, whole[len(head):]); err != nil {
+			return err
+		}
+		_, err := w.Write(whole)
+		return err
+	}
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	_, err := io.CopyN(w, body, int64(rest))
+	return err
+}
+
+// toChild passes the manager's frames on. It returns nil when the child no longer reads.
+func toChild(child *process, body *bufio.Reader) error {
+	for {
+		h, err := protocol.ReadHeader(body)
+		if err != nil {
+			return err
+		}
+		if !h.Type.FromManager() || h.Type == protocol.TypeOpen {
+			return protocol.Violation("frame type %d from the manager", h.Type)
+		}
+		if h.Type == protocol.TypeTerminate {
+			content, err := protocol.ReadContent(body, h)
+			if err != nil {
+				return err
+			}
+			reason := protocol.ParseText(content)
+			time.AfterFunc(hardGrace, func() {
+				child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: reason})
+			})
+			if err := protocol.NewConn(nil, child.in, nil).Write(h.Type, content); err != nil {
+				return nil
+			}
+			continue
+		}
+		if err := protocol.Copy(child.in, body, h); err != nil {
+			return nil
+		}
+	}
+}
+
+// toManager passes the child's frames on until its last, or says why there was none.
+func toManager(child *process, w io.Writer, out *http.ResponseController) {
+	for {
+		h, err := protocol.ReadHeader(child.out)
+		if err == nil && !h.Type.FromChild() {
+			err = protocol.Violation("frame type %d from a child", h.Type)
+		}
+		if err != nil {
+			if errors.Is(err, protocol.ErrProtocol) {
+				logf("%v", err)
+				child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the code broke out of the engine and was stopped"})
+			}
+			gone := child.gone()
+			_ = protocol.NewConn(nil, w, out.Flush).Write(protocol.TypeGone, gone.Encode())
+			return
+		}
+		if err := protocol.Copy(w, child.out, h); err != nil {
+			return
+		}
+		if child.out.Buffered() == 0 || h.Type == protocol.TypeDone {
+			if err := out.Flush(); err != nil {
+				return
+			}
+		}
+		if h.Type == protocol.TypeDone {
+			return
+		}
+	}
+}
