@@ -69,6 +69,12 @@ func (n NewThread) validate() error {
 	case len(n.Attachments) > 0 && n.AttachFrom == "":
 		return invalid("attachments", "name the thread that the files are in")
 	}
+	if len(n.Arguments) > 0 {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(n.Arguments, &object); err != nil || object == nil {
+			return invalid("arguments", "give a JSON object, or leave them out")
+		}
+	}
 	return nil
 }
 

@@ -1,0 +1,96 @@
+package thread_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("finding files", Label("FIL-05"), func() {
+	DescribeTable("by glob", func(ctx SpecContext, pattern string, want ...string) {
+		st := newEnv(ctx).create(ctx, "t")
+		for _, p := range []string{"/a.csv", "/b.txt", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv", "/D/a.csv"} {
+			write(ctx, st, p, "x")
+		}
+		found, err := st.FindFiles(ctx, pattern)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Truncated).To(BeFalse())
+		Expect(found.Paths).To(Equal(append([]string{}, want...)))
+	},
+		Entry("anywhere without a leading slash", "a.csv", "/D/a.csv", "/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("from the root with one", "/a.csv", "/a.csv"),
+		Entry("a star within a name", "/*.csv", "/a.csv"),
+		Entry("a star in a folder", "d/*.csv", "/d/a.csv", "/d/x[1].csv"),
+		Entry("two stars over folders", "/d/**", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv"),
+		Entry("two stars between", "/d/**/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("a question mark", "a?.csv", "/d/e/ab.csv"),
+		Entry("no regular expression", "/d/x[1].csv", "/d/x[1].csv"),
+		Entry("nothing", "/none/**"),
+	)
+
+	It("is cut off at 100, and says so", func(ctx SpecContext) {
+		st := newEnv(ctx).create(ctx, "t")
+		for i := range 101 {
+			write(ctx, st, fmt.Sprintf("/%03d.txt", i), "line")
+		}
+		found, err := st.FindFiles(ctx, "*.txt")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Paths).To(HaveLen(100))
+		Expect(found.Truncated).To(BeTrue())
+		page, err := st.GrepFiles(ctx, "line")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Results).To(HaveLen(100))
+		Expect(page.Truncated).To(BeTrue())
+		Expect(page.Results[99].Truncated).To(BeTrue())
+
+		Expect(st.Unlink(ctx, "/100.txt")).To(Succeed())
+		Expect(st.FindFiles(ctx, "*.txt")).To(HaveField("Truncated", false))
+		Expect(st.GrepFiles(ctx, "line")).To(HaveField("Truncated", false))
+	})
+
+	It("refuses a pattern that is none", func(ctx SpecContext) {
+		st := newEnv(ctx).create(ctx, "t")
+		_, err := st.FindFiles(ctx, "")
+		Expect(err).To(beInvalid("pattern", "give a glob"))
+		_, err = st.GrepFiles(ctx, "")
+		Expect(err).To(beInvalid("pattern", "regular expression"))
+		_, err = st.GrepFiles(ctx, "(")
+		Expect(err).To(beInvalid("pattern", "missing closing )"))
+		_, err = st.GrepFiles(ctx, "(?<!x)y")
+		Expect(err).To(beInvalid("pattern", "RE2"))
+	})
+})
+
+var _ = Describe("searching in files", Label("FIL-05"), func() {
+	It("gives the lines of text files that match", func(ctx SpecContext) {
+		st := newEnv(ctx).create(ctx, "t")
+		write(ctx, st, "/a.txt", "one\r\ntwo apples\nthree\napple four")
+		write(ctx, st, "/b/c.csv", "apple,1\n")
+		write(ctx, st, "/bin", "apple\x00apple")
+		write(ctx, st, "/none.txt", "pear\n")
+		write(ctx, st, "/long.txt", strings.Repeat("é", 600_000)+" apple\n"+strings.Repeat("é", 300)+"apple")
+		page, err := st.GrepFiles(ctx, "apples?")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page).To(Equal(&thread.GrepPage{Results: []thread.GrepResult{
+			{Path: "/a.txt", Matches: []thread.GrepMatch{{Line: 2, Content: "two apples"}, {Line: 4, Content: "apple four"}}},
+			{Path: "/b/c.csv", Matches: []thread.GrepMatch{{Line: 1, Content: "apple,1"}}},
+			{Path: "/long.txt", Matches: []thread.GrepMatch{{Line: 2, Content: strings.Repeat("é", 250) + "…"}}},
+		}}))
+	})
+
+	It("is cut off within a file", func(ctx SpecContext) {
+		st := newEnv(ctx).create(ctx, "t")
+		write(ctx, st, "/a", strings.Repeat("x\n", 60))
+		write(ctx, st, "/b", strings.Repeat("x\n", 60))
+		page, err := st.GrepFiles(ctx, "x")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Results[0].Matches).To(HaveLen(60))
+		Expect(page.Results[0].Truncated).To(BeFalse())
+		Expect(page.Results[1].Matches).To(HaveLen(40))
+		Expect(page.Results[1].Truncated).To(BeTrue())
+	})
+})
