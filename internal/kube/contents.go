@@ -73,8 +73,7 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 		return nil, "", notReady(skeinv1.ReasonReferenceNotFound,
 			"%s %q with key %q does not exist in namespace %q: create it, or correct %s", k.kind, k.name, k.key, k.namespace, field)
 	}
-	meta := &metav1.PartialObjectMetadata{}
-	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(k.kind))
+	meta := MetadataOf(k.kind)
 	if err := c.metadata.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: k.name}, meta); err != nil {
 		if apierrors.IsNotFound(err) {
 			return absent()
@@ -100,4 +99,11 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 	// Remembered under the version that was read: when the metadata is behind, the next call reads again.
 	c.read.Add(k, content{version: version, data: value})
 	return value, version, nil
+}
+
+// MetadataOf gives an object for reading and watching only the metadata of a core kind.
+func MetadataOf(kind string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -27,6 +28,8 @@ const (
 	IndexPool = "skein.pool"
 	// IndexThread: Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
+	// IndexSandbox: sandbox pods by pool and state; see SandboxIndex.
+	IndexSandbox = "skein.sandbox"
 	// IndexEffect: ScheduledEffects by the name of the Effect object.
 	IndexEffect = "skein.effect"
 )
@@ -96,6 +99,10 @@ func Indexes() []Index {
 		{&skeinv1.ScheduledEffect{}, IndexThread, func(o client.Object) []string {
 			return []string{o.(*skeinv1.ScheduledEffect).Spec.ThreadRef.Name}
 		}},
+		{&corev1.Pod{}, IndexSandbox, func(o client.Object) []string {
+			l := o.GetLabels()
+			return []string{SandboxIndex(l[skeinv1.LabelPool], l[skeinv1.LabelSandboxState])}
+		}},
 		{&skeinv1.ScheduledEffect{}, IndexEffect, func(o client.Object) []string {
 			return []string{EffectObjectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}
 		}},
@@ -111,6 +118,9 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}
 	return nil
 }
+
+// SandboxIndex is the value of IndexSandbox for the pods of a pool in a state.
+func SandboxIndex(pool, state string) string { return pool + "/" + state }
 
 func codeConfigMap(c skeinv1.CodeSource) []string {
 	if c.ConfigMapKeyRef == nil {

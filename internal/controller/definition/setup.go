@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -103,9 +101,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 // content watches Secrets or ConfigMaps by their metadata: whatever changes in one changes its version.
 func content(kind, index string) watch {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	return watch{object: m, index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
+	return watch{object: kube.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
 }
 
 // setup adds the controller of one kind.

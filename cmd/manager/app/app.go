@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/controller"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Run is the manager from its start until ctx ends or something that it needs fails.
+func Run(ctx context.Context, o Options) (err error) {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	cfg, err := o.restConfig()
+	if err != nil {
+		return err
+	}
+	data, err := openData(ctx, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+	mgr, err := o.newManager(cfg)
+	if err != nil {
+		return err
+	}
+	if err := checkResources(mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	if err := prepareCache(ctx, mgr); err != nil {
+		return err
+	}
+	boxes, err := o.openSandboxes(ctx, cfg, mgr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, boxes.close()) }()
+	if err := o.assemble(ctx, cfg, mgr, data, boxes); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// complete checks the flags and fills in what they leave open.
+func (o *Options) complete() error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if ns := os.Getenv("POD_NAMESPACE"); ns != "" {
+		o.Namespace = ns
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = newLogger(o.LogFormat, o.LogLevel)
+		useLogger(o.Logger)
+	}
+	if o.Identity == "" {
+		id, err := identity()
+		if err != nil {
+			return err
+		}
+		o.Identity = id
+	}
+	return nil
+}
+
+// identity names this process: no two living replicas, and no process and its successor, have the same.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this replica: %w", err)
+	}
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		host = pod
+	}
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails
+	return host + "-" + hex.EncodeToString(b), nil
+}
+
+// assemble builds the engine, the controllers and the runtime API and adds them to the manager.
+func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *sandboxes) error {
+	models := provider.NewFactory(clock.RealClock{})
+	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
+	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
+	children := kube.NewChildren(mgr.GetClient())
+	effects := kube.NewEffects(mgr.GetClient(), clock.RealClock{})
+	eng, err := engine.New(engine.Options{
+		Threads:     data.threads,
+		Definitions: definitions,
+		Children:    children,
+		Effects:     effects,
+		Sandboxes:   boxes.port,
+		Models:      models,
+		Owner:       o.Identity,
+		Workers:     o.Workers,
+		Logger:      o.Logger.WithName("engine"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(eng); err != nil {
+		return err
+	}
+	err = controller.Setup(mgr, controller.Options{
+		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools,
+	})
+	if err != nil {
+		return err
+	}
+	api, err := o.addRuntimeAPI(ctx, cfg, mgr, data, eng, children, effects)
+	if err != nil {
+		return err
+	}
+	return o.addHealth(mgr, data, api)
+}
+
+// data is the data plane.
+type data struct {
+	store   *sqlstore.Store
+	threads *thread.Service
+	close   func() error
+}
+
+// openData opens the store and the bucket.
+func openData(ctx context.Context, o *Options) (*data, error) {
+	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: o.DataDir})
+	if err != nil {
+		return nil, err
+	}
+	url, err := o.blobURL()
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	blobs, err := thread.OpenBucket(ctx, url)
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return &data{
+		store:   st,
+		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs}),
+		close:   func() error { return errors.Join(blobs.Close(), st.Close()) },
+	}, nil
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
+
+const (
+	leaderElectionID = "manager.skein.dev"
+	// shutdownTime is how long runs and requests have to come to a rest.
+	shutdownTime = 25 * time.Second
+)
+
+// Scheme holds every kind that the manager reads or writes.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(skeinv1.AddToScheme(s))
+	return s
+}
+
+// inCluster tells whether the manager is a pod of the cluster that it serves.
+func (o *Options) inCluster() bool {
+	return o.Config == nil && o.Kubeconfig == "" && os.Getenv("KUBECONFIG") == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+// restConfig says how to reach the cluster.
+func (o *Options) restConfig() (*rest.Config, error) {
+	cfg, err := o.baseConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	// The API server's own flow control is fairer than a limit here.
+	cfg.QPS, cfg.Burst = -1, -1
+	cfg.UserAgent = "skein-manager"
+	return cfg, nil
+}
+
+func (o *Options) baseConfig() (*rest.Config, error) {
+	if o.Config != nil {
+		return o.Config, nil
+	}
+	if o.inCluster() {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("use the pod's own account: %w", err)
+		}
+		return cfg, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to serve: %w; give --kubeconfig or set KUBECONFIG", err)
+	}
+	return cfg, nil
+}
+
+// newManager makes a controller-runtime manager whose client reads its own writes.
+func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
+	pool, err := labels.NewRequirement(skeinv1.LabelPool, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
+		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
+	}
+	var namespaces map[string]cache.Config
+	for _, ns := range o.Namespaces {
+		namespaces = map[string]cache.Config{ns: {}}
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: Scheme(),
+		Logger: o.Logger,
+		Cache: cache.Options{
+			DefaultNamespaces: namespaces,
+			ByObject:          byObject,
+			// Nobody here asks who wrote which field, and it is half of a small object's size.
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			EnableReadYourWritesConsistency: ptr.To(true),
+			// Their contents are read on demand; only metadata is cached (kube.Contents).
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(shutdownTime),
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(o.SkipNameValidation), ReconciliationTimeout: time.Minute},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
+	}
+	return mgr, nil
+}
+
+// checkResources tells early, and in plain words, that the custom resources are not installed.
+func checkResources(mapper apimeta.RESTMapper) error {
+	for _, kind := range []string{"Agent", "Prompt", "Model", "Tool", "Effect", "Thread", "Subagent", "ScheduledEffect", "SandboxPool"} {
+		_, err := mapper.RESTMapping(schema.GroupKind{Group: skeinv1.GroupVersion.Group, Kind: kind}, skeinv1.GroupVersion.Version)
+		if apimeta.IsNoMatchError(err) {
+			return fmt.Errorf("the cluster does not know the kind %s of %s: install the custom resources first (kubectl apply --server-side -k config/crd)", kind, skeinv1.GroupVersion)
+		}
+		if err != nil {
+			return fmt.Errorf("ask the cluster for its kinds: %w", err)
+		}
+	}
+	return nil
+}
+
+// prepareCache adds the indexes, and starts the caches that the ports read, in this replica and at once:
+// controllers run on the leader only, but every replica runs threads.
+func prepareCache(ctx context.Context, mgr ctrl.Manager) error {
+	if err := kube.RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	var errs []error
+	for _, kind := range []string{"Secret", "ConfigMap"} {
+		_, err := mgr.GetCache().GetInformer(ctx, kube.MetadataOf(kind))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

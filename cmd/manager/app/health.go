@@ -1,0 +1,68 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/skein-dev/skein/internal/apiserver"
+)
+
+// addHealth serves /healthz, which says that the process answers, and /readyz, which says that it can do
+// its work: caches are filled, and the store reads and writes.
+func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server) error {
+	ready := &readiness{mgr: mgr}
+	ready.started = func() {
+		if o.Started == nil {
+			return
+		}
+		var a Addresses
+		if api != nil {
+			a.RuntimeAPI, a.CABundle = api.Addr(), api.CABundle()
+		}
+		o.Started(a)
+	}
+	return errors.Join(
+		mgr.Add(ready),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", ready.check),
+		mgr.AddReadyzCheck("store", func(r *http.Request) error {
+			ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+			defer cancel()
+			return data.store.Ping(ctx)
+		}),
+	)
+}
+
+// readiness is ready once the caches are filled; controller-runtime starts it after them.
+type readiness struct {
+	mgr     ctrl.Manager
+	started func()
+	filled  atomic.Bool
+}
+
+// Start implements manager.Runnable.
+func (r *readiness) Start(ctx context.Context) error {
+	if !r.mgr.GetCache().WaitForCacheSync(ctx) {
+		return nil // ctx ended
+	}
+	r.filled.Store(true)
+	r.started()
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection is false: every replica can be ready.
+func (r *readiness) NeedLeaderElection() bool { return false }
+
+func (r *readiness) check(*http.Request) error {
+	if !r.filled.Load() {
+		return errors.New("the caches are being filled")
+	}
+	return nil
+}

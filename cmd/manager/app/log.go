@@ -1,0 +1,40 @@
+package app
+
+import (
+	"strings"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// newLogger makes the structured log on standard error.
+func newLogger(format, level string) logr.Logger {
+	levels := map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
+	encoder := zap.JSONEncoder()
+	if format == "text" {
+		encoder = zap.ConsoleEncoder()
+	}
+	return zap.New(zap.Level(levels[level]), encoder)
+}
+
+// useLogger makes the libraries log to the same place.
+func useLogger(l logr.Logger) {
+	ctrl.SetLogger(l)
+	klog.SetLogger(l.WithName("kubernetes"))
+}
+
+// logWriter puts what other programs say, line by line, into the log.
+type logWriter struct{ logr.Logger }
+
+// Write implements io.Writer.
+func (w logWriter) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if line = strings.TrimSpace(line); line != "" {
+			w.Info(line)
+		}
+	}
+	return len(p), nil
+}

@@ -1,0 +1,170 @@
+// Package app wires the manager: store, domain, engine, controllers and runtime API around one
+// controller-runtime manager.
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+)
+
+// Where sandboxes run.
+const (
+	SandboxPods    = "pods"
+	SandboxProcess = "process"
+)
+
+// StoreSQLite keeps everything in one file below the data folder.
+const StoreSQLite = "sqlite"
+
+// disabled as a bind address switches a listener off.
+const disabled = "0"
+
+// DefaultNamespace is the manager's own, unless POD_NAMESPACE says otherwise.
+const DefaultNamespace = "skein-system"
+
+// Options of the manager.
+type Options struct {
+	// Kubeconfig file; when empty, $KUBECONFIG, the pod's own account or ~/.kube/config, whichever is first.
+	Kubeconfig string
+	// Config stands in for all of these in tests.
+	Config *rest.Config
+
+	Store   string // StoreSQLite
+	DataDir string
+	BlobURL string // of the bucket of file contents; a folder below DataDir when empty
+
+	Sandbox      string // SandboxPods or SandboxProcess
+	SandboxImage string
+	// SandboxImagePullPolicy of SandboxImage.
+	SandboxImagePullPolicy string
+
+	RuntimeAPIBindAddress  string
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+
+	LeaderElect bool
+	Workers     int      // runs at once; the engine's default when 0
+	Namespaces  []string // all when empty
+	Namespace   string   // the manager's own
+
+	LogFormat string // json or text
+	LogLevel  string // error, info or debug
+	// Logger stands in for the two in tests.
+	Logger logr.Logger
+	// Identity names this replica; made up when empty.
+	Identity string
+	// SkipNameValidation lets several managers run in one process, as tests do.
+	SkipNameValidation bool
+	// Started is told the addresses of the listeners once all of them are open; tests use it.
+	Started func(Addresses)
+}
+
+// Addresses of the listeners; nil where one is switched off.
+type Addresses struct {
+	RuntimeAPI net.Addr
+	// CABundle is the authority of the runtime API's certificate, PEM.
+	CABundle []byte
+}
+
+// Defaults are the flags' defaults.
+func Defaults() Options {
+	return Options{
+		Store:                  StoreSQLite,
+		DataDir:                "data",
+		Sandbox:                SandboxPods,
+		SandboxImage:           "skein.dev/sandbox:dev",
+		SandboxImagePullPolicy: string(corev1.PullIfNotPresent),
+		RuntimeAPIBindAddress:  ":8444",
+		MetricsBindAddress:     ":8080",
+		HealthProbeBindAddress: ":8081",
+		Namespace:              DefaultNamespace,
+		LogFormat:              "json",
+		LogLevel:               "info",
+	}
+}
+
+// Flags registers the options.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "`file` that says how to reach the cluster; $KUBECONFIG or the pod's own account when empty")
+	f.StringVar(&o.Store, "store", o.Store, "`kind` of store: sqlite")
+	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "`folder` of the store and, unless --blob-url says otherwise, of file contents")
+	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
+	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
+	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
+	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of that image: Always, IfNotPresent or Never")
+	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
+	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
+	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
+	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
+	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1000)")
+	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
+	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
+	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
+}
+
+// validate says what is wrong with the flags, all at once.
+func (o *Options) validate() error {
+	var errs []error
+	oneOf := func(flag, value string, allowed ...string) {
+		for _, a := range allowed {
+			if value == a {
+				return
+			}
+		}
+		errs = append(errs, fmt.Errorf("--%s=%s: give %s", flag, value, strings.Join(allowed, " or ")))
+	}
+	oneOf("store", o.Store, StoreSQLite)
+	oneOf("sandbox", o.Sandbox, SandboxPods, SandboxProcess)
+	oneOf("sandbox-image-pull-policy", o.SandboxImagePullPolicy, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
+	oneOf("log-format", o.LogFormat, "json", "text")
+	oneOf("log-level", o.LogLevel, "error", "info", "debug")
+	if o.DataDir == "" {
+		errs = append(errs, errors.New("--data-dir: name a folder for the store"))
+	}
+	if o.Sandbox == SandboxPods && o.SandboxImage == "" {
+		errs = append(errs, errors.New("--sandbox-image: name the image of sandbox pods"))
+	}
+	if o.Workers < 0 {
+		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))
+	}
+	for flag, address := range map[string]string{
+		"runtime-api-bind-address": o.RuntimeAPIBindAddress, "metrics-bind-address": o.MetricsBindAddress, "health-probe-bind-address": o.HealthProbeBindAddress,
+	} {
+		if address == disabled {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			errs = append(errs, fmt.Errorf("--%s=%s: give host:port, :port, or 0 for none", flag, address))
+		}
+	}
+	if len(o.Namespaces) > 1 {
+		errs = append(errs, errors.New("--namespaces: a manager serves one namespace or all of them; run one manager for each namespace, or leave the flag out"))
+	}
+	for _, ns := range o.Namespaces {
+		if msgs := validation.IsDNS1123Label(ns); len(msgs) > 0 {
+			errs = append(errs, fmt.Errorf("--namespaces=%s: %s", ns, msgs[0]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// blobURL is the bucket of file contents.
+func (o *Options) blobURL() (string, error) {
+	if o.BlobURL != "" {
+		return o.BlobURL, nil
+	}
+	dir, err := filepath.Abs(filepath.Join(o.DataDir, "blobs"))
+	if err != nil {
+		return "", fmt.Errorf("--data-dir=%s: %w", o.DataDir, err)
+	}
+	return "file://" + filepath.ToSlash(dir), nil
+}

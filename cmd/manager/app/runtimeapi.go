@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// addRuntimeAPI registers the runtime API with the cluster and serves it; nil when it is switched off.
+func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, eng *engine.Engine, children *kube.Children, effects *kube.Effects) (*apiserver.Server, error) {
+	if o.RuntimeAPIBindAddress == disabled {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", o.RuntimeAPIBindAddress)
+	if err != nil {
+		return nil, fmt.Errorf("--runtime-api-bind-address=%s: %w", o.RuntimeAPIBindAddress, err)
+	}
+	serving := apiserver.ServingOptions{Namespace: o.Namespace}
+	if !o.inCluster() {
+		serving.External = listener.Addr()
+	}
+	certificate, err := apiserver.EnsureServing(ctx, cfg, serving)
+	if err != nil {
+		return nil, closing(listener, err)
+	}
+	if err := mgr.Add(certificate); err != nil {
+		return nil, closing(listener, err)
+	}
+	server, err := apiserver.New(apiserver.Options{
+		Threads:     data.threads,
+		Engine:      eng,
+		Children:    children,
+		Effects:     effects,
+		Reader:      mgr.GetCache(),
+		LiveReader:  mgr.GetAPIReader(),
+		Kubeconfig:  cfg,
+		Listener:    listener,
+		Certificate: certificate,
+	})
+	if err != nil {
+		return nil, closing(listener, err)
+	}
+	return server, mgr.Add(server)
+}
+
+func closing(l net.Listener, err error) error {
+	_ = l.Close()
+	return err
+}

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skein-dev/skein/internal/controller"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/sandbox"
+	sandboxclient "github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/process"
+)
+
+// sandboxes is where code runs.
+type sandboxes struct {
+	port  kube.Sandboxes
+	pools controller.Pools
+	close func() error
+}
+
+// openSandboxes prepares pods or local processes, as the flags say.
+func (o *Options) openSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*sandboxes, error) {
+	if o.Sandbox == SandboxProcess {
+		return o.processSandboxes()
+	}
+	return o.podSandboxes(ctx, cfg, mgr)
+}
+
+func (o *Options) processSandboxes() (*sandboxes, error) {
+	if o.inCluster() {
+		o.Logger.Info("code of threads runs as processes of the manager's own pod, as --sandbox=process asks; sandbox pods are the safer choice in a cluster")
+	}
+	pool, err := process.New(process.Options{Log: logWriter{o.Logger.WithName("sandbox")}})
+	if err != nil {
+		return nil, fmt.Errorf("--sandbox=process: %w", err)
+	}
+	port := kube.NewProcessSandboxes(pool)
+	return &sandboxes{port: port, pools: controller.Pools{ProcessMode: true}, close: port.Close}, nil
+}
+
+func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*sandboxes, error) {
+	live, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return nil, err
+	}
+	authority := kube.NewSandboxAuthority(live, o.Namespace, clock.RealClock{})
+	if err := authority.Load(ctx); err != nil {
+		return nil, err
+	}
+	settings := kube.SandboxSettings{Image: o.SandboxImage, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	port := kube.NewPodSandboxes(kube.PodSandboxesOptions{
+		Client:   mgr.GetClient(),
+		Dial:     dialer(authority),
+		Settings: settings,
+		Clock:    clock.RealClock{},
+		Logger:   o.Logger.WithName("sandboxes"),
+	})
+	if err := port.Watch(ctx, mgr.GetCache()); err != nil {
+		return nil, err
+	}
+	pools := controller.Pools{Settings: settings, Authority: authority}
+	if o.inCluster() {
+		pools.ManagerNamespace = o.Namespace
+	}
+	return &sandboxes{port: port, pools: pools, close: port.Close}, nil
+}
+
+// dialer connects to sandbox pods with certificates of the authority.
+func dialer(authority *kube.SandboxAuthority) kube.Dial {
+	return func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		ca, own, err := authority.Client()
+		if err != nil {
+			return nil, err
+		}
+		return sandboxclient.Dial(sandboxclient.Options{
+			Address: e.Address, ServerName: e.ServerName, CA: ca, Client: own, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime,
+		})
+	}
+}

@@ -1,0 +1,49 @@
+// Command manager is Skein's one program in a cluster: controllers, engine and runtime API (DESIGN.md
+// section 1). It serves as its own sandbox too, where sandboxes are local processes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/cmd/manager/app"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
+)
+
+func main() {
+	// A local sandbox, or a child of one, is this program under another first argument.
+	if code, ok := supervisor.Dispatch(os.Args); ok {
+		os.Exit(code)
+	}
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	o := app.Defaults()
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return 0
+		}
+		return fail(err)
+	}
+	if flags.NArg() > 0 {
+		return fail(fmt.Errorf("unexpected argument %q: everything is set by flags, see --help", flags.Arg(0)))
+	}
+	ctx := ctrl.SetupSignalHandler()
+	if err := app.Run(ctx, o); err != nil && !errors.Is(err, context.Canceled) {
+		return fail(err)
+	}
+	return 0
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "manager:", err)
+	return 1
+}

@@ -1,0 +1,161 @@
+// Package sandboxpool reconciles SandboxPools: it keeps as many sandboxes warm as the pool asks for, under
+// certificates and a NetworkPolicy of their own (SPEC COD-08, COD-09). Claiming them is internal/kube's.
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/pace"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools/status,verbs=patch
+// +kubebuilder:rbac:groups=skein.dev,resources=sandboxpools/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
+
+// Authority issues the certificates of sandboxes.
+type Authority interface {
+	Fingerprint() string
+	Server(pool, namespace string) (data map[string][]byte, notAfter time.Time, err error)
+}
+
+// Options of the controller.
+type Options struct {
+	// Client reads its own writes from the cache.
+	Client client.Client
+	// ProcessMode: the manager runs sandboxes as local processes, so that pools make no pods.
+	ProcessMode bool
+	Settings    kube.SandboxSettings
+	Authority   Authority
+	// ManagerNamespace is where the manager's pods are; empty when it runs outside the cluster.
+	ManagerNamespace string
+	Recorder         events.EventRecorder
+	Clock            clock.PassiveClock
+	Workers          int
+}
+
+// Reconciler reconciles SandboxPools.
+type Reconciler struct {
+	Options
+	pace *pace.Pacer
+
+	mu       sync.Mutex
+	failures map[ctrl.Request]*failure
+}
+
+// New makes a reconciler.
+func New(o Options) *Reconciler {
+	return &Reconciler{Options: o, pace: pace.New(), failures: map[ctrl.Request]*failure{}}
+}
+
+// Setup adds the controller to a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("sandboxpool").
+		For(&skeinv1.SandboxPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(r.Workers, 1)})
+	if !r.ProcessMode {
+		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf), builder.WithPredicates(podTurned())).
+			Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			Watches(kube.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("set up the sandboxpool controller: %w", err)
+	}
+	return nil
+}
+
+// scope is what the phases of one reconcile share.
+type scope struct {
+	req    ctrl.Request
+	object *skeinv1.SandboxPool
+	at     time.Time
+	pods   census
+	cause  string        // why pods do not come up; "" when they do
+	next   time.Duration // until it must be looked at again; 0 = not by itself
+}
+
+// look makes the pool be looked at after a time, or sooner.
+func (s *scope) look(after time.Duration) {
+	if after > 0 && (s.next == 0 || after < s.next) {
+		s.next = after
+	}
+}
+
+// phase is one step of a reconcile.
+type phase func(ctx context.Context, s *scope) error
+
+// Reconcile brings a pool to its number of warm sandboxes.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := &scope{req: req, object: &skeinv1.SandboxPool{}, at: r.Clock.Now()}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
+		r.forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !s.object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // warm pods go by their owner reference, claimed ones with their threads
+	}
+	var failed error
+	if !r.ProcessMode {
+		for _, step := range []phase{
+			r.certificate, // pods cannot start without
+			r.isolate,     // and must not without
+			r.count,       // what there is
+			r.clean,       // pods that have ended, or are too many or too old
+			r.fill,        // what is missing
+		} {
+			if failed = step(ctx, s); failed != nil {
+				break
+			}
+		}
+	}
+	result, err := r.writeStatus(ctx, s, failed)
+	return result, errors.Join(failed, err)
+}
+
+func (r *Reconciler) forget(req ctrl.Request) {
+	r.pace.Forget(req)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, req)
+}
+
+// poolOf maps a pod to its pool by label: a claimed one is owned by its Thread.
+func poolOf(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[skeinv1.LabelPool]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// podTurned passes what of a pod its pool depends on.
+func podTurned() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*corev1.Pod)
+		after, ok2 := e.ObjectNew.(*corev1.Pod)
+		return ok1 && ok2 && (kube.PodReady(before) != kube.PodReady(after) || kube.PodOver(before) != kube.PodOver(after) ||
+			kube.PodTrouble(before) != kube.PodTrouble(after) ||
+			before.Labels[skeinv1.LabelSandboxState] != after.Labels[skeinv1.LabelSandboxState])
+	}}
+}

@@ -1,0 +1,136 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// Annotations of a pool's Secret, by which it is judged without reading the key in it.
+const (
+	annotationAuthority = "skein.dev/authority"
+	annotationNotAfter  = "skein.dev/not-after"
+)
+
+// metadataOnly keeps a write of a Secret from starting a cache of all Secrets with their contents, which a
+// client that reads its own writes would otherwise do.
+const metadataOnly = client.DisableReadYourWritesConsistency
+
+// certificate keeps the Secret that the pool's pods serve with, and renews it before it ends.
+func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
+	name := kube.SandboxSecret(s.object.Name)
+	have := kube.MetadataOf("Secret")
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Secret %q: %w", name, err)
+	}
+	missing := err != nil
+	if !missing && !metav1.IsControlledBy(have, s.object) {
+		return fmt.Errorf("a Secret %q exists already and is not this pool's: delete or rename it", name)
+	}
+	if !missing && have.Annotations[annotationAuthority] == r.Authority.Fingerprint() {
+		if until, err := time.Parse(time.RFC3339, have.Annotations[annotationNotAfter]); err == nil {
+			if rest := kube.RenewServerAt(until).Sub(s.at); rest > 0 {
+				s.look(rest)
+				return nil
+			}
+		}
+	}
+	data, notAfter, err := r.Authority.Server(s.object.Name, s.object.Namespace)
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       s.object.Namespace,
+			Name:            name,
+			Labels:          map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelPool: s.object.Name},
+			Annotations:     map[string]string{annotationAuthority: r.Authority.Fingerprint(), annotationNotAfter: notAfter.UTC().Format(time.RFC3339)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.object, skeinv1.GroupVersion.WithKind("SandboxPool"))},
+		},
+		Type: corev1.SecretTypeTLS,
+		Data: data,
+	}
+	s.look(kube.RenewServerAt(notAfter).Sub(s.at))
+	if missing {
+		err = r.Client.Create(ctx, secret, metadataOnly)
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the cache is behind; its event leads here again
+		}
+	} else {
+		before := &corev1.Secret{ObjectMeta: *have.ObjectMeta.DeepCopy(), Type: corev1.SecretTypeTLS}
+		secret.ResourceVersion = have.ResourceVersion
+		err = r.Client.Patch(ctx, secret, client.MergeFrom(before), metadataOnly)
+	}
+	if err != nil {
+		return fmt.Errorf("write Secret %q: %w", name, err)
+	}
+	return nil
+}
+
+// isolate keeps the NetworkPolicy of the pool's pods: nothing out, and in only from the manager.
+func (r *Reconciler) isolate(ctx context.Context, s *scope) error {
+	want := r.policy(s.object)
+	have := &networkingv1.NetworkPolicy{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create NetworkPolicy %q: %w", want.Name, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("read NetworkPolicy %q: %w", want.Name, err)
+	case !metav1.IsControlledBy(have, s.object):
+		return fmt.Errorf("a NetworkPolicy %q exists already and is not this pool's: delete or rename it", want.Name)
+	case equality.Semantic.DeepEqual(have.Spec, want.Spec):
+		return nil
+	}
+	before := have.DeepCopy()
+	have.Spec = want.Spec
+	if err := r.Client.Patch(ctx, have, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("write NetworkPolicy %q: %w", want.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) policy(pool *skeinv1.SandboxPool) *networkingv1.NetworkPolicy {
+	from := []networkingv1.NetworkPolicyPeer{{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: r.ManagerNamespace}},
+		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+			"app.kubernetes.io/name":      "skein",
+			"app.kubernetes.io/component": "manager",
+		}},
+	}}
+	if r.ManagerNamespace == "" { // a manager outside the cluster has no labels; its certificate is what counts
+		from = nil
+	}
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       pool.Namespace,
+			Name:            "skein-sandbox-" + pool.Name,
+			Labels:          map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelPool: pool.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, skeinv1.GroupVersion.WithKind("SandboxPool"))},
+		},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{skeinv1.LabelPool: pool.Name}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				From:  from,
+				Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(kube.SandboxPort))}},
+			}},
+		},
+	}
+}

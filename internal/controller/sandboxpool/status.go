@@ -1,0 +1,96 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
+)
+
+const (
+	// countsAfter gathers changes of the counts: a claim and its refill make none that anybody waits for, so
+	// that a claim costs two API writes in all.
+	countsAfter = 30 * time.Second
+	// scalingAfter is how long a warm pool may lack a sandbox, as after a claim, before it is not Ready.
+	scalingAfter = 10 * time.Second
+)
+
+// writeStatus computes the whole status and writes it when it changed and the pace allows.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
+	before := s.object.DeepCopy()
+	s.compute(r.ProcessMode, failed)
+	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
+		r.pace.Settled(s.req)
+		return ctrl.Result{RequeueAfter: s.next}, nil
+	}
+	wait, write := r.pace.Decide(s.req, gather(before.Status.Conditions, s.object.Status.Conditions), s.at)
+	if !write {
+		s.look(wait.After)
+		return ctrl.Result{RequeueAfter: s.next}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.pace.Settled(s.req)
+	r.tell(before, s.object)
+	return ctrl.Result{RequeueAfter: s.next}, nil
+}
+
+// gather is how long a change may wait for others.
+func gather(before, after []metav1.Condition) time.Duration {
+	was, is := conditions.Ready(before), conditions.Ready(after)
+	switch {
+	case was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message && was.ObservedGeneration == is.ObservedGeneration:
+		return countsAfter
+	case was.Status == metav1.ConditionTrue && is.Reason == skeinv1.ReasonScaling && was.ObservedGeneration == is.ObservedGeneration:
+		return scalingAfter
+	default:
+		return 0
+	}
+}
+
+// compute is the one place where a pool's status is made.
+func (s *scope) compute(processMode bool, failed error) {
+	o, status := s.object, &s.object.Status
+	status.ObservedGeneration = o.Generation
+	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
+	if failed != nil {
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
+		return // the counts may be of a census that was cut short
+	}
+	status.Warm = int32(len(s.pods.ready))
+	status.Claimed = int32(len(s.pods.claimed))
+	status.Starting = int32(len(s.pods.starting) - len(s.pods.stuck))
+	status.Failing = int32(len(s.pods.stuck) + len(s.pods.over))
+	missing := int(o.Spec.Warm) - len(s.pods.ready)
+	full := o.Spec.Max > 0 && s.pods.alive() >= int(o.Spec.Max) && len(s.pods.starting) == 0
+	switch {
+	case processMode:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonProcessMode, "the manager runs sandboxes as local processes")
+	case s.cause != "":
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonPodsFailing, s.cause)
+	case missing > 0 && !full:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonScaling, fmt.Sprintf("%d of %d warm sandboxes are ready", len(s.pods.ready), o.Spec.Warm))
+	default:
+		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonWarm, "")
+	}
+}
+
+// tell records an Event where the pool turned.
+func (r *Reconciler) tell(before, after *skeinv1.SandboxPool) {
+	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
+	switch {
+	case is.Reason == skeinv1.ReasonPodsFailing && was.Reason != is.Reason:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Fill", "%s", is.Message)
+	case is.Status == metav1.ConditionTrue && was.Reason == skeinv1.ReasonPodsFailing:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Fill", "sandboxes come up again")
+	}
+}

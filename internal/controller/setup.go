@@ -1,0 +1,87 @@
+// Package controller wires the controllers of all kinds to a manager (DESIGN.md section 4).
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/controller/definition"
+	"github.com/skein-dev/skein/internal/controller/sandboxpool"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/controller/subagent"
+	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/kube"
+	domain "github.com/skein-dev/skein/internal/thread"
+)
+
+// Engine is what the controllers need of the engine.
+type Engine interface {
+	Wake(threadID string)
+	WakeEffects()
+	Abort(ctx context.Context, threadID, reason string)
+	Terminate(ctx context.Context, threadID, reason string) error
+}
+
+// Pools says how SandboxPools are kept.
+type Pools struct {
+	// ProcessMode: no pods.
+	ProcessMode bool
+	Settings    kube.SandboxSettings
+	Authority   sandboxpool.Authority
+	// ManagerNamespace is where the manager's pods are; empty when it runs outside the cluster.
+	ManagerNamespace string
+}
+
+// Options of the controllers.
+type Options struct {
+	Threads     *domain.Service
+	Engine      Engine
+	Definitions *kube.Definitions
+	Sandboxes   thread.Sandboxes
+	Pools       Pools
+	// Clock of due times and paces; the real one when nil.
+	Clock clock.PassiveClock
+}
+
+// Workers of each controller: threads and effects wait for the store and the API server most of the time.
+const (
+	definitionWorkers = 2
+	threadWorkers     = 16
+	subagentWorkers   = 8
+	effectWorkers     = 16
+	poolWorkers       = 2
+)
+
+// recorderName is what Events are reported by.
+const recorderName = "skein.dev/manager"
+
+// Setup adds every controller to a manager, whose client must read its own writes and whose cache must have
+// kube.Indexes.
+func Setup(mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	recorder := mgr.GetEventRecorder(recorderName)
+	c := mgr.GetClient()
+	return errors.Join(
+		definition.Setup(mgr, definition.Options{
+			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
+		}),
+		thread.New(thread.Options{
+			Client: c, Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
+		}).Setup(mgr),
+		subagent.New(subagent.Options{
+			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: subagentWorkers,
+		}).Setup(mgr),
+		scheduledeffect.New(scheduledeffect.Options{
+			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: effectWorkers,
+		}).Setup(mgr),
+		sandboxpool.New(sandboxpool.Options{
+			Client: c, ProcessMode: o.Pools.ProcessMode, Settings: o.Pools.Settings, Authority: o.Pools.Authority,
+			ManagerNamespace: o.Pools.ManagerNamespace, Recorder: recorder, Clock: o.Clock, Workers: poolWorkers,
+		}).Setup(mgr),
+	)
+}

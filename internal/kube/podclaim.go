@@ -1,0 +1,253 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// find gives the thread's ready pod: the one that it has, else a warm one, else a new one.
+func (s *PodSandboxes) find(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	pod, err := s.own(ctx, thread, pool)
+	if err != nil || pod != nil {
+		return pod, err
+	}
+	pod, err = s.claimWarm(ctx, thread, pool)
+	if err != nil || pod != nil {
+		return pod, err
+	}
+	return s.startCold(ctx, thread, pool)
+}
+
+// own finds the pod that the thread has from before, for example from before the manager was restarted.
+func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	pods, err := s.pods(ctx, pool, SandboxClaimed)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		p := &pods[i]
+		if p.Labels[skeinv1.LabelThreadID] != thread.ID || PodOver(p) {
+			continue
+		}
+		return s.awaitReady(ctx, client.ObjectKeyFromObject(p))
+	}
+	return nil, nil
+}
+
+// pods lists the pods of a pool in a state, from the cache and without copying them.
+func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := s.Client.List(ctx, &list, client.InNamespace(pool.Namespace),
+		client.MatchingFields{IndexSandbox: SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy,
+		// Claims do not wait for each other's writes to come back: the patch is conditional.
+		client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil, fmt.Errorf("list the sandbox pods of pool %q: %w", pool.Name, err)
+	}
+	return list.Items, nil
+}
+
+// maxRounds of looking for a warm pod, should others take all that were seen.
+const maxRounds = 3
+
+// claimWarm makes a ready warm pod the thread's, by one conditional patch; nil when there is none.
+func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	hash := SandboxTemplateHash(pool, s.Settings)
+	for range maxRounds {
+		pods, err := s.pods(ctx, pool, SandboxWarm)
+		if err != nil {
+			return nil, err
+		}
+		lost := false
+		for _, p := range candidates(pods, hash) {
+			claimed, err := s.tryClaim(ctx, p, thread)
+			if err != nil {
+				return nil, err
+			}
+			if claimed != nil {
+				return claimed, nil
+			}
+			lost = true
+		}
+		if !lost {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// candidates are the ready pods in a random order, so that replicas that claim at once rarely meet. Pods of
+// an old template come last: during a roll-out they are better than a cold start.
+func candidates(pods []corev1.Pod, hash string) []*corev1.Pod {
+	var current, old []*corev1.Pod
+	for _, i := range rand.Perm(len(pods)) {
+		switch p := &pods[i]; {
+		case !PodReady(p):
+		case p.Labels[skeinv1.LabelTemplateHash] == hash:
+			current = append(current, p)
+		default:
+			old = append(old, p)
+		}
+	}
+	return append(current, old...)
+}
+
+// tryClaim patches one pod under the condition that it is as it was seen; nil when it is not.
+func (s *PodSandboxes) tryClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
+	key := client.ObjectKeyFromObject(p)
+	if !s.reserve(key) {
+		return nil, nil
+	}
+	patch, err := claimPatch(p, thread)
+	if err != nil {
+		s.unreserve(key)
+		return nil, err
+	}
+	claimed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	err = s.Client.Patch(ctx, claimed, client.RawPatch(types.MergePatchType, patch))
+	if err != nil {
+		s.unreserve(key)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim sandbox pod %q: %w", p.Name, err)
+	}
+	return claimed, nil
+}
+
+// claimPatch sets state, thread and owner in one write; the resource version is the condition.
+func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":             p.UID,
+		"resourceVersion": p.ResourceVersion,
+		"labels":          claimLabels(thread),
+		"ownerReferences": []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the claim of pod %q: %w", p.Name, err)
+	}
+	return data, nil
+}
+
+func claimLabels(thread *store.Thread) map[string]string {
+	l := map[string]string{skeinv1.LabelSandboxState: SandboxClaimed, skeinv1.LabelThreadID: thread.ID}
+	if len(thread.Name) <= validation.LabelValueMaxLength {
+		l[skeinv1.LabelThread] = thread.Name
+	}
+	return l
+}
+
+// startCold makes a pod that is the thread's from the start, and waits for it.
+func (s *PodSandboxes) startCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	if err := s.makeRoom(ctx, pool); err != nil {
+		return nil, err
+	}
+	pod := SandboxPod(pool, s.Settings)
+	for k, v := range claimLabels(thread) {
+		pod.Labels[k] = v
+	}
+	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)}
+	if err := s.Client.Create(ctx, pod); err != nil {
+		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
+	}
+	ready, err := s.awaitReady(ctx, client.ObjectKeyFromObject(pod))
+	if err != nil {
+		s.remove(context.WithoutCancel(ctx), client.ObjectKeyFromObject(pod), pod.UID)
+		return nil, err
+	}
+	return ready, nil
+}
+
+// makeRoom keeps a pool within its bound: where it is full, the sandbox that has idled the longest goes.
+func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) error {
+	limit := int(pool.Spec.Max)
+	if limit == 0 {
+		return nil
+	}
+	claimed, err := s.pods(ctx, pool, SandboxClaimed)
+	if err != nil {
+		return err
+	}
+	warm, err := s.pods(ctx, pool, SandboxWarm)
+	if err != nil {
+		return err
+	}
+	alive := 0
+	for _, pods := range [][]corev1.Pod{claimed, warm} {
+		for i := range pods {
+			if !PodOver(&pods[i]) {
+				alive++
+			}
+		}
+	}
+	if alive < limit {
+		return nil
+	}
+	if s.evictIdle(ctx, claimed) {
+		return nil
+	}
+	return fmt.Errorf("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
+}
+
+// evictIdle gives up one of the pods that nobody uses.
+func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
+	for i := range pods {
+		key := client.ObjectKeyFromObject(&pods[i])
+		s.mu.Lock()
+		c := s.claims[s.byPod[key]]
+		unused := c != nil && c.users == 0 && c.pod == key
+		s.mu.Unlock()
+		if !unused {
+			continue
+		}
+		select {
+		case c.turn <- struct{}{}:
+		default:
+			continue // somebody is about to use it
+		}
+		s.mu.Lock()
+		unused = c.users == 0 && c.pod == key
+		uid := c.uid
+		s.mu.Unlock()
+		if unused {
+			s.drop(c)
+			s.remove(ctx, key, uid)
+		}
+		<-c.turn
+		if unused {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve picks a pod for one claim. It stays picked until the cache shows that it is no longer warm.
+func (s *PodSandboxes) reserve(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserved[key] {
+		return false
+	}
+	s.reserved[key] = true
+	return true
+}
+
+func (s *PodSandboxes) unreserve(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reserved, key)
+}

@@ -1,0 +1,321 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Endpoint is where and as whom a sandbox is dialled.
+type Endpoint struct {
+	Address     string // host:port
+	ServerName  string // in the sandbox's certificate
+	ThreadID    string
+	MaxWallTime time.Duration // the pool's cap; 0 for none
+}
+
+// Dial connects to a sandbox over mTLS.
+type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
+
+// PodSandboxesOptions of NewPodSandboxes.
+type PodSandboxesOptions struct {
+	// Client reads pods and pools from the cache and its own writes too.
+	Client   client.Client
+	Dial     Dial
+	Settings SandboxSettings
+	Clock    clock.WithDelayedExecution
+	Logger   logr.Logger
+	// StartTimeout bounds the start of a pod that is made for a claim: 2 minutes when 0.
+	StartTimeout time.Duration
+}
+
+// PodSandboxes is the engine's port over pods: each thread has a pod of its own, claimed from a SandboxPool
+// in the thread's namespace, and keeps it until it has idled for the pool's timeout (SPEC COD-08, COD-09).
+type PodSandboxes struct {
+	PodSandboxesOptions
+
+	mu       sync.Mutex
+	claims   map[string]*claim               // by thread id
+	byPod    map[types.NamespacedName]string // thread ids
+	reserved map[types.NamespacedName]bool   // pods that a claim under way has picked
+	waiting  map[types.NamespacedName]chan struct{}
+}
+
+var _ Sandboxes = (*PodSandboxes)(nil)
+
+// claim is a thread's pod.
+type claim struct {
+	threadID string
+	turn     chan struct{} // held while the pod is claimed, dialled or given up
+
+	// The rest is guarded by PodSandboxes.mu.
+	pod         types.NamespacedName
+	uid         types.UID
+	conn        sandbox.Sandbox
+	users       int
+	idleTimeout time.Duration
+	idle        clock.Timer // runs while users is 0
+}
+
+// NewPodSandboxes makes the port.
+func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 2 * time.Minute
+	}
+	return &PodSandboxes{
+		PodSandboxesOptions: o,
+		claims:              map[string]*claim{},
+		byPod:               map[types.NamespacedName]string{},
+		reserved:            map[types.NamespacedName]bool{},
+		waiting:             map[types.NamespacedName]chan struct{}{},
+	}
+}
+
+// Acquire implements engine.Sandboxes.
+func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+	if pool == "" {
+		pool = skeinv1.DefaultPoolName
+	}
+	c := s.claimOf(thread.ID)
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	conn := s.use(c)
+	if conn == nil {
+		var err error
+		if conn, err = s.connect(ctx, c, thread, pool); err != nil {
+			s.drop(c)
+			return nil, nil, err
+		}
+	}
+	return conn, sync.OnceFunc(func() { s.release(c) }), nil
+}
+
+// claimOf gives the thread's claim, a new one when it has none.
+func (s *PodSandboxes) claimOf(threadID string) *claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.claims[threadID]
+	if c == nil {
+		c = &claim{threadID: threadID, turn: make(chan struct{}, 1)}
+		s.claims[threadID] = c
+	}
+	return c
+}
+
+// use counts a user of a connection that is there already.
+func (s *PodSandboxes) use(c *claim) sandbox.Sandbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.conn == nil {
+		return nil
+	}
+	s.countUser(c)
+	return c.conn
+}
+
+func (s *PodSandboxes) countUser(c *claim) {
+	c.users++
+	if c.idle != nil {
+		c.idle.Stop()
+		c.idle = nil
+	}
+}
+
+// maxTries of pods that turn out to be dead when they are dialled.
+const maxTries = 3
+
+// connect finds the thread's pod or claims one, and dials it.
+func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thread, poolName string) (sandbox.Sandbox, error) {
+	pool := &skeinv1.SandboxPool{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: thread.Namespace, Name: poolName}, pool, client.UnsafeDisableDeepCopy); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, missing("SandboxPool", thread.Namespace, poolName, "spec.sandboxPoolRef of the agent")
+		}
+		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
+	}
+	var last error
+	for range maxTries {
+		pod, err := s.find(ctx, thread, pool)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := s.Dial(ctx, Endpoint{
+			Address:     net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(SandboxPort)),
+			ServerName:  pki.ServerName(pool.Name, pool.Namespace),
+			ThreadID:    thread.ID,
+			MaxWallTime: wallTime(pool),
+		})
+		if err == nil {
+			s.bind(c, pod, conn, idleTimeout(pool))
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		last = fmt.Errorf("connect to sandbox pod %q: %w", pod.Name, err)
+		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
+	}
+	return nil, last
+}
+
+// defaultIdleTimeout is that of a SandboxPool that says nothing.
+const defaultIdleTimeout = 5 * time.Minute
+
+func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
+	if t := pool.Spec.IdleTimeout; t != nil {
+		return t.Duration
+	}
+	return defaultIdleTimeout
+}
+
+func wallTime(pool *skeinv1.SandboxPool) time.Duration {
+	if t := pool.Spec.MaxWallTime; t != nil {
+		return t.Duration
+	}
+	return 0
+}
+
+// bind makes the pod the claim's, with its first user.
+func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byPod[c.pod] == c.threadID {
+		delete(s.byPod, c.pod)
+	}
+	c.pod, c.uid, c.conn, c.idleTimeout = client.ObjectKeyFromObject(pod), pod.UID, conn, idle
+	s.claims[c.threadID] = c
+	s.byPod[c.pod] = c.threadID
+	s.countUser(c)
+}
+
+func (s *PodSandboxes) release(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.users--; c.users <= 0 {
+		s.startIdle(c)
+	}
+}
+
+// startIdle begins the time after which an unused pod is given up.
+func (s *PodSandboxes) startIdle(c *claim) {
+	if c.pod.Name == "" || s.claims[c.threadID] != c {
+		return
+	}
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	c.idle = s.Clock.AfterFunc(c.idleTimeout, func() { s.reap(c) })
+}
+
+// reap gives up a pod that has idled for its time.
+func (s *PodSandboxes) reap(c *claim) {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	s.mu.Lock()
+	if c.users > 0 || s.claims[c.threadID] != c {
+		s.mu.Unlock()
+		return
+	}
+	pod, uid := c.pod, c.uid
+	s.mu.Unlock()
+	s.drop(c)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	s.remove(ctx, pod, uid)
+}
+
+// drop forgets a claim and closes its connection; the pod stays.
+func (s *PodSandboxes) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
+
+// dropIf drops a claim under a condition, which is checked under the lock.
+func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
+	s.mu.Lock()
+	if !still() {
+		s.mu.Unlock()
+		return
+	}
+	conn := c.conn
+	if s.claims[c.threadID] == c {
+		delete(s.claims, c.threadID)
+	}
+	if s.byPod[c.pod] == c.threadID {
+		delete(s.byPod, c.pod)
+	}
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	c.conn, c.idle, c.pod = nil, nil, types.NamespacedName{}
+	s.mu.Unlock()
+	if conn != nil {
+		if err := conn.Close(); err != nil {
+			s.Logger.V(1).Info("closing the connection to a sandbox", "thread", c.threadID, "error", err.Error())
+		}
+	}
+}
+
+// remove deletes a pod at once. A failure is logged: the pool's controller finds what is left over.
+func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
+	if err = client.IgnoreNotFound(err); err != nil && !errors.Is(err, context.Canceled) {
+		s.Logger.Error(err, "cannot delete a sandbox pod", "namespace", pod.Namespace, "pod", pod.Name)
+	}
+}
+
+// Discard implements engine.Sandboxes.
+func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
+	s.mu.Lock()
+	c := s.claims[thread.ID]
+	if c == nil || c.conn != sbx { // another caller has discarded it already
+		s.mu.Unlock()
+		return
+	}
+	pod, uid := c.pod, c.uid
+	s.mu.Unlock()
+	s.drop(c)
+	s.remove(context.WithoutCancel(ctx), pod, uid)
+}
+
+// Forget implements Sandboxes. The pod goes with its owner, the Thread.
+func (s *PodSandboxes) Forget(threadID string) {
+	s.mu.Lock()
+	c := s.claims[threadID]
+	s.mu.Unlock()
+	if c != nil {
+		s.drop(c)
+	}
+}
+
+// Close closes every connection; the pods stay the threads', for the next manager to take over.
+func (s *PodSandboxes) Close() error {
+	s.mu.Lock()
+	claims := make([]*claim, 0, len(s.claims))
+	for _, c := range s.claims {
+		claims = append(claims, c)
+	}
+	s.mu.Unlock()
+	for _, c := range claims {
+		s.drop(c)
+	}
+	return nil
+}
