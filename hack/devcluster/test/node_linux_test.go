@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -85,7 +86,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 
 	It("changes no kernel setting of the machine and mounts nothing on it", func() {
 		now := look(c)
-		Expect(now.settings).To(Equal(before.settings))
+		expectSettings(before, now)
 		Expect(now.mounts).To(Equal(before.mounts))
 		Expect(now.tables).To(Equal(before.tables))
 	})
@@ -204,12 +205,24 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 		Eventually(func() string { return c.get("-n", ns, "get", "pod", "quick", "-o", "jsonpath={.status.phase}") }, "20s").Should(Equal("Succeeded"))
 	})
 
-	It("runs beside a second cluster", func() {
-		other := newCluster("second")
-		out := other.must("up", other.flags()...)
-		Expect(out).To(ContainSubstring("is up after"))
-		Expect(other.get("get", "nodes", "-o", "name")).To(Equal("node/" + other.name + "-node"))
-		other.must("down", other.flags()...)
+	It("runs beside clusters that start at the same moment", func() {
+		others := []cluster{newCluster("second"), newCluster("third")}
+		var wg sync.WaitGroup
+		results := make([]result, len(others))
+		for i, o := range others {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				results[i] = call("up", o.flags()...)
+			})
+		}
+		wg.Wait()
+		ranges := map[string]bool{}
+		for i, o := range others {
+			Expect(results[i].code).To(BeZero(), results[i].out)
+			Expect(o.get("get", "nodes", "-o", "name")).To(Equal("node/" + o.name + "-node"))
+			ranges[o.get("get", "nodes", "-o", "jsonpath={.items[0].spec.podCIDR}")] = true
+		}
+		Expect(ranges).To(HaveLen(len(others)))
 		reaches("b", "http://web/")
 	})
 

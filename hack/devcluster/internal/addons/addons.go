@@ -4,6 +4,7 @@ package addons
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,11 +52,11 @@ func role(ctx context.Context, client kubernetes.Interface, name string, to rbac
 
 const dnsNamespace = "kube-system"
 
-// corefile serves cluster.local; with egress everything else goes to the host's servers.
-func corefile(egress bool) string {
+// corefile serves cluster.local; everything else goes to the given servers, if any.
+func corefile(servers []string) string {
 	forward := ""
-	if egress {
-		forward = "  forward . /etc/resolv.conf\n"
+	if len(servers) > 0 {
+		forward = "  forward . " + strings.Join(servers, " ") + "\n"
 	}
 	return `.:53 {
   errors
@@ -83,7 +84,7 @@ func installDNS(ctx context.Context, client kubernetes.Interface, cfg layout.Con
 		return err
 	}
 	if _, err := client.CoreV1().ConfigMaps(dnsNamespace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: meta, Data: map[string]string{"Corefile": corefile(cfg.Egress)}}, metav1.CreateOptions{}); err != nil {
+		ObjectMeta: meta, Data: map[string]string{"Corefile": corefile(cfg.Nameservers)}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	port := func(name string, proto corev1.Protocol, n int32) corev1.ServicePort {

@@ -34,6 +34,9 @@ func down(ctx context.Context, args []string) (int, error) {
 
 // takeDown stops the cluster in d, in whatever state it is, and removes everything of it.
 func takeDown(ctx context.Context, d layout.Dir) error {
+	if err := os.RemoveAll(failedLogs(d)); err != nil {
+		return err
+	}
 	if _, err := os.Stat(string(d)); errors.Is(err, fs.ErrNotExist) {
 		fmt.Println("devcluster: nothing is up in", d)
 		return nil

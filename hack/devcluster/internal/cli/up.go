@@ -91,7 +91,11 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 		return false, err
 	}
 	defer lock.Unlock()
-	if flock.Held(d.SupervisorLock()) {
+	running, err := answers(ctx, d)
+	if err != nil {
+		return false, err
+	}
+	if running {
 		is, err := d.ReadConfig()
 		if err != nil {
 			return false, err
@@ -104,9 +108,6 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 		return true, nil
 	}
 	if err := clean(d); err != nil { // what a crash left
-		return false, err
-	}
-	if err := node.ChooseRanges(&cfg, f.ranges()); err != nil {
 		return false, err
 	}
 	fmt.Printf("devcluster: starting %s: %s\n", cfg.Name, cfg.NodeReason)
@@ -132,6 +133,21 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 	return false, nil
 }
 
+// answers says whether a cluster runs in d. A supervisor that is just ending still holds its lock, so one whose API server
+// does not answer is given time to end.
+func answers(ctx context.Context, d layout.Dir) (bool, error) {
+	for began := time.Now(); flock.Held(d.SupervisorLock()); time.Sleep(50 * time.Millisecond) {
+		s, err := d.ReadState()
+		if err == nil && s.Ready && probe(ctx, d, s.APIPort, "/readyz") == nil {
+			return true, nil
+		}
+		if time.Since(began) > 15*time.Second || ctx.Err() != nil {
+			return false, fmt.Errorf("a cluster runs in %s but does not answer: run down first", d)
+		}
+	}
+	return false, nil
+}
+
 func printUsage(d layout.Dir) {
 	fmt.Printf("  export KUBECONFIG=%s\n", d.Kubeconfig())
 }
@@ -143,13 +159,16 @@ func (f upFlags) config() (layout.Config, error) {
 	for _, r := range []struct {
 		flag, value string
 		min, max    int
-	}{{"--pod-cidr", f.pods, 16, 26}, {"--service-cidr", f.services, 12, 26}, {"--link-cidr", f.linked, 30, 30}} {
+		to          *netip.Prefix
+	}{{"--pod-cidr", f.pods, 16, 26, &cfg.PodCIDR}, {"--service-cidr", f.services, 12, 26, &cfg.ServiceCIDR}, {"--link-cidr", f.linked, 30, 30, &cfg.LinkCIDR}} {
 		if r.value == "" {
 			continue
 		}
-		if p, err := netip.ParsePrefix(r.value); err != nil || !p.Addr().Is4() || p.Bits() < r.min || p.Bits() > r.max {
+		p, err := netip.ParsePrefix(r.value)
+		if err != nil || !p.Addr().Is4() || p.Bits() < r.min || p.Bits() > r.max {
 			return cfg, fmt.Errorf("%s %q is not an IPv4 range between /%d and /%d, like 100.96.0.0/%d", r.flag, r.value, r.min, r.max, r.max)
 		}
+		*r.to = p.Masked()
 	}
 	possible := node.Possible()
 	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "") {
@@ -178,16 +197,6 @@ func (f upFlags) config() (layout.Config, error) {
 		cfg.Nameservers = node.HostNameservers()
 	}
 	return cfg, nil
-}
-
-func (f upFlags) ranges() node.Ranges {
-	parse := func(s string) netip.Prefix {
-		if s == "" {
-			return netip.Prefix{}
-		}
-		return netip.MustParsePrefix(s).Masked() // checked by config
-	}
-	return node.Ranges{Pods: parse(f.pods), Services: parse(f.services), Link: parse(f.linked)}
 }
 
 // claim makes the run directory and takes its lock.
@@ -301,10 +310,12 @@ func launch(ctx context.Context, d layout.Dir, tied bool) error {
 
 // keepLogs moves the logs of a failed start out of the run directory and says where they are.
 func keepLogs(d layout.Dir) error {
-	to := string(d) + "-failed-logs"
-	_ = os.RemoveAll(to)
-	if err := os.Rename(filepath.Dir(d.Log("x")), to); err != nil {
+	_ = os.RemoveAll(failedLogs(d))
+	if err := os.Rename(filepath.Dir(d.Log("x")), failedLogs(d)); err != nil {
 		return nil
 	}
-	return fmt.Errorf("the logs are in %s", to)
+	return fmt.Errorf("the logs are in %s", failedLogs(d))
 }
+
+// failedLogs is where the logs of the last failed start are, until the next down.
+func failedLogs(d layout.Dir) string { return string(d) + "-failed-logs" }

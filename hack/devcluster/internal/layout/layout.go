@@ -78,6 +78,7 @@ type Config struct {
 	// Nameservers are where cluster DNS sends questions about other domains, with egress.
 	Nameservers []string `json:"nameservers,omitempty"`
 	// PodCIDR, ServiceCIDR and LinkCIDR are the node's address ranges; the link has two addresses, host end first.
+	// The zero ones are chosen when the node is started.
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
 	LinkCIDR    netip.Prefix `json:"linkCIDR"`

@@ -2,46 +2,46 @@ package node
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// With egress the host forwards for the node and translates its addresses. Both settings are the host's, so what
-// closeEgress has to undo is noted before it is changed.
+// With egress the host forwards for the node and translates its addresses. Forwarding is one setting for all clusters and
+// the host, so each cluster's nftables table remembers, in the name of an empty chain, how the setting was before the first
+// of them; whoever removes the last table restores it. The state is in the kernel: no crash can lose it.
 
-const forwardSetting = "/proc/sys/net/ipv4/ip_forward"
-
-func egressFile(d layout.Dir) string { return filepath.Join(string(d), "egress") }
+const (
+	forwardSetting = "/proc/sys/net/ipv4/ip_forward"
+	tablePrefix    = "skein-devcluster-"
+	wasPrefix      = "forwarding-was-"
+)
 
 // table is the name of the cluster's nftables table on the host.
 func table(cfg layout.Config) string { return tablePrefix + cfg.Name }
 
-const tablePrefix = "skein-devcluster-"
-
-func openEgress(d layout.Dir, cfg layout.Config) error {
-	tables, err := exec.Command("nft", "list", "tables", "ip").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("nft: %w: %s", err, bytes.TrimSpace(tables))
-	}
-	if strings.Contains(string(tables), tablePrefix) {
-		// Two would not know which of them turns forwarding off.
-		return errors.New("another cluster on this host has egress: only one can")
-	}
-	was, err := os.ReadFile(forwardSetting)
+func openEgress(cfg layout.Config) error {
+	unlock, err := lockHost()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(egressFile(d), []byte(table(cfg)+" "+strings.TrimSpace(string(was))), 0o600); err != nil {
+	defer unlock()
+	b, err := os.ReadFile(forwardSetting)
+	if err != nil {
 		return err
+	}
+	was := strings.TrimSpace(string(b))
+	others, err := egressTables()
+	if err != nil {
+		return err
+	}
+	for _, w := range others {
+		was = w
 	}
 	rules := fmt.Sprintf(`table ip %[1]s
 delete table ip %[1]s
@@ -50,40 +50,76 @@ table ip %[1]s {
     type nat hook postrouting priority srcnat;
     ip saddr { %[3]s, %[4]s } oifname != %[2]q masquerade
   }
+  chain %[5]s { }
 }
-`, table(cfg), Link(cfg), cfg.PodCIDR, cfg.LinkCIDR)
-	if err := nft(context.Background(), rules); err != nil {
+`, table(cfg), Link(cfg), cfg.PodCIDR, cfg.LinkCIDR, wasPrefix+was)
+	if err := nft(rules); err != nil {
 		return fmt.Errorf("translating the pods' addresses: %w", err)
 	}
 	return os.WriteFile(forwardSetting, []byte("1"), 0o644)
 }
 
-// closeEgress undoes openEgress, once. Forwarding stays on when somebody else turned it on before.
-func closeEgress(d layout.Dir) error {
-	b, err := os.ReadFile(egressFile(d))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// closeEgress undoes openEgress. It does nothing where there is nothing to undo.
+func closeEgress(cfg layout.Config) error {
+	unlock, err := lockHost()
 	if err != nil {
 		return err
 	}
-	name, forward, _ := strings.Cut(string(b), " ")
-	if name != "" {
-		if err := nft(context.Background(), fmt.Sprintf("table ip %[1]s\ndelete table ip %[1]s\n", name)); err != nil {
+	defer unlock()
+	tables, err := egressTables()
+	if err != nil {
+		return err
+	}
+	was, ours := tables[table(cfg)]
+	if !ours {
+		return nil
+	}
+	// The setting first: as long as the table exists, another attempt knows what there is to restore.
+	if len(tables) == 1 {
+		if err := os.WriteFile(forwardSetting, []byte(was), 0o644); err != nil {
 			return err
 		}
 	}
-	if forward == "0" {
-		if err := os.WriteFile(forwardSetting, []byte("0"), 0o644); err != nil {
-			return err
+	return nft(fmt.Sprintf("delete table ip %s\n", table(cfg)))
+}
+
+// egressTables are the tables of all clusters on this host, and how forwarding was before the first.
+func egressTables() (map[string]string, error) {
+	out, err := exec.Command("nft", "list", "chains", "ip").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("nft: %w: %s", err, bytes.TrimSpace(out))
+	}
+	tables := map[string]string{}
+	table := ""
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) > 2 && f[0] == "table":
+			table = f[2]
+		case len(f) > 1 && f[0] == "chain" && strings.HasPrefix(table, tablePrefix) && strings.HasPrefix(f[1], wasPrefix):
+			tables[table] = strings.TrimPrefix(f[1], wasPrefix)
 		}
 	}
-	return os.Remove(egressFile(d))
+	return tables, nil
+}
+
+// lockHost keeps clusters from changing the host's settings at the same time. The lock is on a folder that every host has,
+// so that it leaves no file.
+func lockHost() (unlock func(), err error) {
+	f, err := os.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("waiting for other clusters: %w", err)
+	}
+	return func() { f.Close() }, nil
 }
 
 // nft applies rules in one transaction.
-func nft(ctx context.Context, rules string) error {
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+func nft(rules string) error {
+	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("nft: %w: %s", err, bytes.TrimSpace(out))

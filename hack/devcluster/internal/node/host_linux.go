@@ -56,7 +56,7 @@ type Node struct {
 	done    chan struct{}
 }
 
-// Start makes the node's namespaces and the link to them, and starts what needs no API server.
+// Start makes the node's namespaces, gives them the link that Claim made, and starts what needs no API server.
 func Start(d layout.Dir, cfg layout.Config, progress func(string)) (_ *Node, err error) {
 	if err := makeCgroups(d, cfg.Cgroup()); err != nil {
 		return nil, err
@@ -131,13 +131,13 @@ func (n *Node) read(r io.ReadCloser, progress func(string)) {
 	}
 }
 
-// connect makes the link between host and node, and lets the node's processes use it.
+// connect gives the node its end of the link, and lets its processes use it.
 func (n *Node) connect() error {
-	if err := makeLink(n.cfg, n.process.Pid); err != nil {
+	if err := giveLink(n.cfg, n.process.Pid); err != nil {
 		return err
 	}
 	if n.cfg.Egress {
-		if err := openEgress(n.dir, n.cfg); err != nil {
+		if err := openEgress(n.cfg); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (n *Node) Stop() error {
 		<-n.done
 	}
 	n.control.Close()
-	return errors.Join(closeEgress(n.dir), removeLink(n.cfg), removeCgroups(n.dir, n.cfg.Cgroup()))
+	return errors.Join(closeEgress(n.cfg), removeLink(n.cfg), removeCgroups(n.dir, n.cfg.Cgroup()))
 }
 
 // Cleanup removes what a node left, in whatever state its supervisor was when it ended. It does nothing when there is
@@ -192,7 +192,7 @@ func Cleanup(d layout.Dir, cfg layout.Config) error {
 			return fmt.Errorf("the node's first process does not end: %s is still locked", d.NodeLock())
 		}
 	}
-	return errors.Join(closeEgress(d), removeLink(cfg), removeCgroups(d, cfg.Cgroup()))
+	return errors.Join(closeEgress(cfg), removeLink(cfg), removeCgroups(d, cfg.Cgroup()))
 }
 
 // processes finds those of the host that were started as devcluster with these arguments.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -21,36 +22,55 @@ func Link(cfg layout.Config) string {
 	return fmt.Sprintf("skdc-%08x", h.Sum32())
 }
 
-// nodeLink is the node's end.
+// nodeLink is the node's end, inside.
 const nodeLink = "eth0"
 
-// makeLink joins the host and the network namespace of pid, and routes the pods' range over the link.
-func makeLink(cfg layout.Config, pid int) error {
+// peer is the name of the node's end as long as it is on the host.
+func peer(cfg layout.Config) string { return "skdn-" + strings.TrimPrefix(Link(cfg), "skdc-") }
+
+// makeLink makes both ends on the host, and gives the host's.
+func makeLink(cfg layout.Config) (netlink.Link, error) {
 	if err := removeLink(cfg); err != nil {
-		return err
+		return nil, err
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = Link(cfg)
-	v := &netlink.Veth{LinkAttrs: attrs, PeerName: nodeLink, PeerNamespace: netlink.NsPid(pid)}
-	if err := netlink.LinkAdd(v); err != nil {
-		return fmt.Errorf("making the link %s: %w", attrs.Name, err)
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer(cfg)}); err != nil {
+		return nil, fmt.Errorf("making the link %s: %w", attrs.Name, err)
 	}
 	host, err := netlink.LinkByName(attrs.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// No IPv6 on the link: NetworkPolicies are enforced for IPv4. A kernel without IPv6 has nothing to switch off.
 	if err := setSysctl("net/ipv6/conf/"+attrs.Name+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return nil, err
 	}
-	if err := addAddress(host, netip.PrefixFrom(cfg.HostIP(), cfg.LinkCIDR.Bits())); err != nil {
-		return err
-	}
-	if err := netlink.LinkSetUp(host); err != nil {
+	return host, netlink.LinkSetUp(host)
+}
+
+// addressLink gives the host's end its address and routes the pods' range over it. The error is EEXIST, and nothing is
+// changed, when another cluster has the range.
+func addressLink(host netlink.Link, cfg layout.Config) error {
+	addr := netip.PrefixFrom(cfg.HostIP(), cfg.LinkCIDR.Bits())
+	if err := addAddress(host, addr); err != nil {
 		return err
 	}
 	if err := addRoute(host, cfg.PodCIDR, cfg.NodeIP()); err != nil {
-		return fmt.Errorf("routing the pods' range %s: %w", cfg.PodCIDR, err)
+		return errors.Join(fmt.Errorf("routing the pods' range %s: %w", cfg.PodCIDR, err),
+			netlink.AddrDel(host, &netlink.Addr{IPNet: ipNet(addr)}))
+	}
+	return nil
+}
+
+// giveLink moves the node's end into the network namespace of pid.
+func giveLink(cfg layout.Config, pid int) error {
+	l, err := netlink.LinkByName(peer(cfg))
+	if err != nil {
+		return fmt.Errorf("the node's end of the link: %w", err)
+	}
+	if err := netlink.LinkSetNsPid(l, pid); err != nil {
+		return fmt.Errorf("moving the link into the node: %w", err)
 	}
 	return nil
 }
@@ -95,9 +115,12 @@ func setUpInside(cfg layout.Config) error {
 			return err
 		}
 	}
-	eth, err := netlink.LinkByName(nodeLink)
+	eth, err := netlink.LinkByName(peer(cfg))
 	if err != nil {
 		return fmt.Errorf("the node's end of the link: %w", err)
+	}
+	if err := netlink.LinkSetName(eth, nodeLink); err != nil {
+		return err
 	}
 	if err := addAddress(eth, netip.PrefixFrom(cfg.NodeIP(), cfg.LinkCIDR.Bits())); err != nil {
 		return err

@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"errors"
-	"net/netip"
 
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
@@ -18,15 +17,9 @@ type Node struct{}
 // Possible says why there can be no node here.
 func Possible() error { return errLinux }
 
-// ChooseRanges fills in what the control plane needs.
-func ChooseRanges(cfg *layout.Config, want Ranges) error {
-	cfg.PodCIDR, cfg.ServiceCIDR, cfg.LinkCIDR = want.Pods, want.Services, want.Link
-	if !cfg.ServiceCIDR.IsValid() {
-		cfg.ServiceCIDR = defaultServices
-	}
-	if !cfg.PodCIDR.IsValid() {
-		cfg.PodCIDR = netip.MustParsePrefix("100.96.0.0/24")
-	}
+// Claim fills in what the control plane needs.
+func Claim(cfg *layout.Config) error {
+	setDefaults(cfg)
 	return nil
 }
 

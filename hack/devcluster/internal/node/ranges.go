@@ -1,11 +1,18 @@
 package node
 
-import "net/netip"
+import (
+	"net/netip"
 
-// defaultServices is the range of Service addresses.
-var defaultServices = netip.MustParsePrefix("100.97.0.0/16")
+	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
+)
 
-// Ranges are the address ranges that the user asked for; a zero one is chosen.
-type Ranges struct {
-	Pods, Services, Link netip.Prefix
+// setDefaults fills in the ranges that need no claim: Services exist in the node only, and without a node nothing has
+// a pod's address.
+func setDefaults(cfg *layout.Config) {
+	if !cfg.ServiceCIDR.IsValid() {
+		cfg.ServiceCIDR = netip.MustParsePrefix("100.97.0.0/16")
+	}
+	if !cfg.Node && !cfg.PodCIDR.IsValid() {
+		cfg.PodCIDR = netip.MustParsePrefix("100.96.0.0/24")
+	}
 }

@@ -4,19 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// ChooseRanges fills in a cluster's address ranges. The defaults are in 100.64.0.0/10, which is meant for networks that
-// are not routed further and which few machines use. A range that this host has an address or a route in is passed over,
-// so several clusters can run side by side. Services need no choice: their addresses exist in the node only.
-func ChooseRanges(cfg *layout.Config, want Ranges) error {
-	cfg.ServiceCIDR = want.Services
-	if !cfg.ServiceCIDR.IsValid() {
-		cfg.ServiceCIDR = defaultServices
+// Claim makes the cluster's link and fills in its address ranges. The defaults are in 100.64.0.0/10, which is meant for
+// networks that are not routed further and which few machines use. A range that this host has an address or a route in is
+// passed over, so several clusters can run side by side. What decides between clusters that start at the same moment is the
+// route to the pods: the kernel takes only one for a range.
+func Claim(cfg *layout.Config) error {
+	setDefaults(cfg)
+	if !cfg.Node {
+		return nil
 	}
 	used, err := usedRanges()
 	if err != nil {
@@ -25,30 +27,36 @@ func ChooseRanges(cfg *layout.Config, want Ranges) error {
 	free := func(p netip.Prefix) error {
 		for _, u := range append(used, cfg.ServiceCIDR) {
 			if p.Overlaps(u) {
-				return fmt.Errorf("the range %s overlaps with %s, which is in use on this host", p, u)
+				return fmt.Errorf("the range %s overlaps with %s, which is in use on this host: name another", p, u)
 			}
 		}
 		return nil
 	}
-	for _, p := range []netip.Prefix{want.Pods, want.Link} {
+	for _, p := range []netip.Prefix{cfg.PodCIDR, cfg.LinkCIDR} {
 		if p.IsValid() {
 			if err := free(p); err != nil {
 				return err
 			}
 		}
 	}
+	host, err := makeLink(*cfg)
+	if err != nil {
+		return err
+	}
+	asked := *cfg
 	for i := range 256 {
-		pods := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 96, byte(i), 0}), 24)
-		link := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 95, byte(i), 0}), 30)
-		if want.Pods.IsValid() {
-			pods = want.Pods
+		if !asked.PodCIDR.IsValid() {
+			cfg.PodCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 96, byte(i), 0}), 24)
 		}
-		if want.Link.IsValid() {
-			link = want.Link
+		if !asked.LinkCIDR.IsValid() {
+			cfg.LinkCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 95, byte(i), 0}), 30)
 		}
-		if free(pods) == nil && free(link) == nil && !pods.Overlaps(link) {
-			cfg.PodCIDR, cfg.LinkCIDR = pods.Masked(), link.Masked()
-			return nil
+		if free(cfg.PodCIDR) != nil || free(cfg.LinkCIDR) != nil || cfg.PodCIDR.Overlaps(cfg.LinkCIDR) {
+			continue
+		}
+		err := addressLink(host, *cfg)
+		if !errors.Is(err, syscall.EEXIST) {
+			return err
 		}
 	}
 	return errors.New("no free address range for the node: name some with --pod-cidr (a /24 or larger) and --link-cidr (a /30)")

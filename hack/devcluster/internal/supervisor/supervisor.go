@@ -75,6 +75,13 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 	if s.cfg, err = s.dir.ReadConfig(); err != nil {
 		return err
 	}
+	// The link to the node comes first: it claims the address ranges, and the API server listens on it.
+	if err := node.Claim(&s.cfg); err != nil {
+		return err
+	}
+	if err := s.dir.WriteConfig(s.cfg); err != nil {
+		return err
+	}
 	names := pki.Names{NodeName: s.cfg.NodeName()}
 	names.APIServer = append(names.APIServer, s.cfg.APIServiceIP())
 	if s.cfg.Node {
@@ -85,8 +92,7 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.cfg.Node {
-		// The node's namespaces come first: the API server listens on the link to them. Its container runtime
-		// starts beside the control plane.
+		// Its container runtime starts beside the control plane.
 		if s.node, err = node.Start(s.dir, s.cfg, s.progress); err != nil {
 			return fmt.Errorf("starting the node: %w", err)
 		}

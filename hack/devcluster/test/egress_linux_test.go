@@ -1,0 +1,85 @@
+package test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// elsewhere runs the test program in a network namespace that is linked to the host and knows no way to the pods: what
+// the rest of the world is to a cluster. It gives the program's address.
+func elsewhere() string {
+	GinkgoHelper()
+	cmd := exec.Command(appBinary, "serve", "8080")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	Expect(cmd.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	// Of this test process's own, as others may run at the same time.
+	name, net4 := fmt.Sprintf("skdc-t%d", os.Getpid()), fmt.Sprintf("198.51.100.%d", os.Getpid()%63*4)
+	one := netip.MustParseAddr(net4).Next()
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsPid(cmd.Process.Pid)}
+	Expect(netlink.LinkAdd(veth)).To(Succeed())
+	DeferCleanup(func() { _ = netlink.LinkDel(veth) })
+	ns, err := netns.GetFromPid(cmd.Process.Pid)
+	Expect(err).NotTo(HaveOccurred())
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns)
+	Expect(err).NotTo(HaveOccurred())
+	defer inside.Close()
+	set := func(h *netlink.Handle, name, addr string) {
+		GinkgoHelper()
+		l, err := h.LinkByName(name)
+		Expect(err).NotTo(HaveOccurred())
+		a, err := netlink.ParseAddr(addr)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(h.AddrAdd(l, a)).To(Succeed())
+		Expect(h.LinkSetUp(l)).To(Succeed())
+	}
+	here, err := netlink.NewHandle()
+	Expect(err).NotTo(HaveOccurred())
+	defer here.Close()
+	set(here, name, one.String()+"/30")
+	set(inside, "eth0", one.Next().String()+"/30")
+	Eventually(func() error {
+		c, err := net.Dial("tcp", one.Next().String()+":8080")
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}, "5s").Should(Succeed())
+	return one.Next().String()
+}
+
+var _ = Describe("Egress", func() {
+	BeforeEach(needNode)
+
+	reach := func(flags ...string) string {
+		GinkgoHelper()
+		to := elsewhere()
+		c := newCluster("egress")
+		c.must("up", append(c.flags(), flags...)...)
+		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
+		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/"]`))
+		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, "20s").Should(Or(Equal("Succeeded"), Equal("Failed")))
+		return c.get("logs", "out")
+	}
+
+	It("is closed unless asked for", func() {
+		Expect(reach()).To(ContainSubstring("unreachable"))
+	})
+
+	It("lets pods reach what the host reaches", func() {
+		Expect(reach("--egress")).To(ContainSubstring("hello from"))
+	})
+})
