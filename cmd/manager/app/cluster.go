@@ -30,6 +30,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups="",namespace=skein-system,resources=events,verbs=create;patch
 
 const (
 	leaderElectionID = "manager.skein.dev"

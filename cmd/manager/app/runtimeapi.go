@@ -13,6 +13,11 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
+// The registration itself is part of the installation; the manager fills in its authority.
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.runtime.skein.dev,verbs=get;patch
+// The Secrets of the serving certificate and of the authority of the sandboxes.
+// +kubebuilder:rbac:groups="",namespace=skein-system,resources=secrets,verbs=get;create;update
+
 // addRuntimeAPI registers the runtime API with the cluster and serves it; nil when it is switched off.
 func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, eng *engine.Engine, children *kube.Children, effects *kube.Effects) (*apiserver.Server, error) {
 	if o.RuntimeAPIBindAddress == disabled {
