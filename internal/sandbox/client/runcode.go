@@ -79,7 +79,7 @@ func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate,
 		return resultObject(sandbox.Result{Status: sandbox.StatusLinkError, Error: failed}), nil
 	}
 	e := sbx.RunCode(ctx, req)
-	if own, ok := iso.(*isolate); ok && len(args) > 2 {
+	if own := unwrap(iso); own != nil && len(args) > 2 {
 		id := runID(args[2])
 		own.runs.add(id, e)
 		defer own.runs.remove(id)
@@ -89,6 +89,20 @@ func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate,
 		return nil, context.Cause(ctx)
 	}
 	return resultObject(r), nil
+}
+
+// unwrap finds our own isolate in one that others may have wrapped, with a method Unwrap.
+func unwrap(iso sandbox.Isolate) *isolate {
+	for {
+		switch i := iso.(type) {
+		case *isolate:
+			return i
+		case interface{ Unwrap() sandbox.Isolate }:
+			iso = i.Unwrap()
+		default:
+			return nil
+		}
+	}
 }
 
 // parseRunCode reads the arguments of a runCode call.

@@ -39,6 +39,8 @@ func rules(pid uint32) []rule {
 		{call: unix.SYS_RT_SIGACTION}, {call: unix.SYS_RT_SIGPROCMASK}, {call: unix.SYS_RT_SIGRETURN}, {call: unix.SYS_SIGALTSTACK},
 		{call: unix.SYS_GETPID}, {call: unix.SYS_GETTID}, {call: unix.SYS_EXIT}, {call: unix.SYS_EXIT_GROUP},
 		{call: unix.SYS_EPOLL_PWAIT}, {call: unix.SYS_EPOLL_CTL}, {call: unix.SYS_MADVISE}, {call: unix.SYS_MUNMAP}, {call: unix.SYS_MREMAP},
+		// Threads of a build with cgo set these up for themselves, and say why when they cannot.
+		{call: unix.SYS_RSEQ}, {call: unix.SYS_SET_ROBUST_LIST}, {call: unix.SYS_WRITEV},
 		// The runtime preempts its own threads by signals; nobody else gets one.
 		{unix.SYS_TGKILL, condition{equals, 0, pid}},
 		// More threads, but no process.
