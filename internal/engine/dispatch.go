@@ -15,6 +15,8 @@ const sweepBatch = 1000
 // activeThread is a thread that this replica holds.
 type activeThread struct {
 	cancel context.CancelCauseFunc
+	// cause for which it was cancelled, under the engine's lock; nil when it was not.
+	cause error
 	// poked: the inbox may have changed since the holder last read it.
 	poked atomic.Bool
 }
@@ -129,12 +131,28 @@ func (e *Engine) register(id string, a *activeThread) bool {
 	return true
 }
 
-// unregister lets go of a thread and queues it again when a hint came in the meantime.
-func (e *Engine) unregister(id string, a *activeThread) {
+// unregister lets go of a thread. It queues it again when a hint came in the meantime, and sees to it that
+// a cancellation that came too late for the run, while it was being parked, is not lost.
+func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	e.mu.Lock()
 	delete(e.active, id)
-	delayed := e.delayed[id]
+	delayed, cause := e.delayed[id], a.cause
 	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if stopped, ok := cause.(*stoppedError); ok {
+		if err := e.stopParked(ctx, id, stopped); err != nil {
+			e.log.Error(err, "cannot stop a parked run", "thread", id)
+		}
+		e.queue.Add(id) // what waited behind the run
+		return
+	}
+	if cause == errTerminal {
+		if err := e.endTerminatedRun(ctx, id); err != nil {
+			e.log.Error(err, "cannot end the run of a terminated thread", "thread", id)
+		}
+		return
+	}
 	if a.poked.Load() && !delayed {
 		e.queue.Add(id)
 	}
@@ -172,12 +190,12 @@ func (e *Engine) detach(id string, cause error) {
 // cancel ends the thread's run here, for a cause; false when there is none here.
 func (e *Engine) cancel(id string, cause error) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	a := e.active[id]
-	e.mu.Unlock()
 	if a == nil {
 		return false
 	}
-	a.cancel(cause)
+	a.end(cause)
 	return true
 }
 
@@ -185,6 +203,14 @@ func (e *Engine) cancelAll(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range e.active {
-		a.cancel(cause)
+		a.end(cause)
 	}
+}
+
+// end cancels, for the first cause that is given; but termination and purging come before a stop.
+func (a *activeThread) end(cause error) {
+	if _, stopped := a.cause.(*stoppedError); a.cause == nil || stopped {
+		a.cause = cause
+	}
+	a.cancel(cause)
 }

@@ -21,20 +21,30 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 	if !e.register(id, active) {
 		return nil
 	}
-	defer e.unregister(id, active)
+	defer e.unregister(ctx, id, active)
 
 	fence, release, err := e.leases.acquire(ctx, id, e.opts.Owner, cancel)
 	if err != nil {
 		return ignoreNotFound(err)
 	}
-	e.fault("lease.acquired")
 	err = e.runAll(ctx, id, fence, active)
+	if cause := context.Cause(ctx); cause != nil {
+		err = interruption(cause)
+	}
 	if err != nil {
 		// Giving the lease back hints at the work that is left; it is not to be taken up at once.
 		e.delay(id, true)
 	}
 	release()
 	return err
+}
+
+// interruption is what a cancelled thread leaves to be done: nothing, when it was ended on purpose.
+func interruption(cause error) error {
+	if _, stopped := cause.(*stoppedError); stopped || cause == errTerminal || cause == errAborted {
+		return nil
+	}
+	return cause
 }
 
 // runAll makes run after run until the thread rests or waits.
@@ -44,10 +54,11 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
+	e.fault("lease.acquired")
 	for first := true; ; first = false {
 		active.poked.Store(false)
 		more, err := e.runNext(ctx, id, fence, first)
-		if err != nil || !more {
+		if err != nil || !more || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -122,7 +133,20 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, fir
 	return r.record.Status.Ended(), err
 }
 
-// endTerminated ends the run of a thread that was terminated while nobody ran it.
+// endTerminatedRun ends what a terminated thread has left of a run that nobody is at.
+func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
+	last, err := e.store.Run(ctx, id, "")
+	if err != nil || last.Status.Ended() {
+		return ignoreNotFound(err)
+	}
+	st, err := e.threads.Open(ctx, id)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	return ignoreNotFound(e.endTerminated(ctx, st, last))
+}
+
+// endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, st *thread.State, r *store.Run) error {
 	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), nil
 	return st.Apply(ctx, &store.PutRun{Run: *r})

@@ -29,8 +29,14 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 			return err
 		}
 	}
-	e.cancel(threadID, errTerminal)
+	// The caller may be code of the very run that ends now: the rest must not end with it.
+	ctx = context.WithoutCancel(ctx)
 	e.detach(threadID, errTerminal)
+	if !e.cancel(threadID, errTerminal) {
+		if err := e.endTerminatedRun(ctx, threadID); err != nil {
+			return err
+		}
+	}
 	return e.terminateChildren(ctx, threadID)
 }
 
@@ -128,11 +134,8 @@ func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
 // stopParked ends a run that waits and that nobody holds.
 func (e *Engine) stopParked(ctx context.Context, threadID string, stopped *stoppedError) error {
 	last, err := e.store.Run(ctx, threadID, "")
-	if errors.Is(err, store.ErrNotFound) || (err == nil && last.Status != store.RunWaiting) {
-		return nil
-	}
-	if err != nil {
-		return err
+	if err != nil || last.Status != store.RunWaiting {
+		return ignoreNotFound(err)
 	}
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -142,10 +145,9 @@ func (e *Engine) stopParked(ctx context.Context, threadID string, stopped *stopp
 	defer cancel(nil)
 	active := &activeThread{cancel: cancel}
 	if !e.register(threadID, active) { // somebody here has just taken it up
-		e.cancel(threadID, stopped)
-		return nil
+		return e.Stop(ctx, threadID, stopped.reason)
 	}
-	defer e.unregister(threadID, active)
+	defer e.unregister(ctx, threadID, active)
 	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.Effect
 	if f.calls == nil {
 		f.calls = map[string]int{}
 	}
-	f.calls[req.Cause]++
+	f.calls[t.ID+"/"+req.Cause]++
 	for _, p := range f.pending {
 		if p.ThreadID == t.ID && p.Cause == req.Cause {
 			return p.ID, nil
@@ -41,7 +41,7 @@ func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.Effect
 	}
 	now := time.Now()
 	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, ScheduledEffect: engine.ScheduledEffect{
-		ID: uuid.NewString(), Name: req.Name, Args: req.Args,
+		ID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(req.Cause+req.Name)).String(), Name: req.Name, Args: req.Args,
 		ScheduledAt: now.Add(req.Delay).UnixMicro(), CreatedAt: now.UnixMicro(),
 	}}
 	f.pending = append(f.pending, p)
@@ -83,7 +83,7 @@ func (f *Effects) Scheduled(threadID string) []Scheduled {
 	return out
 }
 
-// Calls counts, by cause, how often Schedule was called: how often a tool was really executed.
+// Calls counts, by thread and cause, how often Schedule was called: how often a tool was really executed.
 func (f *Effects) Calls() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,0 +1,299 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("Subagents", func() {
+	var w *enginetest.World
+	BeforeEach(func() { w = newWorld() })
+
+	subagents := func(list ...skeinv1.AgentSubagent) func(*engine.Agent) {
+		return func(a *engine.Agent) {
+			a.Spec.Subagents = list
+			a.Prompt.Spec.Tools = append(a.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinSubagents})
+		}
+	}
+	kind := func(blocking, resumable bool) skeinv1.AgentSubagent {
+		return skeinv1.AgentSubagent{
+			Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: blocking, Resumable: resumable,
+			ParentCommunication: skeinv1.CommunicationImplicit, MaxInstances: 10,
+		}
+	}
+	create := func(message string) skeinv1.ScriptToolCall {
+		return enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": message})
+	}
+	childOf := func(ctx SpecContext, id string) store.Thread {
+		GinkgoHelper()
+		children, err := w.Store.Children(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(children).To(HaveLen(1))
+		return children[0]
+	}
+
+	It("gives a blocking child's result as the result of the call, holding nothing while it waits", Label("SUB-01", "SUB-02", "SUB-04"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "{{.Last.Content}} checked", Latency: ms(300)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("figures")}},
+			enginetest.Say(`The helper says: {{toolResult "subagent_create"}}.`)))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus {
+			r, err := w.Store.Run(ctx, id, "")
+			if err != nil {
+				return ""
+			}
+			return r.Status
+		}, "5s", "2ms").Should(Equal(store.RunWaiting))
+		// Nothing is held: another replica could take the thread now.
+		Eventually(func() error {
+			f, err := w.Store.Acquire(ctx, id, "somebody", hour)
+			if err == nil {
+				err = w.Store.Release(ctx, f)
+			}
+			return err
+		}, "100ms", "2ms").Should(Succeed())
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create",
+			"tool subagent_create success: figures checked", "assistant: The helper says: figures checked."}))
+		runs, err := w.Runs(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs).To(HaveLen(1))
+		c := childOf(ctx, id)
+		Expect(c.TerminatedReason).To(Equal(skeinv1.ReasonSessionEnded), "it is not resumable")
+		Expect(c.RegistryStatus).To(Equal("completed"))
+	})
+
+	It("waits for all blocking children of one step together", Label("SUB-02"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "re: {{.Last.Content}}", Latency: ms(100)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one"), create("two"), create("three")}},
+			enginetest.Say("done")))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(ConsistOf("user: go", "assistant ->subagent_create ->subagent_create ->subagent_create",
+			"tool subagent_create success: re: one", "tool subagent_create success: re: two", "tool subagent_create success: re: three", "assistant: done"))
+		children, err := w.Store.Children(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(children).To(HaveLen(3))
+	})
+
+	It("gives the result of a child that does not block as a silent message that starts a run", Label("SUB-02", "SUB-04"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "found it", Latency: ms(100)}))
+		w.Definitions.Put("parent", subagents(kind(false, true)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("search")}},
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool"}, Content: "I have asked."},
+			enginetest.Say("News: {{.Last.Content}}")))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		rest(ctx, w, id)
+		c := childOf(ctx, id)
+		Expect(c.TerminatedAt).To(BeZero(), "it is resumable")
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->subagent_create", ContainSubstring(c.Reference), "assistant: I have asked.",
+			fmt.Sprintf("user: [subagent helper (%s) completed]\nfound it", c.Reference), HavePrefix("assistant: News: ")))
+		msgs, err := w.Messages(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(msgs[4]).To(And(HaveField("Silent", true), HaveField("Metadata", And(
+			HaveKeyWithValue("subagent_id", c.Reference), HaveKeyWithValue("status_kind", "completed")))))
+	})
+
+	It("messages a resumable child again and waits for it", Label("SUB-03"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+		w.Definitions.Put("parent", subagents(kind(true, true)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one")}},
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, ToolCalls: []skeinv1.ScriptToolCall{
+				enginetest.ToolCall("subagent_message", map[string]any{"reference": "{{.Arguments.ref}}", "message": "two"})}},
+			enginetest.Say("{{.Last.Content}}")))
+		start(w)
+		// The reference is derived from the call, which the script numbers.
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		c := childOf(ctx, id)
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
+			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": c.Reference, "message": "two"})})}})).To(Succeed())
+		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: re: one",
+			"assistant: re: one", "assistant ->subagent_message", "tool subagent_message success: re: two", "assistant: re: two"}))
+		Expect(told(ctx, w, c.ID)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
+	})
+
+	It("hands files down and up with paths of the receiver", Label("FIL-07"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *engine.Agent) {
+			a.Spec.SideA.SessionStop = &skeinv1.SessionTool{Name: "finish"}
+		}, enginetest.Script(
+			enginetest.Call("read_file", map[string]any{"path": "/attachments/orders.csv"}),
+			enginetest.Call("write_file", map[string]any{"path": "/report.txt", "content": `seen: {{toolResult "read_file"}}`}),
+			enginetest.Call("finish", map[string]any{"message": "see the report", "attachments": []string{"/report.txt"}})))
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinFiles), subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("subagent_create", map[string]any{
+				"agent": "helper", "message": "check", "attachments": []string{"/orders.csv"}})}},
+			enginetest.Call("read_file", map[string]any{"path": "/attachments/report.txt"}),
+			enginetest.Say(`{{toolResult "read_file"}}`)))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = st.WriteFile(ctx, "/orders.csv", strings.NewReader("a,b"), thread.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		lines := told(ctx, w, id)
+		Expect(lines[len(lines)-1]).To(Equal("assistant: seen: a,b"))
+		msgs, err := w.Messages(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(msgs[2].Attachments).To(HaveExactElements(HaveField("Path", "/attachments/report.txt")))
+	})
+
+	It("tells the parent of a child that fails, and the parent goes on", Label("SUB-04"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Error: "no idea"}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}, enginetest.Say("never mind")))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->subagent_create",
+			"tool subagent_create error: (error: no idea)", "assistant: never mind"))
+		Expect(childOf(ctx, id).RegistryStatus).To(Equal("failed"))
+	})
+
+	It("frees a parent that waits for a child which is terminated", Label("SUB-08", "THR-05"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}, enginetest.Say("too bad")))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "5s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "running")))
+		c := childOf(ctx, id)
+		Expect(e.Terminate(ctx, c.ID, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->subagent_create",
+			fmt.Sprintf("tool subagent_create error: (the subagent %s terminated)", c.Reference), "assistant: too bad"))
+		Expect(childOf(ctx, id).RegistryStatus).To(Equal("terminated"))
+	})
+
+	It("terminates every descendant with the parent, working or waiting", Label("SUB-08"), func(ctx SpecContext) {
+		w.Definitions.Put("child", subagents(skeinv1.AgentSubagent{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "grandchild"}, Blocking: true}),
+			enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("deeper")}}))
+		w.Definitions.Put("grandchild", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		var tree []string
+		Eventually(func() bool {
+			children, err := w.Store.Children(ctx, id)
+			if err != nil || len(children) != 1 {
+				return false
+			}
+			grand, err := w.Store.Children(ctx, children[0].ID)
+			if err != nil || len(grand) != 1 || grand[0].RegistryStatus != "running" {
+				return false
+			}
+			tree = []string{id, children[0].ID, grand[0].ID}
+			return true
+		}, "10s", "5ms").Should(BeTrue())
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		for i, thread := range tree {
+			t, err := w.Store.Thread(ctx, thread)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(t.TerminatedAt).NotTo(BeZero())
+			if i > 0 {
+				Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonParentTerminated))
+				Expect(t.RegistryStatus).To(Equal("terminated"))
+			}
+			Eventually(func() store.RunStatus { return lastRun(ctx, w, thread).Status }, "5s", "2ms").Should(Equal(store.RunTerminated))
+		}
+	})
+
+	It("stops a run that waits for a child", Label("RUN-04"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(500)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}, enginetest.Say("saw {{.Last.Content}}")))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func() string {
+			r, err := w.Store.Run(ctx, id, "")
+			if err != nil {
+				return ""
+			}
+			return string(r.Status)
+		}, "5s", "2ms").Should(Equal("waiting"))
+		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "2s").Should(Succeed())
+		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "2s", "2ms").Should(Equal(store.RunStopped))
+		// The late result does no harm: it comes as a message.
+		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		rest(ctx, w, id)
+		lines := told(ctx, w, id)
+		Expect(lines[2]).To(Equal("assistant: (stopped by user)"))
+		Expect(lines[3]).To(HavePrefix("user: [subagent helper"))
+	})
+
+	It("holds children to the limits with clear errors", Label("SUB-03"), func(ctx SpecContext) {
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+		few := kind(false, true)
+		few.MaxInstances = 1
+		seen := &spy{factory: w.Models}
+		w.Models = seen
+		w.Definitions.Put("parent", subagents(few), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one"), create("two")}}, enginetest.Say("done")))
+		w.Definitions.Put("deep", subagents(kind(false, false)), enginetest.Script(
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one")}}, enginetest.Say("done")))
+		start(w, func(o *engine.Options) { o.Limits.Depth = 1 })
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)[3]).To(ContainSubstring("error: there are 1 subagents helper, as many as there may be at once"))
+		Expect(seen.tools("parent", 0)).To(ConsistOf("subagent_create", "subagent_message"))
+		Expect(seen.tools("parent", 1)).To(ConsistOf("subagent_message"), "the tool is hidden while it could do nothing")
+
+		deep := makeThread(ctx, w, "deep", func(n *thread.NewThread) { n.ParentID = id })
+		send(ctx, w, deep, "go")
+		rest(ctx, w, deep)
+		Expect(told(ctx, w, deep)[2]).To(ContainSubstring("subagents may nest 1 levels deep"))
+	})
+
+	It("offers no subagent tools to an agent that lists none", Label("SUB-03"), func(ctx SpecContext) {
+		seen := &spy{factory: w.Models}
+		w.Models = seen
+		w.Definitions.Put("a", subagents(), enginetest.Script(enginetest.Say("x")))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(seen.tools("a", 0)).To(BeEmpty())
+	})
+
+	It("counts a registry status that the child gives itself", Label("SUB-05"), func(ctx SpecContext) {
+		w.Definitions.Put("child", func(a *engine.Agent) { a.Spec.SideA.SessionStatus = &skeinv1.SessionTool{Name: "tell"} }, enginetest.Script(
+			enginetest.Call("tell", map[string]any{"message": "halfway"}),
+			skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000), Times: ptr.To[int32](0)}))
+		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}))
+		start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "5s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "halfway")))
+	})
+})

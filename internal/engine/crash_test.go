@@ -1,0 +1,174 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// The crash tests cut an engine off its store at one point of a conversation, as SIGKILL would, and let the
+// next engine go on. They do so at every point that there is, one after the other.
+var _ = Describe("A crash", Label("RUN-02"), func() {
+	// play holds a conversation with tools, effects and a child, cutting the engine off when it comes to a
+	// point for the n-th time. It gives how often each point was come to.
+	play := func(ctx SpecContext, point string, n int, parallel bool) (points map[string]int, transcript []string) {
+		w := newWorld()
+		w.Logger = logr.Discard() // crashes are loud
+		// The script goes by what is in the conversation, so that a doubled or lost message changes its course.
+		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinEffects), enginetest.Script(
+			skeinv1.ScriptStep{Latency: ms(40), ToolCalls: []skeinv1.ScriptToolCall{ // the parent is parked by then
+				enginetest.ToolCall("schedule_effect", map[string]any{"name": "by-child"})}},
+			enginetest.Say("child says {{len .Arguments}}")))
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinEffects, skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+			a.Prompt.Spec.ParallelToolCalls = parallel
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
+		}, enginetest.Script(
+			skeinv1.ScriptStep{Content: "first", ToolCalls: []skeinv1.ScriptToolCall{
+				enginetest.ToolCall("schedule_effect", map[string]any{"name": "one"}),
+				enginetest.ToolCall("schedule_effect", map[string]any{"name": "two"}),
+			}},
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool"}, ToolCalls: []skeinv1.ScriptToolCall{
+				enginetest.ToolCall("schedule_effect", map[string]any{"name": "three"}),
+				enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "help"}),
+			}},
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool", Tool: "subagent_create"}, Content: `got: {{toolResult "subagent_create"}}`},
+			enginetest.Say("re: {{.Last.Content}}")))
+
+		gate := &enginetest.Gate{Store: w.Store}
+		var mu sync.Mutex
+		points = map[string]int{}
+		cut := make(chan struct{})
+		_, stop := start(w, func(o *engine.Options) {
+			o.Threads = w.Over(gate)
+			o.LeaseTTL = 100 * time.Millisecond
+			o.Faults = func(p string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if gate.IsCut() {
+					panic("dead")
+				}
+				if points[p]++; p == point && points[p] == n {
+					gate.Cut()
+					close(cut)
+					panic("crash")
+				}
+			}
+		})
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil && !gate.IsCut() {
+				if rested, err := w.Resting(ctx, id); err == nil && rested {
+					return
+				}
+				pause(ctx, 2*time.Millisecond)
+			}
+		}()
+		select {
+		case <-cut:
+		case <-done:
+		}
+		stop()
+		before := recorded(ctx, w, id)
+		start(w, func(o *engine.Options) { o.LeaseTTL, o.SweepInterval = 100*time.Millisecond, 20*time.Millisecond })
+		rest(ctx, w, id)
+		send(ctx, w, id, "thanks")
+		rest(ctx, w, id)
+		mu.Lock()
+		defer mu.Unlock()
+		check(ctx, w, id, before)
+		return points, told(ctx, w, id)
+	}
+
+	for _, parallel := range []bool{false, true} {
+		It(fmt.Sprintf("at any point loses and doubles nothing (parallel calls: %v)", parallel), func(ctx SpecContext) {
+			points, want := play(ctx, "", 0, parallel)
+			Expect(want).To(HaveLen(10))
+			for _, p := range []string{"lease.acquired", "intake.before", "intake.after", "model.before", "model.after", "answer.before", "answer.after",
+				"call.before", "call.after", "result.before", "result.after", "child.create.before", "child.create.after",
+				"effect.schedule.before", "effect.schedule.after", "park.before", "park.after", "finish.before", "finish.after"} {
+				Expect(points).To(HaveKey(p))
+			}
+			for point, count := range points {
+				for n := 1; n <= count; n++ {
+					_, got := play(ctx, point, n, parallel)
+					Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
+				}
+			}
+		}, NodeTimeout(4*time.Minute))
+	}
+})
+
+// recorded gives, of the calls whose results are in the log, how often they were executed.
+func recorded(ctx context.Context, w *enginetest.World, id string) map[string]int {
+	GinkgoHelper()
+	children, err := w.Store.Children(ctx, id)
+	Expect(err).NotTo(HaveOccurred())
+	executed, out := w.Effects.Calls(), map[string]int{}
+	for _, t := range append(children, store.Thread{ID: id}) {
+		msgs, err := w.Messages(ctx, t.ID)
+		Expect(err).NotTo(HaveOccurred())
+		for _, m := range msgs {
+			if n, ok := executed[t.ID+"/"+m.ToolCallID]; ok {
+				out[t.ID+"/"+m.ToolCallID] = n
+			}
+		}
+	}
+	return out
+}
+
+// check holds what must be true whatever happened: each call has one result, each effect was scheduled
+// once, a call was executed again only where its result had not been recorded, and there is one child.
+func check(ctx context.Context, w *enginetest.World, id string, before map[string]int) {
+	GinkgoHelper()
+	children, err := w.Store.Children(ctx, id)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(children).To(HaveLen(1))
+	total := 0
+	for _, thread := range []string{id, children[0].ID} {
+		msgs, err := w.Messages(ctx, thread)
+		Expect(err).NotTo(HaveOccurred())
+		calls, results := map[string]int{}, map[string]int{}
+		for _, m := range msgs {
+			for _, c := range m.ToolCalls {
+				calls[c.ID]++
+			}
+			if m.Role == store.RoleTool {
+				results[m.ToolCallID]++
+			}
+		}
+		Expect(results).To(Equal(calls), "one result for each call")
+		for _, n := range calls {
+			Expect(n).To(Equal(1))
+		}
+		total += len(w.Effects.Scheduled(thread))
+	}
+	Expect(total).To(Equal(4), "effects")
+	executed := w.Effects.Calls()
+	for cause, n := range executed {
+		Expect(n).To(BeNumerically("<=", 2), cause)
+	}
+	for cause, n := range before {
+		Expect(executed).To(HaveKeyWithValue(cause, n), "a call whose result was recorded must not be executed again")
+	}
+}
+
+// pause waits without being a reason to fail.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

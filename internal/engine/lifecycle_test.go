@@ -1,0 +1,133 @@
+package engine_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("Stopping and terminating", func() {
+	var w *enginetest.World
+	BeforeEach(func() { w = newWorld() })
+
+	// hang is an agent whose model does not answer by itself.
+	hang := func() {
+		w.Definitions.Put("hang", enginetest.Script(
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "quick"}, Content: "quick", Times: ptr.To[int32](0)},
+			skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+	}
+	running := func(ctx context.Context, id string) {
+		GinkgoHelper()
+		Eventually(func() store.RunStatus {
+			r, err := w.Store.Run(ctx, id, "")
+			if err != nil {
+				return ""
+			}
+			return r.Status
+		}, "10s", "2ms").Should(Equal(store.RunRunning))
+	}
+
+	It("stops a run by a user's wish and takes the next message", Label("RUN-04"), func(ctx SpecContext) {
+		hang()
+		e, _ := start(w)
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		running(ctx, id)
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", engine.ReasonStoppedByUser), HaveField("Message", "enough")))
+		send(ctx, w, id, "quick")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: (stopped by user)", "user: quick", "assistant: quick"}))
+	})
+
+	It("terminates a thread in the middle of a run and refuses new work", Label("THR-05", "SUB-08"), func(ctx SpecContext) {
+		hang()
+		e, _ := start(w)
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		running(ctx, id)
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		Eventually(func() store.Run { return lastRun(ctx, w, id) }, "5s", "2ms").Should(And(
+			HaveField("Status", store.RunTerminated), HaveField("Reason", engine.ReasonTerminated)))
+		t, err := w.Store.Thread(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(t.TerminatedAt).NotTo(BeZero())
+		Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonTerminatedByRequest))
+		Expect(w.Send(ctx, id, "more")).To(MatchError(store.ErrTerminated))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go"}), "reads still work")
+		_, err = e.InvokeTool(ctx, id, "x", nil)
+		Expect(err).To(MatchError(store.ErrTerminated))
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed(), "again is no error")
+	})
+
+	It("lets a run go without another write when its thread is purged", Label("THR-09"), func(ctx SpecContext) {
+		hang()
+		e, _ := start(w)
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		running(ctx, id)
+		e.Abort(ctx, id, "deleted")
+		Expect(w.Threads.Purge(ctx, id)).To(Succeed())
+		Consistently(func() error { _, err := w.Store.Thread(ctx, id); return err }, "300ms").Should(MatchError(store.ErrNotFound))
+	})
+
+	It("leaves what is under way when the manager stops, for the next one", Label("RUN-02"), func(ctx SpecContext) {
+		hang()
+		_, stop := start(w)
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		running(ctx, id)
+		stop()
+		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunRunning))
+		w.Definitions.Put("hang", enginetest.Script(enginetest.Say("done by the next")))
+		start(w)
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: done by the next"}))
+		runs, err := w.Runs(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs).To(HaveLen(1), "the same run goes on")
+	})
+
+	It("gives up a run whose lease was lost", Label("THR-12"), func(ctx SpecContext) {
+		hang()
+		stuck := &unrenewable{Store: w.Store}
+		start(w, func(o *engine.Options) { o.Threads = w.Over(stuck) })
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		running(ctx, id)
+		w.Definitions.Put("hang", enginetest.Script(enginetest.Say("done by another")))
+		start(w) // takes over once the term of the first has run out
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: done by another"}))
+	})
+
+	It("keeps the lease of a long run", Label("THR-12"), func(ctx SpecContext) {
+		w.Definitions.Put("long", enginetest.Script(skeinv1.ScriptStep{Content: "done", Latency: ms(2000)}))
+		start(w)
+		start(w)
+		id := makeThread(ctx, w, "long")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: done"}))
+		events, err := w.Store.Events(ctx, id, 0, 0)
+		Expect(err).NotTo(HaveOccurred())
+		var kinds []string
+		for _, ev := range events {
+			kinds = append(kinds, ev.Type)
+		}
+		Expect(kinds).To(ConsistOf("message.queued", "message.created", "run.started", "message.created", "run.ended"))
+	})
+})
+
+// unrenewable is a store in which no lease can be renewed, as if the process had stood still.
+type unrenewable struct{ store.Store }
+
+func (unrenewable) Renew(context.Context, *store.Fence, time.Duration) error { return nil }
