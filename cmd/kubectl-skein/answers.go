@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// answers prints what the agent says. On a terminal that is the live conversation, tool calls included; elsewhere
+// only the text, so that it can go into another program.
+type answers struct {
+	live *live
+	out  io.Writer
+}
+
+func (a *answers) event(e *runtimev1.Event) {
+	if a.live.deltas {
+		a.live.event(e)
+		return
+	}
+	if e.Type != runtimev1.EventMessageCreated {
+		return
+	}
+	var m runtimev1.Message
+	if json.Unmarshal(e.Data, &m) != nil || m.Role != runtimev1.RoleAssistant || m.Silent || m.Content == nil || *m.Content == "" {
+		return
+	}
+	fmt.Fprintln(a.out, strings.TrimRight(*m.Content, "\n"))
+}
+
+func (a *answers) finish() { a.live.breakOff() }

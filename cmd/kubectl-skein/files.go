@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newFiles(p *plugin) *cobra.Command {
+	cmd := &cobra.Command{Use: "files", Short: "List, copy and remove the files of a thread"}
+	cmd.AddCommand(newFilesList(p), newFilesCopy(p), newFilesRemove(p))
+	return cmd
+}
+
+func newFilesList(p *plugin) *cobra.Command {
+	var recursive bool
+	var output string
+	cmd := &cobra.Command{
+		Use:     "ls THREAD [FOLDER]",
+		Short:   "List files",
+		Aliases: []string{"list"},
+		Args:    upTo(1, "THREAD", "FOLDER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			folder := "/"
+			if len(args) == 2 {
+				folder = args[1]
+			}
+			list, err := listAll(cmd.Context(), t, folder, recursive)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return encode(p.Out, output, list)
+			}
+			if len(list.Files) == 0 {
+				fmt.Fprintln(p.ErrOut, "No files.")
+				return nil
+			}
+			w := printers.GetNewTabWriter(p.Out)
+			fmt.Fprintln(w, "PATH\tSIZE\tTYPE\tWRITTEN")
+			for _, f := range list.Files {
+				name, size, kind := f.Path, humanSize(f.Size), f.MimeType
+				if f.IsDirectory {
+					name, size, kind = f.Path+"/", "-", "folder"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", safe(name), size, safe(kind), time.UnixMicro(f.CreatedAt).Format(time.DateTime))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "List what is in folders too.")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	return cmd
+}
+
+func listAll(ctx context.Context, t *runtimeclient.Thread, folder string, recursive bool) (*runtimev1.FileList, error) {
+	whole := &runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: []runtimev1.FileRecord{}}
+	for {
+		page, err := t.Files(ctx, runtimeclient.FileOptions{
+			Page: runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: len(whole.Files)}, Prefix: folder, Recursive: recursive,
+		})
+		if err != nil {
+			return nil, err
+		}
+		whole.Files = append(whole.Files, page.Files...)
+		if !page.HasMore || len(page.Files) == 0 {
+			return whole, nil
+		}
+	}
+}
+
+func newFilesCopy(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cp SOURCE DESTINATION",
+		Short: "Copy a file into a thread or out of it",
+		Long: `Copy a file into a thread or out of it.
+
+One of the two is THREAD:/path, the other a local path or - for standard input or output.`,
+		Example: `  kubectl skein files cp ./orders.csv hello:/data/orders.csv
+  kubectl skein files cp hello:/report.md .`,
+		Args: exactly("SOURCE", "DESTINATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, fromRemote := remotePath(args[0])
+			to, toRemote := remotePath(args[1])
+			switch {
+			case fromRemote && toRemote:
+				return errors.New("one side must be local: copy out of the one thread first, then into the other")
+			case fromRemote:
+				return p.download(cmd.Context(), from, args[1])
+			case toRemote:
+				return p.uploadTo(cmd.Context(), args[0], to)
+			}
+			return fmt.Errorf("neither %q nor %q is in a thread: write THREAD:/path for one of them", args[0], args[1])
+		},
+	}
+}
+
+// location is a path in a thread.
+type location struct{ thread, path string }
+
+// remotePath reads THREAD:PATH. A local path with a colon can be written as ./a:b.
+func remotePath(arg string) (location, bool) {
+	thread, p, ok := strings.Cut(arg, ":")
+	if !ok || thread == "" || strings.ContainsAny(thread, `/\.`) {
+		return location{}, false
+	}
+	return location{thread: thread, path: p}, true
+}
+
+func (p *plugin) uploadTo(ctx context.Context, local string, to location) error {
+	var in io.Reader = p.In
+	if local != "-" {
+		f, err := os.Open(local)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return fmt.Errorf("%s is a folder: copy its files one by one", local)
+		}
+		in = f
+		if to.path == "" || strings.HasSuffix(to.path, "/") {
+			to.path = path.Join("/", to.path, filepath.Base(local))
+		}
+	}
+	if to.path == "" {
+		return fmt.Errorf("name the file: %s:/path", to.thread)
+	}
+	t, err := p.thread(to.thread)
+	if err != nil {
+		return err
+	}
+	rec, err := t.WriteFile(ctx, to.path, in, runtimeclient.WriteFileOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Out, "%s:%s written (%s)\n", to.thread, safe(rec.Path), humanSize(rec.Size))
+	return nil
+}
+
+func (p *plugin) download(ctx context.Context, from location, local string) error {
+	if from.path == "" {
+		return fmt.Errorf("name the file: %s:/path", from.thread)
+	}
+	t, err := p.thread(from.thread)
+	if err != nil {
+		return err
+	}
+	in, err := t.ReadFile(ctx, from.path)
+	if err != nil {
+		return err
+	}
+	if in == nil {
+		return fmt.Errorf("thread %s has no file %s: `kubectl skein files ls %s` shows what there is", from.thread, from.path, from.thread)
+	}
+	defer in.Close()
+	if local == "-" {
+		_, err = io.Copy(p.Out, in)
+		return err
+	}
+	if info, err := os.Stat(local); err == nil && info.IsDir() {
+		local = filepath.Join(local, path.Base(from.path))
+	}
+	return writeWhole(local, in)
+}
+
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(name string, in io.Reader) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".skein-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = io.Copy(f, in)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Chmod(f.Name(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+func newFilesRemove(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm THREAD PATH",
+		Short: "Remove a file or an empty folder",
+		Args:  exactly("THREAD", "PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if err := t.DeleteFile(cmd.Context(), args[1]); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "%s:%s removed\n", args[0], args[1])
+			return nil
+		},
+	}
+}
+
+func humanSize(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	size, i := float64(n), 0
+	for size >= 1024 && i < len(units)-1 {
+		size, i = size/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[i])
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newMessages(p *plugin) *cobra.Command {
+	var output string
+	var all, full bool
+	limit := runtimev1.DefaultPageSize
+	cmd := &cobra.Command{
+		Use:   "messages THREAD",
+		Short: "Show what was said in a thread",
+		Example: `  # The newest messages, and those that wait in the queue
+  kubectl skein messages hello
+
+  # Everything, silent messages too, as JSON
+  kubectl skein messages hello --all -o json`,
+		Args: exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if limit < 1 || limit > runtimev1.MaxPageSize {
+				return fmt.Errorf("--limit=%d: give a number from 1 to %d, or --all", limit, runtimev1.MaxPageSize)
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			list, err := read(cmd.Context(), t, limit, all)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return encode(p.Out, output, list)
+			}
+			if list.HasMore {
+				fmt.Fprintf(p.ErrOut, "(%d older messages: --all shows them)\n", list.Total-int64(len(list.Messages)))
+			}
+			if len(list.Messages) == 0 {
+				fmt.Fprintln(p.ErrOut, "No messages yet.")
+			}
+			tr := &transcript{out: p.Out, style: p.style, full: full}
+			for i := range list.Messages {
+				tr.message(&list.Messages[i])
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	cmd.Flags().BoolVar(&all, "all", false, "Show every message, the silent ones and those of deeper levels too.")
+	cmd.Flags().BoolVar(&full, "full", false, "Show the results of tools in full.")
+	cmd.Flags().IntVar(&limit, "limit", limit, "How many of the newest messages to show.")
+	return cmd
+}
+
+// read gives the newest messages, or all of them.
+func read(ctx context.Context, t *runtimeclient.Thread, limit int, all bool) (*runtimev1.MessageList, error) {
+	if !all {
+		return t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: limit}})
+	}
+	whole := &runtimev1.MessageList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: []runtimev1.Message{}}
+	for {
+		page, err := t.Messages(ctx, runtimeclient.MessageOptions{
+			Page:  runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: len(whole.Messages)},
+			Order: "asc", IncludeSilent: true, AllDepths: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		whole.Messages = append(whole.Messages, page.Messages...)
+		whole.Total = page.Total
+		if !page.HasMore || len(page.Messages) == 0 {
+			return whole, nil
+		}
+	}
+}
+
+func checkOutput(format string) error {
+	switch format {
+	case "", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output=%s: give json or yaml", format)
+}
+
+func encode(w io.Writer, format string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if format == "yaml" {
+		if data, err = yaml.JSONToYAML(data); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}

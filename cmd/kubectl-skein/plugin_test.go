@@ -1,0 +1,393 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // tells that this suite needs a control plane
+	"sigs.k8s.io/yaml"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/apiserver/apitest"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+func TestPlugin(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "kubectl skein")
+}
+
+var (
+	env        *apitest.Env
+	kubeconfig string
+	echoes     *echo
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	klog.SetLogger(GinkgoLogr)
+	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
+	dir := GinkgoT().TempDir()
+	var err error
+	env, err = apitest.Start(ctx, dir, apitest.Parts{
+		Engine:   func(s *thread.Service) apiserver.Engine { echoes = &echo{svc: s}; return echoes },
+		Children: noChildren{}, Effects: noEffects{},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
+	kubeconfig = filepath.Join(dir, "admin")
+	_, err = env.Kubeconfig("admin", kubeconfig, "system:masters")
+	Expect(err).NotTo(HaveOccurred())
+	stop := echoes.start()
+	DeferCleanup(stop)
+}, NodeTimeout(2*time.Minute))
+
+type noChildren struct{}
+
+func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {
+	return nil, nil
+}
+
+type noEffects struct{ engine.Effects }
+
+// echo stands for an engine: it takes what is queued and answers it, "fail" with a run that fails.
+type echo struct {
+	svc  *thread.Service
+	mu   sync.Mutex
+	runs int
+}
+
+func (e *echo) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	work := make(chan string, 100)
+	unsubscribe := e.svc.Store().Subscribe(func(h store.Hint) {
+		if h.Changed&store.ChangedInbox != 0 {
+			work <- h.ThreadID
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case id := <-work:
+				e.turn(ctx, id)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { unsubscribe(); cancel(); <-done }
+}
+
+func (e *echo) turn(ctx context.Context, id string) {
+	defer GinkgoRecover()
+	items, err := e.svc.Store().Inbox(ctx, id)
+	if err != nil || len(items) == 0 {
+		return
+	}
+	for _, item := range items {
+		var m store.Message
+		Expect(json.Unmarshal(item.Payload, &m)).To(Succeed())
+		e.mu.Lock()
+		e.runs++
+		r := store.Run{ID: fmt.Sprintf("sess_%032x", e.runs), ThreadID: id, Agent: "helper", Status: store.RunRunning, StartedAt: time.Now().UnixMicro()}
+		e.mu.Unlock()
+		say := "echo: " + *m.Content
+		call := &store.Message{Role: store.RoleAssistant, RunID: r.ID, ToolCalls: []store.ToolCall{{ID: "c", Name: "look", Arguments: `{"x":1}`}}}
+		result := &store.Message{Role: store.RoleTool, Name: "look", RunID: r.ID, ToolCallID: "c", ToolStatus: "success", Content: ptr.To("seen")}
+		answer := &store.Message{Role: store.RoleAssistant, RunID: r.ID, Content: &say}
+		ended := r
+		ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, time.Now().UnixMicro(), 2
+		if *m.Content == "fail" {
+			ended.Status, ended.Reason, ended.Message = store.RunFailed, "ModelTimeout", "the model took too long"
+		}
+		Expect(e.svc.Store().Apply(ctx, id, nil, &store.PutRun{Run: r}, &store.AppendMessage{Message: &m}, &store.Dequeue{Seqs: []int64{item.Seq}},
+			&store.AppendMessage{Message: call}, &store.AppendMessage{Message: result},
+			&store.AppendEvent{Event: store.Event{Type: store.EventDelta, RunID: r.ID, Data: []byte(`{"text":"echo: "}`)}},
+			&store.AppendMessage{Message: answer}, &store.PutRun{Run: ended})).To(Succeed())
+	}
+}
+
+func (e *echo) Terminate(ctx context.Context, id, reason string) error {
+	st, err := e.svc.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	return st.Terminate(ctx, reason)
+}
+
+func (*echo) Stop(context.Context, string, string) error { return nil }
+
+func (*echo) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
+	if strings.Contains(req.Source, "throw") {
+		return sandbox.Result{Status: sandbox.StatusError, Error: &sandbox.Error{Name: "Error", Message: "no", Stack: "at " + req.Filename + ":1:1"}}, nil
+	}
+	return sandbox.Result{
+		Status: sandbox.StatusSuccess, Value: map[string]any{"fn": req.Fn, "args": req.Args, "language": string(req.Language)},
+		Logs: []sandbox.Log{{Level: "warn", Message: "careful"}},
+	}, nil
+}
+
+// outputs of a command.
+type outputs struct {
+	code     int
+	out, err string
+}
+
+type command struct {
+	ctx        context.Context
+	ns         string
+	stdin      string
+	kubeconfig string
+}
+
+func (c command) run(args ...string) outputs {
+	var out, errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(c.stdin), Out: &out, ErrOut: &errOut}
+	file := c.kubeconfig
+	if file == "" {
+		file = kubeconfig
+	}
+	code := run(c.ctx, streams, append([]string{"--kubeconfig", file, "-n", c.ns}, args...))
+	return outputs{code: code, out: out.String(), err: errOut.String()}
+}
+
+var _ = Describe("kubectl skein", func() {
+	var c command
+	var st *thread.State
+	var obj *skeinv1.Thread
+
+	BeforeEach(func(ctx SpecContext) {
+		ns, err := env.Namespace(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		obj, st, err = env.Thread(ctx, ns, "hello")
+		Expect(err).NotTo(HaveOccurred())
+		c = command{ctx: context.Background(), ns: ns}
+	})
+
+	It("sends, waits for the answer, and shows the conversation", Label("MSG-05"), func() {
+		got := c.run("send", "hello", "good morning", "--wait", "--timeout=20s")
+		Expect(got).To(Equal(outputs{out: "echo: good morning\n"}))
+		got = c.run("messages", "hello")
+		Expect(got.code).To(BeZero(), got.err)
+		lines := strings.Split(strings.TrimSpace(got.out), "\n")
+		Expect(lines).To(HaveLen(4))
+		Expect(lines[0]).To(MatchRegexp(`^\d\d:\d\d:\d\d user: good morning$`))
+		Expect(lines[1]).To(HaveSuffix(`assistant calls look({"x":1})`))
+		Expect(lines[2]).To(HaveSuffix("look: seen"))
+		Expect(lines[3]).To(HaveSuffix("assistant: echo: good morning"))
+
+		var list runtimev1.MessageList
+		got = c.run("messages", st.ID(), "-o", "json")
+		Expect(json.Unmarshal([]byte(got.out), &list)).To(Succeed())
+		Expect(list.Messages).To(HaveLen(4))
+		got = c.run("messages", "hello", "--all", "-o", "yaml")
+		Expect(yaml.Unmarshal([]byte(got.out), &list)).To(Succeed())
+		Expect(list.Messages).To(HaveLen(4))
+	})
+
+	It("sends from standard input, with files, without waiting", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "orders.csv")
+		Expect(os.WriteFile(file, []byte("a,b\n"), 0o600)).To(Succeed())
+		c.stdin = "from a pipe"
+		got := c.run("send", "hello", "-", "--file", file, "-f", file+":/in/x.csv")
+		Expect(got.out).To(MatchRegexp(`^message/queued-\S+ queued\n$`), got.err)
+		Eventually(func() string { return c.run("messages", "hello").out }).Should(ContainSubstring("user (file /orders.csv, file /in/x.csv): from a pipe"))
+	})
+
+	It("answers the repeat of a message as the first time", func() {
+		for range 2 {
+			got := c.run("send", "hello", "once", "--wait", "--idempotency-key=k", "--timeout=20s")
+			Expect(got).To(Equal(outputs{out: "echo: once\n"}))
+		}
+		Expect(strings.Count(c.run("messages", "hello").out, "user: once")).To(Equal(1))
+	})
+
+	It("fails when the run does", func() {
+		got := c.run("send", "hello", "fail", "--wait", "--timeout=20s")
+		Expect(got.code).To(Equal(1))
+		Expect(got.err).To(Equal("error: run failed: ModelTimeout: the model took too long\n"))
+	})
+
+	It("follows a conversation", func(ctx SpecContext) {
+		Expect(c.run("send", "hello", "before", "--wait", "--timeout=20s").code).To(BeZero())
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		out := &lockedBuffer{}
+		done := make(chan int, 1)
+		go func() {
+			streams := genericiooptions.IOStreams{Out: out, ErrOut: out}
+			done <- run(watching, streams, []string{"--kubeconfig", kubeconfig, "-n", c.ns, "watch", "hello"})
+		}()
+		Eventually(out.String).Should(ContainSubstring("echo: before"))
+		Expect(c.run("send", "hello", "after").code).To(BeZero())
+		Eventually(out.String).Should(And(ContainSubstring("user: after"), ContainSubstring("assistant: echo: after"), ContainSubstring("run succeeded after 2 steps")))
+		Expect(st.Emit(ctx, "tick", []byte(`{"n":1}`))).To(Succeed())
+		Eventually(out.String).Should(ContainSubstring(`event tick {"n":1}`))
+		Expect(strings.Count(out.String(), "user: before")).To(Equal(1))
+		stop()
+		Eventually(done).Should(Receive(Equal(130)))
+	}, SpecTimeout(time.Minute))
+
+	It("shows the tree of a thread", func(ctx SpecContext) {
+		child := tree(ctx, c.ns, obj)
+		got := c.run("tree")
+		Expect(got.code).To(BeZero(), got.err)
+		Expect(got.out).To(MatchRegexp(`(?m)^NAME\s+STATUS\s+DETAILS\s+AGE
+Thread/hello\s+Running\s+agent helper, 3 messages.*
+├─Subagent/audit\s+running\s+auditor, blocking.*
+│ └─Thread/audit\s+Pending\s+agent auditor, ReferenceNotFound: no such Agent.*
+├─ScheduledEffect/remind\s+Pending\s+reminder, in \d+m.*
+└─Pod/sandbox\s+Pending\s+sandbox of pool default.*
+$`))
+		got = c.run("tree", "thrd_"+strings.ReplaceAll(string(obj.UID), "-", ""))
+		Expect(got.out).To(ContainSubstring("Thread/hello"), got.err)
+		got = c.run("tree", child)
+		Expect(got.out).NotTo(ContainSubstring("Thread/hello"), got.err)
+		Expect(got.out).To(ContainSubstring("Thread/audit"))
+		Expect(c.run("tree", "nobody").err).To(ContainSubstring("not found"))
+	})
+
+	It("copies, lists and removes files", func() {
+		dir := GinkgoT().TempDir()
+		local := filepath.Join(dir, "a.txt")
+		Expect(os.WriteFile(local, []byte("text"), 0o600)).To(Succeed())
+		Expect(c.run("files", "cp", local, "hello:/data/").out).To(Equal("hello:/data/a.txt written (4 B)\n"))
+		Expect(c.run("files", "ls", "hello", "-R").out).To(And(ContainSubstring("/data/ "), MatchRegexp(`(?m)^/data/a.txt\s+4 B\s+text/plain`)))
+		Expect(c.run("files", "cp", "hello:/data/a.txt", filepath.Join(dir, "b.txt")).err).To(BeEmpty())
+		Expect(os.ReadFile(filepath.Join(dir, "b.txt"))).To(BeEquivalentTo("text"))
+		Expect(c.run("files", "cp", "hello:/data/a.txt", "-").out).To(Equal("text"))
+		c.stdin = "piped"
+		Expect(c.run("files", "cp", "-", "hello:/p").out).To(ContainSubstring("5 B"))
+		Expect(c.run("files", "rm", "hello", "/p").out).To(Equal("hello:/p removed\n"))
+		got := c.run("files", "cp", "hello:/p", filepath.Join(dir, "p"))
+		Expect(got.err).To(ContainSubstring("has no file /p"))
+		Expect(filepath.Join(dir, "p")).NotTo(BeAnExistingFile())
+		Expect(c.run("files", "cp", "x", "y").err).To(ContainSubstring("THREAD:/path"))
+	})
+
+	It("runs code", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "sum.mjs")
+		Expect(os.WriteFile(file, []byte("export default 1"), 0o600)).To(Succeed())
+		got := c.run("code", "hello", "-f", file, "--fn", "f", "--arg", "[1]", "--arg", `"x"`)
+		Expect(got.code).To(BeZero(), got.err)
+		Expect(got.out).To(MatchJSON(`{"fn":"f","args":[[1],"x"],"language":"javascript"}`))
+		Expect(got.err).To(Equal("warn: careful\n"))
+		c.stdin = "throw 1"
+		got = c.run("code", "hello", "-f", "-")
+		Expect(got.code).To(Equal(1))
+		Expect(got.err).To(ContainSubstring("error: the code ended as error: Error: no"))
+		Expect(c.run("code", "hello", "-f", file, "--arg", "x").err).To(ContainSubstring("not JSON"))
+		Expect(c.run("code", "hello").err).To(ContainSubstring("-f FILE"))
+	})
+
+	It("stops and terminates", Label("THR-05"), func() {
+		Expect(c.run("stop", "hello").out).To(Equal("thread/hello stopped\n"))
+		Expect(c.run("terminate", "hello").out).To(Equal("thread/hello terminated\n"))
+		got := c.run("send", "hello", "x")
+		Expect(got.code).To(Equal(1))
+		Expect(got.err).To(And(HavePrefix("Error from server (Gone): "), ContainSubstring("terminated")))
+	})
+
+	It("says what is wrong in kubectl's manner", func() {
+		got := c.run("messages", "nobody")
+		Expect(got.code).To(Equal(1))
+		Expect(got.err).To(Equal("Error from server (NotFound): threads.runtime.skein.dev \"nobody\" not found\n"))
+		Expect(c.run("messages").err).To(ContainSubstring("THREAD is missing"))
+		Expect(c.run("send", "hello", "two", "words").err).To(ContainSubstring("quote a text"))
+		Expect(c.run("messages", "hello", "-o", "wide").err).To(ContainSubstring("give json or yaml"))
+		Expect(c.run("messages", "hello", "--limit=0").err).To(ContainSubstring("from 1 to 1000"))
+		Expect(c.run("messages", "hello", "--nonsense").err).To(ContainSubstring("unknown flag"))
+
+		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "nobody")
+		_, err := env.Kubeconfig("nobody", c.kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.run("messages", "hello").err).To(And(HavePrefix("Error from server (Forbidden): "), ContainSubstring("skein-conversation-reader")))
+	})
+
+	It("shows what one may see of a tree", Label("K8S-04"), func(ctx SpecContext) {
+		tree(ctx, c.ns, obj)
+		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "viewer")
+		_, err := env.Kubeconfig("viewer", c.kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		meta := metav1.ObjectMeta{Namespace: c.ns, Name: "viewer"}
+		Expect(env.Client.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"skein.dev"}, Resources: []string{"threads", "subagents", "scheduledeffects"}, Verbs: []string{"list"}}}})).To(Succeed())
+		Expect(env.Client.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "viewer"}}})).To(Succeed())
+		got := c.run("tree")
+		Expect(got.code).To(BeZero(), got.err)
+		Expect(got.out).To(ContainSubstring("Subagent/audit"))
+		Expect(got.err).To(ContainSubstring("you may not list them"))
+	})
+})
+
+// tree makes a subagent with its thread, an effect and a pod below a thread.
+func tree(ctx context.Context, ns string, root *skeinv1.Thread) (child string) {
+	GinkgoHelper()
+	below := func(name, kind string, uid metav1.Object) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: ns, Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "skein.dev/v1alpha1", Kind: kind, Name: uid.GetName(), UID: uid.GetUID(),
+		}}}
+	}
+	root.Status = skeinv1.ThreadStatus{Phase: "Running", Agent: "helper", Messages: 3}
+	Expect(env.Client.Status().Update(ctx, root)).To(Succeed())
+	sub := &skeinv1.Subagent{ObjectMeta: below("audit", "Thread", root), Spec: skeinv1.SubagentSpec{
+		ParentRef: skeinv1.LocalRef{Name: root.Name}, AgentRef: skeinv1.LocalRef{Name: "auditor"}, Name: "auditor", Blocking: true,
+	}}
+	Expect(env.Client.Create(ctx, sub)).To(Succeed())
+	sub.Status.Entry = &skeinv1.ChildStatus{Reference: "audit", Name: "auditor", Status: "running"}
+	Expect(env.Client.Status().Update(ctx, sub)).To(Succeed())
+	t := &skeinv1.Thread{ObjectMeta: below("audit", "Subagent", sub), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "auditor"}}}
+	Expect(env.Client.Create(ctx, t)).To(Succeed())
+	t.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "ReferenceNotFound", Message: "no such Agent", LastTransitionTime: metav1.Now()}}
+	Expect(env.Client.Status().Update(ctx, t)).To(Succeed())
+	e := &skeinv1.ScheduledEffect{ObjectMeta: below("remind", "Thread", root), Spec: skeinv1.ScheduledEffectSpec{
+		ThreadRef: skeinv1.LocalRef{Name: root.Name}, Effect: "reminder", After: &metav1.Duration{Duration: time.Hour},
+	}}
+	Expect(env.Client.Create(ctx, e)).To(Succeed())
+	e.Status = skeinv1.ScheduledEffectStatus{Phase: "Pending", ScheduledAt: time.Now().Add(30 * time.Minute).UnixMicro()}
+	Expect(env.Client.Status().Update(ctx, e)).To(Succeed())
+	p := &corev1.Pod{ObjectMeta: below("sandbox", "Thread", root), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	p.Labels = map[string]string{skeinv1.LabelThreadID: string(root.UID), skeinv1.LabelPool: "default"}
+	Expect(env.Client.Create(ctx, p)).To(Succeed())
+	return t.Name
+}
+
+// lockedBuffer is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

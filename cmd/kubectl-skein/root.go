@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+)
+
+// plugin is what all commands share.
+type plugin struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+	style style
+}
+
+// run executes the command line and gives the exit code.
+func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	cmd := newRoot(streams)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil {
+		return 130 // ended by a signal, as shells have it
+	}
+	printError(streams.ErrOut, err)
+	return 1
+}
+
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+	p := &plugin{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), style: styleOf(streams.Out)}
+	cmd := &cobra.Command{
+		Use:   "kubectl-skein",
+		Short: "Talk with agent threads and see what happens in them",
+		Long: `Talk with agent threads and see what happens in them.
+
+THREAD is the name of a Thread object or any spelling of its id: the UUID, T-<uuid> or thrd_<32 hex digits>.
+Reading a conversation is a right apart from reading the Thread object: ask for the role skein-conversation-reader or
+skein-conversation-writer when you are refused.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl skein"},
+	}
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.ErrOut)
+	p.flags.AddFlags(cmd.PersistentFlags())
+	cmd.AddCommand(
+		newSend(p), newMessages(p), newWatch(p), newTree(p),
+		newFiles(p), newCode(p), newStop(p), newTerminate(p),
+	)
+	return cmd
+}
+
+// config gives the cluster's address, the credentials and the namespace that the flags and the kubeconfig say.
+func (p *plugin) config() (*rest.Config, string, error) {
+	cfg, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	ns, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
+	return cfg, ns, err
+}
+
+// thread gives the runtime API of one thread.
+func (p *plugin) thread(name string) (*runtimeclient.Thread, error) {
+	cfg, ns, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := runtimeclient.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.Thread(ns, name), nil
+}
+
+// printError says what went wrong in kubectl's manner.
+func printError(w io.Writer, err error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		fmt.Fprintf(w, "error: %v\n", err)
+		return
+	}
+	s := status.Status()
+	if s.Reason == metav1.StatusReasonUnknown {
+		fmt.Fprintf(w, "Error from server: %s\n", s.Message)
+		return
+	}
+	fmt.Fprintf(w, "Error from server (%s): %s\n", s.Reason, s.Message)
+	if hint := hints[s.Reason]; hint != "" {
+		fmt.Fprintln(w, hint)
+	}
+}
+
+// hints say what to do where the server cannot know it.
+var hints = map[metav1.StatusReason]string{
+	metav1.StatusReasonForbidden: "Conversations have rights of their own, apart from Thread objects: ask for the role skein-conversation-reader or skein-conversation-writer in this namespace.",
+}
+
+// upTo is cobra.RangeArgs with an error that says what is missing.
+func upTo(needed int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return exactly(names[:min(max(len(args), needed), len(names))]...)(cmd, args)
+	}
+}
+
+// exactly is cobra.ExactArgs with an error that says what is missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		if len(args) < len(names) {
+			return fmt.Errorf("%s is missing; usage: %s", names[len(args)], cmd.UseLine())
+		}
+		return fmt.Errorf("%q is one argument too many (quote a text with spaces); usage: %s", args[len(names)], cmd.UseLine())
+	}
+}

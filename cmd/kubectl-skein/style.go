@@ -1,0 +1,46 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// style colours text on a terminal and leaves it alone elsewhere.
+type style struct{ on bool }
+
+func styleOf(w io.Writer) style {
+	return style{on: isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (s style) paint(code, text string) string {
+	if !s.on || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s style) bold(t string) string  { return s.paint("1", t) }
+func (s style) dim(t string) string   { return s.paint("2", t) }
+func (s style) red(t string) string   { return s.paint("31", t) }
+func (s style) green(t string) string { return s.paint("32", t) }
+func (s style) cyan(t string) string  { return s.paint("36", t) }
+
+// safe takes the control characters out of a text that somebody else wrote, so that it cannot play with the
+// terminal. Line ends and tabs stay.
+func safe(text string) string {
+	clean := make([]rune, 0, len(text))
+	for _, r := range text {
+		if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+			continue
+		}
+		clean = append(clean, r)
+	}
+	return string(clean)
+}

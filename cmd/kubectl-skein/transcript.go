@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// transcript prints a conversation: one line for each message, further lines indented.
+type transcript struct {
+	out   io.Writer
+	style style
+	// full prints the results of tools in full, not just their beginning.
+	full bool
+}
+
+// resultShown is how much of a tool's result is shown.
+const resultShown = 200
+
+func (t *transcript) message(m *runtimev1.Message) {
+	at, who := t.at(m.CreatedAt), t.who(m)
+	text := ""
+	if m.Content != nil {
+		text = safe(*m.Content)
+	}
+	if m.Role == runtimev1.RoleTool && !t.full {
+		text = shorten(text)
+	}
+	var notes []string
+	if m.Silent {
+		notes = append(notes, "silent")
+	}
+	if m.Status == runtimev1.MessagePending {
+		notes = append(notes, "queued")
+	}
+	if m.Status == runtimev1.MessageFailed || m.ToolStatus == "error" {
+		notes = append(notes, "failed")
+	}
+	for _, a := range m.Attachments {
+		notes = append(notes, "file "+safe(a.Path))
+	}
+	note := ""
+	if len(notes) > 0 {
+		note = t.style.dim(" (" + strings.Join(notes, ", ") + ")")
+	}
+	if text != "" || len(m.ToolCalls) == 0 {
+		fmt.Fprintf(t.out, "%s %s%s: %s\n", at, who, note, indent(text))
+	}
+	for _, c := range m.ToolCalls {
+		fmt.Fprintf(t.out, "%s %s%s %s\n", at, who, t.style.dim(" calls"), t.style.cyan(safe(c.Name)+"("+shorten(safe(c.Arguments))+")"))
+	}
+}
+
+func (t *transcript) who(m *runtimev1.Message) string {
+	switch m.Role {
+	case runtimev1.RoleUser:
+		if m.Name != "" {
+			return t.style.bold(t.style.green(safe(m.Name)))
+		}
+		return t.style.bold(t.style.green("user"))
+	case runtimev1.RoleTool:
+		return t.style.cyan(safe(m.Name))
+	}
+	return t.style.bold(m.Role)
+}
+
+func (t *transcript) at(micros int64) string {
+	return t.style.dim(time.UnixMicro(micros).Format(time.TimeOnly))
+}
+
+// note prints what is no message.
+func (t *transcript) note(micros int64, format string, args ...any) {
+	fmt.Fprintf(t.out, "%s %s\n", t.at(micros), t.style.dim(safe(fmt.Sprintf(format, args...))))
+}
+
+func indent(text string) string {
+	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+}
+
+// shorten gives the beginning of a text on one line.
+func shorten(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > resultShown {
+		return string(r[:resultShown]) + "…"
+	}
+	return text
+}

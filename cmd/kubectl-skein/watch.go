@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newWatch(p *plugin) *cobra.Command {
+	tail := 10
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "watch THREAD",
+		Short: "Follow a thread: messages as they are written, tool calls, runs",
+		Example: `  # The last ten messages, then what happens
+  kubectl skein watch hello`,
+		Args: exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail < 0 || tail > runtimev1.MaxPageSize {
+				return fmt.Errorf("--tail=%d: give a number from 0 to %d", tail, runtimev1.MaxPageSize)
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			rec, err := t.Get(ctx) // before the messages, so that nothing falls in between
+			if err != nil {
+				return err
+			}
+			view := newLive(transcript{out: p.Out, style: p.style}, isTerminal(p.Out), all)
+			if tail > 0 {
+				list, err := t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: tail}, IncludeSilent: all, AllDepths: all})
+				if err != nil {
+					return err
+				}
+				for i := range list.Messages {
+					m := &list.Messages[i]
+					view.message(m)
+					view.shown[m.ID] = true
+				}
+			}
+			for e, err := range t.Events(ctx, runtimeclient.EventOptions{After: rec.LastEvent}) {
+				if err != nil {
+					return err
+				}
+				view.event(&e)
+			}
+			return ctx.Err()
+		},
+	}
+	cmd.Flags().IntVar(&tail, "tail", tail, "How many messages to show from before.")
+	cmd.Flags().BoolVar(&all, "all", false, "Show silent messages too.")
+	return cmd
+}
