@@ -4,24 +4,34 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"math/big"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 )
+
+// within gives a context for one test.
+func within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	DeferCleanup(cancel)
+	return ctx
+}
 
 var _ = Describe("runCode", func() {
 	var c *client.Client
 	var ctx context.Context
 
 	BeforeEach(func() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), 30*time.Second)
-		DeferCleanup(cancel)
+		ctx = within(30 * time.Second)
 		c = sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
 	})
 
@@ -29,13 +39,368 @@ var _ = Describe("runCode", func() {
 		GinkgoHelper()
 		return c.RunCode(ctx, req).Wait(ctx)
 	}
-
-	It("runs TypeScript by default", Label("COD-01"), func() {
-		r := run(sandbox.CodeRequest{Source: "interface A { n: number }\nexport default (a: A): number => a.n * 2", Args: []any{map[string]any{"n": 21}}})
+	result := func(req sandbox.CodeRequest) any {
+		GinkgoHelper()
+		r := run(req)
 		Expect(r.Error).To(BeNil())
 		Expect(r.Status).To(Equal(sandbox.StatusSuccess))
-		Expect(r.Value).To(Equal(42.0))
-		Expect(r.MemoryUsedBytes).To(BeNumerically(">", 100_000))
-		Expect(r.Duration).To(BeNumerically(">", 0))
+		return r.Value
+	}
+
+	Describe("what it runs", Label("COD-01"), func() {
+		It("runs TypeScript by default", func() {
+			r := run(sandbox.CodeRequest{Source: "interface A { n: number }\nexport default (a: A): number => a.n * 2", Args: []any{map[string]any{"n": 21}}})
+			Expect(r.Error).To(BeNil())
+			Expect(r.Status).To(Equal(sandbox.StatusSuccess))
+			Expect(r.Value).To(Equal(42.0))
+			Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 100_000), BeNumerically("<", 5<<20)))
+			Expect(r.Duration).To(BeNumerically(">", 0))
+			Expect(r.Retriable).To(BeFalse())
+		})
+
+		It("runs JavaScript, which TypeScript's syntax is a mistake in", func() {
+			Expect(result(sandbox.CodeRequest{Source: "export default (n) => n + 1", Language: sandbox.JavaScript, Args: []any{1}})).To(Equal(2.0))
+			r := run(sandbox.CodeRequest{Source: "export default (n: number) => n + 1", Language: sandbox.JavaScript})
+			Expect(r.Status).To(Equal(sandbox.StatusLinkError))
+			Expect(r.Error.Stack).To(ContainSubstring("main.js:1:18"))
+		})
+
+		It("starts each run in a fresh isolate", func() {
+			Expect(result(sandbox.CodeRequest{Source: "globalThis.left = 1; Array.prototype.left = 2; export default () => 1"})).To(Equal(1.0))
+			Expect(result(sandbox.CodeRequest{Source: "export default () => [typeof left, [].left === undefined]"})).To(Equal([]any{"undefined", true}))
+		})
+
+		It("finds no thread state, files, network, timers or host globals", func() {
+			names := []string{"state", "process", "require", "fetch", "setTimeout", "setInterval", "WebSocket", "XMLHttpRequest", "Deno", "Bun", "std", "os", "print", "navigator", "performance", "crypto", "TextDecoder", "__hostcall"}
+			v := result(sandbox.CodeRequest{Source: "export default (names: string[]) => names.filter((n) => n in globalThis || (() => { try { return eval('typeof ' + n) !== 'undefined' } catch { return true } })())", Args: []any{names}})
+			Expect(v).To(BeEmpty())
+			for _, bare := range []string{"fs", "node:fs", "os", "std", "zod", "@standardagents/builder", "skein:host", "skein:entry", "https://example.com/x.js", "/etc/passwd"} {
+				r := run(sandbox.CodeRequest{Source: "import x from '" + bare + "'; export default () => x"})
+				Expect(r.Status).To(Equal(sandbox.StatusLinkError), bare)
+				Expect(r.Error.Specifier).To(Equal(bare))
+			}
+		})
+
+		It("has the language of today", func() {
+			Expect(result(sandbox.CodeRequest{Source: `
+				enum Color { Red = 1, Green }
+				abstract class Base<T> { constructor(protected readonly v: T) {} abstract go(): T }
+				class D extends Base<number> { #secret = 1; go() { using r = { [Symbol.dispose]() { report('disposed') } }; return this.v + this.#secret } }
+				async function* gen() { yield 1; yield 2 }
+				let sum = 0; for await (const n of gen()) sum += n;
+				export default () => [new D(4).go(), Color.Green satisfies number, sum, Object.groupBy([1, 2, 3], (n) => n % 2 ? 'odd' : 'even'), [...new Set([1, 2]).union(new Set([3]))], /(?<y>\d{4})/.exec('in 1999')?.groups?.y]
+			`})).To(Equal([]any{5.0, 2.0, 3.0, map[string]any{"odd": []any{1.0, 3.0}, "even": []any{2.0}}, []any{1.0, 2.0, 3.0}, "1999"}))
+		})
+
+		It("gives undefined for code without a default export, and the value of one that is no function", func() {
+			Expect(result(sandbox.CodeRequest{Source: "1 + 1"})).To(Equal(value.Undefined{}))
+			Expect(result(sandbox.CodeRequest{Source: "export default { a: [1] }"})).To(Equal(map[string]any{"a": []any{1.0}}))
+			Expect(result(sandbox.CodeRequest{Source: "export const limit = 7", Fn: "limit"})).To(Equal(7.0))
+		})
+	})
+
+	Describe("what it is given", Label("COD-02", "COD-03"), func() {
+		It("calls the export asked for, with its arguments", func() {
+			Expect(result(sandbox.CodeRequest{Source: "export function f(a: string, b: number[]) { return a + b.join() }", Fn: "f", Args: []any{"x", []any{1, 2}}})).To(Equal("x1,2"))
+			r := run(sandbox.CodeRequest{Source: "export function f() {}", Fn: "g"})
+			Expect(r.Status).To(Equal(sandbox.StatusLinkError))
+			Expect(r.Error.Message).To(Equal(`the code exports no "g": it exports f`))
+		})
+
+		It("bridges exactly the given functions and values", func() {
+			add := sandbox.Binding{Func: func(_ context.Context, args []any) (any, error) { return args[0].(float64) + args[1].(float64), nil }}
+			v := result(sandbox.CodeRequest{
+				Source: `import { add, table } from 'tools'; import other from 'other';
+					const early = await plus(1, 2);
+					export default async () => [early, await add(2, 3), table.x, other, limit, await Promise.all([plus(1, 1), add(2, 2)])]`,
+				Globals: map[string]sandbox.Binding{"plus": add, "limit": {Value: big.NewInt(9)}},
+				Imports: map[string]map[string]sandbox.Binding{"tools": {"add": add, "table": {Value: map[string]any{"x": true}}}, "other": {"default": {Value: nil}}},
+			})
+			Expect(v).To(Equal([]any{3.0, 5.0, true, nil, big.NewInt(9), []any{2.0, 4.0}}))
+		})
+
+		It("passes errors of the host to the code, with the place of the call", func() {
+			r := run(sandbox.CodeRequest{
+				Source: "export default async () => {\n  await fail()\n}",
+				Globals: map[string]sandbox.Binding{"fail": {Func: func(context.Context, []any) (any, error) {
+					return nil, &sandbox.Error{Name: "RangeError", Message: "too far"}
+				}}},
+			})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(*r.Error).To(MatchFields(IgnoreExtras, Fields{"Name": Equal("RangeError"), "Message": Equal("too far"), "Stack": ContainSubstring("main.ts:2:")}))
+			v := result(sandbox.CodeRequest{
+				Source: "export default async () => { try { await fail() } catch (e) { return [e instanceof RangeError, e instanceof Error, e.name, e.message] } }",
+				Globals: map[string]sandbox.Binding{"fail": {Func: func(context.Context, []any) (any, error) {
+					return nil, &sandbox.Error{Name: "NotFound", Message: "no such file"}
+				}}},
+			})
+			Expect(v).To(Equal([]any{false, true, "NotFound", "no such file"}))
+		})
+
+		It("streams what is reported, in order", func() {
+			var seen []any
+			r := run(sandbox.CodeRequest{
+				Source: "report(1); await 0; report({ two: 2 }); report(); export default () => { report([3]) }",
+				Report: func(v any) { seen = append(seen, v) },
+			})
+			want := []any{1.0, map[string]any{"two": 2.0}, value.Undefined{}, []any{3.0}}
+			Expect(r.Reports).To(Equal(want))
+			Expect(seen).To(Equal(want))
+		})
+
+		It("resolves relative modules in either language, data, and loops", func() {
+			v := result(sandbox.CodeRequest{
+				Source: `import { a } from './lib/a'; import data from './data.json'; import { b } from './lib/b.js';
+					export const here = 'main';
+					export default async () => [a, data.x, b(), (await import('./late.ts')).default]`,
+				Modules: map[string]string{
+					"./lib/a.ts": "import { b } from './b.ts'; export const a: string = 'a' + typeof b", "./lib/b.ts": "import { a } from './a.ts'; export function b(): string { return 'b' + a }",
+					"./data.json": `{"x": 7}`, "./late.ts": "export default await Promise.resolve('late')",
+				},
+			})
+			Expect(v).To(Equal([]any{"afunction", 7.0, "bafunction", "late"}))
+		})
+
+		DescribeTable("refuses what cannot be linked", func(req sandbox.CodeRequest, message, specifier string) {
+			r := run(req)
+			Expect(r.Status).To(Equal(sandbox.StatusLinkError))
+			Expect(r.Error.Message).To(ContainSubstring(message))
+			Expect(r.Error.Specifier).To(Equal(specifier))
+			Expect(r.Retriable).To(BeFalse())
+		},
+			Entry("a bare import", sandbox.CodeRequest{Source: "import 'zod'"}, `cannot find module "zod" (imported by main.ts): nothing can be imported by name here`, "zod"),
+			Entry("a missing module", sandbox.CodeRequest{Source: "import './zz.ts'"}, `cannot find module "./zz.ts"`, "./zz.ts"),
+			Entry("a missing export", sandbox.CodeRequest{Source: "import { q } from './b.ts'; export default () => q", Modules: map[string]string{"./b.ts": "export default 1"}}, "q", "b.ts"),
+			Entry("a module that does not compile", sandbox.CodeRequest{Source: "import './b.ts'", Modules: map[string]string{"./b.ts": "let x = ;"}}, "Unexpected", "./b.ts"),
+			Entry("data that is not JSON", sandbox.CodeRequest{Source: "import './b.json'", Modules: map[string]string{"./b.json": "{"}}, "not JSON", "./b.json"),
+			Entry("a module outside", sandbox.CodeRequest{Source: "1", Modules: map[string]string{"../x.ts": "1"}}, "outside of the folder", "../x.ts"),
+			Entry("a module with a bare name", sandbox.CodeRequest{Source: "1", Modules: map[string]string{"x": "1"}}, "must start with ./", "x"),
+			Entry("an import with a relative name", sandbox.CodeRequest{Source: "1", Imports: map[string]map[string]sandbox.Binding{"./x": {}}}, "is not bare", "./x"),
+			Entry("an unknown language", sandbox.CodeRequest{Source: "1", Language: "python"}, `the language "python" is not known`, ""),
+			Entry("a value that cannot cross", sandbox.CodeRequest{Source: "1", Globals: map[string]sandbox.Binding{"x": {Value: []any{func() {}}}}}, `the value of "x": the value at [0]`, ""),
+			Entry("a source that is too long", sandbox.CodeRequest{Source: strings.Repeat(" ", 1<<20+1)}, "at most 1048576 are compiled", ""),
+		)
+	})
+
+	Describe("the handle", Label("COD-04"), func() {
+		It("shows reports while the code runs, and ends it by terminate", func() {
+			reported := make(chan struct{}, 1)
+			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "report('on'); export default () => new Promise(() => hold())", Globals: map[string]sandbox.Binding{"hold": {Func: func(ctx context.Context, _ []any) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}}, Report: func(any) { reported <- struct{}{} }})
+			Eventually(reported).Should(Receive())
+			Expect(e.Reports()).To(Equal([]any{"on"}))
+			Expect(e.Done()).NotTo(BeClosed())
+			e.Terminate("enough")
+			e.Terminate("again")
+			r := e.Wait(ctx)
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+			Expect(r.Error.Message).To(Equal("enough"))
+			Expect(r.Reports).To(Equal([]any{"on"}))
+			Expect(e.Done()).To(BeClosed())
+			e.Terminate("late")
+			Expect(e.Wait(ctx)).To(Equal(r))
+		})
+
+		It("ends code that is busy, whatever it catches", func() {
+			started := make(chan struct{}, 1)
+			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "report(1); for (;;) { try { for (;;); } catch {} finally {} }", Report: func(any) { started <- struct{}{} }})
+			Eventually(started).Should(Receive())
+			begun := time.Now()
+			e.Terminate("stop it")
+			r := e.Wait(ctx)
+			Expect(r.Error.Message).To(Equal("stop it"))
+			Expect(time.Since(begun)).To(BeNumerically("<", time.Second))
+		})
+
+		It("ends with its context", func() {
+			callCtx, cancel := context.WithCancelCause(ctx)
+			started := make(chan struct{}, 1)
+			e := c.RunCode(callCtx, sandbox.CodeRequest{Source: "report(1); for (;;);", Report: func(any) { started <- struct{}{} }})
+			Eventually(started).Should(Receive())
+			cancel(errors.New("the thread was aborted"))
+			r := e.Wait(ctx)
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+			Expect(r.Error.Message).To(Equal("the thread was aborted"))
+		})
+
+		It("ends when the one who waits gives up", func() {
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			r := c.RunCode(ctx, sandbox.CodeRequest{Source: "for (;;);"}).Wait(short)
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+			Expect(r.Error.Message).To(Equal("the call's time was up"))
+		})
+
+		It("keeps the result of code that settled first", func() {
+			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"})
+			Eventually(e.Done()).Should(BeClosed())
+			e.Terminate("too late")
+			Expect(e.Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
+		})
+	})
+
+	Describe("the result", Label("COD-05"), func() {
+		It("maps the positions of an error to the TypeScript source", func() {
+			r := run(sandbox.CodeRequest{Filename: "calc/sum.ts", Source: `interface Opt {
+  limit: number
+  tag?: string
+}
+enum Color { Red, Green }
+
+export function check(o: Opt): number {
+  if (o.tag === 'boom') {
+    throw new TypeError('bad tag' satisfies string)
+  }
+  return o.limit
+}
+export default (o: Opt): number => check(o!)
+`, Args: []any{map[string]any{"limit": 1, "tag": "boom"}}})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(r.Error.Name).To(Equal("TypeError"))
+			Expect(r.Error.Message).To(Equal("bad tag"))
+			lines := strings.Split(r.Error.Stack, "\n")
+			Expect(lines[0]).To(Equal("TypeError: bad tag"))
+			Expect(lines[1]).To(MatchRegexp(`^\s+at check \(calc/sum\.ts:9:\d+\)$`))
+			Expect(lines[2]).To(MatchRegexp(`^\s+at .*\(?calc/sum\.ts:13:\d+\)?$`))
+			Expect(r.Error.Stack).NotTo(ContainSubstring("skein:"))
+		})
+
+		It("gives line and column of a syntax error", func() {
+			r := run(sandbox.CodeRequest{Source: "export default () => {\n  const x: = 3\n}"})
+			Expect(r.Status).To(Equal(sandbox.StatusLinkError))
+			Expect(r.Error).To(HaveField("Line", 2))
+			Expect(r.Error).To(HaveField("Column", 12))
+			Expect(r.Error.Stack).To(ContainSubstring("main.ts:2:12"))
+		})
+
+		DescribeTable("says what was thrown", func(source, name, message string) {
+			r := run(sandbox.CodeRequest{Source: source})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(*r.Error).To(MatchFields(IgnoreExtras, Fields{"Name": Equal(name), "Message": Equal(message)}))
+		},
+			Entry("at the top level", "throw new Error('a')", "Error", "a"),
+			Entry("at the top level, later", "await 0; throw new RangeError('b')", "RangeError", "b"),
+			Entry("in the export", "export default async () => { await 0; null.x }", "TypeError", "cannot read property 'x' of null"),
+			Entry("a string", "throw 'just text'", "Error", "just text"),
+			Entry("an object", "throw { code: 7 }", "Error", "{ code: 7 }"),
+			Entry("nothing", "export default () => Promise.reject()", "Error", "undefined"),
+			Entry("an error with a hostile name", "throw Object.defineProperty(new Error('x'), 'name', { get() { throw 1 } })", "Error", "x"),
+			Entry("a result that cannot cross", "export default () => ({ f() {} })", "TypeError", "the value at .f cannot cross the sandbox: a function"),
+			Entry("a getter that throws in the result", "export default () => ({ get a() { throw new Error('in getter') } })", "Error", "in getter"),
+			Entry("endless recursion", "const f = () => f() + 1; f()", "InternalError", "stack overflow"),
+			Entry("a report that cannot cross", "report(Symbol('s'))", "TypeError", "this value cannot cross the sandbox: a symbol"),
+		)
+
+		It("settles at once when nothing can settle the code any more", func() {
+			begun := time.Now()
+			r := run(sandbox.CodeRequest{Source: "await new Promise(() => {})"})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(r.Error.Message).To(ContainSubstring("awaits a promise that nothing settles"))
+			Expect(time.Since(begun)).To(BeNumerically("<", 2*time.Second))
+		})
+
+		It("collects the console, with level and time", func() {
+			before := time.Now().Add(-time.Second)
+			r := run(sandbox.CodeRequest{Source: `console.log('a', 1, { b: [true, null] }); console.warn('%s is %d', 'x', 3, 'rest'); console.error(new TypeError('bad')); console.debug(new Map([[1, 'x']])); Promise.reject(new Error('nobody listens'))`})
+			Expect(r.Status).To(Equal(sandbox.StatusSuccess))
+			Expect(r.Logs).To(HaveLen(5))
+			Expect(r.Logs[0].Level + " " + r.Logs[0].Message).To(Equal(`info a 1 { b: [true, null] }`))
+			Expect(r.Logs[1].Level + " " + r.Logs[1].Message).To(Equal(`warn x is 3 rest`))
+			Expect(r.Logs[2].Level + " " + r.Logs[2].Message).To(HavePrefix(`error TypeError: bad`))
+			Expect(r.Logs[3].Level + " " + r.Logs[3].Message).To(Equal(`debug Map(1) { 1 => "x" }`))
+			Expect(r.Logs[4].Level + " " + r.Logs[4].Message).To(HavePrefix(`error unhandled rejection: Error: nobody listens`))
+			Expect(r.Logs[0].Time).To(BeTemporally("~", before, 20*time.Second))
+		})
+	})
+
+	Describe("its limits", Label("COD-06"), func() {
+		DescribeTable("memory", func(source string) {
+			r := run(sandbox.CodeRequest{Source: source, MemoryLimitBytes: 16 << 20})
+			Expect(r.Status).To(Equal(sandbox.StatusMemory), "%v", r.Error)
+			Expect(r.Error.Message).To(ContainSubstring("out of memory"))
+			Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 100_000), BeNumerically("<", 18<<20)))
+		},
+			Entry("arrays", "const a=[];for(;;)a.push(new Array(1000).fill(1))"),
+			Entry("a buffer", "export default ()=>new ArrayBuffer(2**30).byteLength"),
+			Entry("typed arrays", "const a=[];for(;;)a.push(new Uint8Array(1<<20).fill(7))"),
+			Entry("a string", "export default ()=>'x'.repeat(2**29-30).length"),
+			Entry("a map", "const m=new Map();let i=0;for(;;)m.set('k'+(i++),{i})"),
+			Entry("closures", "let f=()=>1;const a=[];for(;;){const g=f;a.push(()=>g()+1)}"),
+			Entry("in async code", "async function f(){const a=[];for(;;){a.push(new Array(1000).fill(1));await 0}} export default ()=>f()"),
+		)
+
+		It("lets code catch it", func() {
+			Expect(result(sandbox.CodeRequest{Source: "let s=''; let a=[];try{for(;;)a.push(new Array(1000).fill(1))}catch(e){a=[];s=e.message};export default ()=>s", MemoryLimitBytes: 16 << 20})).To(Equal("out of memory"))
+		})
+
+		It("the pool's cap holds whatever is asked", func() {
+			r := run(sandbox.CodeRequest{Source: "export default ()=>new ArrayBuffer(100<<20).byteLength", MemoryLimitBytes: 1 << 40})
+			Expect(r.Status).To(Equal(sandbox.StatusMemory))
+		})
+
+		DescribeTable("wall time", func(source string) {
+			begun := time.Now()
+			r := run(sandbox.CodeRequest{Source: source, WallTime: 300 * time.Millisecond})
+			Expect(r.Status).To(Equal(sandbox.StatusTerminated), "%v", r.Error)
+			Expect(r.Error.Message).To(Equal("the code ran for longer than 300ms, its limit"))
+			Expect(time.Since(begun)).To(And(BeNumerically(">=", 300*time.Millisecond), BeNumerically("<", 2*time.Second)))
+		},
+			Entry("an endless loop", "for(;;);"),
+			Entry("in the export", "export default () => { for(;;); }"),
+			Entry("microtasks", "async function f(){for(;;)await null} await f()"),
+			Entry("a regular expression", "export default ()=>/^(a+)+$/.test('a'.repeat(34)+'b')"),
+			Entry("a getter of the result", "export default () => ({ get a() { for(;;); } })"),
+			Entry("a long built-in, which only a kill ends", "const u=new Uint8Array(2e7);export default ()=>{for(;;)u.fill(1)}"),
+			Entry("a bigint", "export default ()=>{let x=3n;for(;;)x=x*x}"),
+			Entry("a source that takes the compiler forever", "export default "+strings.Repeat("x=>", 5000)+"1"),
+		)
+	})
+
+	It("survives source that nests beyond the compiler's stack", func() {
+		for _, source := range []string{strings.Repeat("(", 500_000), strings.Repeat("!", 500_000) + "1", strings.Repeat("[", 500_000)} {
+			r := run(sandbox.CodeRequest{Source: source, WallTime: 20 * time.Second})
+			Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory, sandbox.StatusLinkError))
+			Expect(r.Error.Message).To(SatisfyAny(ContainSubstring("nests too deeply"), ContainSubstring("out of memory"), ContainSubstring("Unexpected")))
+		}
+		Expect(result(sandbox.CodeRequest{Source: "export default () => 1"})).To(Equal(1.0))
+	})
+
+	Describe("values", Label("COD-07"), func() {
+		It("cross both ways unharmed", func() {
+			huge, _ := new(big.Int).SetString("-1234567890123456789012345678901234567890", 10)
+			in := map[string]any{
+				"undefined": value.Undefined{}, "null": nil, "bool": true, "int": -3.0, "float": 1.5, "text": "hé𝄞\x00", "big": huge,
+				"date": time.UnixMilli(1700000000123).UTC(), "bytes": []byte{0, 1, 255}, "list": []any{[]any{}, map[string]any{}},
+				"map": &value.Map{Entries: [][2]any{{map[string]any{"k": 1.0}, "v"}, {2.0, &value.Set{Members: []any{"m"}}}}}, "__proto__": "kept",
+			}
+			var through []any
+			v := result(sandbox.CodeRequest{
+				Source: "export default async (v) => { report(v); return [v, await echo(v), given, v.date instanceof Date, v.map instanceof Map, v.bytes instanceof Uint8Array, typeof v.big, 'undefined' in v] }",
+				Args:   []any{in},
+				Globals: map[string]sandbox.Binding{"given": {Value: in}, "echo": {Func: func(_ context.Context, args []any) (any, error) {
+					through = args
+					return args[0], nil
+				}}},
+				Report: func(v any) { Expect(v).To(Equal(in)) },
+			})
+			Expect(v).To(Equal([]any{in, in, in, true, true, true, "bigint", true}))
+			Expect(through).To(Equal([]any{in}))
+		})
+
+		It("carries ten megabytes", func() {
+			text := strings.Repeat("0123456789", 1_000_000)
+			v := result(sandbox.CodeRequest{Source: "export default (s, b) => [s.length, b.length, s.slice(1) + 'x', b]", Args: []any{text, []byte(text)}})
+			Expect(v).To(Equal([]any{1e7, 1e7, text[1:] + "x", []byte(text)}))
+		})
+
+		It("are refused with a clear error otherwise", func() {
+			v := result(sandbox.CodeRequest{
+				Source:  "export default async () => { try { await echo({ a: [1, () => 2] }) } catch (e) { return e.name + ': ' + e.message } }",
+				Globals: map[string]sandbox.Binding{"echo": {Func: func(context.Context, []any) (any, error) { return nil, nil }}},
+			})
+			Expect(v).To(Equal("TypeError: the value at [0].a[1] cannot cross the sandbox: a function"))
+		})
 	})
 })

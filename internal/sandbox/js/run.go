@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -243,7 +244,7 @@ func (r *runner) imported(state qjs.PromiseState, v qjs.Value) error {
 	return nil
 }
 
-// callExport calls the export that was asked for. A default export that is no function is the result itself.
+// callExport calls the export that was asked for. One that is no function is the result itself.
 func (r *runner) callExport(ns qjs.Value) (qjs.Value, bool) {
 	name := r.open.Fn
 	if name == "" {
@@ -255,11 +256,14 @@ func (r *runner) callExport(ns qjs.Value) (qjs.Value, bool) {
 		return qjs.Undefined, false
 	}
 	if !r.vm.IsFunction(export) {
-		if r.open.Fn == "" || r.open.Fn == "default" {
+		names := r.vm.Keys(ns)
+		if r.open.Fn == "" || slices.Contains(names, name) {
 			return export, true
 		}
-		r.vm.Free(export)
-		r.settleAs(sandbox.StatusLinkError, failure("ReferenceError", "the code exports no function %q: it exports %s", name, r.exports(ns)))
+		if len(names) == 0 {
+			names = []string{"nothing"}
+		}
+		r.settleAs(sandbox.StatusLinkError, failure("ReferenceError", "the code exports no %q: it exports %s", name, strings.Join(names, ", ")))
 		return qjs.Undefined, false
 	}
 	defer r.vm.Free(export)
@@ -276,14 +280,6 @@ func (r *runner) callExport(ns qjs.Value) (qjs.Value, bool) {
 		r.failedNow()
 	}
 	return result, ok
-}
-
-func (r *runner) exports(ns qjs.Value) string {
-	names := r.vm.Keys(ns)
-	if len(names) == 0 {
-		return "nothing"
-	}
-	return strings.Join(names, ", ")
 }
 
 // returned sends what the export gave.

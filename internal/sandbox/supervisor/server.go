@@ -40,7 +40,8 @@ type Server struct {
 	pool     *pool
 	slots    map[protocol.Kind]*semaphore.Weighted
 	thread   atomic.Pointer[string] // the one thread that this supervisor serves
-	draining atomic.Bool
+	mu       sync.Mutex // of draining and of entering streams
+	draining bool
 	streams  sync.WaitGroup
 	libs     atomic.Pointer[os.File]
 	libsDone chan struct{}
@@ -108,15 +109,47 @@ func (s *Server) Serve(ctx context.Context, listener, health net.Listener) error
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	s.draining.Store(true)
-	drained, cancel := context.WithTimeout(context.Background(), s.opts.Drain)
-	defer cancel()
-	if shut := streams.Shutdown(drained); shut != nil {
-		_ = streams.Close()
-	}
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.drain()
+	_ = streams.Close()
 	_ = probes.Close()
 	s.streams.Wait()
 	return err
+}
+
+// enter counts a stream in, unless the supervisor is on its way out.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.streams.Add(1)
+	return true
+}
+
+func (s *Server) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+// drain waits for the streams under way, for so long as they may take. New ones are refused meanwhile.
+func (s *Server) drain() {
+	if s.opts.Drain <= 0 {
+		return
+	}
+	over := make(chan struct{})
+	go func() {
+		s.streams.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(s.opts.Drain):
+	}
 }
 
 func (s *Server) close() {
@@ -134,7 +167,7 @@ func (s *Server) health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
-		case s.draining.Load():
+		case s.isDraining():
 			http.Error(w, "draining", http.StatusServiceUnavailable)
 		case s.thread.Load() == nil && !s.pool.full():
 			http.Error(w, "starting", http.StatusServiceUnavailable)

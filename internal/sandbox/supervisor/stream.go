@@ -24,7 +24,10 @@ const refillDelay = 10 * time.Millisecond
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+Path, func(w http.ResponseWriter, r *http.Request) {
-		s.streams.Add(1)
+		if !s.enter() {
+			http.Error(w, "the sandbox is shutting down", http.StatusServiceUnavailable)
+			return
+		}
 		defer s.streams.Done()
 		thread := r.Header.Get(ThreadHeader)
 		switch {
@@ -32,8 +35,6 @@ func (s *Server) handler() http.Handler {
 			http.Error(w, "use HTTP/2", http.StatusHTTPVersionNotSupported)
 		case thread == "" || len(thread) > 256:
 			http.Error(w, "the header "+ThreadHeader+" must name the thread", http.StatusBadRequest)
-		case s.draining.Load():
-			http.Error(w, "the sandbox is shutting down", http.StatusServiceUnavailable)
 		case !s.pin(thread):
 			http.Error(w, "this sandbox belongs to another thread and never serves a second one", http.StatusForbidden)
 		default:

@@ -16,6 +16,10 @@ var errorNames = []string{"Error", "TypeError", "RangeError", "SyntaxError", "Re
 
 // capture takes the primordials. It runs in a fresh engine without a memory limit; only a broken build fails.
 func (vm *VM) capture() {
+	// What the engine lacks of the language and the compiler builds on.
+	if _, ok := vm.Eval("skein:language", "for (const name of ['dispose', 'asyncDispose']) if (!(name in Symbol)) Object.defineProperty(Symbol, name, { value: Symbol.for('Symbol.' + name) })"); !ok {
+		panic("the engine refuses its first script")
+	}
 	global := vm.Global()
 	defer vm.Free(global)
 	path := func(names ...string) Value {

@@ -1,0 +1,401 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// hostCall is what a Host was asked.
+type hostCall struct {
+	Invocation, Method string
+	Args               []any
+}
+
+// host records calls and answers by method.
+type host struct {
+	mu      sync.Mutex
+	calls   []hostCall
+	answers map[string]func(ctx context.Context, args []any) (any, error)
+}
+
+func (h *host) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	h.mu.Lock()
+	h.calls = append(h.calls, hostCall{invocation, method, args})
+	f := h.answers[method]
+	h.mu.Unlock()
+	if f == nil {
+		return nil, nil
+	}
+	return f(ctx, args)
+}
+
+func (h *host) seen() []hostCall {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]hostCall(nil), h.calls...)
+}
+
+var _ = Describe("an isolate of definition code", func() {
+	var c *client.Client
+	var ctx context.Context
+	var h *host
+
+	BeforeEach(func() {
+		ctx = within(30 * time.Second)
+		h = &host{answers: map[string]func(context.Context, []any) (any, error){}}
+		c = sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+	})
+
+	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
+		GinkgoHelper()
+		req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{}, Host: h.serve}
+		for name, source := range sources {
+			m, failed := compile.Compile(name+".ts", source, sandbox.TypeScript)
+			Expect(failed).To(BeNil())
+			req.Modules[name] = m
+		}
+		for _, f := range change {
+			f(&req)
+		}
+		i, err := c.OpenIsolate(ctx, req)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(i.Close)
+		return i
+	}
+
+	const tool = `import { defineTool } from '@standardagents/builder';
+import { z } from 'zod';
+
+export default defineTool({
+  description: 'Inspect subagent status',
+  args: z.object({ referenceId: z.string(), limit: z.number().int().default(3) }),
+  execute: async (state, args) => {
+    const child = await state.getChildThread(args.referenceId);
+    if (!child) {
+      return { status: 'error', error: 'Child thread not found.' };
+    }
+    return { status: 'success', result: ` + "`Child terminated: ${child.terminated ? 'yes' : 'no'}, ${args.limit}`" + ` };
+  },
+});
+`
+
+	It("describes what a module declares, zod as JSON Schema", Label("TOL-02", "TOL-03"), func() {
+		i := open(map[string]string{"tool": tool, "effect": "import { defineEffect } from '@standardagents/builder'; export default defineEffect({ execute() {} })", "plain": "export default { description: 'p', args: { type: 'object' }, execute() {} }"})
+		d, err := i.Describe(ctx, "tool")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*d).To(Equal(sandbox.Description{
+			Kind: "tool", Description: "Inspect subagent status",
+			Args: map[string]any{
+				"type":       "object",
+				"properties": map[string]any{"referenceId": map[string]any{"type": "string"}, "limit": map[string]any{"type": "integer", "default": 3.0, "minimum": -9007199254740991.0, "maximum": 9007199254740991.0}},
+				"required":   []any{"referenceId"},
+			},
+		}))
+		d, err = i.Describe(ctx, "effect")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*d).To(Equal(sandbox.Description{Kind: "effect"}))
+		d, err = i.Describe(ctx, "plain")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*d).To(Equal(sandbox.Description{Kind: "tool", Description: "p", Args: map[string]any{"type": "object"}}))
+	})
+
+	It("runs the seeds' tool unchanged", Label("TOL-02", "TOL-03"), func() {
+		h.answers["getChildThread"] = func(_ context.Context, args []any) (any, error) {
+			if args[0] == "gone" {
+				return nil, nil
+			}
+			return map[string]any{"terminated": 5}, nil
+		}
+		i := open(map[string]string{"tool": tool})
+		Expect(i.Invoke(ctx, "call-1", "tool", map[string]any{"referenceId": "r"})).To(Equal(map[string]any{"status": "success", "result": "Child terminated: yes, 3"}))
+		Expect(i.Invoke(ctx, "call-2", "tool", map[string]any{"referenceId": "gone"})).To(HaveKeyWithValue("status", "error"))
+		Expect(h.seen()).To(Equal([]hostCall{{"call-1", "getChildThread", []any{"r"}}, {"call-2", "getChildThread", []any{"gone"}}}))
+		_, err := i.Invoke(ctx, "call-3", "tool", map[string]any{"referenceId": 7})
+		Expect(err).To(MatchError(ContainSubstring("invalid arguments: referenceId: ")))
+	})
+
+	It("shares state.context and the modules' variables between invocations", Label("STA-08"), func() {
+		i := open(map[string]string{
+			"a": "let n = 0; export default (state) => { state.context.n = (state.context.n ?? 0) + 1; return [state.context.n, ++n] }",
+			"b": "export default (state) => { state.context.n += 10; return state.context.n }",
+		})
+		Expect(i.Invoke(ctx, "1", "a", nil)).To(Equal([]any{1.0, 1.0}))
+		Expect(i.Invoke(ctx, "2", "b", nil)).To(Equal(11.0))
+		Expect(i.Invoke(ctx, "3", "a", nil)).To(Equal([]any{12.0, 2.0}))
+		other := open(map[string]string{"a": "export default (state) => state.context.n"})
+		Expect(other.Invoke(ctx, "1", "a", nil)).To(Equal(value.Undefined{}))
+	})
+
+	It("gives state its properties, read-only, and makes every other name a method", func() {
+		h.answers["env"] = func(_ context.Context, args []any) (any, error) {
+			return nil, &sandbox.Error{Name: "NotFoundError", Message: "no variable " + args[0].(string)}
+		}
+		h.answers["readFile"] = func(context.Context, []any) (any, error) { return []byte("héllo"), nil }
+		i := open(map[string]string{"t": `export default async (state, args) => {
+			const out = [state.threadId, state.arguments.x, state.userId, state.getAgentNames(), state.missing === undefined, typeof state.getMessages, state._notPackableRuntimeContext, Object.keys(state)];
+			try { state.threadId = 'other' } catch (e) { out.push(e.message) }
+			try { await state.env('KEY') } catch (e) { out.push(e.name + ': ' + e.message) }
+			const data = await state.readFile('/x');
+			out.push(data instanceof ArrayBuffer, new TextDecoder().decode(data), await Promise.resolve(state) === state);
+			return out;
+		}`}, func(r *sandbox.IsolateRequest) {
+			r.Static = map[string]any{"threadId": "t-1", "arguments": map[string]any{"x": 1}, "userId": nil, "getAgentNames()": []any{"a", "b"}}
+		})
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{
+			"t-1", 1.0, nil, []any{"a", "b"}, false, "function", value.Undefined{}, []any{"context", "arguments", "threadId", "userId"},
+			"state.threadId cannot be set: keep what is yours in state.context", "NotFoundError: no variable KEY", true, "héllo", true,
+		}))
+	})
+
+	It("runs invocations side by side, each call with its own id", func() {
+		release := make(chan struct{})
+		h.answers["slow"] = func(context.Context, []any) (any, error) { <-release; return "slow", nil }
+		h.answers["fast"] = func(context.Context, []any) (any, error) { return "fast", nil }
+		i := open(map[string]string{"t": "export default async (state, args) => { const r = await state[args](); await state.note(r); return r }"})
+		slow := make(chan any, 1)
+		go func() {
+			defer GinkgoRecover()
+			v, err := i.Invoke(ctx, "slow-call", "t", "slow")
+			Expect(err).NotTo(HaveOccurred())
+			slow <- v
+		}()
+		Eventually(h.seen).Should(HaveLen(1))
+		Expect(i.Invoke(ctx, "fast-call", "t", "fast")).To(Equal("fast"))
+		close(release)
+		Eventually(slow).Should(Receive(Equal("slow")))
+		Expect(h.seen()).To(Equal([]hostCall{
+			{"slow-call", "slow", []any{}}, {"fast-call", "fast", []any{}}, {"fast-call", "note", []any{"fast"}}, {"slow-call", "note", []any{"slow"}},
+		}))
+	})
+
+	It("gives errors of the code with positions in its TypeScript", func() {
+		i := open(map[string]string{"tool": "interface A { x: number }\n\nexport default (state: unknown, a: A) => {\n  return boom(a)\n}\nfunction boom(a: A): never {\n  throw new RangeError('too ' + a.x)\n}\n"})
+		_, err := i.Invoke(ctx, "1", "tool", map[string]any{"x": 9})
+		var e *sandbox.Error
+		Expect(errors.As(err, &e)).To(BeTrue())
+		Expect(e.Name + ": " + e.Message).To(Equal("RangeError: too 9"))
+		Expect(e.Stack).To(MatchRegexp(`^RangeError: too 9\n\s+at boom \(tool\.ts:7:\d+\)\n\s+at .*tool\.ts:4:\d+`))
+		Expect(e.Stack).NotTo(ContainSubstring("skein:"))
+		_, err = i.Invoke(ctx, "2", "tool", nil)
+		Expect(err).To(HaveOccurred())
+		Expect(i.Invoke(ctx, "3", "tool", map[string]any{"x": 1})).Error().To(MatchError("RangeError: too 1"))
+	})
+
+	It("refuses functions and symbols to methods of state", Label("COD-07"), func() {
+		i := open(map[string]string{"t": "export default async (state) => { try { await state.setValue('k', { f() {} }) } catch (e) { return e.message } }"})
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal("the value at [1].f cannot cross the sandbox: a function"))
+		Expect(h.seen()).To(BeEmpty())
+	})
+
+	It("has timers, text codecs and base64", func() {
+		i := open(map[string]string{"t": `export default async () => {
+			const order: string[] = [];
+			await new Promise<void>((done) => {
+				setTimeout((x: string) => { order.push(x); done() }, 20, 'late');
+				setTimeout(() => order.push('early'), 1);
+				clearTimeout(setTimeout(() => order.push('never'), 5));
+				queueMicrotask(() => order.push('micro'));
+			});
+			let ticks = 0;
+			await new Promise<void>((done) => { const id = setInterval(() => { if (++ticks === 3) { clearInterval(id); done() } }, 1) });
+			const d = new TextDecoder(); const bytes = new TextEncoder().encode('hé𝄞');
+			const streamed = d.decode(bytes.subarray(0, 2), { stream: true }) + d.decode(bytes.subarray(2));
+			return [order, ticks, bytes.length, streamed, new TextDecoder().decode(new Uint8Array([0xff, 65])), btoa('é'), atob('6Q=='), structuredClone({ a: new Map([[1, 2n]]) }).a.get(1), /^[0-9a-f-]{36}$/.test(crypto.randomUUID()), crypto.getRandomValues(new Uint8Array(8)).length];
+		}`})
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(HaveExactElements(
+			Equal([]any{"micro", "early", "late"}), Equal(3.0), Equal(7.0), Equal("hé𝄞"), Equal("\uFFFDA"), Equal("6Q=="), Equal("é"), Not(BeNil()), BeTrue(), Equal(8.0),
+		))
+	})
+
+	It("attributes what a single invocation logs", func() {
+		type line struct{ invocation, level, message string }
+		lines := make(chan line, 10)
+		i := open(map[string]string{"t": "export default async () => { console.warn('careful', { a: 1 }) }"}, func(r *sandbox.IsolateRequest) {
+			r.Log = func(invocation string, l sandbox.Log) { lines <- line{invocation, l.Level, l.Message} }
+		})
+		Expect(i.Invoke(ctx, "call-9", "t", nil)).To(Equal(value.Undefined{}))
+		Expect(lines).To(Receive(Equal(line{"call-9", "warn", "careful { a: 1 }"})))
+	})
+
+	It("cannot speak for an invocation that is not under way", func() {
+		i := open(map[string]string{
+			"keep": "export default (state) => { state.context.kept = state }",
+			"use":  "export default async (state) => { try { await state.context.kept.setValue('a', 1) } catch (e) { return e.message } }",
+		})
+		_, err := i.Invoke(ctx, "first", "keep", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(i.Invoke(ctx, "second", "use", nil)).To(ContainSubstring("has ended"))
+		Expect(h.seen()).To(BeEmpty())
+	})
+
+	Describe("state.runCode", Label("COD-02", "COD-03", "COD-04"), func() {
+		var i sandbox.Isolate
+		serve := func(source string) {
+			GinkgoHelper()
+			h.answers["runCode"] = func(ctx context.Context, args []any) (any, error) { return client.ServeRunCode(ctx, c, i, args) }
+			h.answers["readFile"] = func(context.Context, []any) (any, error) { return []byte("some text in a file"), nil }
+			i = open(map[string]string{"t": source})
+		}
+
+		It("runs the seeds' example: functions cross back, reports stream", func() {
+			serve("export default async (state) => {\n" + `
+				const seen = [];
+				const run = state.runCode(
+				  ` + "`" + `
+				    const text = await readText('/notes.txt');
+				    report({ length: text.length });
+				    export function summarize(limit: number) {
+				      return text.slice(0, limit);
+				    }
+				  ` + "`" + `,
+				  {
+				    execute: { fn: 'summarize', args: [9] },
+				    globals: {
+				      readText: async (path: string) => {
+				        const data = await state.readFile(path);
+				        return data ? new TextDecoder().decode(data) : '';
+				      },
+				    },
+				    report: (value) => seen.push(value),
+				  },
+				);
+				const before = run.running;
+				const result = await run;
+				return { ...result, seen, before, after: run.running, live: run.reports };
+			}`)
+			v, err := i.Invoke(ctx, "1", "t", nil)
+			Expect(err).NotTo(HaveOccurred())
+			length := []any{map[string]any{"length": 19.0}}
+			Expect(v).To(MatchAllKeys(Keys{
+				"status": Equal("success"), "result": Equal("some text"), "reports": Equal(length), "seen": Equal(length), "live": Equal(length), "logs": BeEmpty(),
+				"before": BeTrue(), "after": BeFalse(), "durationMs": BeNumerically(">", 0), "memoryUsedBytes": BeNumerically(">", 100_000),
+			}))
+		})
+
+		It("terminates, at once or while the code runs", func() {
+			serve(`export default async (state) => {
+				const early = state.runCode('for (;;);'); early.terminate('never mind');
+				let started; const on = new Promise((r) => { started = r });
+				const late = state.runCode('report(1); for (;;);', { report: started });
+				await on; late.terminate('that will do');
+				return [await early, await late].map((r) => [r.status, r.error.message]);
+			}`)
+			Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{[]any{"terminated", "never mind"}, []any{"terminated", "that will do"}}))
+		})
+
+		It("gives mistakes in the options as link_error", func() {
+			serve(`export default async (state) => {
+				const out = [];
+				for (const o of [{ timeout: 5 }, { execute: { function: 'x' } }, { execute: 'x' }, { globals: 1 }, { imports: { a: 1 } }, { modules: { './x': 1 } }, { language: 'perl' }, { memoryLimitBytes: -1 }, { report: 5 }, 'x', { filename: 1 }]) {
+					const r = await state.runCode('export default () => 1', o); out.push(r.status + ' ' + r.error.message);
+				}
+				out.push((await state.runCode(5)).error.message, (await state.runCode('export default () => 1', { language: undefined })).result);
+				return out;
+			}`)
+			v, err := i.Invoke(ctx, "1", "t", nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(v).To(HaveExactElements(
+				`link_error runCode has no option "timeout": it has execute, filename, globals, imports, language, memoryLimitBytes, modules and report`,
+				`link_error options.execute has no property "function": it has fn and args`, HavePrefix("link_error options.execute must be"), HavePrefix("link_error options.globals must be"),
+				HavePrefix(`link_error options.imports["a"] must be`), HavePrefix(`link_error options.modules["./x"] must be`), HavePrefix(`link_error the language "perl" is not known`),
+				HavePrefix("link_error options.memoryLimitBytes"), HavePrefix("link_error options.report must be a function"), HavePrefix("link_error the options of runCode must be an object"), HavePrefix("link_error options.filename"),
+				"runCode takes the source as a string", Equal(1.0),
+			))
+		})
+
+		It("ends the code when the invocation is cancelled", func() {
+			serve("export default async (state) => { await state.runCode('for (;;);') }")
+			callCtx, cancel := context.WithCancel(ctx)
+			done := make(chan error, 1)
+			go func() { _, err := i.Invoke(callCtx, "1", "t", nil); done <- err }()
+			Eventually(h.seen).Should(HaveLen(1))
+			cancel()
+			Eventually(done).Should(Receive(MatchError(context.Canceled)))
+			// The slot is free again, so the code is gone.
+			Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
+		})
+	})
+
+	Describe("its end", func() {
+		gone := func(err error) *sandbox.IsolateGoneError {
+			GinkgoHelper()
+			var g *sandbox.IsolateGoneError
+			Expect(errors.As(err, &g)).To(BeTrue(), "%v", err)
+			return g
+		}
+
+		It("comes from running out of memory", Label("COD-06"), func() {
+			i := open(map[string]string{"t": "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }"}, func(r *sandbox.IsolateRequest) { r.MemoryLimitBytes = 16 << 20 })
+			_, err := i.Invoke(ctx, "1", "t", nil)
+			Expect(*gone(err)).To(MatchFields(IgnoreExtras, Fields{"Status": Equal(sandbox.StatusMemory), "Started": BeTrue(), "Reason": ContainSubstring("out of memory")}))
+			_, err = i.Invoke(ctx, "2", "t", nil)
+			Expect(gone(err).Status).To(Equal(sandbox.StatusMemory))
+		})
+
+		It("comes from code that loops beyond its wall time", Label("COD-06"), func() {
+			i := open(map[string]string{"t": "export default () => { for (;;); }"}, func(r *sandbox.IsolateRequest) { r.WallTime = 200 * time.Millisecond })
+			_, err := i.Invoke(ctx, "1", "t", nil)
+			Expect(gone(err).Reason).To(Equal("the code ran for longer than 200ms, its limit"))
+		})
+
+		It("does not come from one invocation that awaits beyond its wall time", Label("COD-06"), func() {
+			h.answers["never"] = func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await state.never(); return 'quick' }"}, func(r *sandbox.IsolateRequest) { r.WallTime = 200 * time.Millisecond })
+			_, err := i.Invoke(ctx, "1", "t", true)
+			Expect(err).To(MatchError("TimeoutError: the code ran for longer than 200ms, its limit"))
+			Expect(i.Invoke(ctx, "2", "t", false)).To(Equal("quick"))
+		})
+
+		It("does not come from an await that nothing settles", func() {
+			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await new Promise(() => {}); return 1 }"})
+			_, err := i.Invoke(ctx, "1", "t", true)
+			Expect(err).To(MatchError(ContainSubstring("nothing settles")))
+			Expect(i.Invoke(ctx, "2", "t", false)).To(Equal(1.0))
+		})
+
+		It("comes with its context, and with Close", func() {
+			isolateCtx, cancel := context.WithCancel(ctx)
+			req := sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: "export default () => new Promise(() => setTimeout(() => {}, 60000))"}}}
+			i, err := c.OpenIsolate(isolateCtx, req)
+			Expect(err).NotTo(HaveOccurred())
+			done := make(chan error, 1)
+			go func() { _, err := i.Invoke(ctx, "1", "t", nil); done <- err }()
+			cancel()
+			var end error
+			Eventually(done).Should(Receive(&end))
+			gone(end)
+			i2, err := c.OpenIsolate(ctx, req)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(i2.Close()).To(Succeed())
+			_, err = i2.Invoke(ctx, "1", "t", nil)
+			Expect(*gone(err)).To(MatchFields(IgnoreExtras, Fields{"Reason": Equal("the isolate was closed"), "Started": BeFalse()}))
+		})
+
+		It("leaves a module that fails to load or is unknown as an error of that call", func() {
+			i := open(map[string]string{"bad": "throw new Error('at load')", "none": "export const x = 1", "good": "export default () => 1", "missing": "import 'left-pad'"})
+			_, err := i.Describe(ctx, "bad")
+			Expect(err).To(MatchError("Error: at load"))
+			_, err = i.Invoke(ctx, "1", "none", nil)
+			Expect(err).To(MatchError(ContainSubstring("no default export")))
+			_, err = i.Invoke(ctx, "2", "missing", nil)
+			Expect(err).To(MatchError(ContainSubstring(`cannot find module "left-pad"`)))
+			_, err = i.Invoke(ctx, "3", "nowhere", nil)
+			Expect(err).To(MatchError(ContainSubstring(`no module "nowhere"`)))
+			Expect(i.Invoke(ctx, "4", "good", nil)).To(Equal(1.0))
+		})
+	})
+})
