@@ -101,3 +101,78 @@ func check(tb testing.TB, err error) {
 		tb.Fatal(err)
 	}
 }
+
+// BenchmarkPage reads the newest page, and one from the middle, of conversations of different lengths.
+func BenchmarkPage(b *testing.B) {
+	ctx := context.Background()
+	for _, length := range []int{1_000, 100_000} {
+		s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: b.TempDir()})
+		check(b, err)
+		b.Cleanup(func() { check(b, s.Close()) })
+		_, _, err = s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "bench", Agent: "a"})
+		check(b, err)
+		content := strings.Repeat("x", benchContent)
+		for range length / 1000 {
+			var ops []store.Op
+			for range 1000 {
+				ops = append(ops, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: &content}})
+			}
+			check(b, s.Apply(ctx, "t", nil, ops...))
+		}
+		for name, offset := range map[string]int{"newest": 0, "middle": length / 2} {
+			b.Run(fmt.Sprintf("messages=%d/%s", length, name), func(b *testing.B) {
+				for b.Loop() {
+					page, err := s.Messages(ctx, "t", store.MessageQuery{Offset: offset})
+					check(b, err)
+					if len(page.Messages) != 100 || page.Total != int64(length) {
+						b.Fatalf("%d of %d", len(page.Messages), page.Total)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkRunnable looks for work among threads that rest.
+func BenchmarkRunnable(b *testing.B) {
+	ctx := context.Background()
+	for _, idle := range []int{1_000, 100_000} {
+		s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: b.TempDir()})
+		check(b, err)
+		b.Cleanup(func() { check(b, s.Close()) })
+		var wg sync.WaitGroup
+		for w := range 64 {
+			wg.Go(func() {
+				for i := w; i < idle; i += 64 {
+					var ops []store.Op
+					if i < 50 {
+						ops = append(ops, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}})
+					}
+					if _, _, err := s.CreateThread(ctx, store.Thread{ID: fmt.Sprint("t", i), Namespace: fmt.Sprint("ns", i%20), Agent: "a"}, ops...); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		b.Run(fmt.Sprintf("idle=%d", idle), func(b *testing.B) {
+			for b.Loop() {
+				found, err := s.Runnable(ctx, 100)
+				check(b, err)
+				if len(found) != 50 {
+					b.Fatal(len(found))
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("list/threads=%d", idle), func(b *testing.B) {
+			for b.Loop() {
+				threads, err := s.Threads(ctx, store.ThreadQuery{Namespace: "ns3"})
+				check(b, err)
+				if len(threads) == 0 {
+					b.Fatal("none")
+				}
+			}
+		})
+	}
+}

@@ -22,7 +22,7 @@ type head struct {
 	waiting   int64
 	running   int64
 	workSince sql.NullInt64
-	minute    int64
+	second    int64
 
 	fresh   bool // made by this transaction, at version 0
 	changed bool
@@ -30,7 +30,7 @@ type head struct {
 	hint    store.Change
 
 	workBefore   sql.NullInt64
-	minuteBefore int64
+	secondBefore int64
 }
 
 // head loads a thread once; store.ErrNotFound when absent.
@@ -43,14 +43,14 @@ func (t *tx) head(id string) (*head, error) {
 	h := &head{id: id}
 	var counted string
 	if err := t.row(t.ctx, qHead, []any{id}, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted,
-		&h.queued, &h.waiting, &h.running, &h.workSince, &h.minute); err != nil {
+		&h.queued, &h.waiting, &h.running, &h.workSince, &h.second); err != nil {
 		return nil, fmt.Errorf("thread %s: %w", id, err)
 	}
 	var err error
 	if h.counts, err = parseCounts(counted); err != nil {
 		return nil, fmt.Errorf("thread %s: %w", id, err)
 	}
-	h.workBefore, h.minuteBefore = h.workSince, h.minute
+	h.workBefore, h.secondBefore = h.workSince, h.second
 	t.heads = append(t.heads, h)
 	return h, nil
 }
@@ -90,12 +90,12 @@ func (t *tx) flush() error {
 		if !h.fresh {
 			h.version++
 		}
-		h.minute = t.now / time.Minute.Microseconds()
+		h.second = t.now / time.Second.Microseconds()
 		args := []any{h.version, h.lastSeq, h.counts.String(), h.queued, h.waiting, h.running, t.now}
 		query := qUpdateHead
-		if h.workSince != h.workBefore || h.minute != h.minuteBefore {
+		if h.workSince != h.workBefore || h.second != h.secondBefore {
 			query = qUpdateHeadIndexed
-			args = append(args, h.workSince, h.minute)
+			args = append(args, h.workSince, h.second)
 		}
 		if _, err := t.exec(t.ctx, query, append(args, h.key)...); err != nil {
 			return err

@@ -12,10 +12,13 @@ const (
 
 	qThread   = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
 	qChildren = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
-	qThreads  = `SELECT ` + threadColumns + fromThreads + `
-		ORDER BY h.activity_minute DESC, h.last_activity_at DESC, h.thread DESC LIMIT ? OFFSET ?`
-	qThreadsOfNamespace = `SELECT ` + threadColumns + fromThreads + ` WHERE h.namespace = ?
-		ORDER BY h.activity_minute DESC, h.last_activity_at DESC, h.thread DESC LIMIT ? OFFSET ?`
+	// First which threads, then their rows: the list of a busy second is sorted without reading them.
+	qThreads = `SELECT ` + threadColumns + fromThreads + ` WHERE h.thread IN (SELECT a.thread FROM thread_head a
+		ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ? OFFSET ?)
+		ORDER BY h.last_activity_at DESC, h.thread DESC`
+	qThreadsOfNamespace = `SELECT ` + threadColumns + fromThreads + ` WHERE h.thread IN (SELECT a.thread FROM thread_head a
+		WHERE a.namespace = ? ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ? OFFSET ?)
+		ORDER BY h.last_activity_at DESC, h.thread DESC`
 	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`
@@ -27,14 +30,14 @@ const (
 	qDeleteThread = `DELETE FROM thread WHERE key = ?`
 
 	qHead = `SELECT t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
-		h.work_since, h.activity_minute FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+		h.work_since, h.activity_second FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	qInsertHead = `INSERT INTO thread_head (thread, namespace, version, last_seq, counts, queued, waiting, running,
-		work_since, last_activity_at, activity_minute) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
+		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
 	qUpdateHead = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
 		last_activity_at = ? WHERE thread = ?`
 	// With the columns that are indexed.
 	qUpdateHeadIndexed = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
-		last_activity_at = ?, work_since = ?, activity_minute = ? WHERE thread = ?`
+		last_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
 	qCounts = `SELECT t.key, h.counts, h.queued FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 )
 

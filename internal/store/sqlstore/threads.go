@@ -55,14 +55,14 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		}
 		child = string(data)
 	}
-	minute := t.now / time.Minute.Microseconds()
-	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, minute: minute, minuteBefore: minute}
+	second := t.now / time.Second.Microseconds()
+	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second}
 	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.UserID, n.TaskID, n.Title,
 		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
 		n.TerminatedReason, n.RegistryStatus}, &h.key); err != nil {
 		return err
 	}
-	if _, err := t.exec(t.ctx, qInsertHead, h.key, h.namespace, t.now, minute); err != nil {
+	if _, err := t.exec(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
 		return err
 	}
 	t.heads = append(t.heads, h)

@@ -36,11 +36,11 @@ CREATE TABLE thread_head (
     running          INTEGER NOT NULL, -- runs that are under way
     work_since       INTEGER,          -- NULL when there is nothing to do
     last_activity_at INTEGER NOT NULL,
-    activity_minute  INTEGER NOT NULL  -- of last_activity_at; coarse, so that the indexes seldom change
+    activity_second  INTEGER NOT NULL  -- of last_activity_at; coarse, so that the indexes seldom change
 ) STRICT;
 CREATE INDEX thread_head_work ON thread_head (namespace, work_since) WHERE work_since IS NOT NULL;
-CREATE INDEX thread_head_activity ON thread_head (activity_minute);
-CREATE INDEX thread_head_namespace_activity ON thread_head (namespace, activity_minute);
+CREATE INDEX thread_head_activity ON thread_head (activity_second);
+CREATE INDEX thread_head_namespace_activity ON thread_head (namespace, activity_second);
 
 CREATE TABLE lease (
     thread     INTEGER PRIMARY KEY REFERENCES thread (key) ON DELETE CASCADE,
