@@ -91,13 +91,28 @@ func needsNode(args []string) bool {
 	return true
 }
 
-// nodePossible gives the reason why no node can run here, or "".
+// nodePossible gives the reason why no node can run here, or "". It looks at what is cheap to know and settles most cases
+// before anything is built or installed; the devcluster binary looks closer.
 func nodePossible() string {
 	switch {
 	case runtime.GOOS != "linux":
 		return "a node needs Linux"
 	case os.Geteuid() != 0:
 		return "a node needs root"
+	}
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(b)) {
+		var caps uint64
+		if _, err := fmt.Sscanf(line, "CapEff: %x", &caps); err != nil {
+			continue
+		}
+		const sysAdmin, netAdmin = 1 << 21, 1 << 12
+		if caps&sysAdmin == 0 || caps&netAdmin == 0 {
+			return "a node needs the capabilities SYS_ADMIN and NET_ADMIN"
+		}
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -45,6 +46,9 @@ func up(ctx context.Context, args []string) (int, error) {
 	d, err := f.resolve()
 	if err != nil {
 		return 1, err
+	}
+	if f.stay {
+		runtime.LockOSThread() // the supervisor ends with the thread that started it: see endWithParent
 	}
 	already, err := start(ctx, d, f)
 	if err != nil {

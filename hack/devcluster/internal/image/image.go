@@ -3,7 +3,6 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -59,6 +58,11 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
+// path is where the blob is in the archive.
+func (d descriptor) path() string { return "blobs/" + strings.Replace(d.Digest, ":", "/", 1) }
+
+func digest(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }
+
 type object = map[string]any
 
 // Write writes the archive, an OCI image layout in a tar, to path.
@@ -91,17 +95,13 @@ func Write(s Spec, to string) (err error) {
 
 func write(s Spec, name string, out io.Writer) error {
 	w := tar.NewWriter(out)
-	layer, err := layer(s)
-	if err != nil {
-		return err
-	}
 	blob := func(mediaType string, data []byte) (descriptor, error) {
 		sum := sha256.Sum256(data)
-		h := hex.EncodeToString(sum[:])
-		return descriptor{MediaType: mediaType, Digest: "sha256:" + h, Size: int64(len(data))}, put(w, "blobs/sha256/"+h, 0o644, data)
+		d := descriptor{MediaType: mediaType, Digest: digest(sum[:]), Size: int64(len(data))}
+		return d, put(w, d.path(), 0o644, data)
 	}
 	const oci = "application/vnd.oci.image."
-	ld, err := blob(oci+"layer.v1.tar", layer)
+	ld, err := putLayer(s, oci+"layer.v1.tar", w)
 	if err != nil {
 		return err
 	}
@@ -139,14 +139,40 @@ func write(s Spec, name string, out io.Writer) error {
 	return w.Close()
 }
 
-// layer is the one file system layer of an image.
-func layer(s Spec) ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+// putLayer adds the one file system layer of an image. It reads the files twice instead of holding them: the archive wants
+// to know the layer's digest and size before the layer.
+func putLayer(s Spec, mediaType string, w *tar.Writer) (descriptor, error) {
+	sum, size := sha256.New(), counter(0)
+	if err := writeLayer(s, io.MultiWriter(sum, &size)); err != nil {
+		return descriptor{}, err
+	}
+	d := descriptor{MediaType: mediaType, Digest: digest(sum.Sum(nil)), Size: int64(size)}
+	if err := w.WriteHeader(&tar.Header{Name: d.path(), Mode: 0o644, Size: d.Size}); err != nil {
+		return d, err
+	}
+	again := sha256.New()
+	if err := writeLayer(s, io.MultiWriter(again, w)); err != nil {
+		return d, err
+	}
+	if digest(again.Sum(nil)) != d.Digest {
+		return d, errors.New("a file changed while the image was written: try again")
+	}
+	return d, nil
+}
+
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+func writeLayer(s Spec, to io.Writer) error {
+	w := tar.NewWriter(to)
 	for _, d := range []tar.Header{{Name: "tmp/", Mode: 0o1777}, {Name: "etc/", Mode: 0o755}} {
 		d.Typeflag = tar.TypeDir
 		if err := w.WriteHeader(&d); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	passwd := "root:x:0:0:root:/:/\n"
@@ -154,21 +180,34 @@ func layer(s Spec) ([]byte, error) {
 		passwd += fmt.Sprintf("app:x:%d:%d:app:/:/\n", s.User, s.User)
 	}
 	if err := put(w, "etc/passwd", 0o644, []byte(passwd)); err != nil {
-		return nil, err
+		return err
 	}
-	for _, to := range slices.Sorted(maps.Keys(s.Files)) { // sorted: the same files make the same image
-		data, err := os.ReadFile(s.Files[to])
-		if err != nil {
-			return nil, err
-		}
-		if err := put(w, strings.TrimPrefix(path.Clean("/"+to), "/"), 0o755, data); err != nil {
-			return nil, err
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) { // sorted: the same files make the same image
+		if err := putFile(w, strings.TrimPrefix(path.Clean("/"+name), "/"), s.Files[name]); err != nil {
+			return err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
+	return w.Close()
+}
+
+func putFile(w *tar.Writer, name, from string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
 	}
-	return b.Bytes(), nil
+	defer f.Close()
+	i, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !i.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", from)
+	}
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: i.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
 }
 
 func put(w *tar.Writer, name string, mode int64, data []byte) error {
