@@ -25,9 +25,9 @@ func assemble(system string, c *conversation) []model.Message {
 		case store.RoleAssistant:
 			out = appendAnswer(out, c, i)
 		case store.RoleSystem:
-			out = append(out, model.Message{Role: model.RoleSystem, Content: textOf(m)})
+			out = append(out, model.Message{Role: model.RoleSystem, Content: contentOf(m), Attachments: attachmentsOf(m)})
 		default:
-			out = append(out, model.Message{Role: model.RoleUser, Content: textOf(m), Name: m.Name})
+			out = append(out, model.Message{Role: model.RoleUser, Content: contentOf(m), Name: m.Name, Attachments: attachmentsOf(m)})
 		}
 	}
 	return out
@@ -35,7 +35,7 @@ func assemble(system string, c *conversation) []model.Message {
 
 func appendAnswer(out []model.Message, c *conversation, i int) []model.Message {
 	m := &c.msgs[i]
-	a := model.Message{Role: model.RoleAssistant, Content: textOf(m), Metadata: m.Metadata}
+	a := model.Message{Role: model.RoleAssistant, Content: contentOf(m), Metadata: m.Metadata, Attachments: attachmentsOf(m)}
 	for _, call := range m.ToolCalls {
 		if c.calls[call.ID] == i { // of two messages that use the same id, the later one has the result
 			a.ToolCalls = append(a.ToolCalls, model.ToolCall{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
@@ -45,33 +45,24 @@ func appendAnswer(out []model.Message, c *conversation, i int) []model.Message {
 	for _, call := range a.ToolCalls {
 		r := model.Message{Role: model.RoleTool, ToolCallID: call.ID, Name: call.Name, Content: interrupted}
 		if j, done := c.results[call.ID]; done {
-			r.Content = textOf(&c.msgs[j])
+			r.Content, r.Attachments = contentOf(&c.msgs[j]), attachmentsOf(&c.msgs[j])
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// textOf gives a message's content and names its attachments.
-func textOf(m *store.Message) string {
-	text := contentOf(m)
-	if len(m.Attachments) == 0 {
-		return text
-	}
-	var b strings.Builder
-	b.WriteString(text)
-	if text != "" {
-		b.WriteString("\n\n")
-	}
-	b.WriteString("[attached files:")
+// attachmentsOf names a message's files for a model.
+func attachmentsOf(m *store.Message) []string {
+	var out []string
 	for _, a := range m.Attachments {
-		fmt.Fprintf(&b, " %s", a.Path)
+		name := a.Path
 		if a.MimeType != "" {
-			fmt.Fprintf(&b, " (%s, %d bytes)", a.MimeType, a.Size)
+			name += fmt.Sprintf(" (%s, %d bytes)", a.MimeType, a.Size)
 		}
+		out = append(out, name)
 	}
-	b.WriteString("]")
-	return b.String()
+	return out
 }
 
 var placeholder = regexp.MustCompile(`\{\{\s*arguments\.([A-Za-z0-9_-]+)\s*\}\}`)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool/code"
 )
@@ -73,6 +74,7 @@ func (c *codeHost) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	}
 	c.releases = append(c.releases, release)
 	c.sbx = sbx
+	c.engine.fault("sandbox.acquire.after")
 	return sbx, nil
 }
 
@@ -84,6 +86,9 @@ func (c *codeHost) discard(ctx context.Context, sbx sandbox.Sandbox) {
 		return
 	}
 	c.engine.log.Info("a sandbox failed and is given up", "namespace", c.thread.Namespace, "name", c.thread.Name)
+	if c.iso != nil {
+		_ = c.iso.Close() // it is of the sandbox that goes
+	}
 	c.engine.opts.Sandboxes.Discard(ctx, c.thread, sbx)
 	c.sbx, c.iso = nil, nil
 }
@@ -114,7 +119,7 @@ func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
 	if sbx == nil || iso == nil { // the caller is code in the isolate, so this can only be its end
 		return nil, errors.New("the isolate has ended")
 	}
-	return nil, errors.New("state.runCode is not there yet")
+	return client.ServeRunCode(ctx, sbx, iso, args)
 }
 
 // Invoke implements tool.Code. What had not begun when its isolate went away is done once more, in a fresh
@@ -178,8 +183,8 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 		if err == nil {
 			return iso, sbx, nil
 		}
-		var compile *sandbox.Error
-		if sbx == nil || retried || ctx.Err() != nil || errors.As(err, &compile) {
+		var gone *sandbox.IsolateGoneError
+		if sbx == nil || retried || ctx.Err() != nil || !errors.As(err, &gone) {
 			return nil, nil, err
 		}
 		c.discard(ctx, sbx)

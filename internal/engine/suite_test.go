@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 
@@ -10,9 +11,16 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
+
+// TestMain is also the supervisor and the child of the sandboxes that the tests run.
+func TestMain(m *testing.M) {
+	sandboxtest.Main()
+	os.Exit(m.Run())
+}
 
 func TestEngine(t *testing.T) {
 	RegisterFailHandler(Fail)

@@ -5,6 +5,7 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"strings"
 )
 
 // Client speaks with one model. It is safe for concurrent use.
@@ -33,8 +34,22 @@ type Message struct {
 	Name       string     // of the tool, on results
 	ToolCalls  []ToolCall // of an assistant
 	ToolCallID string     // on results: the call that it answers
+	// Attachments name the files that belong to the message, such as "/a.csv (text/csv, 120 bytes)".
+	Attachments []string
 	// Metadata is what an earlier Response asked to keep with its message.
 	Metadata map[string]any
+}
+
+// Text is the content with its attachments named, for models that know no attachments.
+func (m Message) Text() string {
+	if len(m.Attachments) == 0 {
+		return m.Content
+	}
+	note := "[attached files: " + strings.Join(m.Attachments, ", ") + "]"
+	if m.Content == "" {
+		return note
+	}
+	return m.Content + "\n\n" + note
 }
 
 // ToolCall is a call that the model asks for.

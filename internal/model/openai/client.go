@@ -162,13 +162,13 @@ func (c *Client) request(req model.Request) (sdk.ChatCompletionNewParams, error)
 func message(m model.Message) sdk.ChatCompletionMessageParamUnion {
 	switch m.Role {
 	case model.RoleSystem:
-		return sdk.SystemMessage(m.Content)
+		return sdk.SystemMessage(m.Text())
 	case model.RoleTool:
-		return sdk.ToolMessage(m.Content, m.ToolCallID)
+		return sdk.ToolMessage(m.Text(), m.ToolCallID)
 	case model.RoleAssistant:
 		var a sdk.ChatCompletionAssistantMessageParam
-		if m.Content != "" || len(m.ToolCalls) == 0 {
-			a.Content.OfString = param.NewOpt(m.Content)
+		if text := m.Text(); text != "" || len(m.ToolCalls) == 0 {
+			a.Content.OfString = param.NewOpt(text)
 		}
 		for _, tc := range m.ToolCalls {
 			a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
@@ -182,7 +182,7 @@ func message(m model.Message) sdk.ChatCompletionMessageParamUnion {
 		}
 		return sdk.ChatCompletionMessageParamUnion{OfAssistant: &a}
 	default:
-		return sdk.UserMessage(m.Content)
+		return sdk.UserMessage(m.Text())
 	}
 }
 

@@ -90,7 +90,7 @@ func parseStep(s skeinv1.ScriptStep) (step, error) {
 		if call.raw != "" && c.Arguments != nil {
 			return p, fmt.Errorf("toolCalls[%d]: give either arguments or rawArguments", i)
 		}
-		if c.Arguments != nil && len(c.Arguments.Raw) > 0 {
+		if c.Arguments != nil && len(c.Arguments.Raw) > 0 && string(c.Arguments.Raw) != "null" {
 			v, err := decode(c.Arguments.Raw)
 			if err != nil {
 				return p, fmt.Errorf("toolCalls[%d].arguments are not valid JSON: %w", i, err)

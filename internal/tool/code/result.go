@@ -31,13 +31,17 @@ func Explain(err error) string {
 		return err.Error()
 	}
 	text := thrown.Error()
-	if stack := strings.TrimRight(thrown.Stack, "\n "); stack != "" {
-		if len(stack) > maxStackShown {
-			stack = strings.ToValidUTF8(stack[:maxStackShown], "") + "…"
-		}
-		text += "\n" + stack
+	stack := strings.TrimRight(thrown.Stack, "\n ")
+	if stack == "" || strings.Contains(text, stack) {
+		return text
 	}
-	return text
+	if !strings.HasPrefix(stack, text) {
+		stack = text + "\n" + stack
+	}
+	if limit := len(text) + maxStackShown; len(stack) > limit {
+		stack = strings.ToValidUTF8(stack[:limit], "") + "…"
+	}
+	return stack
 }
 
 // resultOf reads what a tool's code returned: {status, result, error, attachments} as the seeds' API has

@@ -32,7 +32,8 @@ func NewState(h *tool.Host, edited func()) *State {
 	return &State{host: h, edited: edited, times: map[string]int{}}
 }
 
-// Static gives the plain properties of `state` (SPEC THR-02).
+// Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
+// do not wait.
 func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	t := s.host.Thread
 	arguments := any(map[string]any{})
@@ -54,6 +55,12 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	static := map[string]any{
 		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
 		"arguments": arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
+	}
+	// These answer at once, so their answers are there beforehand.
+	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {
+		if static[method], err = s.host.Definitions.Names(ctx, kind); err != nil {
+			return nil, err
+		}
 	}
 	if s.host.RunID != "" {
 		static["execution"] = map[string]any{"flowId": s.host.RunID, "currentSide": "a"}

@@ -1,0 +1,109 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/process"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Processes gives threads real sandboxes, as local processes. The test binary is the supervisor: call
+// sandboxtest.Main from TestMain.
+type Processes struct {
+	pool *process.Pool
+
+	mu       sync.Mutex
+	acquired int
+	held     int
+	// Pools are the names of the pools that were asked for.
+	pools []string
+}
+
+var _ engine.Sandboxes = (*Processes)(nil)
+
+// UseProcesses gives the world sandboxes. Close the pool that it gives.
+func (w *World) UseProcesses(o process.Options) (*Processes, error) {
+	pool, err := process.New(o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Processes{pool: pool}
+	w.Sandboxes = p
+	return p, nil
+}
+
+// Acquire implements engine.Sandboxes.
+func (p *Processes) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+	s, err := p.pool.Acquire(ctx, t.ID)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sandbox process: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acquired++
+	p.held++
+	p.pools = append(p.pools, pool)
+	return s, sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.held--
+	}), nil
+}
+
+// Discard implements engine.Sandboxes.
+func (p *Processes) Discard(_ context.Context, t *store.Thread, _ sandbox.Sandbox) {
+	p.pool.Release(t.ID)
+}
+
+// Kill kills all sandbox processes of this test with SIGKILL, as lost pods would go.
+func (p *Processes) Kill() error {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Counts tells how many sandboxes were asked for, and how many of them were not given back.
+func (p *Processes) Counts() (acquired, held int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acquired, p.held
+}
+
+// Pools gives the names of the pools that were asked for.
+func (p *Processes) Pools() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.pools...)
+}
+
+// Close ends all processes.
+func (p *Processes) Close() error { return p.pool.Close() }
