@@ -1,6 +1,7 @@
 package thread_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -39,6 +40,27 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		none, err := to.CopyFilesFrom(ctx, from, nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(none).To(BeEmpty())
+	})
+
+	It("copies what is there at the end, when the source changes and goes meanwhile", func(ctx SpecContext) {
+		e := newEnv(ctx)
+		from, to := e.create(ctx, "from"), e.create(ctx, "to")
+		write(ctx, from, "/f", "first")
+		between := &interleaved{Store: e.store}
+		svc := thread.NewService(thread.Options{Store: between, Blobs: e.bucket, Clock: e.clock})
+		from, err := svc.Open(ctx, "from")
+		Expect(err).NotTo(HaveOccurred())
+		to, err = svc.Open(ctx, "to")
+		Expect(err).NotTo(HaveOccurred())
+		between.afterFile = func() { write(ctx, from, "/f", "second") }
+		between.beforeApply = func() { Expect(from.Unlink(ctx, "/f")).To(Succeed()) }
+		between.armed = true
+		given, err := to.CopyFilesFrom(ctx, from, []string{"/f"})
+		Expect(err).NotTo(HaveOccurred())
+		data, ok := read(ctx, to, given[0].Path)
+		Expect(ok).To(BeTrue())
+		Expect(data).To(Equal("second"))
+		Expect(e.objects()).To(HaveLen(1))
 	})
 
 	It("copies all or none", func(ctx SpecContext) {
@@ -129,3 +151,30 @@ var _ = Describe("contents", func() {
 		Expect(st.StatFile(ctx, "/f")).To(BeNil())
 	})
 })
+
+// interleaved is a store with something done after the first look at a file and before the write that follows.
+type interleaved struct {
+	store.Store
+	armed                  bool
+	afterFile, beforeApply func()
+}
+
+func (i *interleaved) once(fn *func()) {
+	if do := *fn; i.armed && do != nil {
+		*fn = nil
+		i.armed = false // what is done meanwhile comes through here too
+		do()
+		i.armed = true
+	}
+}
+
+func (i *interleaved) File(ctx context.Context, threadID, path string) (*store.File, error) {
+	f, err := i.Store.File(ctx, threadID, path)
+	i.once(&i.afterFile)
+	return f, err
+}
+
+func (i *interleaved) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
+	i.once(&i.beforeApply)
+	return i.Store.Apply(ctx, threadID, fence, ops...)
+}
