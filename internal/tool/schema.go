@@ -64,8 +64,8 @@ func (noLoader) Load(url string) (any, error) {
 // Check reads the arguments that a model wrote and holds them against the schema. The error is written
 // for the model: it says what is wrong and what would be right.
 func (s *Schema) Check(arguments string) (json.RawMessage, error) {
-	if strings.TrimSpace(arguments) == "" {
-		arguments = "{}"
+	if text := strings.TrimSpace(arguments); text == "" || text == "null" {
+		arguments = "{}" // what some models write for a tool without arguments
 	}
 	if len(arguments) > maxArgumentBytes {
 		return nil, fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(arguments), maxArgumentBytes)

@@ -1,0 +1,175 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/process"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("Effects", func() {
+	var w *enginetest.World
+	var sandboxes *enginetest.Processes
+	BeforeEach(func() {
+		w = newWorld()
+		var err error
+		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(sandboxes.Close)
+		w.Definitions.Put("a", enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
+	})
+
+	effect := func(name, source string, change ...func(*engine.Effect)) {
+		GinkgoHelper()
+		m, failed := compile.Compile("effect.ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		e := engine.Effect{Module: m, Digest: source}
+		for _, c := range change {
+			c(&e)
+		}
+		w.Definitions.PutEffect(name, e)
+	}
+	fire := func(ctx context.Context, threadID, name string, args any) store.Firing {
+		GinkgoHelper()
+		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: threadID, Namespace: enginetest.Namespace, Name: "se", Effect: name, Args: enginetest.JSON(args)}
+		recorded, err := w.Store.RecordFiring(ctx, f)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(recorded).To(BeTrue())
+		return f
+	}
+	ended := func(ctx context.Context, f store.Firing) store.Firing {
+		GinkgoHelper()
+		var got *store.Firing
+		Eventually(func() store.FiringStatus {
+			var err error
+			got, err = w.Store.Firing(ctx, f.EffectID, f.Due)
+			Expect(err).NotTo(HaveOccurred())
+			return got.Status
+		}, "20s", "5ms").ShouldNot(Equal(store.FiringPending))
+		return *got
+	}
+
+	It("run apart from the conversation, with its thread as their state", Label("EFF-01", "EFF-02"), func(ctx SpecContext) {
+		effect("remind", `import { defineEffect } from '@standardagents/builder';
+export default defineEffect({ description: 'Reminds.', handler: async (state, args) => {
+  await state.setValue('seen', { execution: state.execution, thread: state.threadId, text: args.text });
+  await state.queueMessage({ role: 'user', content: 'Reminder: ' + args.text });
+} });`)
+		start(w)
+		id := makeThread(ctx, w, "a")
+		f := ended(ctx, fire(ctx, id, "remind", map[string]any{"text": "call home"}))
+		Expect(f).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 1), HaveField("Error", "")))
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: Reminder: call home", "assistant: noted: Reminder: call home"}))
+		v, err := w.Store.Value(ctx, id, "seen")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(v).To(MatchJSON(`{"execution":null,"thread":"` + id + `","text":"call home"}`))
+		_, held := sandboxes.Counts()
+		Expect(held).To(BeZero())
+	})
+
+	It("run while a run of the thread is under way, not under its lease", Label("EFF-02"), func(ctx SpecContext) {
+		w.Definitions.Put("busy", enginetest.Script(skeinv1.ScriptStep{Latency: ms(3600_000)}))
+		effect("note", `export default async (state) => { await state.setValue('done', true) }`)
+		start(w)
+		id := makeThread(ctx, w, "busy")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Expect(ended(ctx, fire(ctx, id, "note", nil)).Status).To(Equal(store.FiringSucceeded))
+		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunRunning))
+	})
+
+	DescribeTable("that cannot be done end with a reason, without another try", Label("EFF-02"), func(ctx SpecContext, source string, args any, want string) {
+		effect("bad", source, func(e *engine.Effect) {
+			e.Spec.Parameters = &runtime.RawExtension{Raw: json.RawMessage(`{"type":"object","properties":{"n":{"type":"number"}}}`)}
+			e.Spec.Timeout = ms(500)
+		})
+		start(w)
+		id := makeThread(ctx, w, "a")
+		f := ended(ctx, fire(ctx, id, "bad", args))
+		Expect(f).To(And(HaveField("Status", store.FiringFailed), HaveField("Attempts", 1), HaveField("Error", MatchRegexp(want))))
+	},
+		Entry("by throwing", "export default () => { throw new Error('no') }", nil, `^Error: no\n.*effect\.ts:1:`),
+		Entry("by never ending", "export default () => { for (;;); }", nil, `did not finish|ended before`),
+		Entry("with wrong arguments", "export default () => 1", map[string]any{"n": "x"}, `/n: got string, want number`),
+	)
+
+	It("of a thread that is terminated or gone do not run", Label("EFF-06"), func(ctx SpecContext) {
+		effect("note", `export default async (state) => { await state.setValue('done', true) }`)
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		Expect(ended(ctx, fire(ctx, id, "note", nil)).Error).To(Equal("the thread is terminated"))
+		_, err := w.Store.Value(ctx, id, "done")
+		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(ended(ctx, fire(ctx, uuid.NewString(), "note", nil)).Error).To(Equal("the thread is gone"))
+	})
+
+	It("are tried again when they could not be run, three times at most", Label("EFF-04"), func(ctx SpecContext) {
+		start(w)
+		id := makeThread(ctx, w, "a")
+		f := fire(ctx, id, "later", nil)
+		Eventually(func() int {
+			got, err := w.Store.Firing(ctx, f.EffectID, f.Due)
+			Expect(err).NotTo(HaveOccurred())
+			return got.Attempts
+		}, "5s", "5ms").Should(Equal(1))
+		effect("later", `export default async (state) => { await state.setValue('done', true) }`)
+		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
+
+		f = ended(ctx, fire(ctx, id, "never", nil))
+		Expect(f).To(And(HaveField("Status", store.FiringFailed), HaveField("Attempts", 3), HaveField("Error", ContainSubstring(`gave up after 3 attempts: Effect "never" does not exist`))))
+	})
+
+	It("run again after a crash under the same key, which makes what they do happen once", Label("EFF-04"), func(ctx SpecContext) {
+		effect("remind", `export default async (state, args) => { await state.queueMessage('Reminder: ' + args.text) }`)
+		gate := &enginetest.Gate{Store: w.Store}
+		var cut atomic.Bool
+		_, stop := start(w, func(o *engine.Options) {
+			o.Threads = w.Over(gate)
+			o.LeaseTTL = 200 * time.Millisecond
+			o.Faults = func(p string) {
+				if p == "effect.finish.before" && cut.CompareAndSwap(false, true) {
+					gate.Cut()
+				}
+			}
+		})
+		id := makeThread(ctx, w, "a", func(n *thread.NewThread) { n.Title = "t" })
+		f := fire(ctx, id, "remind", map[string]any{"text": "x"})
+		Eventually(gate.IsCut, "10s", "5ms").Should(BeTrue())
+		stop()
+		start(w, func(o *engine.Options) { o.LeaseTTL = 200 * time.Millisecond })
+		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: Reminder: x", "assistant: noted: Reminder: x"}))
+	})
+
+	It("that take longer than a claim are not run twice", Label("EFF-04"), func(ctx SpecContext) {
+		effect("slow", `export default async (state) => {
+  const n = (await state.getValue('n')) ?? 0;
+  await state.setValue('n', n + 1);
+  await new Promise((r) => setTimeout(r, 1500));
+}`)
+		start(w, func(o *engine.Options) { o.LeaseTTL = 300 * time.Millisecond })
+		start(w, func(o *engine.Options) { o.LeaseTTL = 300 * time.Millisecond })
+		id := makeThread(ctx, w, "a")
+		Expect(ended(ctx, fire(ctx, id, "slow", nil)).Attempts).To(Equal(1))
+		v, err := w.Store.Value(ctx, id, "n")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(v)).To(Equal("1"))
+	})
+})
