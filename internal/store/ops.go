@@ -32,8 +32,8 @@ type DeleteMessage struct {
 
 // Enqueue puts an item into the inbox of the thread of Apply, or of To when set, and wakes it. A key
 // that was ever used in that thread drops the item and sets Existed. ErrTerminated when that thread is
-// terminated, unless IgnoreTerminated, which drops it silently. ErrQueueFull when MaxUserMessages > 0
-// and so many user messages that came from outside wait already.
+// terminated, unless IgnoreTerminated, which drops the item silently, also when To was purged.
+// ErrQueueFull when MaxUserMessages > 0 and so many user messages that came from outside wait already.
 type Enqueue struct {
 	To               string
 	Item             InboxItem
@@ -46,7 +46,8 @@ type Enqueue struct {
 // Dequeue removes inbox items that the run has taken over.
 type Dequeue struct{ Seqs []int64 }
 
-// PutRun makes or changes a run; logs its start, its waiting and its end.
+// PutRun makes or changes a run; logs its start, its waiting and its end. StartedAt and EndedAt are filled
+// in when they are empty.
 type PutRun struct{ Run Run }
 
 // AppendEvent writes to the log; Seq is filled in.

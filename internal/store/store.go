@@ -37,7 +37,9 @@ var (
 // is on disk when the call returns.
 type Store interface {
 	// CreateThread makes a thread and applies its first ops (files, inbox items), in one transaction. A
-	// second create of the same id changes nothing, applies no op and gives the stored thread with created false.
+	// second create of the same id changes nothing, applies no op and gives the stored thread with created
+	// false. RootID and Depth are the store's: ErrNotFound when ParentID names no thread. A child of a
+	// terminated parent is born terminated, its Enqueue ops dropped (SPEC SUB-08).
 	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread by id. ErrNotFound when absent.
 	Thread(ctx context.Context, id string) (*Thread, error)
@@ -45,8 +47,9 @@ type Store interface {
 	Threads(ctx context.Context, q ThreadQuery) ([]Thread, error)
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
-	// PurgeThread removes all that the store holds of a thread; absent is no error. File contents that
-	// nothing refers to any more are given back for the caller to remove from the bucket.
+	// PurgeThread removes all that the store holds of a thread; absent is no error. It shuts out whoever
+	// holds the thread first, and may be repeated when it was cut off. File contents that nothing refers to
+	// any more are given back for the caller to remove from the bucket.
 	PurgeThread(ctx context.Context, id string) (digests []string, err error)
 
 	// Apply commits ops on one thread in one transaction, all or nothing. With a fence, the transaction
@@ -60,7 +63,9 @@ type Store interface {
 	Message(ctx context.Context, threadID, messageID string) (*Message, error)
 	// Inbox lists what waits, in order.
 	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
-	// Events gives the log after a sequence number, oldest first, at most limit (1000 when 0).
+	// Events gives the log after a sequence number, oldest first, at most limit (1000 when 0). The Data of
+	// message.created, message.updated and message.queued is the message as it is now, pending and with
+	// metadata.queued while it waits, absent once it was deleted.
 	Events(ctx context.Context, threadID string, after int64, limit int) ([]Event, error)
 	// Run by id; the newest run of the thread when id is empty. ErrNotFound when absent.
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
@@ -76,11 +81,12 @@ type Store interface {
 	// DigestReferenced tells whether any file of any thread has this content.
 	DigestReferenced(ctx context.Context, digest string) (bool, error)
 
-	// Acquire takes the thread's lease for ttl under a new epoch. ErrLeaseHeld while another holder's has not run out.
+	// Acquire takes the thread's lease for ttl under a new epoch. ErrLeaseHeld while one has not run out,
+	// whoever holds it.
 	Acquire(ctx context.Context, threadID, owner string, ttl time.Duration) (*Fence, error)
 	// Renew extends the lease. ErrFenced when it was lost.
 	Renew(ctx context.Context, f *Fence, ttl time.Duration) error
-	// Release gives the lease back; idempotent.
+	// Release gives the lease back; idempotent. It hints ChangedInbox when there is work left.
 	Release(ctx context.Context, f *Fence) error
 	// Runnable lists threads with work (waiting inbox items, or a run that was under way when its holder
 	// was lost) and no live lease, oldest work first, spread over namespaces.
@@ -90,13 +96,15 @@ type Store interface {
 	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
 	// ClaimFirings takes unfinished firings that nobody holds, for ttl, counting an attempt.
 	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]Firing, error)
-	// FinishFiring records how a firing ended: FiringSucceeded, FiringFailed, or FiringPending to try again after the delay.
+	// FinishFiring records how a firing ended: FiringSucceeded, FiringFailed, or FiringPending to try again
+	// after the delay. One that has ended stays as it is.
 	FinishFiring(ctx context.Context, effectID string, due int64, status FiringStatus, errText string, retryAfter time.Duration) error
 	// Firing by its key; ErrNotFound when absent.
 	Firing(ctx context.Context, effectID string, due int64) (*Firing, error)
 
 	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be
-	// lost, so a subscriber that missed one must find out by reading. fn must not block. Call stop to end it.
+	// lost, so a subscriber that missed one must find out by reading. fn may be called from several
+	// goroutines at once and must not block. Call stop to end it.
 	Subscribe(fn func(Hint)) (stop func())
 	// Ping tells whether the store can read and write.
 	Ping(ctx context.Context) error

@@ -44,13 +44,13 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 
 	It("copies what is there at the end, when the source changes and goes meanwhile", func(ctx SpecContext) {
 		e := newEnv(ctx)
-		from, to := e.create(ctx, "from"), e.create(ctx, "to")
-		write(ctx, from, "/f", "first")
+		write(ctx, e.create(ctx, "from"), "/f", "first")
+		e.create(ctx, "to")
 		between := &interleaved{Store: e.store}
 		svc := thread.NewService(thread.Options{Store: between, Blobs: e.bucket, Clock: e.clock})
 		from, err := svc.Open(ctx, "from")
 		Expect(err).NotTo(HaveOccurred())
-		to, err = svc.Open(ctx, "to")
+		to, err := svc.Open(ctx, "to")
 		Expect(err).NotTo(HaveOccurred())
 		between.afterFile = func() { write(ctx, from, "/f", "second") }
 		between.beforeApply = func() { Expect(from.Unlink(ctx, "/f")).To(Succeed()) }
