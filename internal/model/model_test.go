@@ -1,0 +1,107 @@
+package model_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+func TestModel(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Models")
+}
+
+// failing fails a number of times, after a piece of its answer, and then answers.
+type failing struct {
+	failures int
+	err      *model.Error
+	calls    int
+}
+
+func (f *failing) Stream(_ context.Context, _ model.Request, emit func(model.Delta)) (*model.Response, error) {
+	f.calls++
+	emit(model.Delta{Text: fmt.Sprint("try ", f.calls)})
+	if f.calls <= f.failures {
+		return nil, f.err
+	}
+	return &model.Response{Content: "done"}, nil
+}
+
+var _ = Describe("Retries", Label("AGT-06"), func() {
+	passing := &model.Error{Kind: model.KindStatus, Status: 503, Message: "busy", Passing: true}
+	var clk *clocktesting.FakeClock
+	BeforeEach(func() { clk = clocktesting.NewFakeClock(time.Now()) })
+
+	// play calls a model, letting time pass whenever it waits, and gives how long that was.
+	play := func(ctx context.Context, f *failing, retries int) (waited time.Duration, deltas []model.Delta, err error) {
+		begin := clk.Now()
+		finished := make(chan error, 1)
+		go func() {
+			_, err := model.WithRetries(f, retries, clk).Stream(ctx, model.Request{}, func(d model.Delta) { deltas = append(deltas, d) })
+			finished <- err
+		}()
+		for {
+			select {
+			case err := <-finished:
+				return clk.Since(begin), deltas, err
+			case <-time.After(time.Millisecond):
+				if clk.HasWaiters() {
+					clk.Step(50 * time.Millisecond)
+				}
+			}
+		}
+	}
+
+	It("come with growing pauses and take back the pieces of a failed try", func() {
+		waited, deltas, err := play(context.Background(), &failing{failures: 2, err: passing}, 2)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(deltas).To(Equal([]model.Delta{{Text: "try 1"}, {Reset: true}, {Text: "try 2"}, {Reset: true}, {Text: "try 3"}}))
+		Expect(waited).To(BeNumerically("~", 1400*time.Millisecond, 300*time.Millisecond)) // 0.5 s and 1 s less a fifth
+	})
+
+	It("end after as many as are allowed, with the last failure", func() {
+		f := &failing{failures: 9, err: passing}
+		_, _, err := play(context.Background(), f, 3)
+		Expect(err).To(MatchError(passing))
+		Expect(f.calls).To(Equal(4))
+	})
+
+	It("are not made for failures that stay", func() {
+		final := &model.Error{Kind: model.KindBadAnswer, Message: "nonsense"}
+		f := &failing{failures: 1, err: final}
+		_, _, err := play(context.Background(), f, 3)
+		Expect(err).To(MatchError(final))
+		Expect(f.calls).To(Equal(1))
+	})
+
+	It("stop with the context, for its cause", func() {
+		cause := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(cause)
+		_, _, err := play(ctx, &failing{failures: 1, err: passing}, 3)
+		Expect(err).To(MatchError(cause))
+	})
+})
+
+var _ = Describe("Redaction", func() {
+	It("knows a key in every spelling that a server sends back", func() {
+		const key = `sk-"1+2/3`
+		r := model.NewRedactor(key)
+		for _, spelling := range []string{key, `sk-\"1+2/3`, url.QueryEscape(key), url.PathEscape(key), base64.StdEncoding.EncodeToString([]byte(key))} {
+			Expect(r.Redact("a " + spelling + " b")).To(Equal("a [redacted] b"))
+		}
+	})
+	It("leaves text alone when there is no key", func() {
+		Expect(model.NewRedactor("", "ab").Redact("abc")).To(Equal("abc"))
+	})
+})
