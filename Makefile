@@ -21,7 +21,11 @@ OVERLAY ?= default
 DEVCLUSTER := hack/devcluster/devcluster.sh
 TESTRUN := build/testrun
 REPORTS ?= build/reports
-GO_BUILD := CGO_ENABLED=0 go build -p $(JOBS) -trimpath -ldflags '-s -w'
+
+# Without cgo everywhere, so that programs and tests share the build cache. Only the race detector needs cgo.
+export CGO_ENABLED := $(if $(RACE),1,0)
+# RELEASE=1 leaves the paths of this machine out of the programs, at the price of compiling everything anew.
+GO_BUILD := go build -p $(JOBS) $(if $(RELEASE),-trimpath) -ldflags '-s -w'
 # Flags of the test tiers: VERBOSE=1 prints all output, FILTER is a Ginkgo label filter, PKG narrows the
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.
 FILTER ?=
@@ -76,7 +80,7 @@ build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs in
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein
 bin/manager bin/sandbox bin/kubectl-skein: bin/%:
-	@hack/step.sh "Build $@" env $(GO_BUILD) -o $@ ./cmd/$*
+	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
 docker-build: bin/manager bin/sandbox ## Build both images with buildah and save them as build/*.tar.
@@ -152,8 +156,8 @@ cluster-status: ## Say what runs.
 ##@ Demo
 
 .PHONY: demo
-demo: build ## Play the demo [MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
-	@hack/demo/run.sh
+demo: build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+	@NODE=$(NODE) hack/demo/run.sh
 
 .PHONY: demo-down
 demo-down: ## Remove everything that the demo started.

@@ -24,16 +24,21 @@ func (d *demo) startCluster(ctx context.Context) error {
 	}
 	d.say("1. A Kubernetes cluster")
 	args := []string{devcluster, "up", "--name", clusterName}
-	switch {
-	case d.model == nil:
-	case d.model.onLoopback():
+	node := os.Getenv("NODE")
+	if d.model != nil && d.model.onLoopback() {
 		fmt.Println("The model is on this machine's loopback, where pods cannot reach it: no node, the manager runs as a local process.")
-		args = append(args, "--node=false")
-	default:
-		fmt.Println("The model is outside of the cluster.")
-		if canNode, err := d.canNode(ctx); err != nil {
+		node = "false"
+	}
+	if node != "" {
+		args = append(args, "--node="+node)
+	}
+	if d.model != nil && node != "false" {
+		canNode, err := d.canNode(ctx)
+		if err != nil {
 			return err
-		} else if canNode {
+		}
+		if canNode {
+			fmt.Println("The model is outside of the cluster: pods get a way out.")
 			args = append(args, "--egress")
 		}
 	}

@@ -89,7 +89,7 @@ func (d *demo) ask(ctx context.Context) error {
 
 // watch shows the conversation live until it is told to stop.
 func (d *demo) watch(ctx context.Context) (stop func()) {
-	args := []string{"kubectl", "skein", "watch", "-n", namespace, threadName}
+	args := []string{"kubectl", "skein", "watch", "-n", namespace, threadName, "--tail=0"}
 	d.show(append(args, "&")...)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -160,7 +160,7 @@ func (d *demo) awaitReminder(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("effect:  %s\nanalyst: %s\n", reminder, reply)
-	return d.run(ctx, "kubectl", "skein", "messages", "-n", namespace, threadName)
+	return d.run(ctx, "kubectl", "skein", "messages", "-n", namespace, threadName, "--limit=2")
 }
 
 // deleteTree deletes the thread and shows that all that it had made goes with it.
