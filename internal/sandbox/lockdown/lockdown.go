@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,8 +34,9 @@ func Apply(l Limits) error {
 	if err := ApplyLimits(l); err != nil {
 		return err
 	}
-	// The runtime opens its poller at the first timer, which would be too late afterwards.
-	<-time.After(time.Nanosecond)
+	if err := openPoller(); err != nil {
+		return err
+	}
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -48,6 +48,16 @@ func Apply(l Limits) error {
 		return fmt.Errorf("clearing dumpable: %w", err)
 	}
 	return install(filter(uint32(os.Getpid())))
+}
+
+// openPoller makes the runtime open its poller, on which its timers wait: afterwards it could not.
+func openPoller() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	_ = w.Close()
+	return r.Close()
 }
 
 func unlimited(n uint64) uint64 {

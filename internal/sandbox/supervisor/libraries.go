@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,13 +17,17 @@ import (
 // maxLibraries bounds the bytecode of the libraries.
 const maxLibraries = 16 << 20
 
+const compileTimeout = 30 * time.Second
+
 // prepareLibraries has a fresh child, which never saw foreign code, compile the libraries, and keeps the
 // bytecode in a sealed file in memory that all children share. Without it they compile for themselves.
 func (s *Server) prepareLibraries() {
 	defer close(s.libsDone)
 	f, err := s.compileLibraries()
 	if err != nil {
-		logf("compiling the libraries: %v", err)
+		if s.ctx.Err() == nil {
+			logf("compiling the libraries: %v", err)
+		}
 		return
 	}
 	s.libs.Store(f)
@@ -38,7 +43,9 @@ func (s *Server) compileLibraries() (*os.File, error) {
 		return nil, err
 	}
 	defer p.dispose()
-	defer time.AfterFunc(30*time.Second, func() { p.kill(protocol.Gone{}) }).Stop()
+	ctx, cancel := context.WithTimeout(s.ctx, compileTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { p.kill(protocol.Gone{}) })()
 	code, err := io.ReadAll(io.LimitReader(p.out, maxLibraries+1))
 	if err != nil {
 		return nil, err

@@ -40,11 +40,13 @@ type Server struct {
 	pool     *pool
 	slots    map[protocol.Kind]*semaphore.Weighted
 	thread   atomic.Pointer[string] // the one thread that this supervisor serves
-	mu       sync.Mutex // of draining and of entering streams
+	mu       sync.Mutex             // of draining and of entering streams
 	draining bool
 	streams  sync.WaitGroup
 	libs     atomic.Pointer[os.File]
 	libsDone chan struct{}
+	ctx      context.Context // ends when the supervisor closes
+	cancel   context.CancelFunc
 }
 
 // New makes a supervisor and starts its first children.
@@ -72,6 +74,7 @@ func New(o Options) (*Server, error) {
 		},
 		libsDone: make(chan struct{}),
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pool = newPool(s)
 	go s.prepareLibraries()
 	return s, nil
@@ -153,6 +156,7 @@ func (s *Server) drain() {
 }
 
 func (s *Server) close() {
+	s.cancel()
 	s.pool.close()
 	<-s.libsDone
 	if f := s.libs.Load(); f != nil {
