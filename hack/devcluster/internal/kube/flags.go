@@ -37,13 +37,15 @@ func (c *ControlPlane) apiServerFlags() ([]string, error) {
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.Key(pki.ServiceAccounts), "--service-account-signing-key-file=" + p.Key(pki.ServiceAccounts),
-		// The aggregation layer: how an aggregated API server knows on whose behalf a request comes. Requests go to
-		// endpoints, not to Service addresses, as kube-proxy does not run where the API server does.
+		// The aggregation layer: how an aggregated API server knows on whose behalf a request comes. With a node,
+		// requests go to endpoints, not to Service addresses, as kube-proxy does not run where the API server does.
+		// Without one, an aggregated server can only be a process of this machine: it is reached by name, as a
+		// Service of type ExternalName, because endpoints cannot be loopback addresses.
 		"--requestheader-client-ca-file=" + p.Cert(pki.FrontProxyCA), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + p.Cert(pki.FrontProxyClient), "--proxy-client-key-file=" + p.Key(pki.FrontProxyClient),
-		"--enable-aggregator-routing=true",
+		fmt.Sprintf("--enable-aggregator-routing=%t", cfg.Node),
 		"--shutdown-delay-duration=0s",
 	}
 	if cfg.Audit {
