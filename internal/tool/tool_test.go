@@ -1,0 +1,103 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+func TestTool(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Tools")
+}
+
+const schema = `{"type":"object","required":["path"],"additionalProperties":false,"properties":{
+	"path":{"type":"string","minLength":1},"n":{"type":"integer","minimum":0},"kind":{"enum":["a","b"]},"list":{"type":"array","items":{"type":"number"}}}}`
+
+var _ = Describe("Arguments", Label("TOL-02"), func() {
+	DescribeTable("are held against the schema", func(arguments, want string) {
+		s, err := tool.CompileSchema(json.RawMessage(schema))
+		Expect(err).NotTo(HaveOccurred())
+		got, err := s.Check(arguments)
+		if want == "" {
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got).To(MatchJSON(arguments))
+			return
+		}
+		Expect(err).To(MatchError(ContainSubstring(want)))
+	},
+		Entry("right", `{"path":"/a","n":3,"kind":"b","list":[1,2.5]}`, ""),
+		Entry("missing", `{"n":1}`, "the object: missing property 'path'"),
+		Entry("wrong type", `{"path":1}`, "/path: got number, want string"),
+		Entry("too small", `{"path":"x","n":-1}`, "/n: minimum: got -1, want 0"),
+		Entry("not in the list", `{"path":"x","kind":"c"}`, "/kind: value must be one of 'a', 'b'"),
+		Entry("unknown", `{"path":"x","more":1}`, "additional properties 'more' not allowed"),
+		Entry("deep down", `{"path":"x","list":[1,"two"]}`, "/list/1: got string, want number"),
+		Entry("several", `{"path":1,"n":"x"}`, "/path: got number, want string"),
+		Entry("cut off", `{"path":"x`, "not valid JSON"),
+		Entry("two values", `{"path":"x"} {}`, "not valid JSON"),
+		Entry("a list", `[]`, "not a JSON object"),
+		Entry("far too long", `{"path":"`+strings.Repeat("x", 2<<20)+`"}`, "put large data into a file"),
+	)
+
+	It("may be left out where nothing is needed", func() {
+		s, err := tool.CompileSchema(nil)
+		Expect(err).NotTo(HaveOccurred())
+		for _, none := range []string{"", " ", "null", "{}"} {
+			got, err := s.Check(none)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got).To(MatchJSON(`{}`))
+		}
+	})
+
+	It("are not checked by what lies outside of the schema", func() {
+		for _, ref := range []string{"file:///etc/passwd", "http://127.0.0.1/schema", "other.json"} {
+			_, err := tool.CompileSchema(json.RawMessage(`{"$ref":"` + ref + `"}`))
+			Expect(err).To(MatchError(ContainSubstring("must stay within the schema")))
+		}
+		_, err := tool.CompileSchema(json.RawMessage(`{"$defs":{"p":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/p"}}}`))
+		Expect(err).NotTo(HaveOccurred())
+	})
+})
+
+type fake struct {
+	name   string
+	hidden bool
+	calls  []tool.Call
+}
+
+func (f *fake) Definition() tool.Definition {
+	return tool.Definition{Name: f.name, Hidden: f.hidden, Parameters: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (f *fake) Call(_ context.Context, c tool.Call) tool.Result {
+	f.calls = append(f.calls, c)
+	return tool.Success("called")
+}
+
+var _ = Describe("A set of tools", func() {
+	It("shows no hidden tool, and calls it all the same", func() {
+		shown, hidden := &fake{name: "shown"}, &fake{name: "hidden", hidden: true}
+		s, err := tool.NewSet(shown, hidden)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.Definitions()).To(HaveExactElements(HaveField("Name", "shown")))
+		Expect(s.Call(context.Background(), tool.Call{ID: "1", Name: "hidden", Repeat: true})).To(Equal(tool.Success("called")))
+		Expect(hidden.calls).To(Equal([]tool.Call{{ID: "1", Name: "hidden", Repeat: true, Arguments: json.RawMessage("{}")}}))
+		Expect(s.Call(context.Background(), tool.Call{Name: "none"}).Content).To(Equal(`there is no tool "none": call one of shown`))
+	})
+	It("refuses two tools of one name and schemas that are none", func() {
+		_, err := tool.NewSet(&fake{name: "a"}, &fake{name: "a"})
+		Expect(err).To(MatchError(ContainSubstring("rename one of them")))
+		_, err = tool.CompileSchema(json.RawMessage(`{"type":"nonsense"}`))
+		Expect(err).To(HaveOccurred())
+	})
+	It("calls objects by names that models take", func() {
+		Expect(tool.Name("order-totals.v2")).To(Equal("order_totals_v2"))
+	})
+})
