@@ -87,7 +87,7 @@ func (d *deltas) flush() {
 		return
 	}
 	raw, _ := json.Marshal(data) // strings only: cannot fail
-	err := d.run.state.Apply(d.ctx, &store.AppendEvent{Event: store.Event{
+	err := d.run.engine.store.Apply(d.ctx, d.run.thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
 		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
 	}})
 	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrNotFound) {

@@ -36,8 +36,25 @@ func (e *Engine) hint(h store.Hint) {
 	case a != nil:
 		a.poked.Store(true)
 	case !delayed:
-		e.queue.Add(h.ThreadID)
+		e.enqueue(h.ThreadID)
 	}
+}
+
+// enqueue queues a thread of which it is known that something is in its inbox.
+func (e *Engine) enqueue(id string) {
+	e.mu.Lock()
+	e.hinted[id] = true
+	e.mu.Unlock()
+	e.queue.Add(id)
+}
+
+// takeHint tells whether a thread was queued for its inbox, and forgets it.
+func (e *Engine) takeHint(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	hinted := e.hinted[id]
+	delete(e.hinted, id)
+	return hinted
 }
 
 // dispatchLoop hands threads to goroutines, as many at once as there are workers. An idle engine has none.
@@ -154,7 +171,7 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 		return
 	}
 	if a.poked.Load() && !delayed {
-		e.queue.Add(id)
+		e.enqueue(id)
 	}
 }
 

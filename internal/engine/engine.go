@@ -39,6 +39,8 @@ type Engine struct {
 	active map[string]*activeThread
 	// beside is work for a thread that is no run of it: code from outside, effects.
 	beside map[string]map[*context.CancelCauseFunc]struct{}
+	// hinted threads have something in their inbox: no need to look.
+	hinted map[string]bool
 	// delayed threads have failed in a passing way and wait for their turn: hints do not bring them back.
 	delayed map[string]bool
 }
@@ -61,6 +63,7 @@ func New(o Options) (*Engine, error) {
 		schemas: lru.New(maxDescribed),
 		active:  map[string]*activeThread{},
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
+		hinted:  map[string]bool{},
 		delayed: map[string]bool{},
 	}
 	e.queue = workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -18,9 +18,13 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
 	}
 	if end.append {
+		st, err := r.state(ctx)
+		if err != nil {
+			return err
+		}
 		m = r.note(end.text, store.MessageCompleted, nil)
 		for _, path := range end.attachments {
-			rec, err := r.state.StatFile(ctx, path)
+			rec, err := st.StatFile(ctx, path)
 			if err != nil && !thread.IsInvalid(err) {
 				return err
 			}
@@ -52,7 +56,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	}
 	switch cause {
 	case errTerminal:
-		return r.engine.endTerminated(ctx, r.state, &r.record)
+		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
 	case errAborted:
 		return nil
 	}
@@ -124,7 +128,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		replies = []string{""} // nobody waits: a message
 	}
 	if len(replies) > 0 {
-		copied, note, err := r.engine.handUp(ctx, r.thread, r.state, attachments)
+		copied, note, err := r.engine.handUp(ctx, r.thread, attachments)
 		if err != nil {
 			return nil, err
 		}
@@ -153,9 +157,13 @@ func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enque
 
 // handUp copies files of a child to its parent (SPEC FIL-07). What cannot be copied is named in the note
 // rather than keeping the result back.
-func (e *Engine) handUp(ctx context.Context, child *store.Thread, from *thread.State, paths []string) (copied []store.Attachment, note string, err error) {
+func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
 	if len(paths) == 0 {
 		return nil, "", nil
+	}
+	from, err := e.threads.Open(ctx, child.ID)
+	if err != nil {
+		return nil, "", err
 	}
 	parent, err := e.threads.Open(ctx, child.ParentID)
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	"runtime/debug"
 
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
 // process takes a thread's lease and runs what it has to do, run after run (SPEC THR-13), until it rests.
 func (e *Engine) process(ctx context.Context, id string) (err error) {
-	if work, err := e.hasWork(ctx, id); err != nil || !work {
-		return err
+	if !e.takeHint(id) {
+		if work, err := e.hasWork(ctx, id); err != nil || !work {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -56,15 +57,14 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 	}()
 	e.fault("lease.acquired")
 	for first := true; ; first = false {
-		active.poked.Store(false)
-		more, err := e.runNext(ctx, id, fence, first)
+		more, err := e.runNext(ctx, id, fence, active, first)
 		if err != nil || !more || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// hasWork looks, without the lease, whether there may be something to do: a hint says no more than may be.
+// hasWork looks, without the lease, whether there may be something to do.
 func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil || len(items) > 0 {
@@ -79,7 +79,8 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 
 // runNext makes one run, or goes on with the one that was under way or parked. more is false when the
 // thread rests or waits.
-func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, first bool) (more bool, err error) {
+func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
+	active.poked.Store(false)
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil {
 		return false, ignoreNotFound(err)
@@ -96,17 +97,12 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, fir
 		return false, err
 	}
 	under := last != nil && !last.Status.Ended()
-	st, err := e.threads.Open(ctx, id)
-	if err != nil {
-		return false, ignoreNotFound(err)
-	}
-	st = st.WithFence(fence)
 	switch {
 	case t.TerminatedAt != 0:
 		if under {
-			err = e.endTerminated(ctx, st, last)
+			return false, e.endTerminated(ctx, id, fence, last)
 		}
-		return false, err
+		return false, nil
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
 		return false, nil
 	}
@@ -116,7 +112,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, fir
 	}
 	r := &run{
 		engine: e, log: e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id),
-		thread: t, state: st, agent: agent,
+		thread: t, fence: fence, agent: agent, active: active,
 	}
 	if under {
 		r.record, r.resumed = *last, true
@@ -139,17 +135,13 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 	if err != nil || last.Status.Ended() {
 		return ignoreNotFound(err)
 	}
-	st, err := e.threads.Open(ctx, id)
-	if err != nil {
-		return ignoreNotFound(err)
-	}
-	return ignoreNotFound(e.endTerminated(ctx, st, last))
+	return ignoreNotFound(e.endTerminated(ctx, id, nil, last))
 }
 
 // endTerminated records that a run ended because its thread was terminated.
-func (e *Engine) endTerminated(ctx context.Context, st *thread.State, r *store.Run) error {
+func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
 	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), nil
-	return st.Apply(ctx, &store.PutRun{Run: *r})
+	return e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r})
 }
 
 func ignoreNotFound(err error) error {

@@ -22,9 +22,11 @@ type run struct {
 	engine *Engine
 	log    logr.Logger
 	thread *store.Thread
-	state  *thread.State // under the fence
+	fence  *store.Fence
 	agent  *Agent
+	active *activeThread
 
+	life    context.Context // of the run: its code ends with it
 	record  store.Run
 	kept    runState
 	resumed bool // it was under way before: calls without a result may have been made
@@ -32,7 +34,7 @@ type run struct {
 	system  string
 	usage   model.Usage
 
-	exec  *execution
+	exec  *execution // made when the first tool is
 	tools *tool.Set
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
@@ -41,8 +43,12 @@ type run struct {
 // execute runs until the turn ends or the run is parked, and records how it ended. An error means that the
 // run was interrupted: it is as the log has it and will be taken up again.
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
-	r.exec = r.engine.newExecution(ctx, r.thread, r.state, r.agent, r.record.ID)
-	defer r.exec.close()
+	defer func() {
+		if r.exec != nil {
+			r.exec.close()
+		}
+	}()
+	r.life = ctx
 	err := r.guard(func() error { return r.loop(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
@@ -109,7 +115,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 // catchUp brings into the conversation what others have added to it since, and what waits in the inbox;
 // news tells whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
-	edited := r.exec.takeEdited()
+	edited := r.exec != nil && r.exec.takeEdited()
 	switch {
 	case edited:
 		if r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
@@ -124,6 +130,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		}
 	}
 	r.current = true
+	r.active.poked.Store(false)
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil || len(items) == 0 {
 		return news, err
@@ -144,7 +151,7 @@ func (r *run) park(ctx context.Context) error {
 // apply commits a step of the run, between two fault points.
 func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
 	r.engine.fault(point + ".before")
-	if err := r.state.Apply(ctx, ops...); err != nil {
+	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, ops...); err != nil {
 		return err
 	}
 	r.engine.fault(point + ".after")
@@ -160,9 +167,35 @@ func (r *run) maxSteps() int {
 
 // buildTools makes the tools of the agent as they stand now; nothing when they are there and cannot have changed.
 func (r *run) buildTools(ctx context.Context) (err error) {
-	if r.tools != nil && !r.exec.toolsChange() {
+	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
 		return nil
+	}
+	if !hasTools(r.agent) {
+		r.tools, err = tool.NewSet()
+		return err
+	}
+	if r.exec == nil {
+		st, err := r.state(ctx)
+		if err != nil {
+			return err
+		}
+		r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
 	}
 	r.tools, err = r.exec.buildTools(ctx)
 	return err
+}
+
+// hasTools tells whether an agent has any tools at all.
+func hasTools(a *Agent) bool {
+	side := a.Spec.SideA
+	return len(a.Prompt.Spec.Tools) > 0 || side.SessionStop != nil || side.SessionFail != nil || side.SessionStatus != nil
+}
+
+// state gives the thread, bound to the run's fence.
+func (r *run) state(ctx context.Context) (*thread.State, error) {
+	st, err := r.engine.threads.Open(ctx, r.thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	return st.WithFence(r.fence), nil
 }

@@ -157,11 +157,7 @@ func (e *Engine) stopParked(ctx context.Context, threadID string, stopped *stopp
 	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status != store.RunWaiting {
 		return err
 	}
-	st, err := e.threads.Open(ctx, threadID)
-	if err != nil {
-		return err
-	}
-	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, state: st.WithFence(fence), record: *last}
+	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, fence: fence, active: active, record: *last}
 	if r.kept, err = readRunState(last); err != nil {
 		return err
 	}
