@@ -224,7 +224,7 @@ func (s *PodSandboxes) startIdle(c *claim) {
 	if c.idle != nil {
 		c.idle.Stop()
 	}
-	c.idle = s.Clock.AfterFunc(c.idleTimeout, func() { s.reap(c) })
+	c.idle = s.Clock.AfterFunc(c.idleTimeout, func() { go s.reap(c) })
 }
 
 // reap gives up a pod that has idled for its time.

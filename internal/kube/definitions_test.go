@@ -1,0 +1,224 @@
+package kube_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+func scripted(name string, steps ...skeinv1.ScriptStep) *skeinv1.Model {
+	return &skeinv1.Model{ObjectMeta: meta(name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: steps}}}
+}
+
+func withKey(name, secret string) *skeinv1.Model {
+	return &skeinv1.Model{ObjectMeta: meta(name), Spec: skeinv1.ModelSpec{
+		Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: "http://127.0.0.1:1/v1",
+		Credentials: &skeinv1.ModelCredentials{SecretKeyRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "apiKey"}},
+	}}
+}
+
+func prompt(name, model string, tools ...string) *skeinv1.Prompt {
+	p := &skeinv1.Prompt{ObjectMeta: meta(name), Spec: skeinv1.PromptSpec{Text: "be kind", ModelRef: skeinv1.LocalRef{Name: model}}}
+	for _, t := range tools {
+		p.Spec.Tools = append(p.Spec.Tools, skeinv1.PromptTool{Name: t})
+	}
+	return p
+}
+
+func agent(name, prompt string) *skeinv1.Agent {
+	return &skeinv1.Agent{ObjectMeta: meta(name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: prompt}}}}
+}
+
+func tool(name, code string) *skeinv1.Tool {
+	return &skeinv1.Tool{ObjectMeta: meta(name), Spec: skeinv1.ToolSpec{Description: "d", Code: skeinv1.CodeSource{Inline: code, Language: "typescript"}}}
+}
+
+const goodCode = "export default { execute: async (): Promise<number> => 1 };"
+
+func notReady(reason string, says ...string) OmegaMatcher {
+	texts := []OmegaMatcher{HaveField("Reason", reason)}
+	for _, s := range says {
+		texts = append(texts, HaveField("Message", ContainSubstring(s)))
+	}
+	return WithTransform(func(err error) any {
+		nr, ok := err.(*engine.NotReadyError) //nolint:errorlint // the type itself is the contract
+		if !ok {
+			return engine.NotReadyError{Message: "another error: " + err.Error()}
+		}
+		return *nr
+	}, And(texts...))
+}
+
+var _ = Describe("Definitions", func() {
+	var ctx context.Context
+	BeforeEach(func(c SpecContext) { ctx = c })
+
+	It("resolves an agent with all that it refers to", func() {
+		c := cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), prompt("p", "m", "order-totals", "x.y"), agent("a", "p"),
+			tool("order-totals", goodCode), tool("x.y", goodCode))
+		a, err := definitions(c).Agent(ctx, ns, "a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(a.Prompt.Spec.Text).To(Equal("be kind"))
+		Expect(a.Model.Steps).To(HaveLen(1))
+		Expect(a.Tools).To(HaveExactElements(
+			And(HaveField("Name", "order_totals"), HaveField("ObjectName", "order-totals"), HaveField("Module.Code", Not(ContainSubstring("Promise<number>")))),
+			HaveField("Name", "x_y")))
+	})
+
+	DescribeTable("says which object is missing and where it is named", func(objs []client.Object, says ...string) {
+		_, err := definitions(cluster(interceptor.Funcs{}, objs...)).Agent(ctx, ns, "a")
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, says...))
+	},
+		Entry("the agent", nil, `Agent "a" does not exist`, `"demo"`),
+		Entry("the prompt", []client.Object{agent("a", "p")}, `Agent "a": Prompt "p" does not exist`, "promptRef"),
+		Entry("the model", []client.Object{agent("a", "p"), prompt("p", "m")}, `Prompt "p": Model "m" does not exist`, "modelRef"),
+		Entry("a tool", []client.Object{agent("a", "p"), prompt("p", "m", "t"), scripted("m", skeinv1.ScriptStep{})}, `Tool "t" does not exist`, "spec.tools"),
+		Entry("the secret", []client.Object{agent("a", "p"), prompt("p", "m"), withKey("m", "s")}, `Secret "s"`, `"apiKey"`, "secretKeyRef"),
+	)
+
+	It("says where code does not compile", Label("TOL-02"), func() {
+		c := cluster(interceptor.Funcs{})
+		_, err := definitions(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
+		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
+	})
+
+	It("compiles code of a ConfigMap by the ending of its key, and again when it changes", func() {
+		m := &corev1.ConfigMap{ObjectMeta: meta("code"), Data: map[string]string{"t.js": "export default 1", "t.ts": "export default 1 as number"}}
+		c := cluster(interceptor.Funcs{}, m)
+		d := definitions(c)
+		from := func(key string) *skeinv1.Tool {
+			t := tool("t-"+strings.ReplaceAll(key, ".", "-"), "")
+			t.Spec.Code = skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: key}}
+			return t
+		}
+		_, err := d.ResolveTool(ctx, from("none.ts"))
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `ConfigMap "code"`, `"none.ts"`))
+		first, err := d.ResolveTool(ctx, from("t.ts"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = d.ResolveTool(ctx, from("t.js"))
+		Expect(err).NotTo(HaveOccurred())
+		m.Data = map[string]string{"t.js": "export default 1 as number", "t.ts": "export default 2 as number"}
+		Expect(c.Update(ctx, m)).To(Succeed())
+		_, err = d.ResolveTool(ctx, from("t.js"))
+		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.js:1"), "TypeScript in a .js key")
+		second, err := d.ResolveTool(ctx, from("t.ts"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.Digest).NotTo(Equal(first.Digest))
+	})
+
+	It("reads a Secret once a version, and never shows its value", func() {
+		reads := 0
+		c := cluster(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*corev1.Secret); ok {
+				reads++
+			}
+			return c.Get(ctx, key, o, opts...)
+		}})
+		d := definitions(c)
+		m := withKey("m", "s")
+		m.UID, m.Generation = "u", 1
+		_, err := d.ResolveModel(ctx, m)
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Secret "s"`))
+		s := &corev1.Secret{ObjectMeta: meta("s"), Data: map[string][]byte{"apiKey": []byte("canary-1\n")}}
+		create(ctx, c, s)
+		reads = 0
+		first, err := d.ResolveModel(ctx, m)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.APIKey).To(Equal("canary-1"), "the newline of a file is not part of the key")
+		_, err = d.ResolveModel(ctx, m)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reads).To(Equal(1))
+		Expect(first.Version).NotTo(ContainSubstring("canary"))
+		s.Data["apiKey"] = []byte("canary-2")
+		Expect(c.Update(ctx, s)).To(Succeed())
+		second, err := d.ResolveModel(ctx, m)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.APIKey).To(Equal("canary-2"))
+		Expect(second.Version).NotTo(Equal(first.Version), "so that clients are made anew")
+
+		create(ctx, c, m)
+		loaded, err := d.Load(ctx, ns, "model", "m")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(loaded)).NotTo(Or(ContainSubstring("canary"), ContainSubstring("secretKeyRef")))
+		Expect(loaded).To(MatchJSON(`{"name":"m","provider":"openai","model":"m","endpoint":"http://127.0.0.1:1/v1"}`))
+	})
+
+	DescribeTable("refuses scripts that cannot be played", func(step skeinv1.ScriptStep, says string) {
+		_, err := definitions(cluster(interceptor.Funcs{})).ResolveModel(ctx, scripted("m", step))
+		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, says))
+	},
+		Entry("a bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "("),
+		Entry("a bad template", skeinv1.ScriptStep{Content: "{{ .Last"}, "step 1"),
+	)
+
+	It("plays a script of a ConfigMap, and says what is wrong with it", func() {
+		m := &corev1.ConfigMap{ObjectMeta: meta("script"), Data: map[string]string{"good": "- content: hi\n", "bad": "- contents: hi\n", "empty": ""}}
+		d := definitions(cluster(interceptor.Funcs{}, m))
+		from := func(key string) *skeinv1.Model {
+			s := scripted("m-" + key)
+			s.Spec.Script = &skeinv1.ModelScript{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "script"}, Key: key}}
+			return s
+		}
+		good, err := d.ResolveModel(ctx, from("good"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(good.Steps).To(HaveExactElements(HaveField("Content", "hi")))
+		_, err = d.ResolveModel(ctx, from("bad"))
+		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, `key "bad"`, "contents"))
+		_, err = d.ResolveModel(ctx, from("empty"))
+		Expect(err).To(notReady(skeinv1.ReasonInvalidScript, "no steps"))
+	})
+
+	DescribeTable("refuses schemas that cannot be used", func(schema, says string) {
+		t := tool("t", goodCode)
+		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(schema)}
+		_, err := definitions(cluster(interceptor.Funcs{})).ResolveTool(ctx, t)
+		Expect(err).To(notReady(skeinv1.ReasonInvalidSchema, says))
+	},
+		Entry("a wrong keyword value", `{"type":"object","properties":{"a":{"type":"nummer"}}}`, "not a valid JSON Schema"),
+		Entry("no object", `{"type":"string"}`, "type: object"),
+		Entry("a file of the manager", `{"$ref":"file:///etc/passwd"}`, "$ref must stay within"),
+	)
+
+	It("refuses tools that a model could not tell apart, and names that it could not say", func() {
+		Expect(kube.CheckToolNames(prompt("p", "m", "a-b", "a.b").Spec.Tools)).To(notReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
+		Expect(kube.CheckToolNames(prompt("p", "m", "a", "a").Spec.Tools)).To(notReady(skeinv1.ReasonInvalidSpec, "twice"))
+		Expect(kube.CheckToolNames(prompt("p", "m", "a", "b").Spec.Tools)).To(Succeed())
+		_, err := definitions(cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
+		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "65", "64"))
+	})
+
+	It("finds an effect by its plain and its qualified name", Label("EFF-02"), func() {
+		code := skeinv1.CodeSource{Inline: "export default { handler: async () => 1 }"}
+		d := definitions(cluster(interceptor.Funcs{},
+			&skeinv1.Effect{ObjectMeta: meta("remind-me"), Spec: skeinv1.EffectSpec{Code: code}},
+			&skeinv1.Effect{ObjectMeta: meta("acme.remind"), Spec: skeinv1.EffectSpec{Code: code}}))
+		for name, object := range map[string]string{"remind-me": "remind-me", "remind_me": "remind-me", "acme/remind": "acme.remind"} {
+			e, err := d.Effect(ctx, ns, name)
+			Expect(err).NotTo(HaveOccurred(), name)
+			Expect(e.ObjectName).To(Equal(object))
+		}
+		_, err := d.Effect(ctx, ns, "none")
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Effect "none"`))
+	})
+
+	It("lists names and loads by kind, and fails on the unknown", Label("AGT-07"), func() {
+		d := definitions(cluster(interceptor.Funcs{}, agent("b", "p"), agent("a", "p"), prompt("p", "m")))
+		Expect(d.Names(ctx, ns, "agent")).To(Equal([]string{"a", "b"}))
+		Expect(d.Names(ctx, ns, "model")).To(BeEmpty())
+		Expect(d.Load(ctx, ns, "prompt", "p")).To(MatchJSON(`{"name":"p","text":"be kind","modelRef":{"name":"m"}}`))
+		_, err := d.Load(ctx, ns, "agent", "none")
+		Expect(err).To(MatchError(ContainSubstring(`agent "none" does not exist`)))
+		_, err = d.Names(ctx, ns, "tool")
+		Expect(err).To(MatchError(ContainSubstring(`"agent", "prompt" or "model"`)))
+	})
+})

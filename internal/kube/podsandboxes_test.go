@@ -1,0 +1,310 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// connection is a dialled sandbox; what it would run is not the matter here.
+type connection struct {
+	sandbox.Sandbox
+	endpoint kube.Endpoint
+	closed   bool
+}
+
+func (c *connection) Close() error { c.closed = true; return nil }
+
+// pods is a pool with the port over it. The fake API server does what a kubelet would: a pod is ready as
+// soon as it is made, unless the spec says otherwise.
+type pods struct {
+	client client.WithWatch
+	clock  *testingclock.FakeClock
+	port   *kube.PodSandboxes
+	pool   *skeinv1.SandboxPool
+	mu     sync.Mutex
+	writes map[string]int
+	names  int
+}
+
+var settings = kube.SandboxSettings{Image: "sandbox:dev", ImagePullPolicy: corev1.PullNever}
+
+func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
+	p := &pods{
+		clock:  testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		writes: map[string]int{},
+		pool: &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default", UID: "pool"},
+			Spec: skeinv1.SandboxPoolSpec{Warm: 1, Max: 3, IdleTimeout: &metav1.Duration{Duration: time.Minute}, MaxWallTime: &metav1.Duration{Duration: 9 * time.Second}}},
+	}
+	count := func(verb string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.writes[verb]++
+	}
+	patch := funcs.Patch
+	p.client = cluster(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			count("create")
+			pod := o.(*corev1.Pod)
+			p.names++
+			pod.Name, pod.UID = fmt.Sprintf("%s%d", pod.GenerateName, p.names), types.UID(fmt.Sprintf("pod-%d", p.names))
+			if err := c.Create(ctx, pod, opts...); err != nil {
+				return err
+			}
+			pod.Status = status
+			return c.Status().Update(ctx, pod)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			count("patch")
+			if patch != nil {
+				return patch(ctx, c, o, pa, opts...)
+			}
+			return c.Patch(ctx, o, pa, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			count("delete")
+			return c.Delete(ctx, o, opts...)
+		},
+	}, p.pool)
+	p.port = kube.NewPodSandboxes(kube.PodSandboxesOptions{
+		Client: p.client, Settings: settings, Clock: p.clock, Logger: logr.Discard(), StartTimeout: 50 * time.Millisecond,
+		Dial: func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			return &connection{endpoint: e}, nil
+		},
+	})
+	return p
+}
+
+var running = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+
+// warm makes a warm pod as the pool's controller does, and forgets the writes that it cost.
+func (p *pods) warm(ctx context.Context, n int) {
+	GinkgoHelper()
+	for range n {
+		Expect(p.client.Create(ctx, kube.SandboxPod(p.pool, settings))).To(Succeed())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes = map[string]int{}
+}
+
+func (p *pods) all(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	var l corev1.PodList
+	Expect(p.client.List(ctx, &l)).To(Succeed())
+	return l.Items
+}
+
+func thread(n int) *store.Thread {
+	return &store.Thread{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Namespace: ns, Name: fmt.Sprintf("thread-%d", n)}
+}
+
+var _ = Describe("Sandboxes as pods", func() {
+	It("claim a warm pod by one conditional patch, and keep it for the thread", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.warm(ctx, 2)
+		sbx, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.writes).To(Equal(map[string]int{"patch": 1}))
+		Expect(sbx.(*connection).endpoint).To(Equal(kube.Endpoint{
+			Address: "10.0.0.7:8443", ServerName: "sandbox.default.demo.skein.dev", ThreadID: thread(1).ID, MaxWallTime: 9 * time.Second}))
+		again, releaseAgain, err := p.port.Acquire(ctx, thread(1), "default")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(BeIdenticalTo(sbx))
+		Expect(p.writes).To(Equal(map[string]int{"patch": 1}))
+		release()
+		releaseAgain()
+
+		Expect(p.all(ctx)).To(ConsistOf(
+			And(HaveField("Labels", And(HaveKeyWithValue(skeinv1.LabelSandboxState, "claimed"), HaveKeyWithValue(skeinv1.LabelThreadID, thread(1).ID))),
+				HaveField("OwnerReferences", HaveExactElements(And(HaveField("Kind", "Thread"), HaveField("UID", BeEquivalentTo(thread(1).ID)))))),
+			And(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, "warm")), HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "SandboxPool"))))))
+	})
+
+	It("never give two threads the same pod, however many come at once", Label("COD-08"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.pool.Spec.Max = 50
+		Expect(p.client.Update(ctx, p.pool)).To(Succeed())
+		p.warm(ctx, 6)
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				_, _, err := p.port.Acquire(ctx, thread(i), "")
+				Expect(err).NotTo(HaveOccurred())
+			})
+		}
+		wg.Wait()
+		owners := map[string]int{}
+		for _, pod := range p.all(ctx) {
+			Expect(pod.Labels).To(HaveKeyWithValue(skeinv1.LabelSandboxState, "claimed"))
+			owners[pod.Labels[skeinv1.LabelThreadID]]++
+		}
+		Expect(owners).To(HaveLen(20))
+		Expect(owners).To(HaveEach(1))
+	})
+
+	It("try the next pod when somebody else was faster", Label("COD-09"), func(ctx SpecContext) {
+		lost := 0
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			if lost++; lost == 1 {
+				return apierrors.NewConflict(corev1.Resource("pods"), o.GetName(), errors.New("changed"))
+			}
+			return c.Patch(ctx, o, pa, opts...)
+		}}, running)
+		p.warm(ctx, 2)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.writes).To(Equal(map[string]int{"patch": 2}))
+	})
+
+	It("start a pod that is the thread's from the start when none is warm", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.writes).To(Equal(map[string]int{"create": 1}))
+		Expect(p.all(ctx)).To(ConsistOf(HaveField("Labels", And(HaveKeyWithValue(skeinv1.LabelSandboxState, "claimed"), HaveKeyWithValue(skeinv1.LabelThreadID, thread(1).ID)))))
+	})
+
+	It("say why a pod does not start, and leave none behind", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}})
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).To(MatchError(ContainSubstring("ErrImageNeverPull: not there")))
+		Expect(p.all(ctx)).To(BeEmpty())
+	})
+
+	It("say what to do about a pool that is missing or full", func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		_, _, err := p.port.Acquire(ctx, thread(1), "gpu")
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `SandboxPool "gpu"`, "create it"))
+		for i := range 3 {
+			_, _, err := p.port.Acquire(ctx, thread(i), "")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, _, err = p.port.Acquire(ctx, thread(9), "")
+		Expect(err).To(MatchError(And(ContainSubstring("full"), ContainSubstring("spec.max"))))
+	})
+
+	It("give up an idle pod where the pool is full", func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		for i := range 3 {
+			_, release, err := p.port.Acquire(ctx, thread(i), "")
+			Expect(err).NotTo(HaveOccurred())
+			if i == 1 {
+				release()
+			}
+		}
+		_, _, err := p.port.Acquire(ctx, thread(9), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(0)), ownedBy(thread(2)), ownedBy(thread(9))))
+	})
+
+	It("are deleted after the pool's idle time, counted from the last use", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		sbx, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		p.clock.Step(time.Hour)
+		Expect(p.all(ctx)).To(HaveLen(1), "it is in use")
+		release()
+		release() // again is nothing
+		p.clock.Step(59 * time.Second)
+		Expect(p.all(ctx)).To(HaveLen(1))
+		_, release, err = p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		release()
+		p.clock.Step(59 * time.Second)
+		Expect(p.all(ctx)).To(HaveLen(1))
+		p.clock.Step(time.Second)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+		Expect(sbx.(*connection).closed).To(BeTrue())
+	})
+
+	It("find the thread's pod again after a restart of the manager", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.warm(ctx, 2)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		next := kube.NewPodSandboxes(p.port.PodSandboxesOptions)
+		_, _, err = next.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.writes).To(Equal(map[string]int{"patch": 1}), "the second manager claims nothing")
+	})
+
+	It("are replaced after they failed, once for all who saw it", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		first, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		p.port.Discard(ctx, thread(1), first)
+		Expect(p.all(ctx)).To(BeEmpty())
+		second, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		p.port.Discard(ctx, thread(1), first)
+		Expect(second.(*connection).closed).To(BeFalse())
+		Expect(p.all(ctx)).To(HaveLen(1))
+		p.port.Forget(thread(1).ID)
+		Expect(second.(*connection).closed).To(BeTrue())
+		Expect(p.all(ctx)).To(HaveLen(1), "the pod goes with the Thread")
+	})
+})
+
+func ownedBy(t *store.Thread) OmegaMatcher {
+	return HaveField("Labels", HaveKeyWithValue(skeinv1.LabelThreadID, t.ID))
+}
+
+var _ = Describe("A sandbox pod", func() {
+	It("keeps the restricted Pod Security Standard", Label("COD-08"), func() {
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		spec := kube.SandboxPod(pool, settings).Spec
+		Expect(spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()))
+		Expect(spec.EnableServiceLinks).To(HaveValue(BeFalse()))
+		Expect(spec.HostNetwork || spec.HostPID || spec.HostIPC).To(BeFalse())
+		Expect(spec.SecurityContext.RunAsNonRoot).To(HaveValue(BeTrue()))
+		Expect(spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
+		Expect(spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
+		Expect(spec.Containers).To(HaveLen(1))
+		c := spec.Containers[0]
+		Expect(c.SecurityContext.AllowPrivilegeEscalation).To(HaveValue(BeFalse()))
+		Expect(c.SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
+		Expect(c.SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
+		Expect(c.Resources.Limits).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory), HaveKey(corev1.ResourceEphemeralStorage)))
+		Expect(spec.Volumes).To(HaveExactElements(HaveField("Secret.SecretName", "skein-sandbox-p")))
+	})
+
+	It("has limits even where the pool asks for more than the defaults", func() {
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}}}
+		r := kube.SandboxPod(pool, settings).Spec.Containers[0].Resources
+		Expect(r.Limits.Memory().Cmp(*r.Requests.Memory())).To(Equal(0))
+		Expect(r.Limits.Cpu().String()).To(Equal("1"))
+	})
+
+	It("has another template hash when anything of it differs", func() {
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		first := kube.SandboxTemplateHash(pool, settings)
+		pool.Spec.MaxConcurrency = 9
+		Expect(kube.SandboxTemplateHash(pool, settings)).NotTo(Equal(first))
+		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)))
+		pool.Spec.Warm = 5
+		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)), "the number is not part of it")
+	})
+})

@@ -1,0 +1,141 @@
+package kube_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var parent = &store.Thread{ID: "11111111-2222-4333-8444-555555555555", Namespace: ns, Name: "thread", RootID: "11111111-2222-4333-8444-555555555555"}
+
+var _ = Describe("Children", func() {
+	request := engine.ChildRequest{
+		Cause: "call_1", RunID: "sess_1", Title: "Sum", Message: "add", Arguments: json.RawMessage(`{"a":1}`), Attachments: []string{"/a.csv"},
+		Subagent: skeinv1.AgentSubagent{Name: "Helper_One", AgentRef: skeinv1.LocalRef{Name: "worker"}, Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit},
+	}
+
+	It("are Subagents, owned and labelled, the same one for the same cause", Label("SUB-01", "K8S-03"), func(ctx SpecContext) {
+		c := cluster(interceptor.Funcs{})
+		port := kube.NewChildren(c)
+		first, err := port.Create(ctx, parent, request)
+		Expect(err).NotTo(HaveOccurred())
+		again, err := port.Create(ctx, parent, request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(first))
+		other := request
+		other.Cause = "call_2"
+		second, err := port.Create(ctx, parent, other)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.Reference).NotTo(Equal(first.Reference))
+
+		var s skeinv1.Subagent
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: first.Reference}, &s)).To(Succeed())
+		Expect(s.Name).To(HavePrefix("thread-helper-one-"))
+		Expect(s.OwnerReferences).To(HaveExactElements(And(HaveField("Kind", "Thread"), HaveField("UID", BeEquivalentTo(parent.ID)),
+			HaveField("Controller", HaveValue(BeTrue())), HaveField("BlockOwnerDeletion", HaveValue(BeTrue())))))
+		Expect(s.Labels).To(And(HaveKeyWithValue(skeinv1.LabelManagedBy, "skein"), HaveKeyWithValue(skeinv1.LabelThreadID, parent.ID), HaveKeyWithValue(skeinv1.LabelThread, "thread")))
+		Expect(s.Spec.Attachments).To(Equal([]string{"/a.csv"}))
+		Expect(s.Spec.ToolCallID).To(Equal("call_1"))
+		Expect(first).To(HaveValue(And(HaveField("Status", kube.ChildPending), HaveField("Title", "Sum"), HaveField("ThreadName", s.Name))))
+		Expect(port.List(ctx, parent)).To(ConsistOf(HaveField("Reference", first.Reference), HaveField("Reference", second.Reference)))
+		Expect(port.List(ctx, &store.Thread{Namespace: ns, Name: "other"})).To(BeEmpty())
+	})
+
+	It("never take over what somebody else made", func(ctx SpecContext) {
+		port := kube.NewChildren(cluster(interceptor.Funcs{}))
+		first, err := port.Create(ctx, parent, request)
+		Expect(err).NotTo(HaveOccurred())
+		foreign := &skeinv1.Subagent{ObjectMeta: meta(first.Reference), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "thread"}}}
+		port = kube.NewChildren(cluster(interceptor.Funcs{}, foreign))
+		_, err = port.Create(ctx, parent, request)
+		Expect(err).To(MatchError(And(ContainSubstring("exists already"), ContainSubstring("rename"))))
+	})
+
+	It("have names that fit labels, whatever their parent is called", func(ctx SpecContext) {
+		long := *parent
+		long.Name = strings.Repeat("n", 200)
+		s, err := kube.NewChildren(cluster(interceptor.Funcs{})).Create(ctx, &long, request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(validation.IsValidLabelValue(s.Reference)).To(BeEmpty())
+		Expect(validation.IsDNS1123Subdomain(s.Reference)).To(BeEmpty())
+		Expect(kube.RuntimeLabels(&long)).NotTo(HaveKey(skeinv1.LabelThread))
+	})
+})
+
+var _ = Describe("Effects", func() {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+
+	It("are ScheduledEffects with an exact due time, listed and removed while they are pending", Label("EFF-01", "EFF-02"), func(ctx SpecContext) {
+		c := cluster(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			o.SetUID("uid-" + "1")
+			if o.GetName() != "" && strings.Contains(o.GetName(), "later") {
+				o.SetUID("uid-2")
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+		port := kube.NewEffects(c, testingclock.NewFakePassiveClock(now))
+		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(id).To(Equal("uid-1"))
+		again, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Delay: time.Hour})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(id), "a repeat of the call schedules nothing more")
+		later, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c2", Name: "later", Delay: time.Hour})
+		Expect(err).NotTo(HaveOccurred())
+
+		list, err := port.List(ctx, parent, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveExactElements(
+			And(HaveField("ID", id), HaveField("Name", "acme/remind_me"), HaveField("Args", MatchJSON(`{"x":1}`)), HaveField("ScheduledAt", now.Add(1500*time.Millisecond).UnixMicro())),
+			And(HaveField("ID", later), HaveField("Args", MatchJSON(`{}`)))))
+		Expect(port.List(ctx, parent, "acme/remind-me")).To(HaveLen(1), "- and _ are the same")
+		Expect(port.List(ctx, parent, "none")).To(BeEmpty())
+
+		Expect(port.Remove(ctx, parent, later)).To(BeTrue())
+		Expect(port.Remove(ctx, parent, later)).To(BeFalse())
+		var s skeinv1.ScheduledEffect
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: nameOf(ctx, c, id)}, &s)).To(Succeed())
+		s.Status.Phase = kube.EffectFired
+		Expect(c.Status().Update(ctx, &s)).To(Succeed())
+		Expect(port.List(ctx, parent, "")).To(BeEmpty(), "what has fired is pending no more")
+		Expect(port.Remove(ctx, parent, id)).To(BeFalse())
+	})
+
+	It("count a delay from the end of the second in which they were made, until the controller knows better", func() {
+		made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		s := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}, Spec: skeinv1.ScheduledEffectSpec{After: &metav1.Duration{Duration: 3 * time.Second}}}
+		Expect(kube.DueTime(s)).To(Equal(made.Add(4 * time.Second)))
+		s.Status.ScheduledAt = made.Add(3200 * time.Millisecond).UnixMicro()
+		Expect(kube.DueTime(s).UnixMicro()).To(Equal(s.Status.ScheduledAt))
+		at := metav1.NewMicroTime(made.Add(time.Minute))
+		s.Spec = skeinv1.ScheduledEffectSpec{At: &at}
+		Expect(kube.DueTime(s)).To(Equal(at.Time))
+	})
+})
+
+func nameOf(ctx context.Context, c client.Client, uid string) string {
+	GinkgoHelper()
+	var l skeinv1.ScheduledEffectList
+	Expect(c.List(ctx, &l)).To(Succeed())
+	for _, s := range l.Items {
+		if string(s.UID) == uid {
+			return s.Name
+		}
+	}
+	Fail("no ScheduledEffect has the id " + uid)
+	return ""
+}
