@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"github.com/evanw/esbuild/pkg/api"
 
@@ -20,17 +21,45 @@ const MaxSource = 1 << 20
 // tsconfig keeps the compiler to the language alone: whatever a project sets up elsewhere does not exist here.
 const tsconfig = `{"compilerOptions":{"target":"esnext","useDefineForClassFields":true,"experimentalDecorators":false,"verbatimModuleSyntax":false}}`
 
+// Compiler is what Compile does, somewhere.
+type Compiler func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
+
+// elsewhere is where Compile compiles, when Delegate said so.
+var elsewhere atomic.Pointer[Compiler]
+
+// Delegate makes Compile use c, in a process that may die of what it compiles (see package compiler). nil
+// undoes it.
+func Delegate(c Compiler) {
+	if c == nil {
+		elsewhere.Store(nil)
+		return
+	}
+	elsewhere.Store(&c)
+}
+
 // Compile compiles one module. The error carries the position of the first mistake, 1-based, and a Stack
-// that shows it. Source that nests so deeply that compiling it could exhaust this process is refused.
+// that shows it.
+//
+// Some short sources take a compiler hours, or more stack than a process may have, which ends it. A long-lived
+// process that compiles code of others calls Delegate first.
 func Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
-	if err := checkSource(filename, source); err != nil {
-		return sandbox.Module{}, err
+	if filename == "" {
+		filename = DefaultFilename(lang)
+	}
+	if len(source) > MaxSource {
+		return sandbox.Module{}, &sandbox.Error{
+			Name:    "RangeError",
+			Message: fmt.Sprintf("the source has %d bytes: at most %d are compiled", len(source), MaxSource),
+			Stack:   filename,
+		}
+	}
+	if c := elsewhere.Load(); c != nil {
+		return (*c)(filename, source, lang)
 	}
 	return Transform(filename, source, lang)
 }
 
-// Transform is Compile without the check of the nesting: only for a process that may die of it, as a
-// single-use child may.
+// Transform is Compile in this very process.
 func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	if filename == "" {
 		filename = DefaultFilename(lang)

@@ -33,7 +33,7 @@ func NewMapper(modules map[string]sandbox.Module) *Mapper {
 }
 
 // frame is a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
-var frame = regexp.MustCompile(`^(\s*at .*?\(?)([^()\s]+):(\d+):(\d+)(\)?)\s*$`)
+var frame = regexp.MustCompile(`^(\s*at (?:.*?\()?)(.+?):(\d+):(\d+)(\)?)\s*$`)
 
 // Stack maps a stack, frame by frame, and leaves out the frames of our own code and of the engine.
 func (m *Mapper) Stack(stack string) string {

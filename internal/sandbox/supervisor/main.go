@@ -14,11 +14,12 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 )
 
-// Dispatch is for a program that embeds the supervisor: when its first argument is ChildArg or ServeArg, it runs
-// that and gives the exit code and true. Call it first thing in main:
+// Dispatch is for a program that embeds the supervisor: when its first argument is ChildArg, ServeArg or
+// compiler.Arg, it runs that and gives the exit code and true. Call it first thing in main:
 //
 //	if code, ok := supervisor.Dispatch(os.Args); ok {
 //		os.Exit(code)
@@ -32,6 +33,8 @@ func Dispatch(args []string) (code int, ok bool) {
 		return js.ChildMain(args[2:]), true
 	case ServeArg:
 		return Main(args[2:]), true
+	case compiler.Arg:
+		return compiler.Main(), true
 	}
 	return 0, false
 }

@@ -1,0 +1,59 @@
+package compile_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+)
+
+func TestCompile(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Compile")
+}
+
+var _ = Describe("compiling", func() {
+	It("strips types and lowers what the engine lacks", Label("COD-01"), func() {
+		m, failed := compile.Compile("", "enum E { A = 4 }\nexport default (x: number): number => { using r = x as any; return x + E.A }", "")
+		Expect(failed).To(BeNil())
+		Expect(m.Filename).To(Equal("main.ts"))
+		Expect(m.Code).NotTo(SatisfyAny(ContainSubstring(": number"), ContainSubstring("using r")))
+		Expect(m.SourceMap).NotTo(BeEmpty())
+		Expect(string(m.SourceMap)).NotTo(ContainSubstring("sourcesContent\": [\""))
+	})
+
+	DescribeTable("gives the place of a mistake, 1-based", Label("COD-05"), func(file, source string, lang sandbox.Language, line, column int, message string) {
+		_, failed := compile.Compile(file, source, lang)
+		Expect(failed).NotTo(BeNil())
+		Expect([]int{failed.Line, failed.Column}).To(Equal([]int{line, column}))
+		Expect(failed.Message).To(ContainSubstring(message))
+		Expect(compile.FirstLine(file, failed)).To(HavePrefix(file + ":"))
+	},
+		Entry("in TypeScript", "tool.ts", "export default () => {\n  const x: = 3\n}", sandbox.TypeScript, 2, 12, "Unexpected"),
+		Entry("types in JavaScript", "a.js", "let x: number = 1", sandbox.JavaScript, 1, 6, "Expected"),
+		Entry("by the file's own name", "lib.mjs", "let x: number = 1", sandbox.TypeScript, 1, 6, "Expected"),
+		Entry("an end that does not come", "t.ts", "\n\nfunction f() {", sandbox.TypeScript, 3, 15, "Unexpected end of file"),
+		Entry("data", "d.json", "{\n", sandbox.TypeScript, 0, 0, "not JSON"),
+	)
+
+	It("refuses an unknown language and says which there are", func() {
+		_, failed := compile.Compile("x", "1", "python")
+		Expect(failed.Message).To(Equal(`language "python" is not known: use "typescript" or "javascript"`))
+	})
+
+	It("maps stacks back, and leaves our own frames out", Label("COD-05"), func() {
+		source := "interface A {\n  x: number\n}\n\nfunction f(a: A) {\n  throw new Error('' + a.x)\n}\nexport default f\n"
+		m, failed := compile.Compile("dir/my tool.ts", source, "")
+		Expect(failed).To(BeNil())
+		line := 1 + strings.Count(m.Code[:strings.Index(m.Code, "throw")], "\n")
+		mapper := compile.NewMapper(map[string]sandbox.Module{"tool": m})
+		stack := "    at f (tool:" + itoa(line) + ":9)\n    at <anonymous> (skein:definition:3:1)\n    at map (native)\n    at g (other.ts:7:7)\n    at tool:" + itoa(line) + ":9\n"
+		Expect(mapper.Stack(stack)).To(Equal("    at f (dir/my tool.ts:6:9)\n    at g (other.ts:7:7)\n    at dir/my tool.ts:6:9"))
+	})
+})
+
+func itoa(n int) string { return string(rune('0' + n)) }

@@ -1,0 +1,226 @@
+//go:build linux && (amd64 || arm64)
+
+// Package compiler compiles in a process of its own, locked down like a sandbox's child: a source that takes
+// forever, or nests deeper than a stack, then costs that process and not the manager.
+package compiler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+)
+
+// Arg is the first argument by which a program that embeds this package starts as a compiler process.
+const Arg = "sandbox-compile"
+
+// Limits of the process.
+const (
+	defaultTimeout = 5 * time.Second
+	maxStack       = 192 << 20
+	maxData        = 1 << 30
+	maxAddress     = 8 << 30
+)
+
+type request struct {
+	Filename string
+	Source   string
+	Language sandbox.Language
+}
+
+type response struct {
+	Module *sandbox.Module `json:",omitempty"`
+	Error  *sandbox.Error  `json:",omitempty"`
+}
+
+// Main is the compiler process: it answers requests on standard input until that ends. It gives the exit code.
+func Main() int {
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox compiler:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve() error {
+	debug.SetMaxStack(maxStack)
+	limits := lockdown.Limits{AddressSpace: maxAddress, Data: maxData}
+	err := lockdown.Apply(limits)
+	if errors.Is(err, lockdown.ErrNoSeccomp) {
+		// The compiler is memory-safe and reaches for nothing; the limits are what matters here.
+		err = lockdown.ApplyLimits(limits)
+	}
+	if err != nil {
+		return err
+	}
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var r request
+		if err := in.Decode(&r); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		module, failed := compile.Transform(r.Filename, r.Source, r.Language)
+		answer := response{Error: failed}
+		if failed == nil {
+			answer.Module = &module
+		}
+		if err := out.Encode(answer); err != nil {
+			return err
+		}
+	}
+}
+
+// Options of a Compiler. The zero value is usable by a program that handles Arg.
+type Options struct {
+	Command []string      // starts the process; this program with Arg when empty
+	Timeout time.Duration // of one source; 5 s when 0
+}
+
+// Compiler compiles in its process, which it starts when it is first needed, and again after it died. It is
+// safe for concurrent use; sources are compiled one after the other.
+type Compiler struct {
+	opts Options
+
+	mu     sync.Mutex
+	closed bool
+	proc   *process
+}
+
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	enc *json.Encoder
+	dec *json.Decoder
+	err *strings.Builder
+}
+
+// New makes a compiler.
+func New(o Options) *Compiler {
+	if len(o.Command) == 0 {
+		o.Command = []string{"/proc/self/exe", Arg}
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	return &Compiler{opts: o}
+}
+
+// Compile compiles one module, like compile.Compile.
+func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler is closed"}
+	}
+	if c.proc == nil {
+		p, err := c.start()
+		if err != nil {
+			return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start: " + err.Error()}
+		}
+		c.proc = p
+	}
+	p := c.proc
+	var late atomic.Bool
+	timer := time.AfterFunc(c.opts.Timeout, func() {
+		late.Store(true)
+		_ = p.cmd.Process.Kill()
+	})
+	var answer response
+	err := p.enc.Encode(request{filename, source, lang})
+	if err == nil {
+		err = p.dec.Decode(&answer)
+	}
+	timer.Stop()
+	if err == nil && (answer.Module == nil) == (answer.Error == nil) {
+		err = errors.New("no answer")
+	}
+	if err != nil {
+		c.proc = nil
+		p.end()
+		return sandbox.Module{}, c.failure(filename, late.Load(), p.err.String(), err)
+	}
+	if answer.Error != nil {
+		return sandbox.Module{}, answer.Error
+	}
+	return *answer.Module, nil
+}
+
+// failure says what the source did to the process.
+func (c *Compiler) failure(filename string, late bool, said string, err error) *sandbox.Error {
+	e := &sandbox.Error{Name: "RangeError", Stack: filename}
+	switch {
+	case late:
+		e.Message = fmt.Sprintf("the source takes longer than %s to compile: write it with less nesting", c.opts.Timeout)
+	case strings.Contains(said, "stack exceeds"):
+		e.Message = "the source nests too deeply to be compiled"
+	case strings.Contains(said, "out of memory"):
+		e.Message = "the source takes too much memory to compile"
+	default:
+		e.Name, e.Message = "Error", fmt.Sprintf("the compiler ended: %v", err)
+	}
+	return e
+}
+
+func (c *Compiler) start() (*process, error) {
+	command := c.opts.Command
+	p := &process{cmd: exec.Command(command[0], command[1:]...), err: &strings.Builder{}}
+	p.cmd.Env = []string{"GOMAXPROCS=2"}
+	p.cmd.Stderr = &limited{to: p.err}
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	// When this process dies, the pipe ends, and the compiler with it.
+	p.in, p.enc, p.dec = in, json.NewEncoder(in), json.NewDecoder(out)
+	return p, nil
+}
+
+func (p *process) end() {
+	_ = p.in.Close()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// Close ends the process.
+func (c *Compiler) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.proc != nil {
+		c.proc.end()
+		c.proc = nil
+	}
+	return nil
+}
+
+// limited keeps the beginning of what is written.
+type limited struct{ to *strings.Builder }
+
+// Write implements io.Writer.
+func (l *limited) Write(b []byte) (int, error) {
+	if room := 4096 - l.to.Len(); room > 0 {
+		l.to.Write(b[:min(len(b), room)])
+	}
+	return len(b), nil
+}

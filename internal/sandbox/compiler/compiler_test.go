@@ -1,0 +1,75 @@
+//go:build linux && (amd64 || arm64)
+
+package compiler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/compiler"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	sandboxtest.Main()
+	m.Run()
+}
+
+func TestCompiler(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Compiler process")
+}
+
+var _ = Describe("the compiler process", Label("TOL-02"), func() {
+	var c *compiler.Compiler
+	BeforeEach(func() {
+		c = compiler.New(compiler.Options{Timeout: 2 * time.Second})
+		DeferCleanup(c.Close)
+	})
+
+	It("compiles as the compiler in this process does", func() {
+		source := "interface A { n: number }\nexport default (a: A) => a.n"
+		got, failed := c.Compile("tool.ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		want, failed := compile.Transform("tool.ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		Expect(got).To(Equal(want))
+		_, failed = c.Compile("tool.ts", "export default () => {\n  let x = ;\n}", sandbox.TypeScript)
+		Expect(failed).To(HaveField("Line", 2))
+		Expect(failed).To(HaveField("Column", 11))
+	})
+
+	DescribeTable("survives", func(source, message string) {
+		begun := time.Now()
+		_, failed := c.Compile("tool.ts", source, sandbox.TypeScript)
+		Expect(failed).NotTo(BeNil())
+		Expect(failed.Message).To(ContainSubstring(message))
+		Expect(time.Since(begun)).To(BeNumerically("<", 30*time.Second))
+		_, failed = c.Compile("tool.ts", "export default 1", sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+	},
+		Entry("nesting beyond its stack", strings.Repeat("(", 900_000), "nests too deeply"),
+		Entry("source that takes forever", strings.Repeat("x=>", 20_000)+"1", "takes longer than 2s"),
+	)
+
+	It("serves compile.Compile where that is delegated", func() {
+		compile.Delegate(c.Compile)
+		DeferCleanup(compile.Delegate, compile.Compiler(nil))
+		_, failed := compile.Compile("", strings.Repeat("[", 900_000), "")
+		Expect(failed).To(HaveField("Message", ContainSubstring("nests too deeply")))
+		_, failed = compile.Compile("", strings.Repeat(" ", compile.MaxSource+1), "")
+		Expect(failed).To(HaveField("Message", ContainSubstring("at most 1048576 are compiled")))
+	})
+
+	It("answers nothing any more once closed", func() {
+		Expect(c.Close()).To(Succeed())
+		_, failed := c.Compile("tool.ts", "1", sandbox.TypeScript)
+		Expect(failed).To(MatchError("Error: the compiler is closed"))
+	})
+})
