@@ -79,15 +79,19 @@ type SandboxPoolStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Warm sandboxes that are ready and unclaimed.
+	// +kubebuilder:default=0
 	// +optional
 	Warm int32 `json:"warm"`
 	// Claimed sandboxes.
+	// +kubebuilder:default=0
 	// +optional
 	Claimed int32 `json:"claimed"`
 	// Starting sandboxes.
+	// +kubebuilder:default=0
 	// +optional
 	Starting int32 `json:"starting"`
 	// Failing sandboxes.
+	// +kubebuilder:default=0
 	// +optional
 	Failing int32 `json:"failing"`
 	// Conditions: Ready.
