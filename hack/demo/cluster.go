@@ -81,6 +81,10 @@ func (d *demo) installSkein(ctx context.Context) error {
 		if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
 			return err
 		}
+		d.installed = time.Now()
+		if err := d.run(ctx, "kubectl", "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=60s"); err != nil {
+			return err
+		}
 		if err := d.startManager(); err != nil {
 			return err
 		}
@@ -95,6 +99,7 @@ func (d *demo) installSkein(ctx context.Context) error {
 	if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/default"); err != nil {
 		return err
 	}
+	d.installed = time.Now()
 	if err := d.run(ctx, "kubectl", "rollout", "status", "-n", "skein-system", "deployment/skein-manager", "--timeout=120s"); err != nil {
 		return err
 	}
@@ -134,6 +139,7 @@ func (d *demo) explain() {
 	defer cancel()
 	commands := [][]string{
 		{"kubectl", "get", "agents,threads,subagents,scheduledeffects,sandboxpools,pods", "-A", "-o", "wide"},
+		{"kubectl", "get", "apiservice", "v1alpha1.runtime.skein.dev", "-o", "jsonpath={.status}{\"\\n\"}"},
 		{"kubectl", "get", "events", "-A", "--sort-by=.lastTimestamp"},
 	}
 	if d.node {
