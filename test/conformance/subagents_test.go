@@ -47,7 +47,7 @@ func subagents(ctx SpecContext, ns string) []skeinv1.Subagent {
 }
 
 var _ = Describe("Subagents", func() {
-	spawn := harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add 2 and 3", "title": "Sum"})
+	spawn := harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add 2 and 3", "name": "Sum"})
 
 	It("are objects between parent and child, and the parent's status mirrors them", Label("SUB-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)

@@ -23,13 +23,13 @@ var _ = Describe("Threads", func() {
 
 		say(ctx, a, 1, "only for a")
 		Expect(a.WriteFile(ctx, "/note.txt", "text/plain", []byte("a's"))).To(Succeed())
-		Expect(a.Request(http.MethodPut, "kv/color").SetHeader("Content-Type", "application/json").Body([]byte(`"red"`)).Do(ctx).Error()).To(Succeed())
+		Expect(a.SetValue(ctx, "color", `"red"`)).To(Succeed())
 
 		Expect(b.Messages(ctx)).To(BeEmpty())
 		_, err := b.ReadFile(ctx, "/note.txt")
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-		err = b.Request(http.MethodGet, "kv/color").Do(ctx).Error()
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		Expect(b.Value(ctx, "color")).To(MatchJSON("null"))
+		Expect(a.Value(ctx, "color")).To(MatchJSON(`"red"`))
 		Expect(a.ReadFile(ctx, "/note.txt")).To(BeEquivalentTo("a's"))
 	}, SpecTimeout(2*time.Minute))
 

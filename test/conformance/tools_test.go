@@ -48,9 +48,7 @@ export default defineTool({
 		content, status := result(say(ctx, t, 1, "go"), "totals")
 		Expect(status).To(Equal("success"), content)
 		Expect(content).To(MatchJSON(`{"north":7,"south":3}`))
-		raw, err := t.Request("GET", "kv/sums").DoRaw(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(raw)).To(ContainSubstring(`"north":7`))
+		Expect(t.Value(ctx, "sums")).To(MatchJSON(`{"north":7,"south":3}`))
 	}, SpecTimeout(2*time.Minute))
 
 	It("have their arguments checked before the call", Label("TOL-02"), func(ctx SpecContext) {
@@ -64,7 +62,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 		Expect(status).To(Equal("error"))
 		Expect(content).To(And(ContainSubstring("count"), ContainSubstring("integer")))
 		Expect(last(ms)).To(Equal("done"), "an error of a tool does not end the loop")
-		Expect(t.Request("GET", "kv/called").Do(ctx).Error()).To(HaveOccurred(), "the code was not called")
+		Expect(t.Value(ctx, "called")).To(MatchJSON("null"), "the code was not called")
 	}, SpecTimeout(2*time.Minute))
 
 	It("answer arguments that are no JSON and names that do not exist", Label("TOL-02"), func(ctx SpecContext) {
@@ -119,7 +117,7 @@ export default defineTool({ description: 'x', execute: async (state, args) => { 
 		Entry("that loops for ever", `for (;;);`, ContainSubstring("2s"), SpecTimeout(2*time.Minute)),
 		Entry("that exhausts memory", `const a: unknown[] = []; for (;;) a.push(new Array(1000).fill(1));`, ContainSubstring("memory"), SpecTimeout(2*time.Minute)),
 		Entry("that throws", `throw new TypeError('the file is empty');`, And(ContainSubstring("TypeError"), ContainSubstring("the file is empty")), SpecTimeout(2*time.Minute)),
-		Entry("that never settles", `await new Promise(() => {});`, ContainSubstring("never"), SpecTimeout(2*time.Minute)),
+		Entry("that never settles", `await new Promise(() => {});`, ContainSubstring("settles"), SpecTimeout(2*time.Minute)),
 	)
 
 	It("that do not compile say where", Label("K8S-02", "TOL-02"), func(ctx SpecContext) {
@@ -228,7 +226,7 @@ import { defineTool } from '@standardagents/builder';
 export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('spinning', true); for (;;); } });`, nil)
 		t := useTool(ctx, tool, map[string]any{})
 		Expect(t.Say(ctx, "go")).To(Succeed())
-		Eventually(ctx, func() error { return t.Request("GET", "kv/spinning").Do(ctx).Error() }).Should(Succeed())
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
 		start := time.Now()
 		Expect(t.Terminate(ctx)).To(Succeed())
 		settled(ctx, t, 1)

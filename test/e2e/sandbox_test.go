@@ -140,7 +140,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 			harness.Prompt(ns, "prompt", "model", "spin"), harness.Agent(ns, "agent", "prompt"))
 		t := thread(ctx, ns, "thread")
 		Expect(t.Say(ctx, "go")).To(Succeed())
-		Eventually(ctx, func() error { return t.Request("GET", "kv/spinning").Do(ctx).Error() }).Should(Succeed())
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
 		pod := sandboxes(ctx, Default, ns, claimed())[0]
 		Expect(cluster.Client.Delete(ctx, &pod, client.GracePeriodSeconds(0))).To(Succeed())
 		ms := settled(ctx, t, 1)
@@ -176,7 +176,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns), client.MatchingLabels{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})).To(Succeed())
 			g.Expect(l.Items).To(HaveLen(1))
 			child = l.Items[0]
-			g.Expect(cluster.Thread(ns, child.Name).Request("GET", "kv/spinning").Do(ctx).Error()).To(Succeed())
+			g.Expect(cluster.Thread(ns, child.Name).Value(ctx, "spinning")).To(MatchJSON("true"))
 		}).Should(Succeed())
 		Expect(sandboxes(ctx, Default, ns, claimed())).NotTo(BeEmpty())
 		Expect(t.Delete(ctx)).To(Succeed())

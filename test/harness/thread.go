@@ -150,6 +150,18 @@ func (t *Thread) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return t.Request(http.MethodGet, "files/"+strings.TrimPrefix(path, "/")).DoRaw(ctx)
 }
 
+// Value gives a value of the key-value store as JSON, "null" when there is none (SPEC KVS-01).
+func (t *Thread) Value(ctx context.Context, key string) (string, error) {
+	raw, err := t.Request(http.MethodGet, "kv/"+key).DoRaw(ctx)
+	return strings.TrimSpace(string(raw)), wrap(err, raw)
+}
+
+// SetValue sets a value of the key-value store to JSON.
+func (t *Thread) SetValue(ctx context.Context, key, value string) error {
+	raw, err := t.Request(http.MethodPut, "kv/"+key).SetHeader("Content-Type", "application/json").Body([]byte(value)).DoRaw(ctx)
+	return wrap(err, raw)
+}
+
 // Events opens the stream of server-sent events after a sequence number.
 func (t *Thread) Events(ctx context.Context, after int64) (io.ReadCloser, error) {
 	return t.Request(http.MethodGet, fmt.Sprintf("events?after=%d", after)).SetHeader("Accept", "text/event-stream").Stream(ctx)

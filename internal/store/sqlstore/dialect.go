@@ -22,6 +22,8 @@ type dialect struct {
 	begin string
 	// setup is run on every new connection, by the kind of use.
 	setup func(c *sql.Conn, writes bool) error
+	// adopt is run once when the store is opened, after the migrations; nil for none.
+	adopt []string
 	// classify tells what an error of the driver means.
 	classify func(err error) class
 }

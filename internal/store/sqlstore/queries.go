@@ -49,6 +49,7 @@ const (
 	qRenewLease   = `UPDATE lease SET expires_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qReleaseLease = `UPDATE lease SET owner = '', expires_at = 0 WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qRevokeLease  = `UPDATE lease SET owner = '', expires_at = 0, epoch = epoch + 1 WHERE thread = ?`
+	qFreeLeases   = `UPDATE lease SET owner = '', expires_at = 0`
 
 	// The namespaces with work, by jumping through the index from one to the next.
 	qWorkNamespaces = `WITH RECURSIVE n (namespace) AS (
@@ -160,6 +161,7 @@ const (
 	qFinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?
 		WHERE effect_id = ? AND due = ? AND status = 'pending' RETURNING thread_id`
 	qDeleteFirings = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`
+	qFreeFirings   = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
 )
 
 // Purging in bounded steps, and the probe.

@@ -65,12 +65,15 @@ func sqliteDSN(file string) string {
 }
 
 var sqliteDialect = &dialect{
-	name:     "sqlite",
-	goose:    goose.DialectSQLite3,
-	folder:   "migrations/sqlite",
-	rebind:   func(query string) string { return query },
-	begin:    "BEGIN IMMEDIATE",
-	setup:    setupSQLite,
+	name:   "sqlite",
+	goose:  goose.DialectSQLite3,
+	folder: "migrations/sqlite",
+	rebind: func(query string) string { return query },
+	begin:  "BEGIN IMMEDIATE",
+	setup:  setupSQLite,
+	// The folder belongs to one process at a time: whoever held a lease or a firing is gone, and its work
+	// need not wait until the term is over. Epochs stay, so that the next holder's is higher.
+	adopt:    []string{qFreeLeases, qFreeFirings},
 	classify: classifySQLite,
 }
 

@@ -41,6 +41,11 @@ func open(ctx context.Context, db *sql.DB, d *dialect, c clock.PassiveClock, rea
 	if err := migrate(ctx, db, d); err != nil {
 		return nil, wrap(d, err)
 	}
+	for _, q := range d.adopt {
+		if _, err := db.ExecContext(ctx, d.rebind(q)); err != nil {
+			return nil, wrap(d, err)
+		}
+	}
 	db.SetMaxIdleConns(0) // connections are held by the writer and the readers, or closed
 	s := &Store{db: db, dialect: d, clock: c, unlock: func() error { return nil }}
 	s.writer = newWriter(func(ctx context.Context) (*conn, error) { return newConn(ctx, db, d, true) }, s.now, s.hints.send)

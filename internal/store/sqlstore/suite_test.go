@@ -50,4 +50,7 @@ func (f folder) Open(c clock.PassiveClock) (store.Store, error) {
 	return sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: f.dir, Clock: c})
 }
 
+// Exclusive: the folder is locked.
+func (folder) Exclusive() bool { return true }
+
 var _ = storetest.DescribeStore("SQLite", func() storetest.Backend { return folder{GinkgoT().TempDir()} })

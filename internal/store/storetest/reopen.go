@@ -27,10 +27,30 @@ func describeReopen(e *env) {
 			Expect(e.events(ctx, id)).To(Equal(events))
 			Expect(e.inbox(ctx, id)).To(Equal(items))
 			Expect(e.store.Value(ctx, id, "k")).To(MatchJSON(`1`))
-			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty(), "the lease outlives the process")
-			_, err = e.store.Acquire(ctx, id, "b", time.Minute)
-			Expect(err).To(MatchError(store.ErrLeaseHeld))
-			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("go on")})).To(Succeed())
+			if !e.backend.Exclusive() {
+				Expect(e.store.Runnable(ctx, 10)).To(BeEmpty(), "the lease outlives the process")
+				_, err = e.store.Acquire(ctx, id, "b", time.Minute)
+				Expect(err).To(MatchError(store.ErrLeaseHeld))
+				Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("go on")})).To(Succeed())
+				return
+			}
+			Expect(e.store.Runnable(ctx, 10)).To(ConsistOf(id), "the holder is gone for good")
+			next, err := e.store.Acquire(ctx, id, "b", time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(next.Epoch).To(BeNumerically(">", f.Epoch))
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("too late")})).To(MatchError(store.ErrFenced))
+		})
+
+		It("gives back firings that nobody works on any more", Label("EFF-04"), func(ctx SpecContext) {
+			if !e.backend.Exclusive() {
+				return // they are taken when their term is over, as describeFirings shows
+			}
+			f := store.Firing{EffectID: "e", Due: e.now(), Effect: "x", Status: store.FiringPending}
+			Expect(e.store.RecordFiring(ctx, f)).To(BeTrue())
+			Expect(e.store.ClaimFirings(ctx, "a", time.Hour, 1)).To(HaveLen(1))
+			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, 1)).To(BeEmpty())
+			e.reopen()
+			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, 1)).To(ConsistOf(HaveField("Attempts", 2)))
 		})
 
 		It("can be asked whether it works", func(ctx SpecContext) {

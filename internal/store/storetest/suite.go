@@ -21,6 +21,9 @@ import (
 // gave was closed, and then finds what was written.
 type Backend interface {
 	Open(c clock.PassiveClock) (store.Store, error)
+	// Exclusive tells that the data belongs to one process at a time, so that opening it again frees what
+	// was held; else leases outlive the process that took them.
+	Exclusive() bool
 }
 
 // DescribeStore adds the suite for one implementation; newBackend is called for each spec.
