@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +55,8 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("list the pods of the pool: %w", err)
 		}
+		// Always the same order, so that of several pods in trouble the same one is told of.
+		slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for i := range list.Items {
 			s.pods.add(&list.Items[i], state, hash, s.at)
 		}

@@ -48,8 +48,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 func gather(before, after []metav1.Condition) time.Duration {
 	was, is := conditions.Ready(before), conditions.Ready(after)
 	switch {
-	case was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message && was.ObservedGeneration == is.ObservedGeneration:
-		return countsAfter
+	case was.Status == is.Status && was.Reason == is.Reason && was.ObservedGeneration == is.ObservedGeneration:
+		return countsAfter // or the words for the same trouble
 	case was.Status == metav1.ConditionTrue && is.Reason == skeinv1.ReasonScaling && was.ObservedGeneration == is.ObservedGeneration:
 		return scalingAfter
 	default:

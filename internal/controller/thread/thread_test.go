@@ -1,0 +1,366 @@
+package thread_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/thread"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+	domain "github.com/skein-dev/skein/internal/thread"
+)
+
+func TestThread(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "thread controller")
+}
+
+// forgotten notes the threads whose sandboxes were dropped.
+type forgotten []string
+
+func (f *forgotten) Forget(id string) { *f = append(*f, id) }
+
+var _ = Describe("The thread controller", func() {
+	var (
+		e         *Env
+		r         *thread.Reconciler
+		sandboxes *forgotten
+	)
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		sandboxes = &forgotten{}
+		r = thread.New(thread.Options{Client: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+	})
+
+	newThread := func(ctx context.Context, name string, edit ...func(*skeinv1.Thread)) *skeinv1.Thread {
+		GinkgoHelper()
+		t := &skeinv1.Thread{ObjectMeta: Meta(name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+		for _, f := range edit {
+			f(t)
+		}
+		e.Create(ctx, t)
+		return t
+	}
+	ready := func(t *skeinv1.Thread) *metav1.Condition {
+		return meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionReady)
+	}
+	run := func(ctx context.Context, t *skeinv1.Thread, run store.Run) {
+		GinkgoHelper()
+		run.ThreadID = string(t.UID)
+		Expect(e.Store.Apply(ctx, run.ThreadID, nil, &store.PutRun{Run: run})).To(Succeed())
+	}
+
+	It("stores a new thread with its first message, once, behind a finalizer", Label("THR-03"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		t := newThread(ctx, "t", func(t *skeinv1.Thread) {
+			t.Spec.Message, t.Spec.Title, t.Spec.UserID, t.Spec.TaskID = "hello", "Greeting", "ada", "task-7"
+			t.Spec.Arguments = &runtime.RawExtension{Raw: []byte(`{"n":1}`)}
+		})
+		Reconcile(ctx, r, t)
+		Get(ctx, e, t)
+		Expect(t.Finalizers).To(ConsistOf(skeinv1.Finalizer))
+		Expect(t.Labels).To(HaveKeyWithValue(skeinv1.LabelThreadID, string(t.UID)))
+		row, err := e.Store.Thread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*row).To(And(HaveField("Name", "t"), HaveField("Namespace", Namespace), HaveField("Agent", "a"), HaveField("Title", "Greeting"),
+			HaveField("UserID", "ada"), HaveField("TaskID", "task-7"), HaveField("Arguments", MatchJSON(`{"n":1}`)), HaveField("Queued", int64(1))))
+		Expect(t.Status).To(And(HaveField("Phase", "Idle"), HaveField("ThreadID", string(t.UID)), HaveField("Agent", "a"), HaveField("QueuedMessages", int64(1)),
+			HaveField("ObservedGeneration", int64(1))))
+		Expect(ready(t)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("ObservedGeneration", int64(1)))))
+		e.Writes()
+		Reconcile(ctx, r, t)
+		Expect(e.Writes()).To(BeEmpty(), "nothing has changed")
+		inbox, err := e.Store.Inbox(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inbox).To(HaveLen(1))
+	})
+
+	It("says what is wrong with the agent, heals when it appears, and wakes what waited", Label("K8S-02"), func(ctx SpecContext) {
+		t := newThread(ctx, "t")
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Agent "a" does not exist`)))))
+		a := &skeinv1.Agent{ObjectMeta: Meta("a")}
+		e.Create(ctx, a)
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotReady), HaveField("Message", ContainSubstring("not been checked")))))
+		e.Clock.Step(5 * time.Second)
+		e.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `Prompt "p" does not exist`)
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Message", `Agent "a" is not ready: Prompt "p" does not exist`)))
+		Expect(e.Engine.Woken).To(BeEmpty())
+		e.SetReady(ctx, a, &a.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		Expect(e.Engine.Woken).To(ConsistOf(string(t.UID)))
+	})
+
+	It("uses another agent from the next run on when the spec names one", func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		e.ReadyAgent(ctx, "b")
+		t := newThread(ctx, "t")
+		Reconcile(ctx, r, t)
+		Get(ctx, e, t)
+		t.Spec.AgentRef.Name, t.Generation = "b", 2
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status).To(And(HaveField("Agent", "b"), HaveField("ObservedGeneration", int64(2))))
+		row, err := e.Store.Thread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(row.Agent).To(Equal("b"))
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{Agent: ptr.To("a")})).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("a"), "what the conversation changed since is left alone")
+	})
+
+	Describe("writes status", Label("K8S-07"), func() {
+		var t *skeinv1.Thread
+		BeforeEach(func(ctx SpecContext) {
+			e.ReadyAgent(ctx, "a")
+			t = newThread(ctx, "t")
+			Reconcile(ctx, r, t)
+			e.Clock.Step(time.Minute)
+			e.Writes()
+		})
+
+		It("once for a turn that is over within a second", func(ctx SpecContext) {
+			started := e.Clock.Now().UnixMicro()
+			run(ctx, t, store.Run{ID: "sess_1", Agent: "a", Status: store.RunRunning, StartedAt: started})
+			result := Reconcile(ctx, r, t)
+			Expect(result.RequeueAfter).To(Equal(time.Second))
+			Expect(e.Writes()).To(BeEmpty())
+			e.Clock.Step(300 * time.Millisecond)
+			run(ctx, t, store.Run{ID: "sess_1", Agent: "a", Status: store.RunSucceeded, Steps: 2, StartedAt: started, EndedAt: e.Clock.Now().UnixMicro()})
+			Reconcile(ctx, r, t)
+			Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+			Expect(Get(ctx, e, t).Status.LastRun).To(HaveValue(And(HaveField("ID", "sess_1"), HaveField("Outcome", skeinv1.RunSucceeded), HaveField("Steps", int32(2)))))
+		})
+
+		It("that a run is under way when it takes longer, and then only when it ends", func(ctx SpecContext) {
+			started := e.Clock.Now().UnixMicro()
+			run(ctx, t, store.Run{ID: "sess_1", Agent: "a", Status: store.RunRunning, StartedAt: started})
+			Reconcile(ctx, r, t)
+			e.Clock.Step(time.Second)
+			Reconcile(ctx, r, t)
+			Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+			Expect(Get(ctx, e, t).Status.Phase).To(Equal("Running"))
+			for range 100 {
+				e.Clock.Step(time.Second)
+				Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.AppendMessage{Message: &store.Message{Role: store.RoleAssistant, Content: ptr.To("x")}})).To(Succeed())
+				Reconcile(ctx, r, t)
+			}
+			Expect(e.Writes()).To(BeEmpty(), "no write for a message")
+			run(ctx, t, store.Run{ID: "sess_1", Agent: "a", Status: store.RunFailed, Reason: "ModelUnavailable", Message: "refused", StartedAt: started, EndedAt: e.Clock.Now().UnixMicro()})
+			Reconcile(ctx, r, t)
+			Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+			Expect(Get(ctx, e, t).Status).To(And(HaveField("Phase", "Idle"), HaveField("Messages", int64(100)), HaveField("LastRun.Reason", "ModelUnavailable")))
+		})
+
+		It("at most once a second under load, and shows the last state in the end", func(ctx SpecContext) {
+			for i := range 100 { // 100 turns in 10 s
+				e.Clock.Step(100 * time.Millisecond)
+				at := e.Clock.Now().UnixMicro()
+				run(ctx, t, store.Run{ID: "sess_" + time.UnixMicro(at).String(), Agent: "a", Status: store.RunSucceeded, Steps: i, StartedAt: at, EndedAt: at})
+				Reconcile(ctx, r, t)
+			}
+			Expect(e.Writes()["status Thread"]).To(And(BeNumerically("<=", 12), BeNumerically(">=", 9)))
+			result := Reconcile(ctx, r, t)
+			Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Second)))
+			e.Clock.Step(result.RequeueAfter)
+			Reconcile(ctx, r, t)
+			Expect(Get(ctx, e, t).Status.LastRun.Steps).To(BeEquivalentTo(99))
+		})
+
+		It("for messages without a run together, later", func(ctx SpecContext) {
+			for range 5 {
+				Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr.To("x")}})).To(Succeed())
+				Reconcile(ctx, r, t)
+				e.Clock.Step(time.Second)
+			}
+			Expect(e.Writes()).To(BeEmpty())
+			e.Clock.Step(5 * time.Second)
+			Reconcile(ctx, r, t)
+			Expect(e.Writes()).To(Equal(map[string]int{"status Thread": 1}))
+			Expect(Get(ctx, e, t).Status.Messages).To(BeEquivalentTo(5))
+		})
+
+		It("that a thread was terminated at once", Label("THR-05"), func(ctx SpecContext) {
+			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Terminate{Reason: skeinv1.ReasonParentTerminated})).To(Succeed())
+			Reconcile(ctx, r, t)
+			Get(ctx, e, t)
+			Expect(t.Status.Phase).To(Equal("Terminated"))
+			Expect(t.Status.TerminatedAt).To(Equal(e.Clock.Now().UnixMicro()))
+			Expect(meta.FindStatusCondition(t.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(
+				And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonParentTerminated))))
+			Expect(e.Recorder.Events).To(Receive(ContainSubstring("Terminated")))
+		})
+	})
+
+	// child makes a Subagent of a parent thread and the Thread that it owns.
+	child := func(ctx context.Context, parent *skeinv1.Thread, edit ...func(*skeinv1.Subagent)) (*skeinv1.Subagent, *skeinv1.Thread) {
+		GinkgoHelper()
+		s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
+			ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: "helper", Blocking: true, ToolCallID: "call_1",
+			ParentCommunication: skeinv1.CommunicationImplicit, Message: "do"}}
+		s.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner(parent.Name, string(parent.UID))}
+		for _, f := range edit {
+			f(s)
+		}
+		e.Create(ctx, s)
+		return s, newThread(ctx, "s", func(t *skeinv1.Thread) {
+			t.Finalizers = []string{skeinv1.Finalizer}
+			t.Spec.Message = s.Spec.Message
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: "s", UID: s.UID, Controller: ptr.To(true)}}
+		})
+	}
+	results := func(ctx context.Context, parent *skeinv1.Thread) []store.ChildResult {
+		GinkgoHelper()
+		items, err := e.Store.Inbox(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		var out []store.ChildResult
+		for _, i := range items {
+			if i.Kind == store.InboxChildResult {
+				var c store.ChildResult
+				Expect(json.Unmarshal(i.Payload, &c)).To(Succeed())
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+
+	It("stores a child under its parent, with the files that it is handed", Label("SUB-01", "FIL-07"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		st, err := e.Threads.Open(ctx, string(parent.UID))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = st.WriteFile(ctx, "/orders.csv", strings.NewReader("a,b"), domain.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		e.Writes()
+		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/orders.csv"} })
+		Reconcile(ctx, r, t)
+		Expect(e.Writes()).To(Equal(map[string]int{"create Subagent": 1, "create Thread": 1, "status Thread": 1}), "a child costs no write for its finalizer")
+		row, err := e.Store.Thread(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*row).To(And(HaveField("ParentID", string(parent.UID)), HaveField("RootID", string(parent.UID)), HaveField("Depth", 1), HaveField("Reference", "s"),
+			HaveField("Child", HaveValue(And(HaveField("Blocking", true), HaveField("ToolCallID", "call_1"), HaveField("Name", "helper"))))))
+		Expect(Get(ctx, e, t).Status.Parent).To(Equal("parent"))
+		own, err := e.Threads.Open(ctx, string(t.UID))
+		Expect(err).NotTo(HaveOccurred())
+		files, err := e.Store.Files(ctx, own.ID(), "/", true)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).To(ContainElement(HaveField("Size", int64(3))))
+	})
+
+	It("answers a waiting parent whose child cannot be made", func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		_, t := child(ctx, parent, func(s *skeinv1.Subagent) { s.Spec.Attachments = []string{"/none.csv"} })
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("/none.csv")))))
+		Reconcile(ctx, r, t)
+		Expect(results(ctx, parent)).To(HaveExactElements(And(HaveField("Status", "failed"), HaveField("ToolCallID", "call_1"), HaveField("Content", ContainSubstring("/none.csv")))))
+	})
+
+	It("terminates a child whose parent was terminated while it was being made", Label("SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		_, t := child(ctx, parent)
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.Terminate{})).To(Succeed())
+		Reconcile(ctx, r, t)
+		Expect(e.Engine.Terminated).To(HaveKeyWithValue(string(t.UID), skeinv1.ReasonParentTerminated))
+		Expect(Get(ctx, e, t).Status.Phase).To(Equal("Terminated"))
+	})
+
+	It("mirrors the children in the status, bounded", Label("SUB-01"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		for i := range skeinv1.MaxStatusChildren + 5 {
+			s := &skeinv1.Subagent{ObjectMeta: Meta("s-" + string(rune('a'+i/26)) + string(rune('a'+i%26))), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: "parent"}, Name: "helper"}}
+			s.CreationTimestamp = metav1.NewTime(Start.Add(time.Duration(i) * time.Second))
+			e.Create(ctx, s)
+		}
+		e.Clock.Step(time.Minute)
+		result := Reconcile(ctx, r, parent)
+		e.Clock.Step(result.RequeueAfter)
+		Reconcile(ctx, r, parent)
+		status := Get(ctx, e, parent).Status
+		Expect(status.ChildCount).To(BeEquivalentTo(skeinv1.MaxStatusChildren + 5))
+		Expect(status.Children).To(HaveLen(skeinv1.MaxStatusChildren))
+		Expect(status.Children[0].Reference).To(Equal("s-af"), "the oldest are left out")
+	})
+
+	It("purges what is stored when the object goes, and lets the parent know", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		parent := newThread(ctx, "parent")
+		Reconcile(ctx, r, parent)
+		_, t := child(ctx, parent)
+		Reconcile(ctx, r, t)
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, t)
+		Expect(e.Engine.Aborted).To(ConsistOf(string(t.UID)))
+		Expect(*sandboxes).To(ConsistOf(string(t.UID)))
+		_, err := e.Store.Thread(ctx, string(t.UID))
+		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t))).To(BeTrue())
+		Expect(results(ctx, parent)).To(HaveExactElements(And(HaveField("Status", "terminated"), HaveField("ToolCallID", "call_1"))))
+		Reconcile(ctx, r, t)
+	})
+
+	It("keeps the object while the data cannot be purged", Label("THR-09"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		t := newThread(ctx, "t")
+		Reconcile(ctx, r, t)
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		broken := thread.New(thread.Options{Client: e.Client, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock,
+			Threads: domain.NewService(domain.Options{Store: unpurgeable{e.Store}})})
+		_, err := broken.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
+		Expect(err).To(MatchError(ContainSubstring("disk full")))
+		Expect(Get(ctx, e, t).Finalizers).To(ConsistOf(skeinv1.Finalizer))
+	})
+
+	It("says that it could not do its part, and tries again", func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		t := newThread(ctx, "t")
+		e.Fail(func(verb string, _ client.Object) error {
+			if verb == "patch" {
+				return errors.New("etcd is away")
+			}
+			return nil
+		})
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
+		Expect(err).To(MatchError(ContainSubstring("etcd is away")))
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Reason", skeinv1.ReasonInternalError)))
+		_, err = e.Store.Thread(ctx, string(t.UID))
+		Expect(err).To(MatchError(store.ErrNotFound), "nothing is stored before the object is held")
+		e.Fail(nil)
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+	})
+})
+
+// unpurgeable is a store whose disk is full.
+type unpurgeable struct{ store.Store }
+
+func (unpurgeable) PurgeThread(context.Context, string) ([]string, error) {
+	return nil, errors.Join(store.ErrUnavailable, errors.New("disk full"))
+}
