@@ -94,16 +94,20 @@ type failure struct {
 // clean deletes what is of no use: pods that have ended, pods of an old template as far as new ones have
 // taken their place, and pods above the number.
 func (r *Reconciler) clean(ctx context.Context, s *scope) error {
+	var failed *corev1.Pod
 	for _, p := range s.pods.over {
 		if err := r.remove(ctx, p); err != nil {
 			return err
 		}
 		// A claimed one that ended has served somebody; it says nothing of the template.
 		if p.Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm {
-			r.noteFailure(s, p)
+			failed = p
 		}
 	}
-	if len(s.pods.ready) > 0 {
+	switch { // several that failed together are one failure
+	case failed != nil:
+		r.note(s, fmt.Sprintf("pod %q ended: %s", failed.Name, kube.PodTrouble(failed)))
+	case len(s.pods.ready) > 0:
 		r.noteSuccess(s)
 	}
 	want := int(s.object.Spec.Warm)
@@ -216,11 +220,7 @@ func describeStuck(p *corev1.Pod) string {
 	return fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)
 }
 
-// noteFailure counts a warm pod that ended, and puts off the next one.
-func (r *Reconciler) noteFailure(s *scope, p *corev1.Pod) {
-	r.note(s, fmt.Sprintf("pod %q ended: %s", p.Name, kube.PodTrouble(p)))
-}
-
+// note counts a failure, and puts off the next pod for longer each time.
 func (r *Reconciler) note(s *scope, cause string) failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -59,7 +59,8 @@ func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
 	if before.Entry == nil && s.problem == nil {
 		return false
 	}
-	return conditions.Ready(before.Conditions).Status != conditions.Ready(after.Conditions).Status
+	was, is := conditions.Ready(before.Conditions), conditions.Ready(after.Conditions)
+	return was.Status != is.Status || was.Reason != is.Reason
 }
 
 // compute is the one place where a Subagent's status is made.

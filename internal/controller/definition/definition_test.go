@@ -1,0 +1,105 @@
+package definition
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+)
+
+func TestDefinition(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "definition controllers")
+}
+
+func of[T any, P object[T]](e *Env, status func(P) *skeinv1.DefinitionStatus, check func(context.Context, P) error) *reconciler[T, P] {
+	return &reconciler[T, P]{client: e.Client, recorder: e.Recorder, clock: e.Clock, status: status, check: check}
+}
+
+var _ = Describe("The definition controllers", func() {
+	var (
+		e *Env
+		c *checker
+	)
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		c = &checker{reader: e.Client, defs: kube.NewDefinitions(e.Client, kube.NewContents(e.Client, e.Client), compile.Compile, provider.NewFactory(nil))}
+	})
+	ready := func(list []metav1.Condition) *metav1.Condition {
+		return meta.FindStatusCondition(list, skeinv1.ConditionReady)
+	}
+
+	It("turn a mistake into a condition, write it once, and heal", Label("K8S-01", "K8S-02"), func(ctx SpecContext) {
+		m := &skeinv1.Model{ObjectMeta: Meta("m"), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "x", Credentials: &skeinv1.ModelCredentials{
+			SecretKeyRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "key"}, Key: "apiKey"}}}}
+		e.Create(ctx, m)
+		r := of(e, func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status }, c.model)
+		Expect(Reconcile(ctx, r, m).RequeueAfter).To(BeZero(), "a user's mistake is no reason to try again")
+		Expect(ready(Get(ctx, e, m).Status.Conditions)).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonReferenceNotFound),
+			HaveField("Message", And(ContainSubstring(`"key"`), ContainSubstring(`"apiKey"`))), HaveField("ObservedGeneration", int64(1)))))
+		Expect(e.Recorder.Events).To(Receive(ContainSubstring("ReferenceNotFound")))
+		e.Writes()
+		Reconcile(ctx, r, m)
+		Expect(e.Writes()).To(BeEmpty())
+		e.Create(ctx, &corev1.Secret{ObjectMeta: Meta("key"), Data: map[string][]byte{"apiKey": []byte("canary")}})
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, m)
+		Expect(ready(Get(ctx, e, m).Status.Conditions)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("LastTransitionTime.Time", BeTemporally("==", Start.Add(time.Minute))))))
+		Expect(e.Recorder.Events).To(Receive(ContainSubstring("Ready")))
+	})
+
+	It("judge what an object refers to by its own condition", Label("K8S-02"), func(ctx SpecContext) {
+		a := &skeinv1.Agent{ObjectMeta: Meta("a"), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: "p"}},
+			Subagents:      []skeinv1.AgentSubagent{{Name: "self", AgentRef: skeinv1.LocalRef{Name: "a"}}, {Name: "other", AgentRef: skeinv1.LocalRef{Name: "b"}}},
+			SandboxPoolRef: &skeinv1.LocalRef{Name: "gpu"}}}
+		p := &skeinv1.Prompt{ObjectMeta: Meta("p"), Spec: skeinv1.PromptSpec{ModelRef: skeinv1.LocalRef{Name: "m"}, Tools: []skeinv1.PromptTool{{Builtin: skeinv1.BuiltinFiles}, {Name: "t"}}}}
+		e.Create(ctx, a)
+		agents := of(e, func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status }, c.agent)
+		prompts := of(e, func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status }, c.prompt)
+		step := func(reason, message string) {
+			GinkgoHelper()
+			Reconcile(ctx, agents, a)
+			Get(ctx, e, a)
+			Expect(ready(a.Status.Conditions)).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+		}
+		step(skeinv1.ReasonReferenceNotFound, `Prompt "p" does not exist`)
+		e.Create(ctx, p)
+		step(skeinv1.ReasonReferenceNotReady, `Prompt "p" has not been checked yet`)
+		Reconcile(ctx, prompts, p)
+		step(skeinv1.ReasonReferenceNotReady, `Prompt "p" is not ready: Model "m" does not exist`)
+		m, t := &skeinv1.Model{ObjectMeta: Meta("m")}, &skeinv1.Tool{ObjectMeta: Meta("t")}
+		e.Create(ctx, m, t)
+		e.SetReady(ctx, m, &m.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		e.SetReady(ctx, t, &t.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonCompileFailed, "t.ts:1:2: oops")
+		Reconcile(ctx, prompts, p)
+		step(skeinv1.ReasonReferenceNotReady, "t.ts:1:2: oops")
+		e.SetReady(ctx, t, &t.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		Reconcile(ctx, prompts, p)
+		step(skeinv1.ReasonReferenceNotFound, `Agent "b" does not exist in namespace "demo": create it, or correct spec.subagents[1].agentRef`)
+		e.Create(ctx, &skeinv1.Agent{ObjectMeta: Meta("b")})
+		step(skeinv1.ReasonReferenceNotFound, `SandboxPool "gpu"`)
+		e.Create(ctx, &skeinv1.SandboxPool{ObjectMeta: Meta("gpu")})
+		step(skeinv1.ReasonReady, "")
+	})
+
+	It("say where code does not compile", Label("K8S-02"), func(ctx SpecContext) {
+		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default {\n  a: = 1\n}"}}}
+		x := &skeinv1.Effect{ObjectMeta: Meta("x"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: "export default ("}}}
+		e.Create(ctx, t, x)
+		Reconcile(ctx, of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, c.tool), t)
+		Expect(ready(Get(ctx, e, t).Status.Conditions)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonCompileFailed), HaveField("Message", ContainSubstring("line 2, column 6")))))
+		Reconcile(ctx, of(e, func(x *skeinv1.Effect) *skeinv1.DefinitionStatus { return &x.Status }, c.effect), x)
+		Expect(ready(Get(ctx, e, x).Status.Conditions)).To(HaveValue(HaveField("Reason", skeinv1.ReasonCompileFailed)))
+	})
+})

@@ -1,0 +1,209 @@
+package scheduledeffect_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/scheduledeffect"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func TestScheduledEffect(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "scheduledeffect controller")
+}
+
+var _ = Describe("The scheduledeffect controller", func() {
+	var (
+		e      *Env
+		r      *scheduledeffect.Reconciler
+		thread *skeinv1.Thread
+	)
+	newReconciler := func() *scheduledeffect.Reconciler {
+		return scheduledeffect.New(scheduledeffect.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+	}
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		r = newReconciler()
+		thread = &skeinv1.Thread{ObjectMeta: Meta("t")}
+	})
+
+	world := func(ctx context.Context) {
+		GinkgoHelper()
+		effect := &skeinv1.Effect{ObjectMeta: Meta("remind-me")}
+		e.Create(ctx, thread, effect)
+		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(thread.UID), Namespace: Namespace, Name: "t", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffect)) *skeinv1.ScheduledEffect {
+		GinkgoHelper()
+		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{
+			ThreadRef: skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
+			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(metav1.NewMicroTime(Start.Add(10 * time.Second)))}}
+		for _, f := range edit {
+			f(s)
+		}
+		e.Create(ctx, s)
+		return s
+	}
+	after := func(d time.Duration) func(*skeinv1.ScheduledEffect) {
+		return func(s *skeinv1.ScheduledEffect) { s.Spec.At, s.Spec.After = nil, &metav1.Duration{Duration: d} }
+	}
+	firing := func(ctx context.Context, s *skeinv1.ScheduledEffect, due time.Time) *store.Firing {
+		GinkgoHelper()
+		f, err := e.Store.Firing(ctx, string(s.UID), due.UnixMicro())
+		Expect(err).NotTo(HaveOccurred())
+		return f
+	}
+	ready := func(s *skeinv1.ScheduledEffect) *metav1.Condition {
+		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
+	}
+
+	It("records the firing exactly when it is due, and shows how the handler ended", Label("EFF-01", "EFF-04"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		result := Reconcile(ctx, r, s)
+		Expect(result.RequeueAfter).To(Equal(time.Second), "to show that it is pending")
+		e.Clock.Step(time.Second)
+		result = Reconcile(ctx, r, s)
+		Expect(result.RequeueAfter).To(Equal(9 * time.Second))
+		Expect(*result.Priority).To(BeNumerically(">", 0))
+		Get(ctx, e, s)
+		Expect(s.Status).To(And(HaveField("Phase", "Pending"), HaveField("ScheduledAt", Start.Add(10*time.Second).UnixMicro())))
+		Expect(ready(s)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		Expect(metav1.IsControlledBy(s, thread)).To(BeTrue())
+
+		e.Clock.Step(9*time.Second - time.Microsecond)
+		Reconcile(ctx, r, s)
+		Expect(e.Engine.EffectsWoke).To(BeZero())
+		e.Clock.Step(time.Microsecond)
+		e.Writes()
+		Reconcile(ctx, r, s)
+		Expect(e.Engine.EffectsWoke).To(Equal(1))
+		due := Start.Add(10 * time.Second)
+		Expect(*firing(ctx, s, due)).To(And(HaveField("Status", store.FiringPending), HaveField("ThreadID", string(thread.UID)), HaveField("Effect", "remind_me"),
+			HaveField("Args", MatchJSON(`{"x":1}`)), HaveField("Name", "s"), HaveField("Namespace", Namespace)))
+
+		e.Clock.Step(50 * time.Millisecond)
+		Expect(e.Store.FinishFiring(ctx, string(s.UID), due.UnixMicro(), store.FiringSucceeded, "", 0)).To(Succeed())
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(Equal(map[string]int{"status ScheduledEffect": 1}), "one that is over soon makes one write more")
+		Get(ctx, e, s)
+		Expect(s.Status).To(And(HaveField("Phase", "Succeeded"), HaveField("FiredAt", BeNumerically(">=", s.Status.ScheduledAt))))
+		Expect(meta.IsStatusConditionTrue(s.Status.Conditions, skeinv1.ConditionFired)).To(BeTrue())
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonSucceeded))))
+	})
+
+	It("fires once, whatever crashes in between", Label("EFF-04"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx, after(0))
+		for range 5 { // each a manager that dies after one look
+			_, _ = newReconciler().Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+			e.Clock.Step(1500 * time.Millisecond)
+		}
+		Expect(e.Engine.EffectsWoke).To(Equal(1))
+		firings, err := e.Store.ClaimFirings(ctx, "w", time.Minute, 10)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(firings).To(HaveLen(1))
+	})
+
+	It("counts a delay from when it saw the object, and keeps to that", Label("EFF-01"), func(ctx SpecContext) {
+		world(ctx)
+		e.Clock.Step(300 * time.Millisecond) // the object's time is cut to the second before
+		s := declared(ctx, after(3*time.Second))
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.ScheduledAt).To(Equal(Start.Add(3300 * time.Millisecond).UnixMicro()))
+		e.Clock.Step(2 * time.Second)
+		Expect(Reconcile(ctx, newReconciler(), s).RequeueAfter).To(Equal(time.Second))
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		firing(ctx, s, Start.Add(3300*time.Millisecond))
+	})
+
+	It("is late, but fires, after the manager was away", func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx, after(3*time.Second))
+		e.Clock.Step(time.Hour)
+		Reconcile(ctx, r, s)
+		Reconcile(ctx, r, s)
+		firing(ctx, s, Start.Add(4*time.Second))
+	})
+
+	It("says what is missing, fires nothing meanwhile, and heals", Label("K8S-02", "EFF-01"), func(ctx SpecContext) {
+		s := declared(ctx)
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Thread "t"`)))))
+		e.Create(ctx, thread)
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: string(thread.UID), Namespace: Namespace, Name: "t", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring(`Effect "remind-me" does not exist`))))
+		effect := &skeinv1.Effect{ObjectMeta: Meta("remind-me")}
+		e.Create(ctx, effect)
+		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonCompileFailed, "x.ts:1:1: no")
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotReady), HaveField("Message", ContainSubstring("x.ts:1:1")))))
+		Expect(e.Engine.EffectsWoke).To(BeZero())
+		e.SetReady(ctx, effect, &effect.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		Reconcile(ctx, r, s)
+		Expect(e.Engine.EffectsWoke).To(Equal(1))
+	})
+
+	It("is canceled when the thread is terminated before it was due", Label("EFF-06"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		Expect(e.Store.Apply(ctx, string(thread.UID), nil, &store.Terminate{})).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Canceled"))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(HaveField("Reason", skeinv1.ReasonCanceled)))
+		Expect(e.Engine.EffectsWoke).To(BeZero())
+	})
+
+	It("shows why the handler failed", func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(e.Store.FinishFiring(ctx, string(s.UID), Start.Add(10*time.Second).UnixMicro(), store.FiringFailed, "Error: no tea", 0)).To(Succeed())
+		Reconcile(ctx, r, s)
+		Get(ctx, e, s)
+		Expect(s.Status.Phase).To(Equal("Failed"))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonFailed), HaveField("Message", "Error: no tea"))))
+	})
+
+	It("deletes the object when it has been finished for its time", func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		e.Clock.Step(10 * time.Second)
+		Reconcile(ctx, r, s)
+		Expect(e.Store.FinishFiring(ctx, string(s.UID), Start.Add(10*time.Second).UnixMicro(), store.FiringSucceeded, "", 0)).To(Succeed())
+		Reconcile(ctx, r, s)
+		e.Writes()
+		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(time.Minute))
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(Equal(map[string]int{"delete ScheduledEffect": 1}))
+		Expect(apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(s), s))).To(BeTrue())
+		Reconcile(ctx, r, s)
+	})
+})

@@ -1,0 +1,192 @@
+package subagent_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	. "github.com/skein-dev/skein/internal/controller/controllertest"
+	"github.com/skein-dev/skein/internal/controller/subagent"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func TestSubagent(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "subagent controller")
+}
+
+var _ = Describe("The subagent controller", func() {
+	var (
+		e      *Env
+		r      *subagent.Reconciler
+		parent *skeinv1.Thread
+	)
+	BeforeEach(func(ctx SpecContext) {
+		e = New(ctx)
+		r = subagent.New(subagent.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		parent = &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
+	})
+
+	stored := func(ctx context.Context, t *skeinv1.Thread, edit ...func(*store.Thread)) {
+		GinkgoHelper()
+		row := store.Thread{ID: string(t.UID), Namespace: t.Namespace, Name: t.Name, Agent: "a", UserID: "ada"}
+		for _, f := range edit {
+			f(&row)
+		}
+		_, _, err := e.Store.CreateThread(ctx, row)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	declared := func(ctx context.Context, edit ...func(*skeinv1.Subagent)) *skeinv1.Subagent {
+		GinkgoHelper()
+		s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
+			ParentRef: skeinv1.LocalRef{Name: "parent"}, AgentRef: skeinv1.LocalRef{Name: "worker"}, Name: "helper", Title: "Sum", Description: "adds",
+			Message: "2+3", Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit, SpawnGroupID: "sess_1",
+			Arguments: &runtime.RawExtension{Raw: []byte(`{"n":1}`)}}}
+		for _, f := range edit {
+			f(s)
+		}
+		e.Create(ctx, s)
+		return s
+	}
+	made := func(ctx context.Context, s *skeinv1.Subagent) *skeinv1.Thread {
+		GinkgoHelper()
+		return Get(ctx, e, &skeinv1.Thread{ObjectMeta: Meta(s.Name)})
+	}
+	ready := func(s *skeinv1.Subagent) *metav1.Condition {
+		return meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionReady)
+	}
+	childRow := func(s *skeinv1.Subagent) func(*store.Thread) {
+		return func(t *store.Thread) {
+			t.ParentID, t.Reference, t.RegistryStatus, t.Child = string(parent.UID), s.Name, "pending", &store.Child{Name: "helper", Blocking: true}
+		}
+	}
+
+	It("makes the child Thread, owned and with its finalizer, once", Label("SUB-01"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		e.Writes()
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		Expect(metav1.IsControlledBy(t, s)).To(BeTrue())
+		Expect(t.Finalizers).To(ConsistOf(skeinv1.Finalizer))
+		Expect(t.Labels).To(And(HaveKeyWithValue(skeinv1.LabelManagedBy, "skein"), HaveKeyWithValue(skeinv1.LabelRootThread, string(parent.UID))))
+		Expect(t.Spec).To(And(HaveField("AgentRef.Name", "worker"), HaveField("Message", "2+3"), HaveField("Title", "Sum"), HaveField("UserID", "ada"),
+			HaveField("Arguments.Raw", MatchJSON(`{"n":1}`))))
+		Expect(metav1.IsControlledBy(Get(ctx, e, s), parent)).To(BeTrue(), "one that was declared by hand belongs to its parent too")
+		Reconcile(ctx, r, s)
+		Expect(e.Writes()).To(Equal(map[string]int{"patch Subagent": 1, "create Thread": 1}))
+	})
+
+	It("shows the registry entry, with one write for a session that is over within a second", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		stored(ctx, t, childRow(s))
+		e.SetReady(ctx, t, &t.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		e.Writes()
+		for _, status := range []string{"running", "completed"} {
+			e.Clock.Step(100 * time.Millisecond)
+			Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{RegistryStatus: &status})).To(Succeed())
+			Reconcile(ctx, r, s)
+		}
+		Expect(e.Writes()).To(Equal(map[string]int{"status Subagent": 1}))
+		Expect(*Get(ctx, e, s).Status.Entry).To(Equal(skeinv1.ChildStatus{
+			Reference: "s", Name: "helper", Title: "Sum", Description: "adds", Blocking: true, ThreadName: t.Name, ThreadID: string(t.UID), SpawnGroupID: "sess_1",
+			CreatedAt: Start.UnixMicro(), Status: "completed", ParentCommunication: skeinv1.CommunicationImplicit}))
+		Expect(ready(s)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+		Expect(s.Status.ObservedGeneration).To(BeEquivalentTo(1))
+	})
+
+	It("shows a child that runs for longer", func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		result := Reconcile(ctx, r, s)
+		Expect(result.RequeueAfter).To(Equal(time.Second))
+		stored(ctx, made(ctx, s), childRow(s))
+		Expect(e.Store.Apply(ctx, string(made(ctx, s).UID), nil, &store.UpdateThread{RegistryStatus: ptr.To("running")})).To(Succeed())
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("running"))
+		Expect(ready(s)).To(HaveValue(HaveField("Reason", skeinv1.ReasonProgressing)))
+	})
+
+	It("says what is missing and heals", Label("K8S-02"), func(ctx SpecContext) {
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Thread "parent" does not exist`)))))
+		e.Create(ctx, parent)
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(HaveField("Message", ContainSubstring("not stored yet"))))
+		stored(ctx, parent)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		e.SetReady(ctx, t, &t.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `Agent "worker" does not exist`)
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonReferenceNotReady), HaveField("Message", ContainSubstring(`Agent "worker"`)))))
+	})
+
+	It("takes nobody else's Thread, and belongs to nobody else", func(ctx SpecContext) {
+		e.Create(ctx, parent, &skeinv1.Thread{ObjectMeta: Meta("s")})
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		Expect(ready(Get(ctx, e, s))).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("exists already")))))
+		foreign := declared(ctx, func(s *skeinv1.Subagent) {
+			s.Name = "foreign"
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x", Controller: ptr.To(true)}}
+		})
+		Reconcile(ctx, r, foreign)
+		Expect(ready(Get(ctx, e, foreign))).To(HaveValue(HaveField("Message", ContainSubstring(`owned by ConfigMap "x"`))))
+	})
+
+	It("does not make a child again that somebody deleted", func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		Reconcile(ctx, r, s)
+		e.Clock.Step(time.Second)
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		t.Finalizers = nil
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Expect(e.Client.Delete(ctx, t)).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, s)
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(t), t)).NotTo(Succeed())
+		Expect(Get(ctx, e, s).Status.Entry.Status).To(Equal("terminated"))
+		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+	})
+
+	It("terminates the child of a terminated parent, and makes none", Label("SUB-08"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s, late := declared(ctx), declared(ctx, func(s *skeinv1.Subagent) { s.Name = "late" })
+		Reconcile(ctx, r, s)
+		t := made(ctx, s)
+		stored(ctx, t, childRow(s))
+		Expect(e.Store.Apply(ctx, string(parent.UID), nil, &store.Terminate{})).To(Succeed())
+		Reconcile(ctx, r, s)
+		Expect(e.Engine.Terminated).To(HaveKeyWithValue(string(t.UID), skeinv1.ReasonParentTerminated))
+		Expect(meta.FindStatusCondition(Get(ctx, e, s).Status.Conditions, skeinv1.ConditionTerminated)).To(HaveValue(HaveField("Reason", skeinv1.ReasonParentTerminated)))
+		Reconcile(ctx, r, late)
+		Expect(e.Client.Get(ctx, client.ObjectKeyFromObject(late), &skeinv1.Thread{})).NotTo(Succeed())
+		Expect(Get(ctx, e, late).Status.Entry.Status).To(Equal("terminated"))
+	})
+})
