@@ -221,6 +221,22 @@ export default defineTool({
 		))
 	})
 
+	It("has URL and URLSearchParams", func() {
+		i := open(map[string]string{"t": `export default () => {
+			const u = new URL('../b c?x=1&y=a%20b#frag', 'https://me:pw@Example.com:443/a/d/e');
+			const out: unknown[] = [u.href, u.origin, u.hostname, u.port, u.pathname, u.search, u.hash, u.username, u.searchParams.get('y')];
+			u.searchParams.append('z', 'é&'); u.searchParams.delete('x'); u.port = '8080'; u.pathname = 'p q';
+			out.push(u.href, String(new URLSearchParams({ a: '1 2', b: '+' })), [...new URLSearchParams('?k=v&k=w').getAll('k')], URL.canParse('nonsense'), JSON.stringify({ u }), new URL('data:text/plain,hi').pathname, new URL('http://[::1]:3000/').host);
+			try { new URL('nonsense') } catch (e) { out.push(e instanceof TypeError) }
+			return out;
+		}`})
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{
+			"https://me:pw@example.com/a/b%20c?x=1&y=a%20b#frag", "https://example.com", "example.com", "", "/a/b%20c", "?x=1&y=a%20b", "#frag", "me", "a b",
+			"https://me:pw@example.com:8080/p%20q?y=a+b&z=%C3%A9%26#frag", "a=1+2&b=%2B", []any{"v", "w"}, false,
+			`{"u":"https://me:pw@example.com:8080/p%20q?y=a+b&z=%C3%A9%26#frag"}`, "text/plain,hi", "[::1]:3000", true,
+		}))
+	})
+
 	It("attributes what a single invocation logs", func() {
 		type line struct{ invocation, level, message string }
 		lines := make(chan line, 10)

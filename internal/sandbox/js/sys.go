@@ -52,6 +52,7 @@ func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 		"btoa":        {1, i.btoa},
 		"randomUUID":  {0, i.randomUUID},
 		"randomBytes": {1, i.randomBytes},
+		"urlClasses":  {0, i.urlClasses},
 	} {
 		v, ok := i.vm.Func(name, f.length, f.call)
 		if !ok || !i.vm.Define(sys, name, v, qjs.Fixed) {

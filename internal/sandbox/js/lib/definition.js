@@ -244,5 +244,22 @@
     }),
   );
 
+  // Made when first named: most code needs neither.
+  for (const name of ['URL', 'URLSearchParams']) {
+    Object.defineProperty(globalThis, name, {
+      configurable: true,
+      enumerable: false,
+      get() {
+        const classes = sys.urlClasses();
+        define('URL', classes.URL);
+        define('URLSearchParams', classes.URLSearchParams);
+        return classes[name];
+      },
+      set(value) {
+        define(name, value);
+      },
+    });
+  }
+
   return { describe, invoke };
 });

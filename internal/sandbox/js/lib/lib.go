@@ -21,3 +21,9 @@ var Builder string
 //
 //go:embed definition.js
 var Definition string
+
+// URL is the script that makes the classes URL and URLSearchParams, evaluated when code first names one. Its
+// value is a function that takes the host's side.
+//
+//go:embed url.js
+var URL string
