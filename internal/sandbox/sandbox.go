@@ -179,4 +179,6 @@ type IsolateGoneError struct {
 }
 
 // Error implements error.
-func (e *IsolateGoneError) Error() string { return "isolate ended (" + string(e.Status) + "): " + e.Reason }
+func (e *IsolateGoneError) Error() string {
+	return "isolate ended (" + string(e.Status) + "): " + e.Reason
+}
