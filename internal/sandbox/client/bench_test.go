@@ -89,3 +89,32 @@ func BenchmarkInvoke(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOpenIsolate is opening an isolate and the first call in it, without and with zod.
+func BenchmarkOpenIsolate(b *testing.B) {
+	for name, code := range map[string]string{
+		"plain": "export default (state, args) => args",
+		"zod":   "import { defineTool } from '@standardagents/builder'; import { z } from 'zod'; export default defineTool({ args: z.object({ n: z.number() }), execute: (state, args) => args.n })",
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := sandboxtest.Start(b, nil).Dial(b, "bench")
+			var times []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				time.Sleep(40 * time.Millisecond)
+				b.StartTimer()
+				begun := time.Now()
+				i, err := c.OpenIsolate(context.Background(), sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: code}}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := i.Invoke(context.Background(), "1", "t", map[string]any{"n": 1}); err != nil {
+					b.Fatal(err)
+				}
+				times = append(times, time.Since(begun))
+				_ = i.Close()
+			}
+			report(b, times)
+		})
+	}
+}

@@ -20,9 +20,10 @@ type reaper struct {
 	signals chan os.Signal
 }
 
-func newReaper() *reaper {
+// newReaper makes a reaper; active says whether orphans come here, as they do to PID 1.
+func newReaper(active bool) *reaper {
 	r := &reaper{mine: map[int]bool{}}
-	if os.Getpid() != 1 {
+	if !active {
 		return r
 	}
 	r.signals = make(chan os.Signal, 1)

@@ -67,7 +67,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("reading the certificates: %w", err)
 	}
 	s := &Server{
-		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(),
+		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
 		slots: map[protocol.Kind]*semaphore.Weighted{
 			protocol.KindRun:     semaphore.NewWeighted(int64(o.Concurrency)),
 			protocol.KindIsolate: semaphore.NewWeighted(int64(o.Concurrency)),

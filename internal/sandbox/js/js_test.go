@@ -1,0 +1,157 @@
+//go:build linux && (amd64 || arm64)
+
+package js_test
+
+import (
+	"os"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+func TestJS(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Sandbox child")
+}
+
+// child serves one Open in this process and gives the manager's end.
+func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
+	GinkgoHelper()
+	pipe := func() (*os.File, *os.File) {
+		r, w, err := os.Pipe()
+		Expect(err).NotTo(HaveOccurred())
+		return r, w
+	}
+	inR, inW := pipe()
+	outR, outW := pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(ended)
+		vm, err := qjs.New()
+		Expect(err).NotTo(HaveOccurred())
+		defer vm.Close()
+		_ = js.Serve(vm, protocol.NewConn(inR, outW, nil), libs)
+		_ = outW.Close()
+	}()
+	DeferCleanup(func() {
+		_ = inW.Close()
+		<-ended
+		for _, f := range []*os.File{inR, outR} {
+			_ = f.Close()
+		}
+	})
+	c := protocol.NewConn(outR, inW, nil)
+	b, err := open.Encode()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.Write(protocol.TypeOpen, b)).To(Succeed())
+	return c
+}
+
+// until reads frames until one of the type.
+func until(c *protocol.Conn, want protocol.Type) []byte {
+	GinkgoHelper()
+	for {
+		t, content, err := c.Read()
+		Expect(err).NotTo(HaveOccurred())
+		if t == want {
+			return content
+		}
+	}
+}
+
+var _ = Describe("a child", func() {
+	isolate := func(code string) *protocol.Open {
+		return &protocol.Open{Limits: protocol.Limits{Kind: protocol.KindIsolate}, Modules: []protocol.Module{{Name: "t", Source: code}}}
+	}
+
+	DescribeTable("loads zod", Label("TOL-03"), func(precompiled bool) {
+		var libs js.Libraries
+		if precompiled {
+			vm, err := qjs.New()
+			Expect(err).NotTo(HaveOccurred())
+			libs.Zod, err = js.CompileLibraries(vm)
+			Expect(err).NotTo(HaveOccurred())
+			vm.Close()
+		}
+		c := child(isolate("import { z } from 'zod'; import * as all from 'zod/v4'; export default { args: z.object({ a: z.email(), b: all.string().optional() }), execute() {} }"), libs)
+		Expect(c.Write(protocol.TypeDescribe, (&protocol.Describe{ID: 1, Module: "t"}).Encode())).To(Succeed())
+		s, err := protocol.ParseSettled(until(c, protocol.TypeSettled))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.Err).To(BeNil())
+		v, err := value.Decode(s.Value)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(v).To(HaveKeyWithValue("args", HaveKeyWithValue("required", []any{"a"})))
+	},
+		Entry("from its source", false),
+		Entry("from bytecode", true),
+	)
+
+	It("says that it started before any code runs, and only then", Label("COD-09"), func() {
+		c := child(isolate("export default (state) => state.ping()"), js.Libraries{})
+		Expect(c.Write(protocol.TypeInvoke, (&protocol.Invoke{ID: 1, Invocation: "i", Module: "t"}).Encode())).To(Succeed())
+		var order []protocol.Type
+		for len(order) == 0 || order[len(order)-1] != protocol.TypeHostCall {
+			t, _, err := c.Read()
+			Expect(err).NotTo(HaveOccurred())
+			order = append(order, t)
+		}
+		Expect(order).To(Equal([]protocol.Type{protocol.TypeStarted, protocol.TypeHostCall}))
+	})
+
+	It("ends when its pipe does, whatever it is doing", func() {
+		c := child(&protocol.Open{
+			Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js",
+			Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "report(1); for (;;);"}},
+		}, js.Libraries{})
+		until(c, protocol.TypeReport)
+		// The cleanup closes the pipe and waits for the end.
+	})
+
+	It("refuses a manager that does not keep to the protocol", func() {
+		vm, err := qjs.New()
+		Expect(err).NotTo(HaveOccurred())
+		defer vm.Close()
+		r, w, err := os.Pipe()
+		Expect(err).NotTo(HaveOccurred())
+		defer r.Close()
+		defer w.Close()
+		Expect(protocol.NewConn(nil, w, nil).Write(protocol.TypeReply, []byte{1, 1, 0})).To(Succeed())
+		Expect(js.Serve(vm, protocol.NewConn(r, w, nil), js.Libraries{})).To(MatchError(protocol.ErrProtocol))
+	})
+
+	It("ends an isolate that a broken request reaches", func() {
+		c := child(isolate("export default 1"), js.Libraries{})
+		Expect(c.Write(protocol.TypeInvoke, []byte{0xFF})).To(Succeed())
+		_, _, err := c.Read()
+		Expect(err).To(HaveOccurred())
+	})
+
+	It("bounds the console", Label("COD-05"), func() {
+		c := child(&protocol.Open{
+			Limits: protocol.Limits{Kind: protocol.KindRun}, Main: "main.js",
+			Modules: []protocol.Module{{Name: "main.js", Form: protocol.FormJavaScript, Source: "for (let i = 0; i < 5000; i++) console.log(i)"}},
+		}, js.Libraries{})
+		n, last := 0, ""
+		for {
+			t, content, err := c.Read()
+			Expect(err).NotTo(HaveOccurred())
+			if t == protocol.TypeDone {
+				break
+			}
+			if t == protocol.TypeLog {
+				l, err := protocol.ParseLog(content)
+				Expect(err).NotTo(HaveOccurred())
+				n, last = n+1, l.Level+" "+l.Message
+			}
+		}
+		Expect(n).To(Equal(1001))
+		Expect(last).To(HavePrefix("warn the console's limit"))
+	})
+})
