@@ -30,6 +30,9 @@ GO_BUILD := go build -p $(JOBS) $(if $(RELEASE),-trimpath) -ldflags '-s -w'
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.
 FILTER ?=
 PKG ?=
+# How long specs wait for what must happen. Gomega's default of a second is too little for two busy cores;
+# waiting longer costs nothing where it does happen.
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 30s
 TESTFLAGS = -reports $(REPORTS) $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
 
 ##@ General
@@ -66,7 +69,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: ## Run golangci-lint (built once from hack/tools).
-	@"$$(hack/tool.sh golangci-lint)" run --concurrency $(JOBS) --timeout 20m
+	@"$$(hack/tool.sh golangci-lint)" run --concurrency $(JOBS) --allow-serial-runners
 
 .PHONY: verify
 verify: ## Fail when a generated file, a go.mod or the formatting has drifted.

@@ -29,7 +29,7 @@ func firstSentence(s string) string {
 // capital makes the first letter of a sentence a capital, unless the sentence begins with the path of a field.
 func capital(s string) string {
 	first, _, _ := strings.Cut(s, " ")
-	if s == "" || strings.Contains(first, ".") {
+	if s == "" || strings.Contains(strings.TrimRight(first, ".:;"), ".") {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
