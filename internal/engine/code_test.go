@@ -263,26 +263,30 @@ export default async function (factor: number): Promise<{ total: number }> {
 		Expect(lines[8]).To(And(HavePrefix("tool run_code error: "), ContainSubstring(`"message":"at three"`), ContainSubstring("main.ts:3:")))
 	})
 
-	It("is retried in a fresh sandbox when its sandbox was lost before it began", Label("COD-09"), func(ctx SpecContext) {
-		w.Definitions.Put("a", codeTool("t", `export default () => 'here'`), enginetest.Builtin(skeinv1.BuiltinCode), enginetest.Script(
-			enginetest.Call("t", nil), enginetest.Call("run_code", map[string]any{"source": "export default 1"}), enginetest.Say("done")))
-		had := 0
-		start(w, func(o *engine.Options) {
-			o.Faults = func(p string) {
-				if p == "sandbox.acquire.after" {
-					if had++; had == 1 {
-						Expect(sandboxes.Kill()).To(Succeed())
+	for _, moment := range []string{"sandbox.acquire.after", "isolate.opened"} {
+		It("is retried in a fresh sandbox when its sandbox was lost before it began, after "+moment, Label("COD-09"), func(ctx SpecContext) {
+			w.Definitions.Put("a", codeTool("t", `export default () => 'here'`, func(t *engine.Tool) {
+				t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}
+			}), enginetest.Builtin(skeinv1.BuiltinCode), enginetest.Script(
+				enginetest.Call("t", nil), enginetest.Call("run_code", map[string]any{"source": "export default 1"}), enginetest.Say("done")))
+			had := 0
+			start(w, func(o *engine.Options) {
+				o.Faults = func(p string) {
+					if p == moment {
+						if had++; had == 1 {
+							Expect(sandboxes.Kill()).To(Succeed())
+						}
 					}
 				}
-			}
+			})
+			id := makeThread(ctx, w, "a")
+			send(ctx, w, id, "go")
+			rest(ctx, w, id)
+			Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->t", "tool t success: here",
+				"assistant ->run_code", ContainSubstring(`"result":1`), "assistant: done"))
+			Expect(had).To(Equal(2))
 		})
-		id := makeThread(ctx, w, "a")
-		send(ctx, w, id, "go")
-		rest(ctx, w, id)
-		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->t", "tool t success: here",
-			"assistant ->run_code", ContainSubstring(`"result":1`), "assistant: done"))
-		Expect(had).To(Equal(2))
-	})
+	}
 
 	It("whose sandbox is lost under it is an error that says so", Label("COD-09"), func(ctx SpecContext) {
 		w.Definitions.Put("a", codeTool("t", `export default async (state) => { await state.setValue('begun', 1); return new Promise((r) => setTimeout(r, 600000)); }`), enginetest.Script(

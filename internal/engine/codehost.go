@@ -208,6 +208,7 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", err)
 	}
 	c.iso = iso
+	c.engine.fault("isolate.opened")
 	return iso, sbx, nil
 }
 

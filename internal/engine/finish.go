@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -63,6 +64,17 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	return cause // the run is as the log has it
 }
 
+// maxRunMessage bounds what a run says of its end, in bytes: custom resources carry it.
+const maxRunMessage = 1000
+
+// clipText bounds a text without cutting a character.
+func clipText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
 // stoppedText is what a user's stop leaves in the log (SPEC RUN-04).
 const stoppedText = "(stopped by user)"
 
@@ -86,6 +98,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	record := r.record
 	record.EndedAt = r.engine.now()
 	record.State = nil
+	record.Message = clipText(record.Message, maxRunMessage)
 	var ops []store.Op
 	if m != nil {
 		ops = append(ops, &store.AppendMessage{Message: m})

@@ -45,7 +45,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
-	in.ops = append(in.ops, &store.PutRun{Run: record})
+	in.ops = append([]store.Op{&store.PutRun{Run: record}}, in.ops...) // the run's start before what it takes in
 	if r.thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
 		in.ops = append(in.ops, &store.UpdateThread{RegistryStatus: &running})

@@ -28,13 +28,16 @@ type Options struct {
 	// EffectWorkers is how many effects may be under way at once: 64 when 0.
 	EffectWorkers int
 	Logger        logr.Logger
-	// LeaseTTL is after how long the threads of a lost replica pass to others: 30 s when 0.
+	// LeaseTTL is after how long the threads and the effects of a lost replica pass to others: 15 s when 0.
 	LeaseTTL time.Duration
-	// SweepInterval is how often threads whose hints were lost are looked for: 30 s when 0.
+	// SweepInterval is how often threads whose hints were lost, or whose holder was, are looked for: 15 s when 0.
 	SweepInterval time.Duration
 	// Limits of runs.
 	Limits Limits
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
+	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
+	// park, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire; and
+	// isolate.opened, effect.finish.before. It may panic, which the engine takes for its own fault.
 	Faults func(point string)
 }
 
@@ -58,8 +61,8 @@ func (o *Options) setDefaults() {
 	}
 	orDefault(&o.Workers, 1000)
 	orDefault(&o.EffectWorkers, 64)
-	orDefault(&o.LeaseTTL, 30*time.Second)
-	orDefault(&o.SweepInterval, 30*time.Second)
+	orDefault(&o.LeaseTTL, 15*time.Second)
+	orDefault(&o.SweepInterval, 15*time.Second)
 	orDefault(&o.Limits.Depth, 5)
 	orDefault(&o.Limits.Children, 100)
 	orDefault(&o.Limits.ToolResultBytes, 256<<10)

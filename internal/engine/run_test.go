@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -166,12 +167,21 @@ var _ = Describe("A run", func() {
 	})
 
 	It("waits for its agent, keeping the inbox, and starts when it is there", Label("THR-04"), func(ctx SpecContext) {
-		e, _ := start(w, func(o *engine.Options) { o.SweepInterval = hour })
+		var looks atomic.Int32
+		e, _ := start(w, func(o *engine.Options) {
+			o.SweepInterval = hour
+			o.Faults = func(p string) {
+				if p == "lease.acquired" {
+					looks.Add(1)
+				}
+			}
+		})
 		id := makeThread(ctx, w, "later")
 		send(ctx, w, id, "hello")
 		Consistently(w.Resting, "300ms").WithContext(ctx).WithArguments(id).Should(BeFalse())
 		_, err := w.Store.Run(ctx, id, "")
 		Expect(err).To(MatchError(store.ErrNotFound))
+		Expect(looks.Load()).To(BeNumerically("<=", 2), "it does not ask again and again")
 		w.Definitions.Put("later", enginetest.Script(enginetest.Say("here")))
 		e.Wake(id)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
