@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,17 +18,35 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// find gives the thread's ready pod: the one that it has, else a warm one, else a new one.
+// find gives the thread's ready pod: the one that it has, else a warm one, else one that is about to be
+// warm, else a new one.
 func (s *PodSandboxes) find(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	pod, err := s.own(ctx, thread, pool)
 	if err != nil || pod != nil {
 		return pod, err
 	}
-	pod, err = s.claimWarm(ctx, thread, pool)
+	hash := SandboxTemplateHash(pool, s.Settings)
+	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) })
 	if err != nil || pod != nil {
 		return pod, err
 	}
+	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) })
+	if err != nil {
+		return nil, err
+	}
+	if pod != nil {
+		return s.awaitOrRemove(ctx, pod)
+	}
 	return s.startCold(ctx, thread, pool)
+}
+
+// awaitOrRemove waits for the thread's pod. One that does not come up in its time makes way for another.
+func (s *PodSandboxes) awaitOrRemove(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	ready, err := s.awaitReady(ctx, client.ObjectKeyFromObject(pod))
+	if err != nil && ctx.Err() == nil {
+		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
+	}
+	return ready, err
 }
 
 // own finds the pod that the thread has from before, for example from before the manager was restarted.
@@ -41,7 +60,7 @@ func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skei
 		if p.Labels[skeinv1.LabelThreadID] != thread.ID || PodOver(p) {
 			continue
 		}
-		return s.awaitReady(ctx, client.ObjectKeyFromObject(p))
+		return s.awaitOrRemove(ctx, p)
 	}
 	return nil, nil
 }
@@ -62,16 +81,16 @@ func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, stat
 // maxRounds of looking for a warm pod, should others take all that were seen.
 const maxRounds = 3
 
-// claimWarm makes a ready warm pod the thread's, by one conditional patch; nil when there is none.
-func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	hash := SandboxTemplateHash(pool, s.Settings)
+// claimWarm makes one of the candidates among the pool's warm pods the thread's, by one conditional patch;
+// nil when there is none.
+func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool, candidates func([]corev1.Pod) []*corev1.Pod) (*corev1.Pod, error) {
 	for range maxRounds {
 		pods, err := s.pods(ctx, pool, SandboxWarm)
 		if err != nil {
 			return nil, err
 		}
 		lost := false
-		for _, p := range candidates(pods, hash) {
+		for _, p := range candidates(pods) {
 			claimed, err := s.tryClaim(ctx, p, thread)
 			if err != nil {
 				return nil, err
@@ -88,9 +107,9 @@ func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool
 	return nil, nil
 }
 
-// candidates are the ready pods in a random order, so that replicas that claim at once rarely meet. Pods of
-// an old template come last: during a roll-out they are better than a cold start.
-func candidates(pods []corev1.Pod, hash string) []*corev1.Pod {
+// readyPods are the ready pods in a random order, so that replicas that claim at once rarely meet. Pods of an
+// old template come last: during a roll-out they are better than a cold start.
+func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var current, old []*corev1.Pod
 	for _, i := range rand.Perm(len(pods)) {
 		switch p := &pods[i]; {
@@ -102,6 +121,19 @@ func candidates(pods []corev1.Pod, hash string) []*corev1.Pod {
 		}
 	}
 	return append(current, old...)
+}
+
+// startingPods are the pods that will be ready before a new one would be, the oldest first.
+func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
+	var starting []*corev1.Pod
+	for i := range pods {
+		p := &pods[i]
+		if !PodReady(p) && !PodOver(p) && PodTrouble(p) == "" && p.Labels[skeinv1.LabelTemplateHash] == hash {
+			starting = append(starting, p)
+		}
+	}
+	slices.SortStableFunc(starting, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return starting
 }
 
 // tryClaim patches one pod under the condition that it is as it was seen; nil when it is not.
@@ -164,12 +196,7 @@ func (s *PodSandboxes) startCold(ctx context.Context, thread *store.Thread, pool
 	if err := s.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
 	}
-	ready, err := s.awaitReady(ctx, client.ObjectKeyFromObject(pod))
-	if err != nil {
-		s.remove(context.WithoutCancel(ctx), client.ObjectKeyFromObject(pod), pod.UID)
-		return nil, err
-	}
-	return ready, nil
+	return s.awaitOrRemove(ctx, pod)
 }
 
 // makeRoom keeps a pool within its bound: where it is full, the sandbox that has idled the longest goes.

@@ -185,6 +185,20 @@ var _ = Describe("Sandboxes as pods", func() {
 		Expect(p.all(ctx)).To(ConsistOf(HaveField("Labels", And(HaveKeyWithValue(skeinv1.LabelSandboxState, "claimed"), HaveKeyWithValue(skeinv1.LabelThreadID, thread(1).ID)))))
 	})
 
+	It("wait for a warm pod that is starting rather than start another", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending})
+		p.warm(ctx, 1)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).To(MatchError(ContainSubstring("is not ready: it is still starting")))
+		Expect(p.writes).To(Equal(map[string]int{"patch": 1, "delete": 1}), "what does not come up in its time makes way")
+		p.warm(ctx, 1)
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		_, _, err = p.port.Acquire(canceled, thread(1), "")
+		Expect(err).To(HaveOccurred())
+		Expect(p.all(ctx)).To(HaveLen(1), "a caller that gave up takes nobody's pod away")
+	})
+
 	It("say why a pod does not start, and leave none behind", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
 			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}})
