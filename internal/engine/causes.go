@@ -22,6 +22,13 @@ type stoppedError struct{ reason string }
 
 func (e *stoppedError) Error() string { return "stopped: " + e.reason }
 
+// stopOf gives the stop that a cause is; nil when it is another.
+func stopOf(cause error) *stoppedError {
+	var s *stoppedError
+	errors.As(cause, &s)
+	return s
+}
+
 // Reasons of runs that did not succeed, in Run.Reason and status.lastRun.reason.
 const (
 	ReasonModelUnavailable = "ModelUnavailable" // the endpoint refuses connections or answers 429 or 5xx

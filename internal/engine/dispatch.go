@@ -157,14 +157,14 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if stopped, ok := cause.(*stoppedError); ok {
+	if stopped := stopOf(cause); stopped != nil {
 		if err := e.stopParked(ctx, id, stopped); err != nil {
 			e.log.Error(err, "cannot stop a parked run", "thread", id)
 		}
 		e.queue.Add(id) // what waited behind the run
 		return
 	}
-	if cause == errTerminal {
+	if errors.Is(cause, errTerminal) {
 		if err := e.endTerminatedRun(ctx, id); err != nil {
 			e.log.Error(err, "cannot end the run of a terminated thread", "thread", id)
 		}
@@ -226,7 +226,7 @@ func (e *Engine) cancelAll(cause error) {
 
 // end cancels, for the first cause that is given; but termination and purging come before a stop.
 func (a *activeThread) end(cause error) {
-	if _, stopped := a.cause.(*stoppedError); a.cause == nil || stopped {
+	if a.cause == nil || stopOf(a.cause) != nil {
 		a.cause = cause
 	}
 	a.cancel(cause)

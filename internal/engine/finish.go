@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -52,13 +53,12 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	if r.record.Status.Ended() {
 		return nil
 	}
-	if stopped, ok := cause.(*stoppedError); ok {
+	switch stopped := stopOf(cause); {
+	case stopped != nil:
 		return r.stop(ctx, stopped.reason)
-	}
-	switch cause {
-	case errTerminal:
+	case errors.Is(cause, errTerminal):
 		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
-	case errAborted:
+	case errors.Is(cause, errAborted):
 		return nil
 	}
 	return cause // the run is as the log has it

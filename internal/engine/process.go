@@ -42,7 +42,7 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 
 // interruption is what a cancelled thread leaves to be done: nothing, when it was ended on purpose.
 func interruption(cause error) error {
-	if _, stopped := cause.(*stoppedError); stopped || cause == errTerminal || cause == errAborted {
+	if stopOf(cause) != nil || errors.Is(cause, errTerminal) || errors.Is(cause, errAborted) {
 		return nil
 	}
 	return cause
