@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,6 +49,15 @@ func children(pid int) []int {
 		}
 	}
 	return out
+}
+
+// running gives os.ErrNotExist once a process has ended, whether or not somebody has buried it.
+func running(pid int) error {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err == nil && strings.HasPrefix(string(b[strings.LastIndex(string(b), ")")+2:]), "Z") {
+		return os.ErrNotExist
+	}
+	return err
 }
 
 var _ = Describe("a pool of sandbox processes", func() {
@@ -109,6 +119,32 @@ var _ = Describe("a pool of sandbox processes", func() {
 			g.Expect(b).NotTo(BeIdenticalTo(a))
 			g.Expect(answer(b)).To(Equal(42.0))
 		}).Should(Succeed())
+	})
+
+	It("takes the children along when a supervisor is killed, even one that nothing can interrupt", Label("COD-09"), func() {
+		p := newPool(process.Options{})
+		before := children(os.Getpid())
+		a, err := p.Acquire(ctx, "thread-a")
+		Expect(err).NotTo(HaveOccurred())
+		started := make(chan struct{}, 1)
+		e := a.RunCode(ctx, sandbox.CodeRequest{Source: "const u = new Uint8Array(2e7); report(1); for (;;) u.fill(1)", Report: func(any) { started <- struct{}{} }})
+		Eventually(started, "10s").Should(Receive())
+		var supervisors, all []int
+		for _, pid := range children(os.Getpid()) {
+			if !slices.Contains(before, pid) {
+				supervisors = append(supervisors, pid)
+				all = append(all, children(pid)...)
+			}
+		}
+		Expect(supervisors).To(HaveLen(1))
+		Expect(all).NotTo(BeEmpty())
+		Expect(syscall.Kill(supervisors[0], syscall.SIGKILL)).To(Succeed())
+		r := e.Wait(ctx)
+		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+		Expect(r.Retriable).To(BeFalse())
+		for _, pid := range all {
+			Eventually(func() error { return running(pid) }, "5s").Should(MatchError(os.ErrNotExist))
+		}
 	})
 
 	It("ends a process that was idle for too long, but none that runs something", func() {
