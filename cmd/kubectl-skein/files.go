@@ -127,7 +127,7 @@ func remotePath(arg string) (location, bool) {
 }
 
 func (p *plugin) uploadTo(ctx context.Context, local string, to location) error {
-	var in io.Reader = p.In
+	in := p.In
 	if local != "-" {
 		f, err := os.Open(local)
 		if err != nil {

@@ -95,17 +95,16 @@ func checkOutput(format string) error {
 }
 
 func encode(w io.Writer, format string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
 	if format == "yaml" {
-		if data, err = yaml.JSONToYAML(data); err != nil {
+		data, err := yaml.Marshal(v)
+		if err != nil {
 			return err
 		}
 		_, err = w.Write(data)
 		return err
 	}
-	_, err = w.Write(append(data, '\n'))
-	return err
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }

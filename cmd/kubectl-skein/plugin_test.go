@@ -45,6 +45,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(20 * time.Second) // machines may be busy
 	klog.SetLogger(GinkgoLogr)
 	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
 	dir := GinkgoT().TempDir()

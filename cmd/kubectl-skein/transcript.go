@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -50,7 +51,7 @@ func (t *transcript) message(m *runtimev1.Message) {
 		fmt.Fprintf(t.out, "%s %s%s: %s\n", at, who, note, indent(text))
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(t.out, "%s %s%s %s\n", at, who, t.style.dim(" calls"), t.style.cyan(safe(c.Name)+"("+shorten(safe(c.Arguments))+")"))
+		fmt.Fprintf(t.out, "%s %s%s %s\n", at, who, t.style.dim(" calls"), t.style.cyan(safe(c.Name)+"("+shorten(safe(plainJSON(c.Arguments)))+")"))
 	}
 }
 
@@ -76,8 +77,29 @@ func (t *transcript) note(micros int64, format string, args ...any) {
 	fmt.Fprintf(t.out, "%s %s\n", t.at(micros), t.style.dim(safe(fmt.Sprintf(format, args...))))
 }
 
+// indent sets further lines off; empty ones stay empty.
 func indent(text string) string {
-	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i := 1; i < len(lines); i++ {
+		if lines[i] != "" {
+			lines[i] = "  " + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// plainJSON writes JSON without the escapes that only HTML needs.
+func plainJSON(text string) string {
+	var v any
+	in := json.NewDecoder(strings.NewReader(text))
+	in.UseNumber()
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if in.Decode(&v) != nil || enc.Encode(v) != nil {
+		return text
+	}
+	return strings.TrimSpace(out.String())
 }
 
 // shorten gives the beginning of a text on one line.

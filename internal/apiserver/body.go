@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -51,7 +52,8 @@ func decodeStrict(name string, body []byte, into any) error {
 	}
 	strict, err := kjson.UnmarshalStrict(body, into)
 	if err != nil {
-		if e, ok := err.(*json.UnmarshalTypeError); ok && e.Field != "" {
+		var e *json.UnmarshalTypeError
+		if errors.As(err, &e) && e.Field != "" {
 			return invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
 		}
 		return apierrors.NewBadRequest("the body is not the JSON that belongs here: " + err.Error())
@@ -62,7 +64,8 @@ func decodeStrict(name string, body []byte, into any) error {
 		for _, s := range strict {
 			texts = append(texts, s.Error())
 			cause := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: s.Error()}
-			if f, ok := s.(kjson.FieldError); ok {
+			var f kjson.FieldError
+			if errors.As(s, &f) {
 				cause.Field = f.FieldPath()
 			}
 			causes = append(causes, cause)

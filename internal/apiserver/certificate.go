@@ -143,6 +143,8 @@ type Certificate struct {
 
 	// renew replaces the certificate where it came from; nil when there is no such place.
 	renew func(context.Context) error
+	// reached waits until the API server reaches us; nil where others look after that.
+	reached func(context.Context) error
 }
 
 // CABundle is the PEM of the authority that signed it.
@@ -189,6 +191,9 @@ func (c *Certificate) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	if c.reached != nil {
+		go c.announce(ctx)
+	}
 	timer := time.NewTimer(c.untilRenewal())
 	defer timer.Stop()
 	for {
@@ -204,6 +209,23 @@ func (c *Certificate) Start(ctx context.Context) error {
 			next = max(c.untilRenewal(), time.Minute)
 		}
 		timer.Reset(next)
+	}
+}
+
+// announceWithin is how long the API server may take to reach us before it is said why it does not.
+const announceWithin = 20 * time.Second
+
+// announce says whether requests to the Kubernetes API arrive here, which depends on more than us.
+func (c *Certificate) announce(ctx context.Context) {
+	log := klog.FromContext(ctx)
+	waitCtx, cancel := context.WithTimeout(ctx, announceWithin)
+	defer cancel()
+	err := c.reached(waitCtx)
+	switch {
+	case err == nil:
+		log.Info("The runtime API is reached through the Kubernetes API")
+	case ctx.Err() == nil:
+		log.Error(err, "The runtime API is not reached through the Kubernetes API")
 	}
 }
 

@@ -57,7 +57,7 @@ func numbers(from, n int) []string {
 
 var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 	It("give the backlog, then what happens, nothing lost or doubled where they meet", func(ctx SpecContext) {
-		e := newEnv()
+		e := newEnv(func(o *Options) { o.heartbeat = time.Hour }) // hints alone must do
 		st, t := e.thread("hello")
 		const backlog, live = 3 * eventPage / 2, 200
 		emit(st, 0, backlog)
@@ -179,7 +179,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 	}, SpecTimeout(time.Minute))
 
 	It("drop a client that does not read, without holding up the others", func(ctx SpecContext) {
-		e := newEnv(func(o *Options) { o.transferTimeout = 200 * time.Millisecond })
+		e := newEnv(func(o *Options) { o.transferTimeout, o.heartbeat = 200*time.Millisecond, time.Hour })
 		st, t := e.thread("hello")
 		http1 := e.dial()
 		fmt.Fprintf(http1, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n", at("hello", "/events"))
@@ -196,6 +196,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 
 		// What is held for them can be read, then it is over, before all.
 		Eventually(func() float64 { return testutil.ToFloat64(openStreams) }).Should(BeZero())
+		Expect(http1.SetDeadline(time.Now().Add(20 * time.Second))).To(Succeed())
 		for _, r := range []io.Reader{http1, http2.Body} {
 			n, err := io.Copy(io.Discard, r)
 			Expect(err).NotTo(MatchError(os.ErrDeadlineExceeded))
@@ -285,7 +286,7 @@ func (e *env) tryWebSocket(ctx context.Context, query string) (*websocket.Conn, 
 
 func (e *env) webSocket(ctx context.Context, query string) *websocket.Conn {
 	GinkgoHelper()
-	conn, _, err := e.tryWebSocket(ctx, query)
+	conn, _, err := e.tryWebSocket(ctx, query) //nolint:bodyclose // the library closes it
 	Expect(err).NotTo(HaveOccurred())
 	Expect(conn.Subprotocol()).To(Equal(runtimev1.EventsSubprotocol))
 	DeferCleanup(func() { _ = conn.CloseNow() })

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -136,14 +137,23 @@ func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusEr
 
 // writeJSON answers with an object.
 func (c *call) writeJSON(code int, obj any) error {
-	body, err := json.Marshal(obj)
+	body, err := marshal(obj)
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
-	_, _ = c.w.Write(append(body, '\n')) // the client has gone, there is nobody to tell
+	_, _ = c.w.Write(body) // the client has gone, there is nobody to tell
 	return nil
+}
+
+// marshal writes JSON on one line, with its end. Texts stay as they are: nobody puts this into HTML.
+func marshal(obj any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(obj)
+	return buf.Bytes(), err
 }
 
 // writeSuccess answers that it is done where there is nothing to show.

@@ -3,7 +3,10 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
@@ -92,8 +96,8 @@ var _ = Describe("the server", func() {
 		_, err = bob.Value(ctx, "k")
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(e.rights.last()).To(Equal("bob get threads/kv ns/hello"))
-		for range bob.Events(ctx, runtimeclient.EventOptions{}) {
-			break
+		for _, err := range bob.Events(ctx, runtimeclient.EventOptions{}) {
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		}
 		Expect(e.rights.last()).To(Equal("bob watch threads/events ns/hello"))
 		// A path that reads differently to a careless router is authorized as what it is routed to.
@@ -168,6 +172,26 @@ var _ = Describe("the server", func() {
 		s = e.status("POST", at("hello", "/terminate"), "")
 		Expect(s.Reason).To(Equal(metav1.StatusReasonServiceUnavailable))
 		Expect(s.Details.RetryAfterSeconds).To(Equal(int32(1)))
+	})
+
+	It("writes an audit log when asked to", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+		Expect(os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600)).To(Succeed())
+		audit := genericoptions.NewAuditOptions()
+		audit.PolicyFile, audit.LogOptions.Path = policy, log
+		Expect(errors.Join(audit.Validate()...)).To(Succeed())
+		e := newEnv(func(o *Options) { o.Audit = audit })
+		_, t := e.thread("hello")
+		_, err := t.Queue(ctx, runtimev1.NewMessage{Content: "confidential"})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() (string, error) {
+			data, err := os.ReadFile(log)
+			return string(data), err
+		}).Should(And(ContainSubstring(`"verb":"create"`), ContainSubstring(`"subresource":"queue"`), ContainSubstring(`"username":"alice"`)))
+		data, err := os.ReadFile(log)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(data)).NotTo(ContainSubstring("confidential"))
 	})
 
 	It("refuses options that cannot work", func() {

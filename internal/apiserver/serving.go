@@ -103,6 +103,9 @@ func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Ce
 	}
 	r := &registrar{client: c, opts: o, certificate: &Certificate{}}
 	r.certificate.renew = r.ensure
+	if o.External != nil { // in a cluster, probes and operators look at the APIService
+		r.certificate.reached = func(ctx context.Context) error { return WaitAvailable(ctx, cfg) }
+	}
 	if err := r.ensure(ctx); err != nil {
 		return nil, fmt.Errorf("register the runtime API: %w", err)
 	}

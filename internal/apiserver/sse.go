@@ -3,7 +3,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -49,14 +48,14 @@ func (s *sseSink) send(_ context.Context, events []store.Event) error {
 }
 
 func (s *sseSink) append(id, event string, data any) error {
-	body, err := json.Marshal(data) // one line: encoding/json escapes line ends
+	body, err := marshal(data) // one line and its end: encoding/json escapes others
 	if err != nil {
 		return err
 	}
 	if id != "" {
 		fmt.Fprintf(&s.buf, "id: %s\n", id)
 	}
-	fmt.Fprintf(&s.buf, "event: %s\ndata: %s\n\n", oneLine.Replace(event), body)
+	fmt.Fprintf(&s.buf, "event: %s\ndata: %s\n", oneLine.Replace(event), body)
 	return nil
 }
 

@@ -38,6 +38,7 @@ import (
 
 func TestAPIServer(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second) // machines may be busy
 	klog.SetLogger(GinkgoLogr)
 	RunSpecs(t, "Runtime API")
 }
@@ -156,7 +157,7 @@ func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.
 // status makes a request that must fail and gives the Status.
 func (e *env) status(method, path, body string, headers ...string) metav1.Status {
 	GinkgoHelper()
-	resp, data := e.do(method, path, strings.NewReader(body), headers...)
+	resp, data := e.do(method, path, strings.NewReader(body), headers...) //nolint:bodyclose // do has read it and closed it
 	Expect(resp.StatusCode).To(BeNumerically(">=", 400), data)
 	var s metav1.Status
 	Expect(json.Unmarshal([]byte(data), &s)).To(Succeed(), data)

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -35,7 +34,7 @@ func (s *wsSink) send(ctx context.Context, events []store.Event) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errSlow)
 	defer cancel()
 	for i := range events {
-		body, err := json.Marshal(eventOf(&events[i]))
+		body, err := marshal(eventOf(&events[i]))
 		if err != nil {
 			return err
 		}

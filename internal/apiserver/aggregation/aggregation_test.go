@@ -54,6 +54,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(20 * time.Second) // machines may be busy
 	klog.SetLogger(GinkgoLogr)
 	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
 	dir = GinkgoT().TempDir()
@@ -349,7 +350,7 @@ func webSocket(ctx context.Context, cfg *rest.Config, path string) *websocket.Co
 	Expect(err).NotTo(HaveOccurred())
 	tls.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: tls}
-	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // the library closes it
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { _ = conn.CloseNow(); transport.CloseIdleConnections() })
 	return conn
