@@ -175,6 +175,7 @@ KUBECTL ?= $(shell command -v kubectl 2>/dev/null || echo $(DEVCLUSTER) kubectl)
 .PHONY: install
 install: ## Install the CRDs into the cluster of your kubeconfig.
 	@$(KUBECTL) apply --server-side -k config/crd
+	@$(KUBECTL) wait --for=condition=Established crd -l app.kubernetes.io/part-of=skein --timeout=60s
 
 .PHONY: uninstall
 uninstall: ## Delete the CRDs, and every object of them.

@@ -43,7 +43,7 @@ func TestReferenceShowsFieldsRulesAndConstants(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"crds/knots.yaml":   crd,
-		"api/conditions.go": "package x\n\n// Kinds of end.\nconst (\n\t// EndLoose is not tied.\n\tEndLoose = \"Loose\"\n)\n",
+		"api/conditions.go": "package x\n\n// Kinds of end.\nconst (\n\t// EndLoose is not tied.\n\tEndLoose = \"Loose\"\n\tEndTied = \"Tied\" // both of them\n\thidden = \"hidden\"\n)\n",
 		"wire/types.go":     "package x\n\n// Tie is the body of POST ties.\ntype Tie struct {\n\t// At is when.\n\tAt int64 `json:\"at,omitempty\"`\n\thidden int\n}\n",
 		"wire/more_test.go": "package x\n\ntype NotOnTheWire struct {\n\tA int `json:\"a\"`\n}\n",
 	} {
@@ -56,7 +56,7 @@ func TestReferenceShowsFieldsRulesAndConstants(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := write(&out, filepath.Join(dir, "crds"), filepath.Join(dir, "api"), filepath.Join(dir, "wire")); err != nil {
+	if err := write(&out, filepath.Join(dir, "crds"), []string{filepath.Join(dir, "api", "conditions.go")}, filepath.Join(dir, "wire")); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -66,6 +66,7 @@ func TestReferenceShowsFieldsRulesAndConstants(t *testing.T) {
 		"| `ends[].colour` | string | One of `red`, `blue`. Default `red`. |",
 		"- `ends[]`: an end needs a colour: set it",
 		"| `Loose` | Not tied. |",
+		"| `Tied` | Both of them |",
 		"### Tie\n\nThe body of POST ties.",
 		"| `at` | integer, optional | When. |",
 	} {
@@ -79,7 +80,7 @@ func TestReferenceShowsFieldsRulesAndConstants(t *testing.T) {
 }
 
 func TestReferenceNeedsSchemas(t *testing.T) {
-	if err := write(&bytes.Buffer{}, t.TempDir(), ".", "."); err == nil || !strings.Contains(err.Error(), "make manifests") {
+	if err := write(&bytes.Buffer{}, t.TempDir(), nil, "."); err == nil || !strings.Contains(err.Error(), "make manifests") {
 		t.Errorf("an empty folder was taken: %v", err)
 	}
 }

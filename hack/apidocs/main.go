@@ -7,29 +7,34 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 func main() {
 	crds := flag.String("crds", "config/crd/bases", "folder of the CustomResourceDefinitions")
-	api := flag.String("api", "api/v1alpha1", "folder of the package that declares conditions and reasons")
+	reasons := flag.String("reasons", "api/v1alpha1/conditions.go,internal/engine/causes.go", "files that declare conditions and reasons, comma-separated")
 	wire := flag.String("wire", "api/runtime/v1alpha1", "folder of the runtime API's wire types")
 	flag.Parse()
 	var out bytes.Buffer
-	if err := write(&out, *crds, *api, *wire); err != nil {
+	if err := write(&out, *crds, strings.Split(*reasons, ","), *wire); err != nil {
 		fmt.Fprintln(os.Stderr, "apidocs:", err)
 		os.Exit(1)
 	}
 	_, _ = os.Stdout.Write(out.Bytes())
 }
 
-func write(out *bytes.Buffer, crds, api, wire string) error {
+func write(out *bytes.Buffer, crds string, reasons []string, wire string) error {
 	kinds, err := readKinds(crds)
 	if err != nil {
 		return err
 	}
-	groups, err := readConstants(api)
-	if err != nil {
-		return err
+	var groups []constants
+	for _, file := range reasons {
+		found, err := readConstants(file)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, found...)
 	}
 	types, err := readTypes(wire)
 	if err != nil {

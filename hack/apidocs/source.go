@@ -48,9 +48,9 @@ func parse(dir string) ([]*ast.File, error) {
 	return files, nil
 }
 
-// readConstants gives the constants of conditions.go: condition types, reasons, labels.
-func readConstants(dir string) ([]constants, error) {
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "conditions.go"), nil, parser.ParseComments)
+// readConstants gives the exported string constants of a file: condition types, reasons, labels.
+func readConstants(file string) ([]constants, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +63,25 @@ func readConstants(dir string) ([]constants, error) {
 		c := constants{about: g.Doc.Text()}
 		for _, s := range g.Specs {
 			v, ok := s.(*ast.ValueSpec)
-			if !ok || len(v.Values) != 1 {
+			if !ok || len(v.Values) != 1 || !v.Names[0].IsExported() {
 				continue
+			}
+			about := v.Doc.Text()
+			if about == "" {
+				about = v.Comment.Text() // beside it
 			}
 			lit, ok := v.Values[0].(*ast.BasicLit)
 			if !ok || lit.Kind != token.STRING {
 				continue
 			}
-			c.values = append(c.values, constant{value: strings.Trim(lit.Value, `"`), about: withoutName(v.Names[0].Name, v.Doc.Text())})
+			c.values = append(c.values, constant{value: strings.Trim(lit.Value, `"`), about: withoutName(v.Names[0].Name, about)})
 		}
-		groups = append(groups, c)
+		if len(c.values) > 0 {
+			groups = append(groups, c)
+		}
 	}
 	if len(groups) == 0 {
-		return nil, fmt.Errorf("%s/conditions.go declares no constants", dir)
+		return nil, fmt.Errorf("%s declares no constants", file)
 	}
 	return groups, nil
 }

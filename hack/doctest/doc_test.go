@@ -1,0 +1,84 @@
+// Package doctest holds the guide to what is true: manifests in it are valid, and links lead somewhere.
+package doctest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+const root = "../.."
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) < 10 {
+		t.Fatalf("only %d pages: %v", len(files), files)
+	}
+	return files
+}
+
+var block = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// Every manifest of a kind of ours is read strictly: a field that does not exist is an error.
+func TestManifestsOfTheGuide(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := skeinv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	seen := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+			for doc := range strings.SplitSeq(m[1], "\n---\n") {
+				if !strings.Contains(doc, "apiVersion: "+skeinv1.GroupVersion.String()) {
+					continue
+				}
+				seen++
+				if _, _, err := decoder.Decode([]byte(doc), nil, nil); err != nil {
+					t.Errorf("%s: %v\n%s", page, err, doc)
+				}
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d manifests were found", seen)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+
+func TestLinksOfTheGuide(t *testing.T) {
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			}
+		}
+	}
+}
