@@ -28,10 +28,6 @@ import (
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects/status,verbs=patch
 
-// duePriority lets what is due pass whatever else waits for a worker, such as the thousands of objects
-// that a start of the manager looks at.
-const duePriority = 100
-
 // Engine is what the controller needs of the engine.
 type Engine interface {
 	WakeEffects()
@@ -72,7 +68,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	effects := func() client.ObjectList { return &skeinv1.ScheduledEffectList{} }
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scheduledeffect").
-		For(&skeinv1.ScheduledEffect{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.hints).
@@ -96,6 +92,7 @@ type scope struct {
 	canceled bool
 	problem  *problem      // keeps it from firing
 	next     time.Duration // until it must be looked at again; 0 = not by itself
+	fires    bool          // at that time it is due
 	again    bool          // look at it again as soon as the status is written
 	gone     bool          // the object was deleted
 }
@@ -138,7 +135,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed
 	}
 	result, err := r.writeStatus(ctx, s, failed)
-	if result.RequeueAfter > 0 {
+	result.Priority = ptr.To(restPriority)
+	if s.fires && result.RequeueAfter == s.next {
 		result.Priority = ptr.To(duePriority)
 	}
 	return result, errors.Join(failed, err)

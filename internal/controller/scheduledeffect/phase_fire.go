@@ -100,7 +100,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		return true, nil // a watch leads here again
 	}
 	if rest := s.due.Sub(s.at); rest > 0 {
-		s.next = rest
+		s.next, s.fires = rest, true
 		return true, nil
 	}
 	o := s.object

@@ -45,10 +45,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
-// urgent tells whether somebody may wait for the change, or the due time depends on its being written.
+// urgent tells whether somebody may wait for the change, whether the due time depends on its being written,
+// or whether the next change is too far off to wait for.
 func (s *scope) urgent() bool {
 	status := &s.object.Status
-	return status.CompletionTime != nil || s.problem != nil || s.object.Spec.At == nil && s.firing == nil
+	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
+		return true
+	}
+	return status.CompletionTime != nil || s.problem != nil
 }
 
 // earlier gives the shorter of two times to wait, 0 being none.
