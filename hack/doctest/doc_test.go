@@ -64,7 +64,10 @@ func TestManifestsOfTheGuide(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+var (
+	link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+)
 
 func TestLinksOfTheGuide(t *testing.T) {
 	for _, page := range pages(t) {
@@ -72,7 +75,7 @@ func TestLinksOfTheGuide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
