@@ -136,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	result.Priority = ptr.To(restPriority)
-	if s.fires && result.RequeueAfter == s.next {
+	if s.again || (s.fires && result.RequeueAfter == s.next) {
 		result.Priority = ptr.To(duePriority)
 	}
 	return result, errors.Join(failed, err)

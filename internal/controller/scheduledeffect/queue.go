@@ -1,0 +1,55 @@
+package scheduledeffect
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// Priorities in the work queue. What is due passes whatever else waits for a worker, such as the thousands
+// of objects that a start of the manager, or a busy hour, makes it look at.
+const (
+	duePriority  = 100
+	restPriority = handler.LowPriority
+)
+
+// soon is how near a due time must be for its object to be looked at before the others.
+const soon = time.Minute
+
+// byDueTime enqueues ScheduledEffects, those that are due soon first.
+func (r *Reconciler) byDueTime() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { r.enqueue(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { r.enqueue(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { r.enqueue(e.Object, q) },
+	}
+}
+
+func (r *Reconciler) enqueue(o client.Object, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	pq, ok := q.(priorityqueue.PriorityQueue[ctrl.Request])
+	if !ok {
+		q.Add(req)
+		return
+	}
+	pq.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(r.priority(o))}, req)
+}
+
+func (r *Reconciler) priority(o client.Object) int {
+	s, ok := o.(*skeinv1.ScheduledEffect)
+	if ok && s.Status.CompletionTime == nil && kube.DueTime(s).Sub(r.Clock.Now()) < soon {
+		return duePriority
+	}
+	return restPriority
+}
