@@ -113,7 +113,7 @@ export default defineTool({
 		Expect(*d).To(Equal(sandbox.Description{Kind: "tool", Description: "p", Args: map[string]any{"type": "object"}}))
 	})
 
-	It("runs the seeds' tool unchanged", Label("TOL-02", "TOL-03"), func() {
+	It("runs a tool written for ThreadState unchanged", Label("TOL-02", "TOL-03"), func() {
 		h.answers["getChildThread"] = func(_ context.Context, args []any) (any, error) {
 			if args[0] == "gone" {
 				return nil, nil
@@ -267,7 +267,7 @@ export default defineTool({
 			i = open(map[string]string{"t": source})
 		}
 
-		It("runs the seeds' example: functions cross back, reports stream", func() {
+		It("runs the documented example: functions cross back, reports stream", func() {
 			serve("export default async (state) => {\n" + `
 				const seen = [];
 				const run = state.runCode(

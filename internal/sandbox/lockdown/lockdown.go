@@ -95,7 +95,7 @@ func install(program []unix.SockFilter) error {
 	runtime.KeepAlive(program)
 	switch {
 	case errno == unix.ENOSYS || errno == unix.EINVAL:
-		return fmt.Errorf("%w: %v", ErrNoSeccomp, errno)
+		return fmt.Errorf("%w: %w", ErrNoSeccomp, errno)
 	case errno != 0:
 		return fmt.Errorf("installing the seccomp filter: %w", errno)
 	case failed != 0:
@@ -109,7 +109,7 @@ func Supported() error {
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
 	if errno != 0 {
-		return fmt.Errorf("%w: %v", ErrNoSeccomp, errno)
+		return fmt.Errorf("%w: %w", ErrNoSeccomp, errno)
 	}
 	return nil
 }

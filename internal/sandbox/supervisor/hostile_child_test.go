@@ -177,13 +177,14 @@ var forgeries = map[string]func(*protocol.Conn){
 	},
 	"silence": func(*protocol.Conn) { time.Sleep(time.Minute) },
 	"more memory than it may have": func(*protocol.Conn) {
-		var all [][]byte
 		for {
-			b := make([]byte, 64<<20)
+			b, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+			if err != nil {
+				panic("cannot allocate memory")
+			}
 			for i := 0; i < len(b); i += 4096 {
 				b[i] = 1
 			}
-			all = append(all, b)
 		}
 	},
 }
