@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	// The image is empty: without these no model provider's certificate could be verified.
+	_ "golang.org/x/crypto/x509roots/fallback"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/skein-dev/skein/cmd/manager/app"

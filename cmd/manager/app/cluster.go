@@ -94,9 +94,12 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
-	var namespaces map[string]cache.Config
+	var namespaces map[string]cache.Config // nil for all
+	if len(o.Namespaces) > 0 {
+		namespaces = make(map[string]cache.Config, len(o.Namespaces))
+	}
 	for _, ns := range o.Namespaces {
-		namespaces = map[string]cache.Config{ns: {}}
+		namespaces[ns] = cache.Config{}
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: Scheme(),
