@@ -1,0 +1,123 @@
+package app
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+)
+
+func parse(t *testing.T, args ...string) Options {
+	t.Helper()
+	o := Defaults()
+	f := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o.Flags(f)
+	NewWithT(t).Expect(f.Parse(args)).To(Succeed())
+	return o
+}
+
+func TestFlagsSayWhatToDo(t *testing.T) {
+	for _, c := range []struct{ flag, says string }{
+		{"--store=postgres", "--store=postgres: give sqlite"},
+		{"--sandbox=docker", "give pods or process"},
+		{"--data-dir=", "--data-dir: name a folder"},
+		{"--sandbox-image=", "--sandbox-image: name the image"},
+		{"--sandbox-image-pull-policy=Sometimes", "Always or IfNotPresent or Never"},
+		{"--runtime-api-bind-address=8444", "give host:port, :port, or 0"},
+		{"--metrics-bind-address=x", "--metrics-bind-address=x: give host:port"},
+		{"--namespaces=a,b", "one namespace or all of them"},
+		{"--namespaces=A_B", "--namespaces=A_B"},
+		{"--log-level=loud", "error or info or debug"},
+		{"--workers=-1", "positive"},
+	} {
+		o := parse(t, c.flag)
+		NewWithT(t).Expect(o.validate()).To(MatchError(ContainSubstring(c.says)), c.flag)
+	}
+	o := parse(t, "--namespaces=shop", "--metrics-bind-address=0")
+	NewWithT(t).Expect(o.validate()).To(Succeed())
+}
+
+func TestAllMistakesAreNamedAtOnce(t *testing.T) {
+	o := parse(t, "--store=x", "--sandbox=y")
+	NewWithT(t).Expect(o.validate()).To(MatchError(And(ContainSubstring("--store"), ContainSubstring("--sandbox"))))
+}
+
+// run starts the manager and gives the error that it ends with.
+func run(t *testing.T, args ...string) error {
+	t.Helper()
+	o := parse(t, append([]string{"--data-dir=" + t.TempDir(), "--sandbox=process", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--runtime-api-bind-address=127.0.0.1:0"}, args...)...)
+	o.Logger = logr.Discard()
+	return Run(context.Background(), o)
+}
+
+func TestAMissingClusterIsSaidPlainly(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	g.Expect(run(t)).To(MatchError(And(ContainSubstring("no cluster to serve"), ContainSubstring("--kubeconfig"))))
+	g.Expect(run(t, "--kubeconfig="+filepath.Join(t.TempDir(), "none"))).To(MatchError(ContainSubstring("none")))
+}
+
+func TestAnUnreachableClusterIsSaidPlainly(t *testing.T) {
+	g := NewWithT(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(l.Close()).To(Succeed())
+	o := parse(t, "--data-dir="+t.TempDir(), "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	o.Logger, o.Config = logr.Discard(), &rest.Config{Host: "http://" + l.Addr().String()}
+	g.Expect(Run(context.Background(), o)).To(MatchError(ContainSubstring(l.Addr().String())))
+}
+
+func TestALockedDataFolderIsSaidPlainly(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	st, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: dir})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(st.Close()).To(Succeed()) }()
+	o := parse(t, "--data-dir="+dir)
+	o.Logger, o.Config = logr.Discard(), &rest.Config{Host: "http://127.0.0.1:1"}
+	g.Expect(Run(context.Background(), o)).To(MatchError(ContainSubstring(dir)))
+}
+
+func TestNothingIsLeftOpenAfterAFailedStart(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	o := parse(t, "--data-dir="+dir, "--sandbox=process", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	o.Logger, o.Config = logr.Discard(), &rest.Config{Host: "http://127.0.0.1:1"}
+	g.Expect(Run(context.Background(), o)).NotTo(Succeed())
+	st, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: dir})
+	g.Expect(err).NotTo(HaveOccurred(), "the folder's lock was given back")
+	g.Expect(st.Close()).To(Succeed())
+	_, err = os.Stat(filepath.Join(dir, "blobs"))
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestIdentitiesDiffer(t *testing.T) {
+	g := NewWithT(t)
+	a, err := identity()
+	g.Expect(err).NotTo(HaveOccurred())
+	b, err := identity()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(a).NotTo(Equal(b), "a process and its successor must not share leases")
+}
+
+func TestOwnNamespace(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("POD_NAMESPACE", "elsewhere")
+	o := parse(t)
+	o.Logger = logr.Discard()
+	g.Expect(o.complete()).To(Succeed())
+	g.Expect(o.Namespace).To(Equal("elsewhere"))
+	url, err := o.blobURL()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(url).To(MatchRegexp(`^file:///.*/data/blobs$`))
+}
