@@ -8,7 +8,7 @@ import (
 // +kubebuilder:validation:Enum=ai_human
 type AgentType string
 
-// AgentAIHuman: the agent talks with a person or a program (SPEC AGT-01).
+// AgentAIHuman is an agent that talks with a person or a program (SPEC AGT-01).
 const AgentAIHuman AgentType = "ai_human"
 
 // AgentSpec says what an agent is (SPEC AGT-01).

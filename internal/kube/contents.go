@@ -43,7 +43,7 @@ type content struct {
 // is a NotReadyError that names both, or an empty value when the selector says that it is optional.
 func (c *Contents) SecretKey(ctx context.Context, namespace string, sel corev1.SecretKeySelector, field string) ([]byte, string, error) {
 	k := contentKey{"Secret", namespace, sel.Name, sel.Key}
-	return c.get(ctx, k, field, sel.Optional, func() (map[string][]byte, string, error) {
+	return c.get(ctx, k, field, sel.Optional, func(ctx context.Context) (map[string][]byte, string, error) {
 		var s corev1.Secret
 		err := c.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: sel.Name}, &s)
 		return s.Data, s.ResourceVersion, err
@@ -53,7 +53,7 @@ func (c *Contents) SecretKey(ctx context.Context, namespace string, sel corev1.S
 // ConfigMapKey is SecretKey for ConfigMaps.
 func (c *Contents) ConfigMapKey(ctx context.Context, namespace string, sel corev1.ConfigMapKeySelector, field string) ([]byte, string, error) {
 	k := contentKey{"ConfigMap", namespace, sel.Name, sel.Key}
-	return c.get(ctx, k, field, sel.Optional, func() (map[string][]byte, string, error) {
+	return c.get(ctx, k, field, sel.Optional, func(ctx context.Context) (map[string][]byte, string, error) {
 		var m corev1.ConfigMap
 		err := c.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: sel.Name}, &m)
 		data := m.BinaryData
@@ -64,7 +64,7 @@ func (c *Contents) ConfigMapKey(ctx context.Context, namespace string, sel corev
 	})
 }
 
-func (c *Contents) get(ctx context.Context, k contentKey, field string, optional *bool, read func() (map[string][]byte, string, error)) ([]byte, string, error) {
+func (c *Contents) get(ctx context.Context, k contentKey, field string, optional *bool, read func(context.Context) (map[string][]byte, string, error)) ([]byte, string, error) {
 	absent := func() ([]byte, string, error) {
 		c.read.Remove(k)
 		if optional != nil && *optional {
@@ -85,7 +85,7 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	data, version, err := read()
+	data, version, err := read(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
 		return absent()

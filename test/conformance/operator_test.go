@@ -149,7 +149,7 @@ spec: {agentRef: {name: parent}, title: Orders}
 		Expect(after.Spec).To(Equal(before.Spec))
 		for _, f := range after.ManagedFields {
 			if f.Manager != "gitops" {
-				Expect(string(f.FieldsV1.Raw)).NotTo(ContainSubstring(`"f:spec"`), "%s wrote spec", f.Manager)
+				Expect(f.FieldsV1.GetRawString()).NotTo(ContainSubstring(`"f:spec"`), "%s wrote spec", f.Manager)
 			}
 		}
 		for _, s := range subagents(ctx, ns) {

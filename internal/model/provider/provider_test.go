@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"errors"
 	"testing"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -44,8 +45,8 @@ func TestUnusableModelsAreRefused(t *testing.T) {
 	noSteps.Steps = nil
 	for _, c := range []model.Config{bad, noSteps, {Name: "m", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI}}} {
 		client, err := f.Client(c)
-		e, ok := err.(*model.Error)
-		if !ok || e.Kind != model.KindConfig || client != nil {
+		var e *model.Error
+		if !errors.As(err, &e) || e.Kind != model.KindConfig || client != nil {
 			t.Errorf("%s: got %v, %v", c.Spec.Provider, client, err)
 		}
 	}

@@ -16,7 +16,10 @@ import (
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "serve" {
-		serve()
+		if err := serve(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
 		return
 	}
 	for _, target := range os.Args[1:] {
@@ -30,15 +33,15 @@ func main() {
 }
 
 // serve is a neighbour that a sandbox must not reach.
-func serve() {
+func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	s := &http.Server{Addr: ":8080", ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello") })}
 	go func() { <-ctx.Done(); _ = s.Close() }()
 	if err := s.ListenAndServe(); err != nil && ctx.Err() == nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return err
 	}
+	return nil
 }
 
 func try(kind, addr string) error {
