@@ -179,7 +179,8 @@ var _ = Describe("a supervisor", func() {
 		defer release()
 		for _, pid := range children() {
 			if !contains(before, pid) {
-				Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+				// The one that compiles the libraries may have ended by itself.
+				Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Or(Succeed(), MatchError(syscall.ESRCH)))
 			}
 		}
 		r := e.Wait(ctx)
@@ -256,7 +257,6 @@ var _ = Describe("a supervisor", func() {
 
 	It("leaks nothing in 200 runs one after the other and 20 at a time", Label("COD-01"), func() {
 		good := gleak.Goroutines()
-		var fdsBefore, childrenBefore int
 		func() {
 			s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Concurrency = 8 })
 			c := s.Dial(GinkgoT(), "t")
@@ -268,14 +268,14 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Error).To(BeNil())
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
-			settled := func() (int, int) {
+			settled := func() int {
 				GinkgoHelper()
-				// The pool fills up behind the last run.
+				// The pool fills up behind the last run, and the libraries get compiled.
 				Eventually(func() int { return len(children()) }, "10s").Should(Equal(2))
-				return descriptors(), len(children())
+				return descriptors()
 			}
 			run(0)
-			fdsBefore, childrenBefore = settled()
+			before := settled()
 			for i := range 200 {
 				run(i)
 			}
@@ -286,9 +286,7 @@ var _ = Describe("a supervisor", func() {
 				}
 				all.Wait()
 			}
-			fds, kids := settled()
-			Expect(fds).To(BeNumerically("<=", fdsBefore+2))
-			Expect(kids).To(Equal(childrenBefore))
+			Expect(settled()).To(BeNumerically("<=", before+2))
 			Expect(c.Close()).To(Succeed())
 			Expect(s.Stop()).To(Succeed())
 		}()
