@@ -116,6 +116,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := mgr.Add(eng); err != nil {
 		return err
 	}
+	if err := mgr.Add(&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")}); err != nil {
+		return err
+	}
 	err = controller.Setup(mgr, controller.Options{
 		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools,
 	})

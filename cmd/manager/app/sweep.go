@@ -1,0 +1,44 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// sweepEvery is how often contents of files that nothing refers to are looked for. They are rare: what a
+// crash between writing bytes and writing their row leaves behind (DESIGN.md section 5).
+const sweepEvery = time.Hour
+
+// sweeper removes such contents from the bucket.
+type sweeper struct {
+	threads *thread.Service
+	clock   clock.WithTicker
+	log     logr.Logger
+}
+
+// Start sweeps until ctx ends.
+func (s *sweeper) Start(ctx context.Context) error {
+	ticker := s.clock.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		removed, err := s.threads.Sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error(err, "sweep the contents of files; the next sweep tries again", "removed", removed)
+		} else if removed > 0 {
+			s.log.Info("removed contents of files that nothing referred to", "count", removed)
+		}
+	}
+}
+
+// NeedLeaderElection: one replica is enough.
+func (*sweeper) NeedLeaderElection() bool { return true }
