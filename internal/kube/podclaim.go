@@ -51,7 +51,7 @@ func (s *PodSandboxes) awaitOrRemove(ctx context.Context, pod *corev1.Pod) (*cor
 
 // own finds the pod that the thread has from before, for example from before the manager was restarted.
 func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	pods, err := s.pods(ctx, pool, SandboxClaimed)
+	pods, err := s.pods(ctx, pool, SandboxClaimed, quick)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,15 @@ func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skei
 	return nil, nil
 }
 
+// quick lists without waiting for the writes of other claims to come back, where a stale answer does no harm.
+const quick = client.DisableReadYourWritesConsistency
+
 // pods lists the pods of a pool in a state, from the cache and without copying them.
-func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string) ([]corev1.Pod, error) {
+func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := s.Client.List(ctx, &list, client.InNamespace(pool.Namespace),
-		client.MatchingFields{IndexSandbox: SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy,
-		// Claims do not wait for each other's writes to come back: the patch is conditional.
-		client.DisableReadYourWritesConsistency)
-	if err != nil {
+	opts = append(opts, client.InNamespace(pool.Namespace),
+		client.MatchingFields{IndexSandbox: SandboxIndex(pool.Name, state)}, client.UnsafeDisableDeepCopy)
+	if err := s.Client.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list the sandbox pods of pool %q: %w", pool.Name, err)
 	}
 	return list.Items, nil
@@ -85,7 +86,7 @@ const maxRounds = 3
 // nil when there is none.
 func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool, candidates func([]corev1.Pod) []*corev1.Pod) (*corev1.Pod, error) {
 	for range maxRounds {
-		pods, err := s.pods(ctx, pool, SandboxWarm)
+		pods, err := s.pods(ctx, pool, SandboxWarm, quick) // the patch is conditional
 		if err != nil {
 			return nil, err
 		}
@@ -185,6 +186,17 @@ func claimLabels(thread *store.Thread) map[string]string {
 
 // startCold makes a pod that is the thread's from the start, and waits for it.
 func (s *PodSandboxes) startCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	pod, err := s.createCold(ctx, thread, pool)
+	if err != nil {
+		return nil, err
+	}
+	return s.awaitOrRemove(ctx, pod)
+}
+
+// createCold makes the pod. One at a time looks for room and takes it, so that the pool's bound holds.
+func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	s.room.Lock()
+	defer s.room.Unlock()
 	if err := s.makeRoom(ctx, pool); err != nil {
 		return nil, err
 	}
@@ -196,7 +208,7 @@ func (s *PodSandboxes) startCold(ctx context.Context, thread *store.Thread, pool
 	if err := s.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
 	}
-	return s.awaitOrRemove(ctx, pod)
+	return pod, nil
 }
 
 // makeRoom keeps a pool within its bound: where it is full, the sandbox that has idled the longest goes.

@@ -50,6 +50,8 @@ type PodSandboxesOptions struct {
 type PodSandboxes struct {
 	PodSandboxesOptions
 
+	room sync.Mutex // held while a pool is searched for room and a pod is made
+
 	mu       sync.Mutex
 	claims   map[string]*claim               // by thread id
 	byPod    map[types.NamespacedName]string // thread ids

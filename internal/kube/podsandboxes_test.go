@@ -161,6 +161,7 @@ var _ = Describe("Sandboxes as pods", func() {
 		}
 		Expect(owners).To(HaveLen(20))
 		Expect(owners).To(HaveEach(1))
+		Expect(p.writes).To(Equal(map[string]int{"patch": 6, "create": 14}), "no two of them tried the same pod")
 	})
 
 	It("try the next pod when somebody else was faster", Label("COD-09"), func(ctx SpecContext) {
@@ -217,6 +218,16 @@ var _ = Describe("Sandboxes as pods", func() {
 		}
 		_, _, err = p.port.Acquire(ctx, thread(9), "")
 		Expect(err).To(MatchError(And(ContainSubstring("full"), ContainSubstring("spec.max"))))
+	})
+
+	It("keep the pool's bound when many come at once", func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() { _, _, _ = p.port.Acquire(ctx, thread(i), "") })
+		}
+		wg.Wait()
+		Expect(p.all(ctx)).To(HaveLen(3))
 	})
 
 	It("give up an idle pod where the pool is full", func(ctx SpecContext) {

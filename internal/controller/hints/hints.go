@@ -4,6 +4,7 @@ package hints
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
@@ -26,8 +27,8 @@ type Source struct {
 
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	tracked map[string]map[reconcile.Request]struct{} // thread id → requests
-	threads map[reconcile.Request]string
+	tracked map[string][]reconcile.Request // by thread id; as a rule one
+	threads map[reconcile.Request]string   // the same, the other way round
 	pending map[reconcile.Request]struct{}
 }
 
@@ -36,7 +37,7 @@ func NewSource(s Subscriber, mask store.Change) *Source {
 	return &Source{
 		subscriber: s,
 		mask:       mask,
-		tracked:    map[string]map[reconcile.Request]struct{}{},
+		tracked:    map[string][]reconcile.Request{},
 		threads:    map[reconcile.Request]string{},
 		pending:    map[reconcile.Request]struct{}{},
 	}
@@ -61,10 +62,7 @@ func (s *Source) Track(threadID string, req reconcile.Request) {
 	}
 	s.untrack(req)
 	s.threads[req] = threadID
-	if s.tracked[threadID] == nil {
-		s.tracked[threadID] = map[reconcile.Request]struct{}{}
-	}
-	s.tracked[threadID][req] = struct{}{}
+	s.tracked[threadID] = append(s.tracked[threadID], req)
 }
 
 // Forget undoes Track.
@@ -81,10 +79,12 @@ func (s *Source) untrack(req reconcile.Request) {
 		return
 	}
 	delete(s.threads, req)
-	delete(s.tracked[id], req)
-	if len(s.tracked[id]) == 0 {
+	rest := slices.DeleteFunc(s.tracked[id], func(r reconcile.Request) bool { return r == req })
+	if len(rest) == 0 {
 		delete(s.tracked, id)
+		return
 	}
+	s.tracked[id] = rest
 }
 
 // Begin is to be called before a reconcile reads the store: hints from now on enqueue again.
@@ -108,7 +108,7 @@ func (s *Source) hint(h store.Hint) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for req := range s.tracked[h.ThreadID] {
+	for _, req := range s.tracked[h.ThreadID] {
 		if _, waits := s.pending[req]; waits {
 			continue
 		}

@@ -16,17 +16,17 @@ import (
 // subscriber hands out hints by hand.
 type subscriber struct {
 	fn      func(store.Hint)
-	stopped bool
+	stopped chan struct{}
 }
 
 func (s *subscriber) Subscribe(fn func(store.Hint)) func() {
 	s.fn = fn
-	return func() { s.stopped = true }
+	return func() { close(s.stopped) }
 }
 
 func TestSource(t *testing.T) {
 	g := NewWithT(t)
-	sub := &subscriber{}
+	sub := &subscriber{stopped: make(chan struct{})}
 	s := hints.NewSource(sub, store.ChangedThread)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
@@ -72,5 +72,5 @@ func TestSource(t *testing.T) {
 	hint("other", store.ChangedThread)
 	g.Expect(drain()).To(Equal(0))
 	cancel()
-	g.Eventually(func() bool { return sub.stopped }).Should(BeTrue())
+	g.Eventually(sub.stopped).Should(BeClosed())
 }
