@@ -76,18 +76,19 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 		}
 		var ms []runtimev1.Message
 		Eventually(ctx, func(g Gomega) {
-			var err error
+			runs, err := t.Runs(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, r := range runs {
+				g.Expect(r.Ended()).To(BeTrue())
+			}
+			// Read after the runs have been seen to be over: what they wrote last is then among it.
 			ms, err = t.Messages(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(ms).NotTo(BeEmpty())
 			for _, m := range ms {
 				g.Expect(m.Status).NotTo(Equal(runtimev1.MessagePending))
 			}
-			runs, err := t.Runs(ctx)
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, r := range runs {
-				g.Expect(r.Ended()).To(BeTrue())
-			}
+			g.Expect(ms[len(ms)-1].Role).To(Equal(runtimev1.RoleAssistant))
 		}).WithTimeout(time.Minute).Should(Succeed())
 
 		var users []string

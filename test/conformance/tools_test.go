@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -137,6 +138,28 @@ export default defineTool({ description: 'x', execute: async (state, args) => { 
 			g.Expect(cluster.Client.Get(ctx, key(tool), tool)).To(Succeed())
 			g.Expect(tool.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionTrue)))
 		}).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("Hostile sources", func() {
+	It("do not take the manager down when it compiles them", Label("K8S-02", "TOL-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		pid := manager.PID()
+		for name, source := range map[string]string{
+			"parentheses": strings.Repeat("(", 200_000),
+			"arrows":      strings.Repeat("x=>", 5_000) + "1",
+		} {
+			tool := harness.CodeTool(ns, name, "export default "+source, nil)
+			create(ctx, tool)
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(cluster.Client.Get(ctx, key(tool), tool)).To(Succeed())
+				g.Expect(tool.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonCompileFailed)))
+			}).Should(Succeed(), name)
+		}
+		Expect(manager.PID()).To(Equal(pid))
+		Expect(manager.Running()).To(BeTrue())
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		Expect(last(say(ctx, t, 1, "still there?"))).To(Equal("echo: still there?"))
 	}, SpecTimeout(2*time.Minute))
 })
 

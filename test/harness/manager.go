@@ -132,6 +132,21 @@ func (m *Manager) signal(s syscall.Signal) {
 	m.cmd = nil
 }
 
+// Running tells whether the process has not ended by itself.
+func (m *Manager) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return false
+	}
+	select {
+	case <-m.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // PID of the process, 0 when it does not run.
 func (m *Manager) PID() int {
 	m.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -30,6 +31,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	// Whatever people give as code is compiled where it can do no harm: some sources take all the stack there is.
+	elsewhere := compiler.New(compiler.Options{})
+	compile.Delegate(elsewhere.Compile)
+	defer func() { err = errors.Join(err, elsewhere.Close()) }()
+	defer compile.Delegate(nil)
 	data, err := openData(ctx, &o)
 	if err != nil {
 		return err
