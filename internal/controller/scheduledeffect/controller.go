@@ -136,7 +136,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	result.Priority = ptr.To(restPriority)
-	if s.again || (s.fires && result.RequeueAfter == s.next) {
+	if s.again {
+		result.Priority = ptr.To(duePriority)
+	}
+	if s.fires && result.RequeueAfter == s.next {
+		// The status may have taken a while to write, and that time has passed too.
+		result.RequeueAfter = max(s.due.Sub(r.Clock.Now()), time.Nanosecond)
 		result.Priority = ptr.To(duePriority)
 	}
 	return result, errors.Join(failed, err)

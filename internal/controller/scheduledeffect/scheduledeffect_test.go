@@ -105,6 +105,18 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Expect(meta.FindStatusCondition(s.Status.Conditions, skeinv1.ConditionComplete)).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", skeinv1.ReasonSucceeded))))
 	})
 
+	It("is not late by the time that its status takes to write", Label("EFF-04"), func(ctx SpecContext) {
+		world(ctx)
+		s := declared(ctx)
+		e.Fail(func(verb string, _ client.Object) error {
+			if verb == "status" {
+				e.Clock.Step(400 * time.Millisecond)
+			}
+			return nil
+		})
+		Expect(Reconcile(ctx, r, s).RequeueAfter).To(Equal(9600 * time.Millisecond))
+	})
+
 	It("fires once, whatever crashes in between", Label("EFF-04"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx, after(0))
