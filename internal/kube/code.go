@@ -18,6 +18,10 @@ const maxCompiled = 2048
 // Compile turns a source text into a module, or says where it is wrong.
 type Compile func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
 
+// compilerFailed is the name of an error of the compiler itself, such as a process that did not start. Those
+// of a source have the names that JavaScript gives them.
+const compilerFailed = "Error"
+
 // codeOwner is the object that a piece of code belongs to, in one generation.
 type codeOwner struct {
 	kind, namespace, name, uid string
@@ -55,6 +59,10 @@ func (c *codeCache) get(owner codeOwner, version, filename, source string, lang 
 		entry.module, entry.err = v.(*compiled).module, v.(*compiled).err
 	} else {
 		module, err := c.compile(filename, source, lang)
+		if err != nil && err.Name == compilerFailed {
+			// It says nothing of the source, so it is not remembered.
+			return nil, notReady(skeinv1.ReasonInternalError, "%s could not be compiled: %s", filename, err.Message)
+		}
 		entry.module = module
 		if err != nil {
 			entry.err = notReady(skeinv1.ReasonCompileFailed, "%s", compileMessage(filename, err))

@@ -14,6 +14,9 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
 )
 
 func scripted(name string, steps ...skeinv1.ScriptStep) *skeinv1.Model {
@@ -90,6 +93,22 @@ var _ = Describe("Definitions", func() {
 		c := cluster(interceptor.Funcs{})
 		_, err := definitions(c).ResolveTool(ctx, tool("t", "export default {\n  a: = 1\n}"))
 		Expect(err).To(notReady(skeinv1.ReasonCompileFailed, "t.ts:2:6:", "line 2, column 6"))
+	})
+
+	It("does not hold a failure of the compiler against the source", func() {
+		c := cluster(interceptor.Funcs{})
+		failing := true
+		d := kube.NewDefinitions(c, kube.NewContents(c, c), func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
+			if failing {
+				return sandbox.Module{}, &sandbox.Error{Name: "Error", Message: "the compiler did not start"}
+			}
+			return compile.Compile(filename, source, lang)
+		}, provider.NewFactory(nil))
+		_, err := d.ResolveTool(ctx, tool("t", goodCode))
+		Expect(err).To(notReady(skeinv1.ReasonInternalError, "did not start"))
+		failing = false
+		_, err = d.ResolveTool(ctx, tool("t", goodCode))
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("compiles code of a ConfigMap by the ending of its key, and again when it changes", func() {

@@ -5,6 +5,7 @@ package definition
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine"
 )
+
+// retryAfter is how long a failure of Skein itself waits for the next try.
+const retryAfter = 15 * time.Second
 
 // object is a pointer to a definition.
 type object[T any] interface {
@@ -51,17 +55,21 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil && !errors.As(err, &mistake) {
 		return ctrl.Result{}, err
 	}
+	var result ctrl.Result
+	if mistake != nil && mistake.Reason == skeinv1.ReasonInternalError {
+		result.RequeueAfter = retryAfter // our failure, not the user's mistake: nothing that is watched heals it
+	}
 	before := obj.DeepCopyObject().(P)
 	r.settle(obj, mistake)
 	if cmp.Equal(*r.status(before), *r.status(obj)) {
-		return ctrl.Result{}, nil
+		return result, nil
 	}
 	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
 		// Deleted in between: nothing is left to say.
 		return ctrl.Result{}, ignoreGone(err)
 	}
 	r.tell(before, obj)
-	return ctrl.Result{}, nil
+	return result, nil
 }
 
 // settle computes the whole status.
