@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,23 +22,37 @@ import (
 // find gives the thread's ready pod: the one that it has, else a warm one, else one that is about to be
 // warm, else a new one.
 func (s *PodSandboxes) find(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
+	began := time.Now()
+	pod, found, err := s.search(ctx, thread, pool)
+	if err != nil {
+		return nil, err
+	}
+	if found != foundWarm {
+		if pod, err = s.awaitOrRemove(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	observeAcquired(found, began)
+	return pod, nil
+}
+
+// search gives a pod that is the thread's, and how it came by it. Only a warm one is ready for sure.
+func (s *PodSandboxes) search(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, string, error) {
 	pod, err := s.own(ctx, thread, pool)
 	if err != nil || pod != nil {
-		return pod, err
+		return pod, foundOwn, err
 	}
 	hash := SandboxTemplateHash(pool, s.Settings)
 	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) })
 	if err != nil || pod != nil {
-		return pod, err
+		return pod, foundWarm, err
 	}
 	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) })
-	if err != nil {
-		return nil, err
+	if err != nil || pod != nil {
+		return pod, foundStarting, err
 	}
-	if pod != nil {
-		return s.awaitOrRemove(ctx, pod)
-	}
-	return s.startCold(ctx, thread, pool)
+	pod, err = s.createCold(ctx, thread, pool)
+	return pod, foundCold, err
 }
 
 // awaitOrRemove waits for the thread's pod. One that does not come up in its time makes way for another.
@@ -60,7 +75,7 @@ func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skei
 		if p.Labels[skeinv1.LabelThreadID] != thread.ID || PodOver(p) {
 			continue
 		}
-		return s.awaitOrRemove(ctx, p)
+		return p, nil
 	}
 	return nil, nil
 }
@@ -184,16 +199,7 @@ func claimLabels(thread *store.Thread) map[string]string {
 	return l
 }
 
-// startCold makes a pod that is the thread's from the start, and waits for it.
-func (s *PodSandboxes) startCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	pod, err := s.createCold(ctx, thread, pool)
-	if err != nil {
-		return nil, err
-	}
-	return s.awaitOrRemove(ctx, pod)
-}
-
-// createCold makes the pod. One at a time looks for room and takes it, so that the pool's bound holds.
+// createCold makes a pod that is the thread's from the start. One at a time looks for room and takes it, so that the pool's bound holds.
 func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	s.room.Lock()
 	defer s.room.Unlock()

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -109,7 +108,7 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(k.name).
 		For(P(new(T)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(o.Workers, 1)})
+		WithOptions(watches.Options(o.Workers))
 	for _, w := range k.watches {
 		b = b.Watches(w.object, watches.ByIndex(mgr.GetCache(), k.list, w.index), builder.WithPredicates(w.predicate))
 	}

@@ -11,18 +11,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/pace"
+	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 )
 
@@ -73,7 +74,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("sandboxpool").
 		For(&skeinv1.SandboxPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(r.Workers, 1)})
+		WithOptions(watches.Options(r.Workers))
 	if !r.ProcessMode {
 		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf), builder.WithPredicates(podTurned())).
 			Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -128,6 +129,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				break
 			}
 		}
+	}
+	if apierrors.IsConflict(failed) {
+		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -72,7 +72,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
 		WatchesRawSource(r.hints).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(r.Workers, 1)}).
+		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the scheduledeffect controller: %w", err)
@@ -133,6 +133,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if s.gone {
 		return ctrl.Result{}, failed
+	}
+	if apierrors.IsConflict(failed) {
+		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	result.Priority = ptr.To(restPriority)

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -71,7 +71,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, kube.IndexThread), builder.WithPredicates(threadTurned())).
 		WatchesRawSource(r.hints).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(r.Workers, 1)}).
+		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the subagent controller: %w", err)
@@ -119,6 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break
 		}
+	}
+	if apierrors.IsConflict(failed) {
+		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)

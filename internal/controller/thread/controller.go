@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -80,7 +80,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
 		WatchesRawSource(r.hints).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(r.Workers, 1)}).
+		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the thread controller: %w", err)
@@ -131,6 +131,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !s.object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, failed
+	}
+	if apierrors.IsConflict(failed) {
+		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
 	}
 	// The one place where status is written, whatever the phases came to.
 	result, err := r.writeStatus(ctx, s, failed)

@@ -338,6 +338,20 @@ var _ = Describe("The thread controller", func() {
 		Expect(Get(ctx, e, t).Finalizers).To(ConsistOf(skeinv1.Finalizer))
 	})
 
+	It("says nothing of a write that met another's", func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		t := newThread(ctx, "t")
+		e.Fail(func(verb string, o client.Object) error {
+			if verb == "patch" {
+				return apierrors.NewConflict(skeinv1.GroupVersion.WithResource("threads").GroupResource(), o.GetName(), errors.New("changed"))
+			}
+			return nil
+		})
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "it is looked at again")
+		Expect(Get(ctx, e, t).Status.Conditions).To(BeEmpty())
+	})
+
 	It("says that it could not do its part, and tries again", func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		t := newThread(ctx, "t")

@@ -1,14 +1,17 @@
-// Package watches holds what the controllers share about watching other objects.
+// Package watches holds what the controllers share about watching objects and working through their queues.
 package watches
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -16,6 +19,21 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
+
+// The pause after a failed reconcile doubles from the first to the last of these. The last is short: what
+// fails is as a rule the store or the API server, and a deletion must not wait long after they are back.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Options of a controller with so many workers.
+func Options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: max(workers, 1),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+	}
+}
 
 // ByIndex enqueues the objects of a list whose index names the object of the event.
 func ByIndex(reader client.Reader, newList func() client.ObjectList, index string) handler.EventHandler {
