@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ type Cluster struct {
 
 // ClusterOptions say which cluster a test wants.
 type ClusterOptions struct {
+	// Name of the cluster; $SKEIN_CLUSTER_SUFFIX is put behind it, so that several checkouts can test at once.
 	Name string
 	Node bool // with a real node: needs root on Linux
 	// AuditLog makes the API server write its audit log, by which writes are counted.
@@ -44,6 +46,7 @@ func devcluster(ctx context.Context, log io.Writer, args ...string) error {
 
 // Up starts the cluster, or joins the one that runs under this name, and waits until it is usable.
 func Up(ctx context.Context, o ClusterOptions) (*Cluster, error) {
+	o.Name += os.Getenv("SKEIN_CLUSTER_SUFFIX")
 	args := []string{"up", "--name", o.Name, fmt.Sprintf("--node=%t", o.Node)}
 	if o.AuditLog {
 		args = append(args, "--audit-log")
