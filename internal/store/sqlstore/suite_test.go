@@ -35,7 +35,7 @@ func crashChild(dir, round string) error {
 	if err != nil {
 		return err
 	}
-	return storetest.WriteUntilKilled(ctx, s, round, seed, os.Stdout)
+	return storetest.WriteUntilKilled(ctx, s, seed, os.Stdout)
 }
 
 func TestSQLStore(t *testing.T) {

@@ -34,7 +34,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		for _, part := range []func(*env){
 			describeThreads, describeVersions, describePurge, describeMessages, describePages, describeInbox, describeLog,
 			describeRuns, describeValues, describeFiles, describeLeases, describeRunnable, describeFirings, describeHints,
-			describeConcurrency, describeModel, describeReopen,
+			describeConcurrency, describeModel, describeScript, describeReopen,
 		} {
 			part(e)
 		}

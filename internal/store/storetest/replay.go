@@ -1,0 +1,326 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// replayed is a thread as its log says that it must be.
+type replayed struct {
+	id         string
+	messages   []modelMessage
+	content    map[string]string // of messages
+	metadata   map[string]any    // "by" of messages
+	inbox      []modelMessage
+	keys       map[string]bool
+	values     map[string]string
+	files      map[string]int64 // size; -1 for a folder
+	runs       map[string]store.Run
+	title      string
+	terminated bool
+	version    int64
+	epoch      int64
+}
+
+// checkScript tells whether the threads hold exactly what their logs say, and the logs all that was
+// acknowledged: nothing lost, nothing torn, nothing twice, nothing by a holder that had lost the thread.
+func checkScript(ctx context.Context, s store.Store, threads []string, acknowledged []string) error {
+	logs := map[string][]store.Event{}
+	steps := map[string]*step{}
+	for _, id := range threads {
+		events, err := allEvents(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		logs[id] = events
+		for _, e := range events {
+			st, err := stepOf(e)
+			if err != nil {
+				return err
+			}
+			if st == nil {
+				continue
+			}
+			if steps[st.Tag] != nil || st.Thread != id {
+				return fmt.Errorf("step %s is in the logs of %s and of %s", st.Tag, id, st.Thread)
+			}
+			steps[st.Tag] = st
+		}
+	}
+	for _, tag := range acknowledged {
+		if steps[tag] == nil {
+			return fmt.Errorf("the acknowledged step %s is lost", tag)
+		}
+	}
+	for _, id := range threads {
+		want, err := replay(id, logs[id], steps)
+		if err != nil {
+			return fmt.Errorf("thread %s: %w", id, err)
+		}
+		if err := want.compare(ctx, s); err != nil {
+			return fmt.Errorf("thread %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func allEvents(ctx context.Context, s store.Store, id string) (all []store.Event, err error) {
+	for after := int64(0); ; {
+		events, err := s.Events(ctx, id, after, 0)
+		if err != nil || len(events) == 0 {
+			return all, err
+		}
+		all = append(all, events...)
+		after = events[len(events)-1].Seq
+	}
+}
+
+func stepOf(e store.Event) (*step, error) {
+	if e.Type != scriptEvent {
+		return nil, nil
+	}
+	var s step
+	if err := json.Unmarshal(e.Data, &s); err != nil {
+		return nil, fmt.Errorf("entry %d of the log: %w", e.Seq, err)
+	}
+	return &s, nil
+}
+
+// replay goes through the log: own steps, and what other threads' steps have put into the inbox.
+func replay(id string, log []store.Event, steps map[string]*step) (*replayed, error) {
+	r := &replayed{
+		id: id, content: map[string]string{}, metadata: map[string]any{}, keys: map[string]bool{}, values: map[string]string{},
+		files: map[string]int64{}, runs: map[string]store.Run{},
+	}
+	queued := map[string]int64{} // message → sequence number of its item
+	for _, e := range log {
+		if e.Type == store.EventMessageQueued {
+			queued[e.MessageID] = e.Seq
+			from := steps[tagOf(e.MessageID)]
+			if from == nil {
+				return nil, fmt.Errorf("%s waits, but its step is in no log", e.MessageID)
+			}
+			if from.Thread != id {
+				r.inbox = append(r.inbox, modelMessage{id: e.MessageID, seq: e.Seq})
+				r.version++
+			}
+			continue
+		}
+		st, err := stepOf(e)
+		if err != nil {
+			return nil, err
+		}
+		if st == nil {
+			continue
+		}
+		if st.Epoch != 0 && st.Epoch < r.epoch {
+			return nil, fmt.Errorf("step %s wrote at epoch %d, after one of %d", st.Tag, st.Epoch, r.epoch)
+		}
+		r.epoch = max(r.epoch, st.Epoch)
+		r.version++
+		for _, a := range st.Do {
+			if err := r.apply(a, queued); err != nil {
+				return nil, fmt.Errorf("step %s, %s of %s: %w", st.Tag, a.Kind, a.ID, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// tagOf gives the step that a queued message comes from.
+func tagOf(messageID string) string {
+	tag := strings.TrimPrefix(messageID, "q-")
+	return tag[:strings.LastIndex(tag, "-")]
+}
+
+func (r *replayed) apply(a action, queued map[string]int64) error {
+	at := slices.IndexFunc(r.messages, func(m modelMessage) bool { return m.id == a.ID })
+	switch a.Kind {
+	case "append":
+		if at < 0 {
+			r.messages = append(r.messages, modelMessage{id: a.ID, silent: a.Silent})
+			r.content[a.ID], r.metadata[a.ID] = a.content(), nil
+		}
+	case "update":
+		if at < 0 {
+			return errors.New("it changed what is not there")
+		}
+		r.messages[at].silent, r.content[a.ID], r.metadata[a.ID] = a.Silent, a.Text, a.Text
+	case "delete":
+		if at >= 0 {
+			r.messages = slices.Delete(r.messages, at, at+1)
+		}
+	case "enqueue":
+		return r.enqueue(a, queued)
+	case "dequeue":
+		r.inbox = slices.DeleteFunc(r.inbox, func(m modelMessage) bool { return slices.Contains(a.Seqs, m.seq) })
+	case "run":
+		r.runs[a.ID] = store.Run{Status: store.RunStatus(a.Text), Steps: a.Size}
+	case "value":
+		if r.values[a.ID] = a.Text; a.Text == "" {
+			delete(r.values, a.ID)
+		}
+	case "file":
+		return r.put(a.ID, int64(a.Size))
+	case "remove":
+		return r.remove(a.ID)
+	case "title":
+		r.title = a.Text
+	case "terminate":
+		if !r.terminated {
+			r.terminated, r.inbox = true, nil
+		}
+	}
+	return nil
+}
+
+func (r *replayed) enqueue(a action, queued map[string]int64) error {
+	if a.To != "" {
+		return nil // in the other thread's log
+	}
+	if r.terminated {
+		return errors.New("the thread was terminated")
+	}
+	if a.Text != "" && r.keys[a.Text] {
+		return nil
+	}
+	r.keys[a.Text] = true
+	seq, ok := queued[a.ID]
+	if !ok {
+		return errors.New("it was not logged")
+	}
+	r.inbox = append(r.inbox, modelMessage{id: a.ID, seq: seq})
+	return nil
+}
+
+func (r *replayed) put(p string, size int64) error {
+	if r.files[p] == -1 {
+		return errors.New("a folder is there")
+	}
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		if r.files[dir] > 0 {
+			return errors.New("a file is above it")
+		}
+		r.files[dir] = -1
+	}
+	r.files[p] = size
+	return nil
+}
+
+func (r *replayed) remove(p string) error {
+	if _, ok := r.files[p]; !ok {
+		return errors.New("nothing is there")
+	}
+	for other := range r.files {
+		if strings.HasPrefix(other, p+"/") {
+			return errors.New("the folder is not empty")
+		}
+	}
+	delete(r.files, p)
+	return nil
+}
+
+// compare tells the first difference between what must be and what is.
+func (r *replayed) compare(ctx context.Context, s store.Store) error {
+	info, err := s.Thread(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	is := fmt.Sprintf("version %d, %d messages, %d queued, title %q, terminated %v", info.Version, info.Messages, info.Queued, info.Title, info.TerminatedAt != 0)
+	must := fmt.Sprintf("version %d, %d messages, %d queued, title %q, terminated %v", r.version, len(r.messages), len(r.inbox), r.title, r.terminated)
+	if is != must {
+		return fmt.Errorf("it has %s; its log says %s", is, must)
+	}
+	if err := r.compareMessages(ctx, s); err != nil {
+		return err
+	}
+	items, err := s.Inbox(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	waiting, due := []int64{}, []int64{}
+	for _, item := range items {
+		waiting = append(waiting, item.Seq)
+	}
+	for _, m := range r.inbox {
+		due = append(due, m.seq)
+	}
+	if !slices.Equal(waiting, due) {
+		return fmt.Errorf("the inbox has %v, its log says %v", waiting, due)
+	}
+	for key := range 4 {
+		name := fmt.Sprint("v", key)
+		v, err := s.Value(ctx, r.id, name)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if string(v) != r.values[name] {
+			return fmt.Errorf("value %s is %s, its log says %s", name, v, r.values[name])
+		}
+	}
+	return errors.Join(r.compareFiles(ctx, s), r.compareRuns(ctx, s))
+}
+
+func (r *replayed) compareMessages(ctx context.Context, s store.Store) error {
+	page, err := s.Messages(ctx, r.id, store.MessageQuery{Order: "asc", Limit: 1_000_000, IncludeSilent: true})
+	if err != nil {
+		return err
+	}
+	if len(page.Messages) != len(r.messages) {
+		return fmt.Errorf("%d messages, its log says %d", len(page.Messages), len(r.messages))
+	}
+	spoken := 0
+	for i, m := range page.Messages {
+		want := r.messages[i]
+		if m.ID != want.id || m.Silent != want.silent || *m.Content != r.content[m.ID] || !reflect.DeepEqual(m.Metadata["by"], r.metadata[m.ID]) {
+			return fmt.Errorf("message %d is %s (silent %v), its log says %s (silent %v), or it was changed", i, m.ID, m.Silent, want.id, want.silent)
+		}
+		if !m.Silent {
+			spoken++
+		}
+	}
+	heard, err := s.Messages(ctx, r.id, store.MessageQuery{Limit: 1})
+	if err == nil && heard.Total != int64(spoken) {
+		err = fmt.Errorf("%d messages are counted that are not silent, there are %d", heard.Total, spoken)
+	}
+	return err
+}
+
+func (r *replayed) compareFiles(ctx context.Context, s store.Store) error {
+	files, err := s.Files(ctx, r.id, "/", true)
+	if err != nil {
+		return err
+	}
+	have := map[string]int64{}
+	for _, f := range files {
+		if have[f.Path] = f.Size; f.Dir {
+			have[f.Path] = -1
+		}
+	}
+	if !maps.Equal(have, r.files) {
+		return fmt.Errorf("it has the files %v, its log says %v", have, r.files)
+	}
+	return nil
+}
+
+func (r *replayed) compareRuns(ctx context.Context, s store.Store) error {
+	for id, want := range r.runs {
+		run, err := s.Run(ctx, r.id, id)
+		if err != nil {
+			return err
+		}
+		if run.Status != want.Status || run.Steps != want.Steps {
+			return fmt.Errorf("run %s is %s after %d steps, its log says %s after %d", id, run.Status, run.Steps, want.Status, want.Steps)
+		}
+	}
+	return nil
+}
