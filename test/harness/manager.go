@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -17,11 +18,11 @@ import (
 
 // Manager is bin/manager run as a local process against a cluster, with its sandboxes as processes too.
 type Manager struct {
-	Dir    string // its data folder, kept over restarts
-	args   []string
-	env    []string
-	health string
-	log    io.Writer
+	Dir     string   // its data folder, kept over restarts
+	command []string // program and flags
+	env     []string
+	health  string
+	log     io.Writer
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -34,6 +35,8 @@ type ManagerOptions struct {
 	Log  io.Writer
 	Args []string // further flags
 	Env  []string
+	// Within is a command that runs the manager: its words, then the program and its flags.
+	Within []string
 }
 
 // NewManager prepares a manager for the cluster; Start runs it.
@@ -51,7 +54,8 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		"--metrics-bind-address=0",
 		"--runtime-api-bind-address=" + net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])),
 	}, o.Args...)
-	return &Manager{Dir: o.Dir, args: args, env: append(os.Environ(), o.Env...), health: health, log: o.Log}, nil
+	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
+	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, log: o.Log}, nil
 }
 
 // freePorts finds loopback ports that nobody listens on. They stay the manager's over restarts, so that
@@ -76,7 +80,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	if m.cmd != nil {
 		return errors.New("the manager runs already")
 	}
-	cmd := exec.Command(Bin("manager"), m.args...)
+	cmd := exec.Command(m.command[0], m.command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = m.log, m.log, m.env
 	// Should the test be killed, the manager must not outlive it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -108,6 +112,19 @@ func (m *Manager) waitReady(ctx context.Context, done <-chan struct{}) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// Ready tells whether the manager says that it can do its work.
+func (m *Manager) Ready(ctx context.Context) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.health+"/readyz", nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, err
+	}
+	return resp.StatusCode == http.StatusOK, resp.Body.Close()
 }
 
 // Kill ends it with SIGKILL, as a crash would.
