@@ -1,0 +1,277 @@
+package redact_test
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+)
+
+func TestRedact(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "redact")
+}
+
+const secret = `p"a\ss<w&ör d/1+2?`
+
+var _ = Describe("A registry", Label("ENV-03"), func() {
+	var r *redact.Registry
+	var clock *clocktesting.FakeClock
+	BeforeEach(func() {
+		clock = clocktesting.NewFakeClock(time.Unix(1e9, 0))
+		r = redact.NewRegistry(clock)
+	})
+
+	DescribeTable("finds a value however it is written", func(form func(string) string) {
+		r.Register("ns", "KEY", secret)
+		for _, around := range []string{"%s", "before %s after", "x%s", "%sx", "%s%[1]s"} {
+			text := fmt.Sprintf(around, form(secret))
+			clean := r.Text("ns", text)
+			Expect(clean).To(ContainSubstring("[redacted:KEY]"), text)
+			Expect(clean).NotTo(ContainSubstring(form(secret)))
+			Expect(r.AnyText(text)).To(Equal(clean))
+			Expect(r.Text("other", text)).To(Equal(text), "of another namespace")
+		}
+	},
+		Entry("as it is", func(s string) string { return s }),
+		Entry("in JSON of Go", func(s string) string { b, _ := json.Marshal(s); return string(b) }),
+		Entry("in JSON within JSON", func(s string) string {
+			b, _ := json.Marshal(s)
+			b, _ = json.Marshal(string(b))
+			return string(b)
+		}),
+		Entry("in a query", url.QueryEscape),
+		Entry("in a path", url.PathEscape),
+		Entry("in small percent escapes", func(s string) string { return strings.ToLower(url.PathEscape(s)) }),
+		Entry("in HTML", html.EscapeString),
+		Entry("in hexadecimal", func(s string) string { return hex.EncodeToString([]byte(s)) }),
+		Entry("in base64", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }),
+		Entry("in base64 of URLs", func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }),
+		Entry("in base64 without padding", func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }),
+	)
+
+	It("finds a value within what was encoded in base64, at every offset", func() {
+		r.Register("ns", "KEY", secret)
+		for i := range 6 {
+			text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("y", i) + secret + "and more"))
+			Expect(r.Text("ns", text)).To(ContainSubstring("[redacted:KEY]"), "offset %d", i)
+		}
+	})
+
+	It("takes the longest of several values", func() {
+		r.Register("ns", "SHORT", "abcdefg")
+		r.Register("ns", "LONG", "abcdefghij")
+		Expect(r.Text("ns", "abcdefghij abcdefg")).To(Equal("[redacted:LONG] [redacted:SHORT]"))
+	})
+
+	It("passes over what is too short, and over nothing else", func() {
+		r.Register("ns", "PIN", "1234")
+		Expect(r.Text("ns", "pin 1234")).To(Equal("pin 1234"))
+		Expect(r.Holds("ns")).To(BeFalse())
+		r.Register("ns", "SIX", " 123456\n")
+		Expect(r.Text("ns", "123456")).To(Equal("[redacted:SIX]"))
+	})
+
+	It("keeps JSON valid, whatever held the value", func() {
+		r.Register("ns", "N", "123456")
+		for in, want := range map[string]string{
+			`{"a":1234567,"b":"x123456","123456":[123456]}`: `{"a":"[redacted:N]7","b":"x[redacted:N]","[redacted:N]":["[redacted:N]"]}`,
+			`"\u0031\u0032\u0033\u0034\u0035\u0036"`:        `"[redacted:N]"`,
+			`{"a":"nothing\u00e9"}`:                         `{"a":"nothing\u00e9"}`,
+		} {
+			Expect(r.JSON("ns", []byte(in))).To(MatchJSON(want))
+		}
+	})
+
+	It("holds back the end of a stream that may be the beginning of a value", func() {
+		r.Register("ns", "KEY", "sesame-open")
+		ready, held := r.Stream("ns", "it is sesa")
+		Expect(ready).To(Equal("it is "))
+		ready, held = r.Stream("ns", held+"me-op")
+		Expect(ready).To(BeEmpty())
+		ready, held = r.Stream("ns", held+"en, or not: s")
+		Expect(ready).To(Equal("[redacted:KEY], or not: "))
+		ready, held = r.Stream("ns", held+"o")
+		Expect(ready + held).To(Equal("so"))
+		Expect(held).To(BeEmpty())
+	})
+
+	It("never shows a value of a stream, however it is cut", func() {
+		rapid.Check(GinkgoT(), func(t *rapid.T) {
+			r := redact.NewRegistry(nil)
+			value := rapid.StringMatching(`[ab]{6,12}`).Draw(t, "value")
+			r.Register("ns", "K", value)
+			text := rapid.StringMatching(`[ab]{0,10}`).Draw(t, "before") + value + rapid.StringMatching(`[ab]{0,10}`).Draw(t, "after")
+			var shown, held string
+			for len(text) > 0 {
+				n := rapid.IntRange(1, len(text)).Draw(t, "n")
+				var ready string
+				ready, held = r.Stream("ns", held+text[:n])
+				shown += ready
+				text = text[n:]
+			}
+			if strings.Contains(shown+held, value) {
+				t.Fatalf("%q shows %q", shown+held, value)
+			}
+		})
+	})
+
+	It("forgets a value that was not registered for a day", func() {
+		r.Register("ns", "OLD", "old-value")
+		clock.Step(23 * time.Hour)
+		r.Register("ns", "OLD", "old-value")
+		clock.Step(23 * time.Hour)
+		r.Register("ns", "NEW", "new-value")
+		Expect(r.Text("ns", "old-value")).To(Equal("[redacted:OLD]"))
+		clock.Step(2 * time.Hour)
+		r.Register("ns", "NEWER", "newer-value")
+		Expect(r.Text("ns", "old-value new-value")).To(Equal("old-value [redacted:NEW]"))
+		clock.Step(48 * time.Hour)
+		r.Register("other", "X", "something")
+		Expect(r.Holds("ns")).To(BeFalse())
+	})
+
+	It("is nothing when it is nil", func() {
+		var none *redact.Registry
+		none.Register("ns", "A", "abcdefgh")
+		Expect(none.Text("ns", "abcdefgh") + none.AnyText("abcdefgh")).To(Equal("abcdefghabcdefgh"))
+		Expect(string(none.JSON("ns", []byte(`"abcdefgh"`)))).To(Equal(`"abcdefgh"`))
+	})
+})
+
+var _ = Describe("The doors", Label("ENV-03"), func() {
+	var r *redact.Registry
+	BeforeEach(func() {
+		r = redact.NewRegistry(nil)
+		r.Register("ns", "KEY", "open-sesame")
+	})
+
+	It("clean records and leave what is shared and structural", func() {
+		shared := map[string]any{"note": "open-sesame", "list": []any{"open-sesame", 1.0}}
+		content := "say open-sesame"
+		m := store.Message{ID: "id-open-sesame", Role: "open-sesame", Name: "open-sesame", Content: &content, Metadata: shared,
+			ToolCalls: []store.ToolCall{{Name: "open-sesame", Arguments: `{"a":"open-sesame"}`}}, Usage: json.RawMessage(`{"x":"open-sesame"}`)}
+		r.Value("ns", &m)
+		Expect(*m.Content).To(Equal("say [redacted:KEY]"))
+		Expect(content).To(Equal("say open-sesame"))
+		Expect(shared["note"]).To(Equal("open-sesame"))
+		Expect(m.Metadata).To(Equal(map[string]any{"note": "[redacted:KEY]", "list": []any{"[redacted:KEY]", 1.0}}))
+		Expect(m.ID).To(Equal("id-[redacted:KEY]"))
+		Expect(m.Name).To(Equal("open-sesame"))
+		Expect(m.Role).To(BeEquivalentTo("open-sesame"))
+		Expect(m.ToolCalls[0]).To(Equal(store.ToolCall{Name: "open-sesame", Arguments: `{"a":"[redacted:KEY]"}`}))
+	})
+
+	It("keep the database free of values", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(inner.Close)
+		s := redact.NewStore(inner, r)
+		for _, ns := range []string{"ns", "other"} {
+			_, _, err = s.CreateThread(ctx, store.Thread{ID: ns, Namespace: ns, Agent: "a", Title: "open-sesame", Arguments: json.RawMessage(`{"k":"open-sesame"}`)})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		text := "open-sesame"
+		payload, err := json.Marshal(store.Message{ID: "q", Role: store.RoleUser, Content: &text})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(s.Apply(ctx, "ns", nil,
+			&store.AppendMessage{Message: &store.Message{ID: "m", Role: store.RoleUser, Content: &text}},
+			&store.Enqueue{Item: store.InboxItem{Key: "open-sesame", Kind: store.InboxMessage, Payload: payload}},
+			&store.PutValue{Key: "open-sesame", Value: json.RawMessage(`"b3Blbi1zZXNhbWU="`)},
+			&store.PutFile{File: store.File{Path: "/open-sesame.txt", Digest: strings.Repeat("ab", 32), Size: 1}},
+			&store.AppendEvent{Event: store.Event{Type: "event:open-sesame", Data: json.RawMessage(`{"v":"open-sesame"}`)}},
+			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunFailed, Message: "no open-sesame"}},
+		)).To(Succeed())
+		stored, err := inner.Thread(ctx, "ns")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stored.Title).To(Equal("[redacted:KEY]"))
+		Expect(s.Value(ctx, "ns", "open-sesame")).To(MatchJSON(`"[redacted:KEY]"`))
+		Expect(inner.Value(ctx, "ns", "[redacted:KEY]")).To(MatchJSON(`"[redacted:KEY]"`))
+		f, err := s.File(ctx, "ns", "/open-sesame.txt")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.Path).To(Equal("/[redacted:KEY].txt"))
+		events, err := inner.Events(ctx, "ns", 0, 100)
+		Expect(err).NotTo(HaveOccurred())
+		data, err := json.Marshal(events)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(data)).NotTo(ContainSubstring("open-sesame"))
+		Expect(string(data)).To(ContainSubstring("event:[redacted:KEY]"))
+		other, err := s.Thread(ctx, "other")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(other.Title).To(Equal("open-sesame"), "another namespace's text")
+	})
+
+	It("find a value that is split over the pieces of an answer", func(ctx SpecContext) {
+		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(inner.Close)
+		s := redact.NewStore(inner, r)
+		_, _, err = s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "ns", Agent: "a"})
+		Expect(err).NotTo(HaveOccurred())
+		for _, piece := range []string{"it is open", "-ses", "ame!"} {
+			data, err := json.Marshal(map[string]string{"text": piece})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Apply(ctx, "t", nil, &store.AppendEvent{Event: store.Event{Type: store.EventDelta, MessageID: "m", Data: data}})).To(Succeed())
+		}
+		events, err := inner.Events(ctx, "t", 0, 100)
+		Expect(err).NotTo(HaveOccurred())
+		var all string
+		for _, e := range events {
+			var d struct{ Text string }
+			Expect(json.Unmarshal(e.Data, &d)).To(Succeed())
+			all += d.Text
+		}
+		Expect(all).To(Equal("it is [redacted:KEY]!"))
+	})
+
+	It("keep logs free of values", func() {
+		var lines []string
+		log := redact.NewLogger(funcr.New(func(prefix, args string) { lines = append(lines, prefix+args) }, funcr.Options{}), r)
+		log = log.WithName("n").WithValues("with", "open-sesame")
+		log.Info("say open-sesame", "text", "open-sesame", "struct", struct{ A string }{"open-sesame"}, "err", errors.New("open-sesame"), "n", 1)
+		log.Error(fmt.Errorf("wrapped: %w", errors.New("open-sesame")), "failed", "bytes", []string{"open-sesame"})
+		Expect(lines).To(HaveLen(2))
+		Expect(strings.Join(lines, "\n")).NotTo(ContainSubstring("open-sesame"))
+		Expect(strings.Count(strings.Join(lines, "\n"), "[redacted:KEY]")).To(Equal(8))
+	})
+
+	It("clean specs and statuses of Skein's objects", func() {
+		t := &skeinv1.ThreadStatus{LastRun: &skeinv1.RunStatus{Reason: "ToolFailed", Message: "no open-sesame"}}
+		r.Value("ns", t)
+		Expect(t.LastRun.Message).To(Equal("no [redacted:KEY]"))
+	})
+})
+
+func BenchmarkText(b *testing.B) {
+	text := strings.Repeat("The quick brown fox jumps over the lazy dog, 0123456789. ", 180)[:10<<10]
+	for _, n := range []int{0, 1, 100, 10000} {
+		r := redact.NewRegistry(nil)
+		for i := range n {
+			r.Register("ns", fmt.Sprint("KEY_", i), fmt.Sprintf("sk-%d-%x", i*7919, i*104729))
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				r.Text("ns", text)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package redact
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"k8s.io/utils/lru"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// maxNamespaces bounds how many threads' namespaces are remembered.
+const maxNamespaces = 65536
+
+// Store is a store into which no secret gets: every text that is written goes through the registry. Ops are
+// changed where they are, so that whoever goes on with them sees what was stored. What is looked up by a text
+// (a path, a key, an id) is looked up as it was stored.
+type Store struct {
+	store.Store
+	secrets *Registry
+	spaces  *lru.Cache // thread id → namespace, which never changes
+
+	mu    sync.Mutex
+	tails map[string]map[string]*tail // thread id → message id → what its stream holds back
+}
+
+// tail is the end of a message's stream that may be the beginning of a secret.
+type tail struct{ text, reasoning string }
+
+var _ store.Store = (*Store)(nil)
+
+// NewStore wraps a store.
+func NewStore(inner store.Store, secrets *Registry) *Store {
+	return &Store{Store: inner, secrets: secrets, spaces: lru.New(maxNamespaces), tails: map[string]map[string]*tail{}}
+}
+
+// Unwrap gives the store within.
+func (s *Store) Unwrap() store.Store { return s.Store }
+
+// namespace of a thread; ok is false when it has no secrets to look for, or is not stored.
+func (s *Store) namespace(ctx context.Context, threadID string) (namespace string, ok bool) {
+	if s.secrets == nil || s.secrets.known.Load() == 0 {
+		return "", false
+	}
+	if ns, known := s.spaces.Get(threadID); known {
+		return ns.(string), s.secrets.Holds(ns.(string))
+	}
+	t, err := s.Store.Thread(ctx, threadID)
+	if err != nil {
+		return "", false // what comes next will say so
+	}
+	s.spaces.Add(threadID, t.Namespace)
+	return t.Namespace, s.secrets.Holds(t.Namespace)
+}
+
+// CreateThread implements store.Store.
+func (s *Store) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op) (*store.Thread, bool, error) {
+	if s.secrets.Holds(t.Namespace) {
+		s.secrets.Value(t.Namespace, &t)
+		for _, op := range ops {
+			s.op(t.Namespace, t.ID, op)
+		}
+	}
+	return s.Store.CreateThread(ctx, t, ops...)
+}
+
+// Apply implements store.Store.
+func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
+	if ns, ok := s.namespace(ctx, threadID); ok {
+		for _, op := range ops {
+			s.op(ns, threadID, op)
+		}
+	}
+	return s.Store.Apply(ctx, threadID, fence, ops...)
+}
+
+// op takes the secrets out of one operation.
+func (s *Store) op(namespace, threadID string, op store.Op) {
+	switch op := op.(type) {
+	case *store.Enqueue:
+		s.item(namespace, &op.Item)
+		return
+	case *store.AppendEvent:
+		switch op.Event.Type {
+		case store.EventToolStarted, store.EventToolEnded: // names and ids
+		case store.EventDelta:
+			s.delta(namespace, threadID, &op.Event)
+		default:
+			op.Event.Type = s.secrets.Text(namespace, op.Event.Type) // of a custom event
+			op.Event.Data = s.secrets.JSON(namespace, op.Event.Data)
+		}
+		return
+	case *store.AppendMessage:
+		s.forget(threadID, op.Message.ID)
+	case *store.PutRun:
+		if op.Run.Status.Ended() {
+			s.forget(threadID, "")
+		}
+	}
+	s.secrets.Value(namespace, op)
+}
+
+// item of an inbox: of what its payload says only the texts are looked at.
+func (s *Store) item(namespace string, item *store.InboxItem) {
+	item.Key = s.secrets.Text(namespace, item.Key)
+	var payload any
+	switch item.Kind {
+	case store.InboxMessage:
+		payload = &store.Message{}
+	case store.InboxChildResult:
+		payload = &store.ChildResult{}
+	case store.InboxTool:
+		payload = &store.QueuedTool{}
+	default:
+		item.Payload = s.secrets.JSON(namespace, item.Payload)
+		return
+	}
+	if json.Unmarshal(item.Payload, payload) != nil {
+		item.Payload = s.secrets.JSON(namespace, item.Payload)
+		return
+	}
+	s.secrets.Value(namespace, payload)
+	if data, err := json.Marshal(payload); err == nil {
+		item.Payload = data
+	}
+}
+
+// delta holds back the end of a piece that may be the beginning of a secret, until the next piece shows. The
+// message itself will have everything.
+func (s *Store) delta(namespace, threadID string, e *store.Event) {
+	var piece struct {
+		Text      string `json:"text,omitempty"`
+		Reasoning string `json:"reasoning,omitempty"`
+		Reset     bool   `json:"reset,omitempty"`
+	}
+	if json.Unmarshal(e.Data, &piece) != nil {
+		e.Data = s.secrets.JSON(namespace, e.Data)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tails[threadID] == nil {
+		s.tails[threadID] = map[string]*tail{}
+	}
+	t := s.tails[threadID][e.MessageID]
+	if t == nil || piece.Reset {
+		t = &tail{}
+		s.tails[threadID][e.MessageID] = t
+	}
+	piece.Text, t.text = s.secrets.Stream(namespace, t.text+piece.Text)
+	piece.Reasoning, t.reasoning = s.secrets.Stream(namespace, t.reasoning+piece.Reasoning)
+	if data, err := json.Marshal(piece); err == nil {
+		e.Data = data
+	}
+}
+
+// forget drops what is held back of a message, or of all messages of a thread.
+func (s *Store) forget(threadID, messageID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if messageID == "" {
+		delete(s.tails, threadID)
+		return
+	}
+	if of := s.tails[threadID]; of != nil {
+		if delete(of, messageID); len(of) == 0 {
+			delete(s.tails, threadID)
+		}
+	}
+}
+
+// RecordFiring implements store.Store.
+func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (bool, error) {
+	s.secrets.Value(f.Namespace, &f)
+	return s.Store.RecordFiring(ctx, f)
+}
+
+// FinishFiring implements store.Store. The firing does not say of which namespace it is, so that its error is
+// held against all of them.
+func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
+	return s.Store.FinishFiring(ctx, effectID, due, status, s.secrets.AnyText(errText), retryAfter)
+}
+
+// Message implements store.Store.
+func (s *Store) Message(ctx context.Context, threadID, messageID string) (*store.Message, error) {
+	return s.Store.Message(ctx, threadID, s.stored(ctx, threadID, messageID))
+}
+
+// Value implements store.Store.
+func (s *Store) Value(ctx context.Context, threadID, key string) ([]byte, error) {
+	return s.Store.Value(ctx, threadID, s.stored(ctx, threadID, key))
+}
+
+// File implements store.Store.
+func (s *Store) File(ctx context.Context, threadID, path string) (*store.File, error) {
+	return s.Store.File(ctx, threadID, s.stored(ctx, threadID, path))
+}
+
+// Files implements store.Store.
+func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bool) ([]store.File, error) {
+	return s.Store.Files(ctx, threadID, s.stored(ctx, threadID, prefix), recursive)
+}
+
+// stored gives a text as it was stored.
+func (s *Store) stored(ctx context.Context, threadID, text string) string {
+	if ns, ok := s.namespace(ctx, threadID); ok {
+		return s.secrets.Text(ns, text)
+	}
+	return text
+}
