@@ -13,8 +13,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// resources describes the routes as discovery shows them: the subresources only. A second resource of the
-// plain name threads would leave it to the groups' priorities what `kubectl get threads` means.
+// resources describes the routes as discovery shows them: the subresources of threads and the views. A second
+// resource of the plain name threads would leave it to the groups' priorities what `kubectl get threads` means.
 func (rt *router) resources() []metav1.APIResource {
 	var list []metav1.APIResource
 	for sub, r := range rt.routes {
@@ -26,6 +26,9 @@ func (rt *router) resources() []metav1.APIResource {
 			Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
 			Namespaced: true, Kind: r.kind, Verbs: r.verbs(),
 		})
+	}
+	for name, v := range rt.views {
+		list = append(list, v.resources(name)...)
 	}
 	slices.SortFunc(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
 	return list

@@ -31,3 +31,16 @@ func canonicalUUID(s string) (string, bool) {
 	}
 	return u.String(), true
 }
+
+// parseShortID gives the last 12 hex digits of a UUID, in lower case (SPEC IDS-01).
+func parseShortID(s string) (short string, ok bool) {
+	if len(s) != 12 {
+		return "", false
+	}
+	for _, r := range s {
+		if !strings.ContainsRune("0123456789abcdefABCDEF", r) {
+			return "", false
+		}
+	}
+	return strings.ToLower(s), true
+}

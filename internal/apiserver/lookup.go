@@ -67,19 +67,41 @@ func (l *lookup) object(ctx context.Context, namespace, name string) (*skeinv1.T
 }
 
 func (l *lookup) byID(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
-	id, ok := parseThreadID(name)
-	if !ok {
-		return nil, nil, store.ErrNotFound
-	}
-	row, err := l.threads.Store().Thread(ctx, id)
-	if err != nil {
+	rows, err := l.stored(ctx, store.FindQuery{Namespace: namespace}, name)
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case len(rows) == 0:
+		return nil, nil, store.ErrNotFound
+	case len(rows) > 1:
+		return nil, nil, ambiguous(name, "")
 	}
-	if row.Namespace != namespace {
-		return nil, nil, store.ErrNotFound // the caller was authorized for this namespace only
+	st, err := l.threads.Open(ctx, rows[0].ID)
+	return st, &rows[0], err
+}
+
+// stored gives the threads that a spelling of an id means within the query's namespace: at most one but
+// where it is a short id.
+func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
+	if id, ok := parseThreadID(name); ok {
+		row, err := l.threads.Store().Thread(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if q.Namespace != "" && row.Namespace != q.Namespace {
+			return nil, nil // the caller was authorized for this namespace only
+		}
+		return []store.Thread{*row}, nil
 	}
-	st, err := l.threads.Open(ctx, id)
-	return st, row, err
+	short, ok := parseShortID(name)
+	if !ok {
+		return nil, nil
+	}
+	q.ShortID = short
+	return l.threads.Store().FindThreads(ctx, q)
 }
 
 // awaitStored gives the stored thread, waiting a moment for one that is being set up.

@@ -22,8 +22,8 @@ import (
 type call struct {
 	w         http.ResponseWriter
 	r         *http.Request
-	namespace string
-	name      string   // the thread as the caller wrote it
+	namespace string   // empty where a view is asked for over all of them
+	name      string   // the thread as the caller wrote it, or what is named of a view
 	path      []string // what follows the subresource
 	verb      string
 
@@ -48,9 +48,11 @@ type route struct {
 	longRunning bool
 }
 
-func (r route) verbs() metav1.Verbs {
-	var v []string
-	for _, m := range []map[string]handler{r.plain, r.nested} {
+func (r route) verbs() metav1.Verbs { return verbsOf(r.plain, r.nested) }
+
+func verbsOf(tables ...verbs) metav1.Verbs {
+	v := []string{}
+	for _, m := range tables {
 		for verb := range m {
 			if !slices.Contains(v, verb) {
 				v = append(v, verb)
@@ -65,12 +67,16 @@ func (r route) verbs() metav1.Verbs {
 type router struct {
 	lookup *lookup
 	routes map[runtimev1.Subresource]route
+	views  map[runtimev1.View]view
 }
 
 // longRunning implements apirequest.LongRunningRequestCheck.
 func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) bool {
 	if !info.IsResourceRequest || info.APIGroup != runtimev1.GroupVersion.Group {
 		return false
+	}
+	if info.Resource != runtimev1.ThreadsResource {
+		return rt.views[runtimev1.View(info.Resource)].longRunning
 	}
 	return rt.routes[runtimev1.Subresource(info.Subresource)].longRunning
 }
@@ -89,43 +95,59 @@ func (rt *router) serve(c *call) error {
 	if !ok || !info.IsResourceRequest {
 		return noSuchPath(c.r)
 	}
-	if info.APIGroup != runtimev1.GroupVersion.Group || info.APIVersion != runtimev1.GroupVersion.Version ||
-		info.Resource != runtimev1.ThreadsResource || info.Namespace == "" || info.Name == "" {
+	if info.APIGroup != runtimev1.GroupVersion.Group || info.APIVersion != runtimev1.GroupVersion.Version {
 		return noSuchPath(c.r)
 	}
 	c.namespace, c.name, c.verb = info.Namespace, info.Name, info.Verb
 	if len(info.Parts) > 3 {
 		c.path = info.Parts[3:]
 	}
+	if v, ok := rt.views[runtimev1.View(info.Resource)]; ok {
+		return rt.serveView(c, v, info)
+	}
+	if info.Resource != runtimev1.ThreadsResource || info.Namespace == "" || info.Name == "" {
+		return noSuchPath(c.r)
+	}
 	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
 	if !ok {
 		return noSuchPath(c.r)
 	}
-	handlers := rte.plain
-	if len(c.path) > 0 {
-		handlers = rte.nested
+	h, err := c.handler(rte.of(c), info)
+	if err != nil {
+		return err
 	}
-	h, ok := handlers[c.verb]
-	if !ok {
-		if len(handlers) == 0 {
-			return noSuchPath(c.r)
-		}
-		return apierrors.NewMethodNotSupported(schema.GroupResource{
-			Group: threadsResource.Group, Resource: strings.TrimSuffix(runtimev1.ThreadsResource+"/"+info.Subresource, "/"),
-		}, c.verb)
-	}
-	var err error
 	if c.thread, c.row, err = rt.lookup.open(ctx, c.namespace, c.name); err != nil {
 		return err
 	}
 	return h(c)
 }
 
+// of gives the handlers of the route for a call.
+func (r route) of(c *call) verbs {
+	if len(c.path) > 0 {
+		return r.nested
+	}
+	return r.plain
+}
+
+// handler chooses who answers by the verb that was authorized.
+func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) {
+	if h, ok := by[c.verb]; ok {
+		return h, nil
+	}
+	if len(by) == 0 {
+		return nil, noSuchPath(c.r)
+	}
+	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{
+		Group: threadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
+	}, c.verb)
+}
+
 func noSuchPath(r *http.Request) error {
 	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, threadsResource, "", "", 0, false)
 	e.ErrStatus.Reason = metav1.StatusReasonNotFound
-	e.ErrStatus.Message = "there is nothing at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource}, see /apis/" +
-		runtimev1.GroupVersion.String() + " for the subresources"
+	e.ErrStatus.Message = "there is nothing at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource} and views over many threads, see /apis/" +
+		runtimev1.GroupVersion.String() + " for the list"
 	e.ErrStatus.Details = nil
 	return e
 }

@@ -114,6 +114,8 @@ type Server struct {
 	listener    net.Listener
 	certificate dynamiccertificates.CertKeyContentProvider
 	generic     *genericapiserver.GenericAPIServer
+	lookup      *lookup
+	authorizer  authorizer.Authorizer
 	stopping    chan struct{} // closed when Start's context ends
 }
 
@@ -145,7 +147,9 @@ func (s *Server) setUp() error {
 	rt := &router{
 		lookup: &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait},
 		routes: s.routes(),
+		views:  s.views(),
 	}
+	s.lookup = rt.lookup
 	cfg := genericapiserver.NewConfig(codecs)
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
@@ -161,6 +165,7 @@ func (s *Server) setUp() error {
 	if err := s.authenticate(cfg); err != nil {
 		return err
 	}
+	s.authorizer = cfg.Authorization.Authorizer
 	if s.opts.Audit != nil {
 		if err := s.opts.Audit.ApplyTo(cfg); err != nil {
 			return fmt.Errorf("audit: %w", err)

@@ -258,9 +258,38 @@ type Firing struct {
 	EndedAt   int64
 }
 
-// ThreadQuery selects threads.
-type ThreadQuery struct {
+// FindQuery selects threads by what people call them (SPEC IDS-01, THR-16). Either Name or ShortID is set.
+type FindQuery struct {
+	Name      string // of the Thread object
+	ShortID   string // the last 12 hex digits of the id, in lower case
 	Namespace string // all when empty
 	Limit     int    // 100 when 0
+}
+
+// ThreadQuery selects threads (SPEC THR-15). An empty field selects all.
+type ThreadQuery struct {
+	Namespace string
+	Agent     string
+	UserID    string
+	TaskID    string
+	Archived  ArchivedFilter
+	After     *ThreadCursor // only those behind it in the list
+	Limit     int           // 100 when 0
 	Offset    int
 }
+
+// ThreadCursor is a place in the list of threads: that of a thread as it was listed.
+type ThreadCursor struct {
+	LastActivityAt int64
+	ID             string
+}
+
+// ArchivedFilter says which threads a list shows (SPEC THR-08).
+type ArchivedFilter int
+
+// The values of ArchivedFilter.
+const (
+	ArchivedHidden ArchivedFilter = iota // those that are not archived
+	ArchivedOnly
+	ArchivedShown // both
+)

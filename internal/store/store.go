@@ -45,6 +45,10 @@ type Store interface {
 	Thread(ctx context.Context, id string) (*Thread, error)
 	// Threads lists, newest activity first.
 	Threads(ctx context.Context, q ThreadQuery) ([]Thread, error)
+	// FindThreads gives the threads that go by a name or a short id, oldest first, at most q.Limit (100 when 0).
+	FindThreads(ctx context.Context, q FindQuery) ([]Thread, error)
+	// Namespaces lists the namespaces that have threads, sorted.
+	Namespaces(ctx context.Context) ([]string, error)
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
 	// PurgeThread removes all that the store holds of a thread; absent is no error. It shuts out whoever

@@ -7,8 +7,12 @@
 //	/apis/runtime.skein.dev/v1alpha1/namespaces/{namespace}/threads/{thread}
 //	/apis/runtime.skein.dev/v1alpha1/namespaces/{namespace}/threads/{thread}/{subresource}[/{path}]
 //
-// where {thread} is the name of the Thread object or any spelling of its id: the UUID, T-<uuid> or
-// thrd_<32 hex digits> (SPEC IDS-01). Errors are Kubernetes Status objects.
+//	/apis/runtime.skein.dev/v1alpha1/namespaces/{namespace}/{view}
+//	/apis/runtime.skein.dev/v1alpha1/{view}[/{name}]
+//
+// where {thread} is the name of the Thread object or any spelling of its id: the UUID, T-<uuid>,
+// thrd_<32 hex digits> or, where it is unambiguous, the last 12 hex digits of the UUID (SPEC IDS-01).
+// Errors are Kubernetes Status objects.
 //
 // Times are microseconds since 1970 unless a field says otherwise; sizes are bytes. Field names of
 // messages, files and records are those of the ThreadState API, which is why some have underscores.
@@ -24,6 +28,16 @@ var GroupVersion = schema.GroupVersion{Group: "runtime.skein.dev", Version: "v1a
 
 // ThreadsResource is the resource whose subresources make up the API.
 const ThreadsResource = "threads"
+
+// View is a resource of the runtime API beside threads: something about many threads at once.
+type View string
+
+// The views.
+const (
+	// ViewLookups finds a thread by any form of its id across namespaces (SPEC THR-16): GET lookups/{id}. It
+	// is not in a namespace.
+	ViewLookups View = "lookups"
+)
 
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
 type Subresource string

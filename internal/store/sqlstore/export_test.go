@@ -40,28 +40,31 @@ var Queries = map[string]struct {
 	Text string
 	Args int
 }{
-	"thread":            {qThread, 1},
-	"head":              {qHead, 1},
-	"children":          {qChildren, 1},
-	"threads":           {qThreads, 2},
-	"namespace threads": {qThreadsOfNamespace, 3},
-	"message":           {qMessage, 2},
-	"message by key":    {qMessageByKey, 2},
-	"tool results":      {qToolResults, 3},
-	"events":            {qEvents, 5},
-	"inbox":             {qInbox, 1},
-	"runs":              {qRuns, 2},
-	"value":             {qValue, 2},
-	"files direct":      {qFilesDirect, 2},
-	"files below":       {qFilesBelow, 3},
-	"file":              {qFile, 2},
-	"digest used":       {qDigestUsed, 1},
-	"work namespaces":   {qWorkNamespaces, 0},
-	"work":              {qWork, 3},
-	"firings ready":     {qFiringsReady, 1},
-	"claimable":         {qClaimable, 2},
-	"delete firings":    {qDeleteFirings, 1},
-	"purge messages":    {qPurgeMessages, 3},
+	"thread":             {qThread, 1},
+	"head":               {qHead, 1},
+	"children":           {qChildren, 1},
+	"by name":            {qThreadsByName, 2},
+	"by name within":     {qThreadsOfNamespaceByName, 3},
+	"by short id":        {qThreadsByShort, 2},
+	"by short id within": {qThreadsOfNamespaceByShort, 3},
+	"namespaces":         {qNamespaces, 0},
+	"message":            {qMessage, 2},
+	"message by key":     {qMessageByKey, 2},
+	"tool results":       {qToolResults, 3},
+	"events":             {qEvents, 5},
+	"inbox":              {qInbox, 1},
+	"runs":               {qRuns, 2},
+	"value":              {qValue, 2},
+	"files direct":       {qFilesDirect, 2},
+	"files below":        {qFilesBelow, 3},
+	"file":               {qFile, 2},
+	"digest used":        {qDigestUsed, 1},
+	"work namespaces":    {qWorkNamespaces, 0},
+	"work":               {qWork, 3},
+	"firings ready":      {qFiringsReady, 1},
+	"claimable":          {qClaimable, 2},
+	"delete firings":     {qDeleteFirings, 1},
+	"purge messages":     {qPurgeMessages, 3},
 }
 
 // PageQueries are the queries of pages of messages, by what they select, with the number of their parameters.
@@ -80,4 +83,15 @@ func PageQueries() map[string]int {
 // Panic runs a transaction that panics.
 func (s *Store) Panic(ctx context.Context) error {
 	return s.writer.do(ctx, func(*tx) error { panic("oops") })
+}
+
+// ListPlan explains how the database answers a list; by says that the filter selects few threads.
+func (s *Store) ListPlan(ctx context.Context, q store.ThreadQuery, by bool) ([]string, error) {
+	q.Limit = 50
+	var f *byColumn
+	if by {
+		f = &filters(q)[0]
+	}
+	query, args := listQuery(q, f)
+	return s.Plan(ctx, query, args...)
 }

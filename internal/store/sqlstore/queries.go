@@ -10,15 +10,8 @@ const (
 		h.version, h.counts, h.queued, h.last_activity_at, h.last_seq`
 	fromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
 
-	qThread   = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
-	qChildren = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
-	// First which threads, then their rows: the list of a busy second is sorted without reading them.
-	qThreads = `SELECT ` + threadColumns + fromThreads + ` WHERE h.thread IN (SELECT a.thread FROM thread_head a
-		ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ? OFFSET ?)
-		ORDER BY h.last_activity_at DESC, h.thread DESC`
-	qThreadsOfNamespace = `SELECT ` + threadColumns + fromThreads + ` WHERE h.thread IN (SELECT a.thread FROM thread_head a
-		WHERE a.namespace = ? ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ? OFFSET ?)
-		ORDER BY h.last_activity_at DESC, h.thread DESC`
+	qThread       = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
+	qChildren     = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
 	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`

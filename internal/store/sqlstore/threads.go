@@ -114,17 +114,6 @@ func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err err
 	return t, nil
 }
 
-// Threads lists, newest activity first.
-func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
-	if q.Namespace == "" {
-		return s.listThreads(ctx, qThreads, q.Limit, max(q.Offset, 0))
-	}
-	return s.listThreads(ctx, qThreadsOfNamespace, q.Namespace, q.Limit, max(q.Offset, 0))
-}
-
 // Children lists the threads whose parent is id, oldest first.
 func (s *Store) Children(ctx context.Context, id string) ([]store.Thread, error) {
 	return s.listThreads(ctx, qChildren, id)

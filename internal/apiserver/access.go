@@ -1,0 +1,69 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Views answer over namespaces that their URL does not name. What the caller may see of them is asked of the
+// same authorizer that admits requests, which keeps its answers for a few seconds.
+
+// reviewsAtOnce bounds the questions of one request that are under way together.
+const reviewsAtOnce = 8
+
+// may tells whether the caller has a right on threads, or on a subresource of theirs. An empty name means all
+// threads of the namespace, an empty namespace all namespaces.
+func (s *Server) may(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
+	user, ok := apirequest.UserFrom(ctx)
+	if !ok {
+		return false, errors.New("the request has no user")
+	}
+	decision, _, err := s.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: user, Verb: verb, Namespace: namespace, Name: name, ResourceRequest: true,
+		APIGroup: runtimev1.GroupVersion.Group, APIVersion: runtimev1.GroupVersion.Version,
+		Resource: runtimev1.ThreadsResource, Subresource: string(sub),
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, nil
+	}
+	return false, err
+}
+
+// allowedNamespaces gives those of the namespaces with threads in which the caller has a right on threads, or on
+// a subresource of theirs, sorted; all is true, and the list empty, for one who has it everywhere. It is what
+// bounds an answer over many namespaces.
+func (s *Server) allowedNamespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
+	if all, err = s.may(ctx, verb, sub, "", ""); all || err != nil {
+		return nil, all, err
+	}
+	candidates, err := s.opts.Threads.Store().Namespaces(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	allowed := make([]bool, len(candidates))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reviewsAtOnce)
+	for i, ns := range candidates {
+		group.Go(func() (err error) {
+			allowed[i], err = s.may(ctx, verb, sub, ns, "")
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	namespaces = candidates[:0]
+	for i, ns := range candidates {
+		if allowed[i] {
+			namespaces = append(namespaces, ns)
+		}
+	}
+	return slices.Clip(namespaces), false, nil
+}

@@ -1,0 +1,71 @@
+package apiserver
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// view is a resource beside threads: something about many threads at once. Its calls have no thread.
+type view struct {
+	kind string
+	// namespaced ones are below namespaces/{namespace}, the others at the top.
+	namespaced bool
+	// collection answers without a name, named with one.
+	collection verbs
+	named      verbs
+	// across answers for a namespaced collection over all namespaces, for callers with that right in all.
+	across verbs
+	// below are the subresources of a name: {name}/{subresource}[/{path}].
+	below map[string]route
+	// longRunning requests have no deadline and are not counted against the in-flight bound.
+	longRunning bool
+}
+
+// views is all of the API that is not below a thread.
+func (s *Server) views() map[runtimev1.View]view {
+	return map[runtimev1.View]view{
+		runtimev1.ViewLookups: {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
+	}
+}
+
+func (rt *router) serveView(c *call, v view, info *apirequest.RequestInfo) error {
+	h, err := c.handler(v.of(c, info), info)
+	if err != nil {
+		return err
+	}
+	return h(c)
+}
+
+// of gives the handlers of the view for a call.
+func (v view) of(c *call, info *apirequest.RequestInfo) verbs {
+	switch {
+	case v.namespaced && c.namespace == "":
+		if info.Name == "" && info.Subresource == "" {
+			return v.across
+		}
+		return nil
+	case !v.namespaced && c.namespace != "":
+		return nil
+	case info.Subresource != "":
+		return v.below[info.Subresource].of(c)
+	case info.Name != "":
+		return v.named
+	}
+	return v.collection
+}
+
+// resources describes the view as discovery shows it.
+func (v view) resources(name runtimev1.View) []metav1.APIResource {
+	describe := func(name, kind string, verbs metav1.Verbs) metav1.APIResource {
+		return metav1.APIResource{
+			Name: name, Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version, Namespaced: v.namespaced, Kind: kind, Verbs: verbs,
+		}
+	}
+	list := []metav1.APIResource{describe(string(name), v.kind, verbsOf(v.collection, v.named, v.across))}
+	for sub, r := range v.below {
+		list = append(list, describe(string(name)+"/"+sub, r.kind, r.verbs()))
+	}
+	return list
+}

@@ -1,0 +1,61 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// How threads are found without their ids.
+const (
+	inOrder = ` ORDER BY t.created_at, t.key LIMIT ?`
+
+	qThreadsByName             = `SELECT ` + threadColumns + fromThreads + ` WHERE t.name = ?` + inOrder
+	qThreadsByShort            = `SELECT ` + threadColumns + fromThreads + ` WHERE substr(t.id, 25) = ?` + inOrder
+	qThreadsOfNamespaceByName  = `SELECT ` + threadColumns + fromThreads + ` WHERE t.name = ? AND t.namespace = ?` + inOrder
+	qThreadsOfNamespaceByShort = `SELECT ` + threadColumns + fromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + inOrder
+
+	// The namespaces with threads, by jumping through the index from one to the next.
+	qNamespaces = `WITH RECURSIVE n (namespace) AS (
+			SELECT min(namespace) FROM thread_head
+			UNION ALL
+			SELECT (SELECT min(namespace) FROM thread_head WHERE namespace > n.namespace)
+			FROM n WHERE n.namespace IS NOT NULL)
+		SELECT namespace FROM n WHERE namespace IS NOT NULL`
+)
+
+// FindThreads gives the threads that go by a name or a short id, oldest first.
+func (s *Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thread, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	switch {
+	case q.ShortID != "" && q.Namespace != "":
+		return s.listThreads(ctx, qThreadsOfNamespaceByShort, q.ShortID, q.Namespace, q.Limit)
+	case q.ShortID != "":
+		return s.listThreads(ctx, qThreadsByShort, q.ShortID, q.Limit)
+	case q.Name != "" && q.Namespace != "":
+		return s.listThreads(ctx, qThreadsOfNamespaceByName, q.Name, q.Namespace, q.Limit)
+	case q.Name != "":
+		return s.listThreads(ctx, qThreadsByName, q.Name, q.Limit)
+	}
+	return nil, fmt.Errorf("find threads: give a name or a short id")
+}
+
+// Namespaces lists the namespaces that have threads.
+func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
+	namespaces := []string{}
+	err := s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, qNamespaces, nil, func(scan scanner) error {
+			var ns string
+			err := scan(&ns)
+			namespaces = append(namespaces, ns)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	return namespaces, nil
+}

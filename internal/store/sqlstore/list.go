@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// fewThreads is how many threads a filter may select for them all to be read and sorted. One that selects
+// more is applied while going through the threads by their activity: it fills a page soon.
+const fewThreads = 2000
+
+// Threads lists, newest activity first. First which threads, then their rows: the list of a busy second is
+// sorted without reading them.
+func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Offset = max(q.Offset, 0)
+	by, err := s.selective(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list threads: %w", err)
+	}
+	query, args := listQuery(q, by)
+	return s.listThreads(ctx, query, args...)
+}
+
+// byColumn is a condition on a column of thread that has an index.
+type byColumn struct{ column, value, partial string }
+
+func filters(q store.ThreadQuery) (fs []byColumn) {
+	if q.UserID != "" {
+		fs = append(fs, byColumn{"user_id", q.UserID, " AND f.user_id <> ''"})
+	}
+	if q.TaskID != "" {
+		fs = append(fs, byColumn{"task_id", q.TaskID, " AND f.task_id <> ''"})
+	}
+	if q.Agent != "" {
+		fs = append(fs, byColumn{"agent", q.Agent, ""})
+	}
+	return fs
+}
+
+// selective gives the filter that selects few threads, nil when there is none.
+func (s *Store) selective(ctx context.Context, q store.ThreadQuery) (*byColumn, error) {
+	for _, f := range filters(q) {
+		var n int
+		if err := s.readers.read(ctx, func(c *conn) error {
+			return c.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM thread f WHERE f.`+f.column+` = ?`+f.partial+` LIMIT ?) few`,
+				[]any{f.value, fewThreads + 1}, &n)
+		}); err != nil {
+			return nil, err
+		}
+		if n <= fewThreads {
+			return &f, nil
+		}
+	}
+	return nil, nil
+}
+
+// listQuery writes the query of a list. With by, the threads are found by the index of that filter, else by
+// their activity. The order of the tables is SQLite's plan; PostgreSQL makes its own.
+func listQuery(q store.ThreadQuery, by *byColumn) (string, []any) {
+	from := `thread_head a`
+	all := filters(q)
+	switch {
+	case by != nil:
+		from = `thread f CROSS JOIN thread_head a`
+	case len(all) > 0:
+		from = `thread_head a CROSS JOIN thread f`
+	}
+	var where []string
+	var args []any
+	cond := func(text string, values ...any) {
+		where, args = append(where, text), append(args, values...)
+	}
+	if len(all) > 0 {
+		cond(`f.key = a.thread`)
+	}
+	for _, f := range all {
+		cond(`f.`+f.column+` = ?`+f.partial, f.value)
+	}
+	if q.Namespace != "" {
+		cond(`a.namespace = ?`, q.Namespace)
+	}
+	if q.After != nil {
+		second := q.After.LastActivityAt / time.Second.Microseconds()
+		cond(`a.activity_second <= ? AND (a.last_activity_at, a.thread) < (?, COALESCE((SELECT key FROM thread WHERE id = ?), 0))`,
+			second, q.After.LastActivityAt, q.After.ID)
+	}
+	one := func(archived int) string {
+		conds := append([]string{fmt.Sprintf(`a.archived = %d`, archived)}, where...)
+		return `SELECT a.thread, a.activity_second, a.last_activity_at FROM ` + from + ` WHERE ` + strings.Join(conds, ` AND `) +
+			` ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ?`
+	}
+	top := args
+	var found string
+	switch q.Archived {
+	case store.ArchivedShown: // the first of each, then the first of both
+		found = `SELECT b.thread FROM (SELECT * FROM (` + one(0) + `) u UNION ALL SELECT * FROM (` + one(1) + `) v) b
+			ORDER BY b.activity_second DESC, b.last_activity_at DESC, b.thread DESC LIMIT ? OFFSET ?`
+		first := append(append([]any{}, args...), q.Offset+q.Limit)
+		top = append(append(first, first...), q.Limit, q.Offset)
+	default:
+		archived := 0
+		if q.Archived == store.ArchivedOnly {
+			archived = 1
+		}
+		found = `SELECT b.thread FROM (` + one(archived) + ` OFFSET ?) b`
+		top = append(append([]any{}, args...), q.Limit, q.Offset)
+	}
+	return `SELECT ` + threadColumns + fromThreads + ` WHERE h.thread IN (` + found + `) ORDER BY h.last_activity_at DESC, h.thread DESC`, top
+}
