@@ -190,6 +190,9 @@ type Run struct {
 	EndedAt   int64
 	State     json.RawMessage // the engine's own: counts, what it waits for
 	Usage     json.RawMessage
+	// SessionState is the session's own state, an object, kept with the run (SPEC STA-01). PutRun leaves what is
+	// stored as it is when nil.
+	SessionState json.RawMessage
 }
 
 // Event is one entry of the thread's log.

@@ -106,6 +106,8 @@ type Store interface {
 	// Firing by its key; ErrNotFound when absent.
 	Firing(ctx context.Context, effectID string, due int64) (*Firing, error)
 
+	SessionStore
+
 	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be
 	// lost, so a subscriber that missed one must find out by reading. fn may be called from several
 	// goroutines at once and must not block. Call stop to end it.

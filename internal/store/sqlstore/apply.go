@@ -70,6 +70,12 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.removeFile(h, op)
 	case *store.UpdateThread:
 		return t.updateThread(h, op)
+	case *store.MergeState:
+		return t.mergeState(h, op)
+	case *store.SkipState:
+		return t.skipState(h, op)
+	case *store.ImportConversation:
+		return t.importConversation(h, op)
 	case *store.Terminate:
 		return t.terminate(h, op)
 	}

@@ -24,6 +24,8 @@ type dialect struct {
 	setup func(c *sql.Conn, writes bool) error
 	// adopt is run once when the store is opened, after the migrations; nil for none.
 	adopt []string
+	// manyWriters: transactions of several writers commit in another order than they take numbers in.
+	manyWriters bool
 	// classify tells what an error of the driver means.
 	classify func(err error) class
 }

@@ -10,6 +10,9 @@ import (
 // purgeStep is how many rows of a kind one transaction of a purge removes, so that others need not wait.
 const purgeStep = 1000
 
+// reasonDeleted is why a thread is destroyed when it is purged.
+const reasonDeleted = "deleted"
+
 // PurgeThread removes all of a thread. It first takes the thread from whoever runs it, then removes what
 // may be much in steps, and at last, in one transaction, the rest. A purge that was cut off is done again.
 func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, err error) {
@@ -21,6 +24,9 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, e
 		}
 		key = h.key
 		if _, err := t.exec(t.ctx, qRevokeLease, h.key); err != nil {
+			return err
+		}
+		if err := t.addOpenRuns(h); err != nil {
 			return err
 		}
 		h.running, h.taken = 0, true // nobody is to take its run over
@@ -62,6 +68,16 @@ func (t *tx) purgeRest(id string, key int64) ([]string, error) {
 		return nil, err
 	}
 	if _, err := t.exec(t.ctx, qDeleteFirings, id); err != nil {
+		return nil, err
+	}
+	var root string
+	if err := t.row(t.ctx, qRoot, []any{key}, &root); err != nil {
+		return nil, err
+	}
+	if _, err := t.exec(t.ctx, qLogLifecycle, store.LifecycleThreadDestroyed, "", "", "", reasonDeleted, t.now, key); err != nil {
+		return nil, err
+	}
+	if err := t.purgeUsage(id, root); err != nil {
 		return nil, err
 	}
 	if _, err := t.exec(t.ctx, qDeleteThread, key); err != nil {

@@ -101,16 +101,16 @@ const (
 
 // Runs.
 const (
-	runColumns = `r.id, r.agent, r.status, r.reason, r.message, r.steps, r.started_at, r.ended_at, r.state, r.usage`
+	runColumns = `r.id, r.agent, r.status, r.reason, r.message, r.steps, r.started_at, r.ended_at, r.state, r.usage, r.session_state`
 	fromRuns   = ` FROM run r JOIN thread t ON t.key = r.thread`
 
 	qRun       = `SELECT ` + runColumns + fromRuns + ` WHERE t.id = ? AND r.id = ?`
 	qRuns      = `SELECT ` + runColumns + fromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ?`
 	qRunBefore = `SELECT status, started_at, ended_at FROM run WHERE thread = ? AND id = ?`
-	qInsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, state, usage)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	qInsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, state, usage, session_state)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	qUpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
-		state = ?, usage = ? WHERE thread = ? AND id = ?`
+		state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
 )
 
 // Key-values.

@@ -37,15 +37,18 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 	}
 	if made {
 		_, err = t.exec(t.ctx, qInsertRun, h.key, r.ID, h.lastSeq, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps,
-			r.StartedAt, r.EndedAt, nullJSON(r.State), nullJSON(r.Usage))
+			r.StartedAt, r.EndedAt, nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState))
 	} else {
 		_, err = t.exec(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt,
-			nullJSON(r.State), nullJSON(r.Usage), h.key, r.ID)
+			nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState), h.key, r.ID)
 	}
 	if err != nil {
 		return err
 	}
 	h.touch(0)
+	if err := t.followRun(h, r, before, made); err != nil {
+		return err
+	}
 	switch was, is := before == store.RunRunning, r.Status == store.RunRunning; {
 	case is && !was:
 		h.running++
@@ -54,6 +57,27 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 		h.taken = true
 	}
 	return nil
+}
+
+// followRun tells the lifecycle feed of a run's start and end, and sums up what it used.
+func (t *tx) followRun(h *head, r *store.Run, before store.RunStatus, made bool) error {
+	if made {
+		if err := t.feed(h, store.LifecycleSessionStarted, r.Agent, r.ID, ""); err != nil {
+			return err
+		}
+	}
+	if !r.Status.Ended() || before.Ended() && !made {
+		return nil
+	}
+	if err := t.addUsage(h, r); err != nil {
+		return err
+	}
+	if r.SessionState != nil {
+		if err := t.unwarnState(h, store.ScopeSession); err != nil {
+			return err
+		}
+	}
+	return t.feed(h, store.LifecycleSessionCompleted, r.Agent, r.ID, string(r.Status))
 }
 
 // logRun writes what has become of the run: its start, its waiting and its end.
@@ -72,7 +96,11 @@ func (t *tx) logRun(h *head, r *store.Run, before store.RunStatus, made bool) er
 		h.touch(store.ChangedThread)
 	}
 	for _, kind := range types {
-		data, err := json.Marshal(runEvent{Agent: r.Agent, Status: r.Status, Reason: r.Reason, Message: r.Message, Steps: r.Steps})
+		e := runEvent{Agent: r.Agent, Status: r.Status, Reason: r.Reason, Message: r.Message, Steps: r.Steps}
+		if kind == store.EventRunEnded {
+			e.Usage, e.DurationMs = r.Usage, max(r.EndedAt-r.StartedAt, 0)/1000
+		}
+		data, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
@@ -90,6 +118,9 @@ type runEvent struct {
 	Reason  string          `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
 	Steps   int             `json:"steps,omitempty"`
+	// Of the end.
+	Usage      json.RawMessage `json:"usage,omitempty"`
+	DurationMs int64           `json:"durationMs,omitempty"`
 }
 
 // Run by id, or the newest.

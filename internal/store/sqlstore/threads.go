@@ -67,6 +67,14 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 	}
 	t.heads = append(t.heads, h)
 	h.touch(store.ChangedThread)
+	if err := t.feed(h, store.LifecycleThreadCreated, "", "", ""); err != nil {
+		return err
+	}
+	if n.ParentID != "" {
+		if err := t.joinTree(h, n.Agent); err != nil {
+			return err
+		}
+	}
 	if n.TerminatedAt != 0 {
 		if err := t.logTerminated(h, n.TerminatedReason); err != nil {
 			return err

@@ -35,6 +35,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 			describeThreads, describeVersions, describePurge, describeMessages, describePages, describeInbox, describeLog,
 			describeRuns, describeValues, describeFiles, describeLeases, describeRunnable, describeFirings, describeHints,
 			describeConcurrency, describeModel, describeScript, describeReopen,
+			describeState, describeKVService, describeLifecycle, describeUsage, describeImport,
 		} {
 			part(e)
 		}

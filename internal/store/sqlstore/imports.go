@@ -1,0 +1,103 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// importConversation writes a conversation from elsewhere into an empty thread. Nobody else's write comes in
+// between, and an error of any line leaves nothing behind.
+func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
+	if h.terminatedAt != 0 {
+		return store.ErrTerminated
+	}
+	if err := t.checkEmpty(h); err != nil {
+		return err
+	}
+	for line, err := range op.Lines {
+		if err != nil {
+			return err
+		}
+		if line.Message != nil {
+			err = t.appendMessage(h, &store.AppendMessage{Message: line.Message})
+		} else {
+			_, err = t.log(h, *line.Event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	op.Record.LastSeq = h.lastSeq
+	if _, err := t.exec(t.ctx, qInsertImport, h.key, string(op.Record.Manifest), h.lastSeq); err != nil {
+		return err
+	}
+	_, err := t.exec(t.ctx, qNameImported, op.Title, op.TaskID, h.key)
+	h.touch(store.ChangedThread)
+	return err
+}
+
+func (t *tx) checkEmpty(h *head) error {
+	if h.counts.total(true, 0, true) > 0 || h.waiting > 0 {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
+	}
+	for _, q := range []string{qHasRun, qHasImport} {
+		var one int64
+		err := t.row(t.ctx, q, []any{h.key}, &one)
+		if err == nil {
+			return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Imported tells how a thread was imported.
+func (s *Store) Imported(ctx context.Context, threadID string) (*store.ImportRecord, error) {
+	var r store.ImportRecord
+	var manifest string
+	if err := s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, qImport, []any{threadID}, &manifest, &r.LastSeq)
+	}); err != nil {
+		return nil, fmt.Errorf("import of thread %s: %w", threadID, err)
+	}
+	r.Manifest = json.RawMessage(manifest)
+	return &r, nil
+}
+
+// LogEntries gives the log's own entries of some types.
+func (s *Store) LogEntries(ctx context.Context, threadID string, after int64, limit int, types ...string) (events []store.Event, err error) {
+	if limit <= 0 {
+		limit = defaultEvents
+	}
+	query := qLogEntries + strings.TrimSuffix(strings.Repeat("?, ", len(types)), ", ") + `) ORDER BY seq LIMIT ?`
+	err = s.readers.snapshot(ctx, func(c *conn) error {
+		events = []store.Event{}
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		args := []any{key, after}
+		for _, t := range types {
+			args = append(args, t)
+		}
+		return c.rows(ctx, query, append(args, limit), func(scan scanner) error {
+			var e store.Event
+			var data text
+			err := scan(&e.Seq, &e.Type, &e.RunID, &e.MessageID, &data, &e.CreatedAt)
+			e.Data = data.raw()
+			events = append(events, e)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("log of thread %s: %w", threadID, err)
+	}
+	return events, nil
+}

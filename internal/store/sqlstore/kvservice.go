@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// afterPrefix is beyond all keys that begin with prefix: none has the last characters of Unicode, twice, after it.
+func afterPrefix(prefix string) string { return prefix + "\U0010FFFF\U0010FFFF" }
+
+// keyPage reads a page of keys; limit + 1 is the last of args.
+func keyPage(ctx context.Context, c *conn, q store.KeyQuery, query string, args ...any) (*store.KeyPage, error) {
+	page := &store.KeyPage{Keys: []string{}}
+	err := c.rows(ctx, query, args, func(scan scanner) error {
+		var key string
+		if err := scan(&key); err != nil {
+			return err
+		}
+		if len(page.Keys) == q.Limit {
+			page.HasMore = true
+			return nil
+		}
+		page.Keys = append(page.Keys, key)
+		return nil
+	})
+	return page, err
+}
+
+// ValueKeys lists keys of a thread's key-value store.
+func (s *Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery) (page *store.KeyPage, err error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	err = s.readers.snapshot(ctx, func(c *conn) error {
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		page, err = keyPage(ctx, c, q, qValueKeys, key, q.After, q.Prefix, afterPrefix(q.Prefix), q.Limit+1)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keys of thread %s: %w", threadID, err)
+	}
+	return page, nil
+}
+
+// GetKV gives a value of the key-value service.
+func (s *Store) GetKV(ctx context.Context, namespace, name, key string) (*store.KVEntry, error) {
+	e := store.KVEntry{Key: key}
+	var value string
+	if err := s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, qGetKV, []any{namespace, name, key, s.now()}, &value, &e.ExpiresAt, &e.UpdatedAt)
+	}); err != nil {
+		return nil, fmt.Errorf("value %q of store %s/%s: %w", key, namespace, name, err)
+	}
+	e.Value = json.RawMessage(value)
+	return &e, nil
+}
+
+// SetKV keeps a value.
+func (s *Store) SetKV(ctx context.Context, namespace, name string, e store.KVEntry) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		_, err := t.exec(t.ctx, qSetKV, namespace, name, e.Key, e.ExpiresAt, t.now, string(e.Value))
+		return err
+	})
+}
+
+// DeleteKV removes a value; one that has expired was not there.
+func (s *Store) DeleteKV(ctx context.Context, namespace, name, key string) (there bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		var expires int64
+		err := t.row(t.ctx, qDeleteKV, []any{namespace, name, key}, &expires)
+		there = err == nil && (expires == 0 || expires > t.now)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	return there && err == nil, err
+}
+
+// KVKeys lists keys of a store of the service.
+func (s *Store) KVKeys(ctx context.Context, namespace, name string, q store.KeyQuery) (page *store.KeyPage, err error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	err = s.readers.read(ctx, func(c *conn) error {
+		page, err = keyPage(ctx, c, q, qKVKeys, namespace, name, q.After, q.Prefix, afterPrefix(q.Prefix), s.now(), q.Limit+1)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keys of store %s/%s: %w", namespace, name, err)
+	}
+	return page, nil
+}
+
+// sweepStep bounds what one transaction of a sweep removes.
+const sweepStep = 500
+
+// SweepSession removes what has expired.
+func (s *Store) SweepSession(ctx context.Context, feedBefore int64) (removed int64, more bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		removed, more = 0, false
+		var expired [][3]string
+		if err := t.rows(t.ctx, qExpired, []any{t.now, sweepStep}, func(scan scanner) error {
+			var k [3]string
+			err := scan(&k[0], &k[1], &k[2])
+			expired = append(expired, k)
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, k := range expired {
+			n, err := t.exec(t.ctx, qExpireKV, k[0], k[1], k[2], t.now)
+			if err != nil {
+				return err
+			}
+			removed += n
+		}
+		n, err := t.exec(t.ctx, qSweepLifecycle, sweepStep, feedBefore)
+		removed += n
+		more = len(expired) == sweepStep || n == sweepStep
+		return err
+	})
+	return removed, more, err
+}

@@ -1,0 +1,78 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// feed writes an entry of the lifecycle feed (SPEC STA-06). agent is the thread's own when empty.
+func (t *tx) feed(h *head, kind, agent, runID, reason string) error {
+	_, err := t.exec(t.ctx, qLogLifecycle, kind, agent, agent, runID, reason, t.now, h.key)
+	h.touch(store.ChangedThread)
+	return err
+}
+
+// Lifecycle gives a part of the feed.
+func (s *Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *store.LifecyclePage, err error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	err = s.readers.read(ctx, func(c *conn) error {
+		page = &store.LifecyclePage{Events: []store.LifecycleEvent{}, Next: q.After}
+		if q.Latest {
+			query := qLifecycleEnd
+			if c.dialect.manyWriters {
+				query = qLifecycleEndByTick
+			}
+			return c.row(ctx, query, nil, &page.Next.Tick, &page.Next.Seq)
+		}
+		return readFeed(ctx, c, q, page)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lifecycle feed: %w", err)
+	}
+	return page, nil
+}
+
+// readFeed reads entries up to the limit, or up to one that is not settled. Those of other namespaces are read
+// and left out: few namespaces share a store with many readers of feeds.
+func readFeed(ctx context.Context, c *conn, q store.LifecycleQuery, page *store.LifecyclePage) error {
+	for {
+		query, args := qLifecycleInOrder, []any{page.Next.Seq, feedStep}
+		if c.dialect.manyWriters {
+			query, args = qLifecycleByTick, []any{page.Next.Tick, page.Next.Seq, feedStep}
+		}
+		rows := 0
+		if err := c.rows(ctx, query, args, func(scan scanner) error {
+			var e store.LifecycleEvent
+			var settled int64
+			if err := scan(&e.Cursor.Tick, &settled, &e.Cursor.Seq, &e.Namespace, &e.Type, &e.ThreadID, &e.ThreadName, &e.Agent,
+				&e.RunID, &e.Reason, &e.CreatedAt); err != nil {
+				return err
+			}
+			rows++
+			if settled == 0 || page.Unsettled {
+				page.Unsettled = true
+				return nil
+			}
+			if len(page.Events) == q.Limit {
+				return nil
+			}
+			page.Next = e.Cursor
+			if q.Namespace == "" || e.Namespace == q.Namespace {
+				page.Events = append(page.Events, e)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if rows < feedStep || page.Unsettled || len(page.Events) == q.Limit {
+			return nil
+		}
+	}
+}
+
+// feedStep is how many entries are read at once.
+const feedStep = 500

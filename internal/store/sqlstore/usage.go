@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// addUsage adds what a run used, once it has ended (SPEC LOG-03).
+func (t *tx) addUsage(h *head, r *store.Run) error {
+	var u store.RunUsage
+	if len(r.Usage) > 0 {
+		_ = json.Unmarshal(r.Usage, &u) // figures of another form are none that could be summed
+	}
+	duration := max(r.EndedAt-r.StartedAt, 0) / 1000
+	_, err := t.exec(t.ctx, qAddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.key)
+	return err
+}
+
+// joinTree makes the row by which a child's usage is found from its ancestors, also when it is purged.
+func (t *tx) joinTree(h *head, agent string) error {
+	_, err := t.exec(t.ctx, qAddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.key)
+	return err
+}
+
+// purgeUsage keeps what a thread used for the sums of its agent and namespace, and for those of its ancestors
+// while the root of the tree is there.
+func (t *tx) purgeUsage(id, rootID string) error {
+	if _, err := t.exec(t.ctx, qMarkUsagePurged, id); err != nil {
+		return err
+	}
+	if rootID != id {
+		var one int64
+		err := t.row(t.ctx, qRootThere, []any{rootID}, &one)
+		if !errors.Is(err, store.ErrNotFound) {
+			return err // the root's purge sees to it
+		}
+	}
+	if _, err := t.exec(t.ctx, qFoldUsage, rootID); err != nil {
+		return err
+	}
+	_, err := t.exec(t.ctx, qDropFolded, rootID)
+	return err
+}
+
+// addOpenRuns adds the usage of runs that a purge cuts off.
+func (t *tx) addOpenRuns(h *head) error {
+	var runs []store.Run
+	if err := t.rows(t.ctx, qOpenRuns, []any{h.key}, func(scan scanner) error {
+		var r store.Run
+		var usage text
+		err := scan(&r.ID, &r.Agent, &r.Status, &r.Steps, &r.StartedAt, &usage)
+		r.Usage, r.EndedAt = usage.raw(), t.now
+		runs = append(runs, r)
+		return err
+	}); err != nil {
+		return err
+	}
+	for i := range runs {
+		if err := t.addUsage(h, &runs[i]); err != nil {
+			return err
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	_, err := t.exec(t.ctx, qEndRuns, t.now, h.key) // a purge that is repeated finds none
+	return err
+}
+
+// Usage sums what ended runs used.
+func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, error) {
+	query, args := qUsageOfNamespace, []any{q.Namespace}
+	switch {
+	case q.ThreadID != "" && q.Subtree:
+		query, args = qUsageOfTree, []any{q.ThreadID}
+	case q.ThreadID != "":
+		query, args = qUsageOfThread, []any{q.ThreadID}
+	case q.Agent != "":
+		query, args = qUsageOfAgent, []any{q.Namespace, q.Agent}
+	}
+	var u store.UsageSum
+	if err := s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
+			&u.Cost, &u.DurationMs, &u.Threads)
+	}); err != nil {
+		return nil, fmt.Errorf("sum usage: %w", err)
+	}
+	return &u, nil
+}
