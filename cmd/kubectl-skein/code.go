@@ -40,7 +40,7 @@ The result goes to standard output as JSON, what the code logs to standard error
 			if err != nil {
 				return err
 			}
-			result, err := t.RunCode(cmd.Context(), *req)
+			result, err := t.ExecuteCode(cmd.Context(), *req)
 			if err != nil {
 				return err
 			}

@@ -39,11 +39,10 @@ func newTerminate(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rec, err := t.Terminate(cmd.Context())
-			if err != nil {
+			if err := t.Terminate(cmd.Context()); err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Out, "thread/%s terminated\n", rec.Name)
+			fmt.Fprintf(p.Out, "thread/%s terminated\n", args[0])
 			return nil
 		},
 	}

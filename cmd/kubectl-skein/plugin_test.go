@@ -73,6 +73,7 @@ type noEffects struct{ engine.Effects }
 
 // echo stands for an engine: it takes what is queued and answers it, "fail" with a run that fails.
 type echo struct {
+	apiserver.Outside
 	svc  *thread.Service
 	mu   sync.Mutex
 	runs int

@@ -32,6 +32,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var status *apierrors.StatusError
 	var bad *thread.InvalidError
 	var notReady *engine.NotReadyError
+	var unknown *engine.UnknownError
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &status):
@@ -44,12 +45,17 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		e := apierrors.NewServiceUnavailable(fmt.Sprintf("the thread cannot do this yet: %s (%s)", notReady.Message, notReady.Reason))
 		e.ErrStatus.Details = details(name, retrySoon)
 		return e
+	case errors.As(err, &unknown):
+		return notFound(name, "%s", unknown.Message)
+	case errors.Is(err, engine.ErrParentTerminated):
+		return terminated(name, "the parent of this thread is terminated and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):
 		e := apierrors.NewTooManyRequests("as many user messages wait in the queue as are allowed: send again once the thread has taken one", retrySoon)
 		e.ErrStatus.Details = details(name, retrySoon)
+		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQueueFull, Message: store.ErrQueueFull.Error()}}
 		return e
 	case errors.Is(err, store.ErrTerminated):
-		return gone(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
+		return terminated(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
 	case errors.Is(err, store.ErrNotFound):
 		return apierrors.NewNotFound(threadsResource, name)
 	case errors.Is(err, store.ErrConflict):
@@ -81,10 +87,12 @@ func invalid(name string, cause metav1.CauseType, field, message string) *apierr
 	return e
 }
 
-// gone is a 410: the thread is there to read but will never work again.
-func gone(name, message string) *apierrors.StatusError {
+// terminated is a 410: the thread is there to read but will never work again.
+func terminated(name, message string) *apierrors.StatusError {
+	d := details(name, 0)
+	d.Causes = []metav1.StatusCause{{Type: runtimev1.CauseTerminated, Message: message}}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: message, Details: details(name, 0),
+		Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: message, Details: d,
 	}}
 }
 

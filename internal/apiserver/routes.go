@@ -20,7 +20,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			plain:  verbs{"get": s.listFiles},
 			nested: verbs{"get": s.readFile, "update": s.writeFile, "delete": s.deleteFile},
 		},
-		runtimev1.SubresourceEvents:    {kind: "Event", longRunning: true, plain: verbs{"get": s.streamEvents, "watch": s.streamEvents}},
+		runtimev1.SubresourceEvents:    {kind: "Event", longRunning: true, plain: verbs{"get": s.streamEvents, "watch": s.streamEvents, "create": s.emitEvent}},
 		runtimev1.SubresourceRuns:      {kind: runtimev1.KindRunList, plain: verbs{"get": s.listRuns}, nested: verbs{"get": s.getRun}},
 		runtimev1.SubresourceStop:      {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.stopThread}},
 		runtimev1.SubresourceTerminate: {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.terminateThread}},
@@ -34,6 +34,12 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			plain:  verbs{"get": s.listEffects, "create": s.scheduleEffect},
 			nested: verbs{"delete": s.removeEffect},
 		},
-		runtimev1.SubresourceChildren: {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}},
+		runtimev1.SubresourceChildren:    {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}, nested: verbs{"get": s.getChild}},
+		runtimev1.SubresourceParent:      {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getParent}},
+		runtimev1.SubresourceNotify:      {kind: "Notification", plain: verbs{"create": s.notifyParent}},
+		runtimev1.SubresourceStatus:      {kind: "RegistryStatus", plain: verbs{"get": s.getStatus, "update": s.setStatus}},
+		runtimev1.SubresourceTools:       {kind: runtimev1.KindToolResult, longRunning: true, nested: verbs{"create": s.callTool}},
+		runtimev1.SubresourceDefinitions: {kind: runtimev1.KindDefinitionNames, nested: verbs{"get": s.getDefinitions}},
+		runtimev1.SubresourceExecution:   {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},
 	}
 }

@@ -31,6 +31,7 @@ type Engine interface {
 	Stop(ctx context.Context, threadID, reason string) error
 	Terminate(ctx context.Context, threadID, reason string) error
 	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
+	Outside
 }
 
 // Children is what it asks of the registry of children.

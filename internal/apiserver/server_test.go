@@ -153,7 +153,7 @@ var _ = Describe("the server", func() {
 			Expect(verbs).To(HaveKeyWithValue("lookups", ConsistOf("get")))
 			Expect(verbs).To(HaveKeyWithValue("threads/messages", ConsistOf("create", "get")))
 			Expect(verbs).To(HaveKeyWithValue("threads/files", ConsistOf("delete", "get", "update")))
-			Expect(verbs).To(HaveKeyWithValue("threads/events", ConsistOf("get", "watch")))
+			Expect(verbs).To(HaveKeyWithValue("threads/events", ConsistOf("create", "get", "watch")))
 			Expect(verbs).NotTo(HaveKey("threads"))
 		}
 		resp, body := e.do("GET", "/apis/runtime.skein.dev", nil)

@@ -30,6 +30,8 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
@@ -50,8 +52,9 @@ type env struct {
 	engine *recordingEngine
 	rights *rights
 
-	children memoryChildren
-	effects  memoryEffects
+	children    memoryChildren
+	effects     memoryEffects
+	definitions *enginetest.Definitions
 
 	server *Server
 	base   string
@@ -68,7 +71,7 @@ func newEnv(change ...func(*Options)) *env {
 	bucket, err := thread.OpenBucket(context.Background(), "file://"+GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	e.svc = thread.NewService(thread.Options{Store: db, Blobs: bucket})
-	e.engine = &recordingEngine{svc: e.svc}
+	e.engine = &recordingEngine{svc: e.svc, Outside: e.outside()}
 	s := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(s)).To(Succeed())
 	e.kube = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&skeinv1.Thread{}).Build()
@@ -103,6 +106,43 @@ func newEnv(change ...func(*Options)) *env {
 	e.http = &http.Client{Transport: transport}
 	DeferCleanup(transport.CloseIdleConnections)
 	return e
+}
+
+// outside is a real engine that runs nothing: what it does for callers outside of runs needs no loop.
+func (e *env) outside() Outside {
+	GinkgoHelper()
+	e.definitions = enginetest.NewDefinitions()
+	e.definitions.Put("helper", enginetest.Builtin(skeinv1.BuiltinKV))
+	eng, err := engine.New(engine.Options{
+		Threads: e.svc, Definitions: inAnyNamespace{e.definitions}, Children: &enginetest.Children{}, Effects: &e.effects,
+		Sandboxes: enginetest.NoSandboxes{}, Models: provider.NewFactory(nil), Owner: "test", Logger: GinkgoLogr,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return eng
+}
+
+type inAnyNamespace struct{ *enginetest.Definitions }
+
+func (d inAnyNamespace) Agent(ctx context.Context, _, name string) (*engine.Agent, error) {
+	return d.Definitions.Agent(ctx, enginetest.Namespace, name)
+}
+
+func (d inAnyNamespace) Load(ctx context.Context, _, kind, name string) (json.RawMessage, error) {
+	return d.Definitions.Load(ctx, enginetest.Namespace, kind, name)
+}
+
+// child makes a thread whose parent is another.
+func (e *env) child(name string, parent *thread.State) (*thread.State, *runtimeclient.Thread) {
+	GinkgoHelper()
+	obj := e.object(name)
+	t, _, err := e.svc.Create(context.Background(), thread.NewThread{Thread: store.Thread{
+		ID: string(obj.UID), Namespace: obj.Namespace, Name: name, Agent: "helper", ParentID: parent.ID(), Reference: "ref-" + name,
+		Child: &store.Child{Name: "auditor"},
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	st, err := e.svc.Open(context.Background(), t.ID)
+	Expect(err).NotTo(HaveOccurred())
+	return st, e.client().Thread("ns", name)
 }
 
 // thread makes a Thread object and its conversation.
@@ -201,12 +241,15 @@ func (r *rights) last() string {
 }
 
 // recordingEngine does what the engine does to the store and remembers what was asked of it.
+// What callers outside of runs ask for, a real engine does.
 type recordingEngine struct {
+	Outside
 	svc     *thread.Service
 	stopped []string
 	code    sandbox.CodeRequest
 	result  sandbox.Result
 	err     error
+	block   chan string // when set: code ends with its request only; it says "begun" and "ended"
 }
 
 func (e *recordingEngine) Stop(_ context.Context, id, reason string) error {
@@ -222,8 +265,13 @@ func (e *recordingEngine) Terminate(ctx context.Context, id, reason string) erro
 	return st.Terminate(ctx, reason)
 }
 
-func (e *recordingEngine) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
+func (e *recordingEngine) RunCode(ctx context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
 	e.code = req
+	if e.block != nil {
+		e.block <- "begun"
+		<-ctx.Done()
+		e.block <- "ended"
+	}
 	return e.result, e.err
 }
 

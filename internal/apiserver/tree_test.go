@@ -30,7 +30,7 @@ var _ = Describe("code", func() {
 			Value:   map[string]any{"n": 1.5, "big": big.NewInt(7), "at": when, "set": &value.Set{Members: []any{"a"}}, "no": value.Undefined{}},
 			Reports: []any{"half"}, Logs: []sandbox.Log{{Level: "info", Message: "hi", Time: when}},
 		}
-		res, err := t.RunCode(ctx, runtimev1.CodeRequest{
+		res, err := t.ExecuteCode(ctx, runtimev1.CodeRequest{
 			Source: "export const f = (a: number) => a", Execute: &runtimev1.CodeExecute{Fn: "f", Args: []json.RawMessage{[]byte("1"), []byte(`{"a":[true]}`)}},
 			Globals: map[string]json.RawMessage{"g": []byte(`"x"`)}, Imports: map[string]map[string]json.RawMessage{"lib": {"v": []byte("2")}},
 			Modules: map[string]string{"./m.ts": "export {}"}, WallTime: &metav1.Duration{Duration: time.Second}, MemoryLimitBytes: 1 << 20,
@@ -53,10 +53,10 @@ var _ = Describe("code", func() {
 		e := newEnv()
 		_, t := e.thread("hello")
 		e.engine.result = sandbox.Result{Status: sandbox.StatusError, Error: &sandbox.Error{Name: "TypeError", Message: "x", Stack: "at main.ts:1:2", Line: 1, Column: 2}}
-		Expect(t.RunCode(ctx, runtimev1.CodeRequest{Source: "x"})).To(And(HaveField("Status", "error"),
+		Expect(t.ExecuteCode(ctx, runtimev1.CodeRequest{Source: "x"})).To(And(HaveField("Status", "error"),
 			HaveField("Error", HaveValue(Equal(runtimev1.CodeError{Name: "TypeError", Message: "x", Stack: "at main.ts:1:2", Line: 1, Column: 2})))))
 		e.engine.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: "agent helper does not exist"}
-		_, err := t.RunCode(ctx, runtimev1.CodeRequest{Source: "x"})
+		_, err := t.ExecuteCode(ctx, runtimev1.CodeRequest{Source: "x"})
 		Expect(apierrors.IsServiceUnavailable(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("agent helper does not exist")))
 	})
@@ -82,7 +82,7 @@ var _ = Describe("effects, children and runs", func() {
 	It("schedules, lists and cancels effects", Label("EFF-01", "EFF-02"), func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
-		id, err := t.ScheduleEffect(ctx, runtimev1.NewEffect{Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500, IdempotencyKey: "k"})
+		id, err := t.Schedule(ctx, runtimev1.NewEffect{Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500, IdempotencyKey: "k"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(HaveLen(36))
 		Expect(e.effects.asked).To(Equal(engine.EffectRequest{Cause: "api-key:k", Name: "pkg/remind", Args: []byte(`{"a":1}`), Delay: 1500 * time.Millisecond}))
@@ -90,17 +90,17 @@ var _ = Describe("effects, children and runs", func() {
 		Expect(t.Effects(ctx, "pkg/remind", runtimeclient.Page{})).To(HaveField("Effects", ConsistOf(
 			runtimev1.Effect{ID: id, Name: "pkg/remind", Args: []byte(`{"a":1}`), ScheduledAt: 2, CreatedAt: 1})))
 		Expect(t.Effects(ctx, "", runtimeclient.Page{Limit: 1})).To(And(HaveField("Effects", HaveLen(1)), HaveField("HasMore", true)))
-		Expect(t.RemoveEffect(ctx, id)).To(BeTrue())
-		Expect(t.RemoveEffect(ctx, id)).To(BeFalse())
+		Expect(t.RemoveScheduledEffect(ctx, id)).To(BeTrue())
+		Expect(t.RemoveScheduledEffect(ctx, id)).To(BeFalse())
 		for _, bad := range []runtimev1.NewEffect{{}, {Name: "x", Delay: -1}} {
-			_, err := t.ScheduleEffect(ctx, bad)
+			_, err := t.Schedule(ctx, bad)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		}
 		e.effects.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: `there is no Effect "x"`}
-		_, err = t.ScheduleEffect(ctx, runtimev1.NewEffect{Name: "x"})
+		_, err = t.Schedule(ctx, runtimev1.NewEffect{Name: "x"})
 		Expect(err).To(MatchError(ContainSubstring(`there is no Effect "x"`)))
 		e.effects.err = errors.New("boom")
-		_, err = t.ScheduleEffect(ctx, runtimev1.NewEffect{Name: "x"})
+		_, err = t.Schedule(ctx, runtimev1.NewEffect{Name: "x"})
 		Expect(apierrors.IsInternalError(err)).To(BeTrue(), "%v", err)
 	})
 

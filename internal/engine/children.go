@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -176,8 +178,18 @@ func (l *lifecycleOf) name() string {
 const maxStatus = 200
 
 func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
-	if len(status) > maxStatus {
-		return fmt.Errorf("a status has at most %d bytes, this one has %d: say it shorter", maxStatus, len(status))
+	if err := checkStatus(status); err != nil {
+		return err
 	}
 	return l.state.Apply(ctx, &store.UpdateThread{RegistryStatus: &status})
+}
+
+func checkStatus(status string) error {
+	switch {
+	case len(status) > maxStatus:
+		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: say it shorter", maxStatus, len(status))}
+	case status == "" || !utf8.ValidString(status) || strings.ContainsRune(status, 0):
+		return &thread.InvalidError{Field: "status", Message: "give UTF-8 text without NUL that is not empty"}
+	}
+	return nil
 }

@@ -308,7 +308,7 @@ export default async function (factor: number): Promise<{ total: number }> {
 		res, err := e.RunCode(ctx, id, sandbox.CodeRequest{Source: "export default (n: number) => n + 1", Args: []any{41.0}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.Value).To(Equal(42.0))
-		out, err := e.InvokeTool(ctx, id, "t", enginetest.JSON(map[string]any{"x": 1}))
+		out, err := e.InvokeTool(ctx, id, "", "t", enginetest.JSON(map[string]any{"x": 1}))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out.Content).To(MatchJSON(`{"args":{"x":1},"execution":null}`))
 		_, err = e.RunCode(ctx, "00000000-0000-0000-0000-000000000000", sandbox.CodeRequest{})

@@ -225,10 +225,8 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {
 	x := c.execution
 	if x.agent != nil {
-		if set, err := x.built(ctx); err != nil {
+		if err := x.knows(ctx, name); err != nil {
 			return err
-		} else if !set.Has(name) {
-			return fmt.Errorf("the agent %s has no tool %q", x.agent.Name, name)
 		}
 	}
 	payload, err := json.Marshal(store.QueuedTool{Name: name, Arguments: args})

@@ -63,7 +63,7 @@ var _ = Describe("Stopping and terminating", func() {
 		Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonTerminatedByRequest))
 		Expect(w.Send(ctx, id, "more")).To(MatchError(store.ErrTerminated))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go"}), "reads still work")
-		_, err = e.InvokeTool(ctx, id, "x", nil)
+		_, err = e.InvokeTool(ctx, id, "", "x", nil)
 		Expect(err).To(MatchError(store.ErrTerminated))
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed(), "again is no error")
 	})

@@ -66,13 +66,18 @@ func (s *Set) Call(ctx context.Context, call Call) Result {
 }
 
 func (s *Set) unknown(name string) string {
+	return fmt.Sprintf("there is no tool %q: %s", name, s.Names())
+}
+
+// Names says which tools there are, for an error about one that is not.
+func (s *Set) Names() string {
 	definitions := s.Definitions()
 	if len(definitions) == 0 {
-		return fmt.Sprintf("there is no tool %q: this agent has no tools, answer without one", name)
+		return "this agent has no tools, answer without one"
 	}
 	names := make([]string, 0, len(definitions))
 	for _, d := range definitions {
 		names = append(names, d.Name)
 	}
-	return fmt.Sprintf("there is no tool %q: call one of %s", name, strings.Join(names, ", "))
+	return "call one of " + strings.Join(names, ", ")
 }

@@ -2,8 +2,10 @@
 // threads. It works through the Kubernetes API (any kubeconfig, RBAC decides) and directly against the
 // manager's own address with a bearer token; the URLs are the same.
 //
-// Errors are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsInvalid, IsForbidden,
-// IsTooManyRequests (the queue is full), IsGone (the thread is terminated), IsServiceUnavailable.
+// A Thread is a ThreadState: what tools, hooks and endpoints get as "state" in TypeScript, in Go.
+//
+// Errors have kinds for errors.Is (ErrNotFound, ErrTerminated, ErrQueueFull, …) and are those of
+// k8s.io/apimachinery/pkg/api/errors as well: IsNotFound, IsInvalid, IsForbidden and the like work.
 package client
 
 import (
@@ -67,13 +69,14 @@ func NewDirect(baseURL, token string, caBundle []byte) (*Client, error) {
 
 // Thread gives the calls on one thread. name is that of the Thread object or any spelling of its id.
 func (c *Client) Thread(namespace, name string) *Thread {
-	return &Thread{client: c, namespace: namespace, name: name}
+	return &Thread{client: c, namespace: namespace, name: name, scratch: map[string]any{}}
 }
 
 // Thread is one thread. Making one asks nothing of the server.
 type Thread struct {
 	client          *Client
 	namespace, name string
+	scratch         map[string]any
 }
 
 // request begins a call below the thread. Where rest is a path, it is part of the URL as it is.
@@ -119,7 +122,7 @@ func checkSegment(s string) error {
 func get(ctx context.Context, r *rest.Request, out any) error {
 	result := r.Do(ctx)
 	if err := result.Error(); err != nil {
-		return err // decoded from the Status, which Raw's is not
+		return explain(err) // decoded from the Status, which Raw's is not
 	}
 	body, err := result.Raw()
 	if err != nil || out == nil {

@@ -115,7 +115,7 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 	if s.opts.NoFollow {
 		r.Param("follow", "false")
 	}
-	body, err := r.Stream(ctx)
+	body, err := open(ctx, r)
 	if err != nil {
 		return false, err
 	}

@@ -41,7 +41,7 @@ func (t *Thread) ReadFile(ctx context.Context, path string) (io.ReadCloser, erro
 	if err != nil {
 		return nil, err
 	}
-	body, err := r.SetHeader("Accept", "*/*").Stream(ctx)
+	body, err := open(ctx, r.SetHeader("Accept", "*/*"))
 	if apierrors.IsNotFound(err) {
 		return nil, t.absentBelow(ctx, err)
 	}

@@ -2,10 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"time"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
@@ -66,7 +67,7 @@ func (t *Thread) Message(ctx context.Context, id string) (*runtimev1.Message, er
 
 // absentBelow turns "no such thing in the thread" into nothing, and leaves "no such thread" an error.
 func (t *Thread) absentBelow(ctx context.Context, err error) error {
-	if !apierrors.IsNotFound(err) {
+	if !absent(err) {
 		return err
 	}
 	_, err = t.Get(ctx)
@@ -85,6 +86,11 @@ func (t *Thread) Queue(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.
 	return one[runtimev1.Message](func(out any) error {
 		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceQueue)
 	})
+}
+
+// Send queues a user's text, as Queue does.
+func (t *Thread) Send(ctx context.Context, content string) (*runtimev1.Message, error) {
+	return t.Queue(ctx, runtimev1.NewMessage{Content: content})
 }
 
 // Queued gives the messages that wait, in order.
@@ -111,28 +117,31 @@ func (t *Thread) Stop(ctx context.Context, message string) (*runtimev1.ThreadRec
 }
 
 // Terminate ends the thread and its descendants for good; they can still be read (SPEC THR-05). Again is no error.
-func (t *Thread) Terminate(ctx context.Context) (*runtimev1.ThreadRecord, error) {
-	return one[runtimev1.ThreadRecord](func(out any) error {
-		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceTerminate)
-	})
+func (t *Thread) Terminate(ctx context.Context) error {
+	return t.send(ctx, http.MethodPost, runtimev1.Stop{}, nil, runtimev1.SubresourceTerminate)
 }
 
-// RunCode runs code in the thread's sandbox, apart from the conversation (SPEC COD-01). How the code ended is in
-// the result; an error means that it did not run. Ending ctx ends the code.
-func (t *Thread) RunCode(ctx context.Context, req runtimev1.CodeRequest) (*runtimev1.CodeResult, error) {
-	return one[runtimev1.CodeResult](func(out any) error {
-		return t.send(ctx, http.MethodPost, req, out, runtimev1.SubresourceCode)
-	})
+// ScheduleEffect schedules an effect and gives its id (SPEC EFF-01). args is what encodes as a JSON object, nil for
+// {}; the delay counts in whole milliseconds, 0 being now.
+func (t *Thread) ScheduleEffect(ctx context.Context, name string, args any, delay time.Duration) (string, error) {
+	e := runtimev1.NewEffect{Name: name, Delay: delay.Milliseconds()}
+	if args != nil {
+		var err error
+		if e.Args, err = json.Marshal(args); err != nil {
+			return "", fmt.Errorf("%w: the arguments cannot be written as JSON: %w", ErrInvalid, err)
+		}
+	}
+	return t.Schedule(ctx, e)
 }
 
-// ScheduleEffect schedules an effect and gives its id (SPEC EFF-01).
-func (t *Thread) ScheduleEffect(ctx context.Context, e runtimev1.NewEffect) (string, error) {
+// Schedule is ScheduleEffect in the terms of the wire.
+func (t *Thread) Schedule(ctx context.Context, e runtimev1.NewEffect) (string, error) {
 	var id runtimev1.EffectID
 	err := t.send(ctx, http.MethodPost, e, &id, runtimev1.SubresourceEffects)
 	return id.ID, err
 }
 
-// Effects gives the pending effects, all or those of one name.
+// Effects gives a page of the pending effects, all or those of one name.
 func (t *Thread) Effects(ctx context.Context, name string, p Page) (*runtimev1.EffectList, error) {
 	params := p.params()
 	if name != "" {
@@ -141,10 +150,28 @@ func (t *Thread) Effects(ctx context.Context, name string, p Page) (*runtimev1.E
 	return one[runtimev1.EffectList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEffects) })
 }
 
-// RemoveEffect cancels a pending effect; false when there is none of that id.
-func (t *Thread) RemoveEffect(ctx context.Context, id string) (bool, error) {
+// ScheduledEffects gives all pending effects, or those of one name.
+func (t *Thread) ScheduledEffects(ctx context.Context, name string) ([]runtimev1.Effect, error) {
+	all := []runtimev1.Effect{}
+	for e, err := range pages(func(offset int) ([]runtimev1.Effect, bool, error) {
+		l, err := t.Effects(ctx, name, Page{Limit: runtimev1.MaxPageSize, Offset: offset})
+		if err != nil {
+			return nil, false, err
+		}
+		return l.Effects, l.HasMore, nil
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// RemoveScheduledEffect cancels a pending effect; false when there is none of that id.
+func (t *Thread) RemoveScheduledEffect(ctx context.Context, id string) (bool, error) {
 	err := t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceEffects, id)
-	if apierrors.IsNotFound(err) {
+	if absent(err) {
 		return false, t.absentBelow(ctx, err)
 	}
 	return err == nil, err

@@ -55,6 +55,13 @@ const (
 	SubresourceCode      Subresource = "code"
 	SubresourceEffects   Subresource = "effects"
 	SubresourceChildren  Subresource = "children"
+
+	SubresourceTools       Subresource = "tools"
+	SubresourceDefinitions Subresource = "definitions"
+	SubresourceParent      Subresource = "parent"
+	SubresourceNotify      Subresource = "notify"
+	SubresourceStatus      Subresource = "status"
+	SubresourceExecution   Subresource = "execution"
 )
 
 // Bounds that the server keeps; what lies beyond them is refused with a Status that says so.

@@ -69,7 +69,7 @@ func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error)
 // Load implements engine.Definitions.
 func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	if kind != "agent" {
-		return nil, fmt.Errorf("there is no %s %q", kind, name)
+		return nil, &engine.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
 	}
 	a, err := d.Agent(ctx, namespace, name)
 	if err != nil {
