@@ -19,7 +19,8 @@ import (
 func (c *call) readBody() ([]byte, error) {
 	if ct := c.r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
-		if err != nil || media != "application/json" {
+		merge := c.r.Method == http.MethodPatch && media == "application/merge-patch+json"
+		if err != nil || media != "application/json" && !merge {
 			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 				Message: "the body must be JSON: send it with Content-Type: application/json",

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 
@@ -72,8 +71,10 @@ func (s *Server) queueMessage(c *call) error {
 		return err
 	}
 	switch {
-	case n.Role != "" && n.Role != store.RoleUser && n.Role != store.RoleSystem:
+	case n.Role != "" && n.Role != store.RoleUser && n.Role != store.RoleSystem && n.Role != runtimev1.RoleInfo:
 		return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "role", "a queued message is from the user or the system; inject others with POST messages")
+	case n.ParentID != "" || n.Depth != 0 || n.Status != "" || n.ReasoningContent != "":
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "status", "a queued message has no parent, depth, status or reasoning; inject those with POST messages")
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
@@ -111,14 +112,14 @@ func (c *call) newMessage() (thread.NewMessage, error) {
 		return thread.NewMessage{}, err
 	}
 	if len(n.Content) > runtimev1.MaxContentBytes {
-		return thread.NewMessage{}, invalid(c.name, metav1.CauseTypeTooLong, "content",
-			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file of the thread and attach it", len(n.Content), runtimev1.MaxContentBytes))
+		return thread.NewMessage{}, tooLong(c.name, len(n.Content))
 	}
 	m := thread.NewMessage{
 		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
 		Attachments: mapped(n.Attachments, func(a runtimev1.Attachment) store.Attachment { return store.Attachment(a) }),
 		ToolCalls:   mapped(n.ToolCalls, func(t runtimev1.ToolCall) store.ToolCall { return store.ToolCall(t) }),
 		ToolCallID:  n.ToolCallID, ToolStatus: n.ToolStatus, IdempotencyKey: c.idempotencyKey(n.IdempotencyKey),
+		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
 	}
 	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
 		m.Content = &n.Content // a tool's result may be empty, an empty message of anyone else says nothing

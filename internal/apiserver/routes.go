@@ -12,7 +12,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 		runtimev1.SubresourceMessages: {
 			kind:   runtimev1.KindMessageList,
 			plain:  verbs{"get": s.listMessages, "create": s.injectMessage},
-			nested: verbs{"get": s.getMessage},
+			nested: verbs{"get": s.getMessage, "patch": s.updateMessage, "delete": s.deleteMessage},
 		},
 		runtimev1.SubresourceQueue: {kind: runtimev1.KindMessageList, plain: verbs{"get": s.listQueue, "create": s.queueMessage}},
 		runtimev1.SubresourceFiles: {

@@ -56,7 +56,13 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		Arguments: req.Arguments, Attachments: req.Attachments,
 	})
 	c.engine.fault("child.create.after")
-	return child, err
+	if err != nil {
+		return child, err
+	}
+	// The new thread says so too. Said here, it comes before the result of the call that made the child.
+	return child, c.state.Apply(ctx, thread.ChildStatusMessage(&store.Thread{
+		ParentID: c.thread.ID, Reference: child.Reference, Child: &store.Child{Name: req.Kind.Name},
+	}, thread.ChildCreated, ""))
 }
 
 // allowed holds a new child against the limits. A call that a crash cut off may count its own child.
@@ -154,7 +160,7 @@ func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) err
 	}
 	m := store.Message{
 		ID: "queued-" + key, Role: store.RoleUser, CreatedAt: l.engine.now(), Silent: true, Content: &content, Name: l.name(),
-		Metadata: map[string]any{metadataSubagent: l.thread.Reference, metadataStatusKind: statusNotification},
+		Metadata: map[string]any{thread.MetadataSubagent: l.thread.Reference, thread.MetadataStatusKind: statusNotification},
 	}
 	payload, err := json.Marshal(m)
 	if err != nil {

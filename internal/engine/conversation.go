@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // pageSize of reads of a conversation.
@@ -59,9 +60,10 @@ func (c *conversation) refresh(ctx context.Context, s store.Store, threadID stri
 	}
 }
 
-// add puts a message that the store has into its place; false when it is there already.
+// add puts a message that the store has into its place; false when it is there already, or tells of the life
+// of a child, which is for whoever follows the conversation (SPEC MSG-09).
 func (c *conversation) add(m store.Message) bool {
-	if _, known := c.byID[m.ID]; known {
+	if _, known := c.byID[m.ID]; known || thread.IsChildStatus(&m) {
 		return false
 	}
 	c.msgs = append(c.msgs, m)

@@ -135,7 +135,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	if r.record.Status != store.RunSucceeded {
 		status = tool.ChildFailed
 	}
-	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}}
+	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
 	replies := r.kept.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits: a message

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -102,7 +103,7 @@ func (in *intake) message(m store.Message) {
 func (in *intake) childResult(r store.ChildResult) {
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
-		Metadata: map[string]any{metadataSubagent: r.Reference, metadataStatusKind: r.Status},
+		Metadata: map[string]any{thread.MetadataSubagent: r.Reference, thread.MetadataStatusKind: r.Status},
 	}
 	if in.run.awaits(r.ToolCallID) && !in.answered[r.ToolCallID] {
 		call := in.run.callOf(r.ToolCallID)

@@ -15,10 +15,6 @@ import (
 const (
 	// metadataQueuedTool marks an assistant message that stands for a tool call from outside the model.
 	metadataQueuedTool = "queued_tool"
-	// metadataSubagent is the reference of the child that a message comes from (SPEC SUB-05).
-	metadataSubagent = "subagent_id"
-	// metadataStatusKind tells what a message about a child is: completed, failed, terminated, notification.
-	metadataStatusKind = "status_kind"
 	// metadataReplyTo is, on a message to a child, the parent's tool call that waits for the answer.
 	metadataReplyTo = "parent_tool_call_id"
 )

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -73,6 +74,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		status := tool.ChildTerminated
 		ops = append(ops, &store.UpdateThread{RegistryStatus: &status})
 		if reason != skeinv1.ReasonParentTerminated && t.ParentID != "" {
+			ops = append(ops, thread.ChildStatusMessage(t, tool.ChildTerminated, ""))
 			for i, call := range replies {
 				ops = append(ops, resultOp(t, fmt.Sprintf("child:%s:terminated:%d", t.ID, i), store.ChildResult{
 					Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,

@@ -7,9 +7,11 @@ type Op interface{ op() }
 
 // AppendMessage appends a message and logs EventMessageCreated. ID is made up when empty; an ID that
 // exists already leaves the stored message as it is and sets Existed. Seq is filled in, and CreatedAt
-// and Status (completed) when they are empty.
+// and Status (completed) when they are empty. With To it goes to that thread, whoever runs it, and is
+// dropped silently when there is none.
 type AppendMessage struct {
 	Message *Message
+	To      string
 	Existed bool
 }
 

@@ -55,6 +55,9 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		}
 		ops = append(ops, op)
 	}
+	if told := ChildStatusMessage(&n.Thread, ChildCreated, ""); told != nil {
+		ops = append(ops, told)
+	}
 	return s.store.CreateThread(ctx, n.Thread, ops...)
 }
 

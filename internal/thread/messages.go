@@ -13,7 +13,7 @@ import (
 // NewMessage describes a message to inject or to queue.
 type NewMessage struct {
 	ID          string     // made up when empty
-	Role        store.Role // user when empty
+	Role        store.Role // user when empty; "info" is a silent system message
 	Content     *string
 	Name        string
 	Silent      bool
@@ -22,6 +22,12 @@ type NewMessage struct {
 	ToolCalls   []store.ToolCall
 	ToolCallID  string
 	ToolStatus  string // success or error, on results
+
+	// Of injected messages only.
+	ParentID         string
+	Depth            int                 // 0 to 100
+	Status           store.MessageStatus // completed when empty
+	ReasoningContent string
 
 	// IdempotencyKey makes a repeat give the first result (SPEC MSG-10).
 	IdempotencyKey string
@@ -38,11 +44,15 @@ type MessageUpdate struct {
 	Silent     *bool
 }
 
+// roleInfo is what others call a silent system message.
+const roleInfo store.Role = "info"
+
 const (
 	injectedPrefix = "msg_"
 	queuedPrefix   = "queued-" // SPEC MSG-07
 	maxPage        = 1000
 	maxIDBytes     = 200
+	maxDepth       = 100
 )
 
 // Messages gives a page (SPEC MSG-02). What waits in the queue comes last, as pending and with
@@ -120,6 +130,9 @@ func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) 
 			return nil, invalid("status", "give pending, completed or failed, not %q", *u.Status)
 		}
 	}
+	if s := u.ToolStatus; s != nil && *s != "success" && *s != "error" {
+		return nil, invalid("tool_status", "give success or error, not %q", *s)
+	}
 	if err := st.svc.checkSize("message", struct {
 		Content  *string
 		Metadata map[string]any
@@ -134,9 +147,27 @@ func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) 
 }
 
 // DeleteMessage removes a message, and the results of its tool calls; false when there is none (SPEC MSG-06).
+// One that still waits is taken out of the queue.
 func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
 	op := &store.DeleteMessage{ID: id}
-	err := st.Apply(ctx, op)
+	if err := st.Apply(ctx, op); err != nil || op.Deleted {
+		return op.Deleted, err
+	}
+	items, err := st.svc.store.Inbox(ctx, st.id)
+	if err != nil {
+		return false, err
+	}
+	for _, item := range items {
+		var m store.Message
+		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil || m.ID != id {
+			continue
+		}
+		// Should a run take it meanwhile, it is in the conversation by then.
+		return true, st.Apply(ctx, &store.Dequeue{Seqs: []int64{item.Seq}}, &store.DeleteMessage{ID: id},
+			&store.AppendEvent{Event: store.Event{Type: store.EventMessageDeleted, MessageID: id}})
+	}
+	// It may have moved from the inbox into the conversation between the two.
+	err = st.Apply(ctx, op)
 	return op.Deleted, err
 }
 
@@ -157,8 +188,11 @@ func (st *State) prepare(ctx context.Context, n NewMessage, prefix string) (*sto
 
 // build makes the message out of a checked description.
 func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Message, error) {
-	if n.Role == "" {
+	switch n.Role {
+	case "":
 		n.Role = store.RoleUser
+	case roleInfo: // SPEC MSG-01
+		n.Role, n.Silent = store.RoleSystem, true
 	}
 	switch n.Role {
 	case store.RoleSystem, store.RoleUser, store.RoleAssistant:
@@ -172,6 +206,14 @@ func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Me
 	if n.Content == nil && len(n.ToolCalls) == 0 && len(n.Attachments) == 0 {
 		return nil, invalid("content", "a message needs content, attachments or tool calls")
 	}
+	switch n.Status {
+	case "", store.MessagePending, store.MessageCompleted, store.MessageFailed:
+	default:
+		return nil, invalid("status", "give pending, completed or failed, not %q", n.Status)
+	}
+	if n.Depth < 0 || n.Depth > maxDepth {
+		return nil, invalid("depth", "give a number from 0 to %d", maxDepth)
+	}
 	if len(n.ID) > maxIDBytes || len(n.IdempotencyKey) > maxIDBytes {
 		return nil, invalid("id", "ids and idempotency keys have at most %d bytes", maxIDBytes)
 	}
@@ -181,6 +223,7 @@ func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Me
 	m := &store.Message{
 		ID: n.ID, Role: n.Role, Content: n.Content, Name: n.Name, ToolCalls: n.ToolCalls, ToolCallID: n.ToolCallID,
 		CreatedAt: s.now(), Silent: n.Silent, Metadata: n.Metadata, Attachments: n.Attachments, ToolStatus: n.ToolStatus,
+		ParentID: n.ParentID, Depth: n.Depth, Status: n.Status, ReasoningContent: n.ReasoningContent,
 	}
 	return m, s.checkSize("message", m)
 }

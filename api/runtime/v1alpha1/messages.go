@@ -100,7 +100,7 @@ const KindMessageList = "MessageList"
 type NewMessage struct {
 	// ID of the message; made up when empty.
 	ID string `json:"id,omitempty"`
-	// Role; "user" when empty. A queued message is user or system.
+	// Role; "user" when empty. A queued message is user or system. "info" is a silent system message.
 	Role string `json:"role,omitempty"`
 	// Content, at most 256 KiB.
 	Content string `json:"content"`
@@ -118,6 +118,14 @@ type NewMessage struct {
 	ToolCallID string `json:"tool_call_id,omitempty"`
 	// ToolStatus of an injected tool message: success or error.
 	ToolStatus string `json:"tool_status,omitempty"`
+	// ParentID of an injected message: the message that it belongs below.
+	ParentID string `json:"parent_id,omitempty"`
+	// Depth of an injected message below the conversation, at most 100.
+	Depth int `json:"depth,omitempty"`
+	// Status of an injected message: pending, completed (when empty) or failed.
+	Status string `json:"status,omitempty"`
+	// ReasoningContent of an injected assistant message.
+	ReasoningContent string `json:"reasoning_content,omitempty"`
 	// IdempotencyKey makes a repeat of this write change nothing; the header Idempotency-Key does the same.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 }

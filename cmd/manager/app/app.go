@@ -161,7 +161,7 @@ func openData(ctx context.Context, o *Options) (*data, error) {
 	}
 	return &data{
 		store:   st,
-		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs}),
+		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs, MaxQueued: o.MaxQueued}),
 		close:   func() error { return errors.Join(blobs.Close(), st.Close()) },
 	}, nil
 }

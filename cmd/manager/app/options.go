@@ -53,6 +53,7 @@ type Options struct {
 
 	LeaderElect bool
 	Workers     int      // runs at once; the engine's default when 0
+	MaxQueued   int      // user messages that may wait in one thread (SPEC MSG-07)
 	Namespaces  []string // all when empty
 	Namespace   string   // the manager's own
 
@@ -86,6 +87,7 @@ func Defaults() Options {
 		RuntimeAPIBindAddress:  ":8444",
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
+		MaxQueued:              5,
 		Namespace:              DefaultNamespace,
 		LogFormat:              "json",
 		LogLevel:               "info",
@@ -106,6 +108,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
 	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1000)")
+	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
@@ -135,6 +138,9 @@ func (o *Options) validate() error {
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))
+	}
+	if o.MaxQueued == 0 || o.MaxQueued < -1 {
+		errs = append(errs, fmt.Errorf("--max-queued-messages=%d: give a positive number, or -1 for no limit", o.MaxQueued))
 	}
 	for flag, address := range map[string]string{
 		"runtime-api-bind-address": o.RuntimeAPIBindAddress, "metrics-bind-address": o.MetricsBindAddress, "health-probe-bind-address": o.HealthProbeBindAddress,

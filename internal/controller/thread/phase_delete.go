@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // delete ends a thread whose object is on its way out: its run is let go of at once, what is stored is
@@ -51,8 +52,11 @@ func (r *Reconciler) tellParent(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if row.ParentID == "" || row.Child == nil || !row.Child.Blocking || kube.ChildEnded(row.RegistryStatus) {
+	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) {
 		return nil
+	}
+	if err := r.childStatus(ctx, row, kube.ChildTerminated); err != nil || !row.Child.Blocking {
+		return err
 	}
 	return r.childResult(ctx, row.ParentID, store.ChildResult{
 		Reference:  row.Reference,
@@ -62,6 +66,16 @@ func (r *Reconciler) tellParent(ctx context.Context, id string) error {
 		Status:     kube.ChildTerminated,
 		Content:    "the child thread was deleted before it gave a result",
 	})
+}
+
+// childStatus tells a parent's conversation how a child ended that did not get to say so itself (SPEC MSG-09).
+func (r *Reconciler) childStatus(ctx context.Context, child *store.Thread, kind string) error {
+	told := thread.ChildStatusMessage(child, kind, "")
+	err := r.Threads.Store().Apply(ctx, told.To, nil, told)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // childResult queues a result on a parent once; a parent that is gone or terminated needs none.

@@ -149,8 +149,11 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 
 // refuse answers a parent that waits for a child which cannot be made.
 func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause error) error {
-	if n.ParentID == "" || !n.Child.Blocking {
+	if n.ParentID == "" || n.Child == nil {
 		return nil
+	}
+	if err := r.childStatus(ctx, &n.Thread, kube.ChildFailed); err != nil || !n.Child.Blocking {
+		return err
 	}
 	return r.childResult(ctx, n.ParentID, store.ChildResult{
 		Reference:  n.Reference,

@@ -19,6 +19,16 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 	if m == nil {
 		return errors.New("AppendMessage needs a message")
 	}
+	if op.To != "" && op.To != h.id {
+		to, err := t.head(op.To)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h = to
+	}
 	if m.Depth < 0 || m.Depth > maxDepth {
 		return fmt.Errorf("message %s: its depth is %d, not from 0 to %d", m.ID, m.Depth, maxDepth)
 	}
