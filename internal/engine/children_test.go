@@ -111,6 +111,7 @@ var _ = Describe("Subagents", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(msgs[4]).To(And(HaveField("Silent", true), HaveField("Metadata", And(
 			HaveKeyWithValue("subagent_id", c.Reference), HaveKeyWithValue("status_kind", "completed")))))
+		Expect(w.ChildLife(ctx, id)).To(Equal([]string{"created", "completed"}))
 	})
 
 	It("messages a resumable child again and waits for it", Label("SUB-03"), func(ctx SpecContext) {

@@ -113,13 +113,34 @@ func (w *World) Send(ctx context.Context, threadID, text string) error {
 	return err
 }
 
-// Messages gives all messages of a thread, in order.
+// Messages gives the messages of a thread, in order, but for those about the life of children.
 func (w *World) Messages(ctx context.Context, threadID string) ([]store.Message, error) {
+	said, _, err := w.split(ctx, threadID)
+	return said, err
+}
+
+// ChildLife gives the kinds of the messages about the life of a thread's children, in order (SPEC MSG-09).
+func (w *World) ChildLife(ctx context.Context, threadID string) (kinds []string, err error) {
+	_, life, err := w.split(ctx, threadID)
+	for _, m := range life {
+		kinds = append(kinds, fmt.Sprint(m.Metadata[thread.MetadataStatusKind]))
+	}
+	return kinds, err
+}
+
+func (w *World) split(ctx context.Context, threadID string) (said, life []store.Message, err error) {
 	page, err := w.Store.Messages(ctx, threadID, store.MessageQuery{Order: "asc", Limit: 10000, IncludeSilent: true})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return page.Messages, nil
+	for _, m := range page.Messages {
+		if thread.IsChildStatus(&m) {
+			life = append(life, m)
+		} else {
+			said = append(said, m)
+		}
+	}
+	return said, life, nil
 }
 
 // Runs gives a thread's runs, oldest first.
