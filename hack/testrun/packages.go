@@ -23,11 +23,12 @@ var tierFolders = map[string][]string{
 	"bench":       {"test/bench"},
 }
 
-// clusterHelpers are the packages by which a test shows that it needs a control plane; a package whose
+// clusterHelpers are the packages by which a test shows that it needs a control plane or PostgreSQL; a package whose
 // tests import one of them belongs to the integration tier.
 var clusterHelpers = []string{
 	module + "/internal/testenv",
 	module + "/test/harness",
+	module + "/internal/store/storetest/pgtest",
 	"sigs.k8s.io/controller-runtime/pkg/envtest",
 }
 

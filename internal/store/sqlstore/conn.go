@@ -2,91 +2,106 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// conn is one connection with the statements that were prepared on it. One user at a time.
+// link is one connection of a driver. Queries have "?" for parameters.
+type link interface {
+	exec(ctx context.Context, query string, args []any) (int64, error)
+	query(ctx context.Context, query string, args []any) (rowset, error)
+	// queue sends a statement whose result nobody asks for, with the next exec or query at the latest; its
+	// error may come from there.
+	queue(ctx context.Context, query string, args []any) error
+	close() error
+}
+
+// rowset is the rows of an answer.
+type rowset interface {
+	Next() bool
+	Scan(dst ...any) error
+	Err() error
+	Close() error
+}
+
+// querier asks and writes, in a transaction or on a connection by itself.
+type querier interface {
+	// exec runs a statement and gives the number of rows that it changed.
+	exec(ctx context.Context, query string, args ...any) (int64, error)
+	// row reads one row into dst; store.ErrNotFound when there is none.
+	row(ctx context.Context, query string, args []any, dst ...any) error
+	// one gives a scanner of one row.
+	one(ctx context.Context, query string, args ...any) scanner
+	// rows calls each for every row.
+	rows(ctx context.Context, query string, args []any, each func(scan scanner) error) error
+}
+
+// conn is one connection. One user at a time.
 type conn struct {
-	db      *sql.Conn
+	link    link
 	dialect *dialect
-	stmts   map[string]*sql.Stmt
 	// failed: an error has made the connection doubtful; whoever returns it closes it.
 	failed bool
 }
 
-func newConn(ctx context.Context, db *sql.DB, d *dialect, writes bool) (*conn, error) {
-	c, err := db.Conn(ctx)
+var _ querier = (*conn)(nil)
+
+// opener makes connections, some of which will write.
+type opener func(ctx context.Context, writes bool) (link, error)
+
+func newConn(ctx context.Context, d *dialect, open opener, writes bool) (*conn, error) {
+	l, err := open(ctx, writes)
 	if err != nil {
 		return nil, wrap(d, err)
 	}
-	if err := d.setup(c, writes); err != nil {
-		return nil, errors.Join(wrap(d, err), c.Close())
-	}
-	return &conn{db: c, dialect: d, stmts: map[string]*sql.Stmt{}}, nil
+	return &conn{link: l, dialect: d}, nil
 }
 
-func (c *conn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
-	if s := c.stmts[query]; s != nil {
-		return s, nil
-	}
-	s, err := c.db.PrepareContext(ctx, c.dialect.rebind(query))
-	if err != nil {
-		return nil, c.fail(err)
-	}
-	c.stmts[query] = s
-	return s, nil
-}
-
-// exec runs a statement and gives the number of rows that it changed.
 func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	s, err := c.stmt(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	r, err := s.ExecContext(ctx, args...)
-	if err != nil {
-		return 0, c.fail(err)
-	}
-	n, err := r.RowsAffected()
-	if err != nil {
-		return 0, c.fail(err)
-	}
-	return n, nil
+	n, err := c.link.exec(ctx, query, args)
+	return n, c.fail(err)
 }
 
-// row reads one row into dst; store.ErrNotFound when there is none.
-func (c *conn) row(ctx context.Context, query string, args []any, dst ...any) error {
-	s, err := c.stmt(ctx, query)
+// write runs a statement whose result nobody asks for.
+func (c *conn) write(ctx context.Context, query string, args ...any) error {
+	return c.fail(c.link.queue(ctx, query, args))
+}
+
+func (c *conn) row(ctx context.Context, query string, args []any, dst ...any) (err error) {
+	rows, err := c.link.query(ctx, query, args)
 	if err != nil {
-		return err
+		return c.fail(err)
 	}
-	err = s.QueryRowContext(ctx, args...).Scan(dst...)
-	if errors.Is(err, sql.ErrNoRows) {
+	defer func() {
+		if end := rows.Close(); err == nil {
+			err = c.fail(end)
+		}
+	}()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return c.fail(err)
+		}
 		return store.ErrNotFound
 	}
-	return c.fail(err)
+	return c.fail(rows.Scan(dst...))
 }
 
-// one gives a scanner of one row.
 func (c *conn) one(ctx context.Context, query string, args ...any) scanner {
 	return func(dst ...any) error { return c.row(ctx, query, args, dst...) }
 }
 
-// rows calls each for every row.
-func (c *conn) rows(ctx context.Context, query string, args []any, each func(scan scanner) error) error {
-	s, err := c.stmt(ctx, query)
-	if err != nil {
-		return err
-	}
-	rows, err := s.QueryContext(ctx, args...)
+func (c *conn) rows(ctx context.Context, query string, args []any, each func(scan scanner) error) (err error) {
+	rows, err := c.link.query(ctx, query, args)
 	if err != nil {
 		return c.fail(err)
 	}
-	defer rows.Close()
+	defer func() {
+		if end := rows.Close(); err == nil {
+			err = c.fail(end)
+		}
+	}()
 	for rows.Next() {
 		if err := each(rows.Scan); err != nil {
 			return err
@@ -100,21 +115,16 @@ func (c *conn) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	if c.dialect.classify(err) != ordinary {
+	if class := c.dialect.classify(err); class == unavailable || class == broken || class == givenUp {
 		c.failed = true
 	}
 	return wrap(c.dialect, err)
 }
 
-func (c *conn) close() error {
-	for _, s := range c.stmts {
-		_ = s.Close()
-	}
-	return c.db.Close()
-}
+func (c *conn) close() error { return c.link.close() }
 
 func wrap(d *dialect, err error) error {
-	if d.classify(err) == unavailable {
+	if d.classify(err) == unavailable && !errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"database/sql"
 	"embed"
 
 	"github.com/pressly/goose/v3"
@@ -16,12 +15,12 @@ type dialect struct {
 	goose  goose.Dialect
 	folder string // of migrations
 
-	// rebind writes a query's parameters as the database wants them.
-	rebind func(query string) string
-	// begin starts a transaction that will write.
-	begin string
-	// setup is run on every new connection, by the kind of use.
-	setup func(c *sql.Conn, writes bool) error
+	// begin starts a transaction that will write, snapshot one whose reads are of one moment.
+	begin, snapshot string
+	// claimable selects firings to claim.
+	claimable string
+	// purge removes what does not go with the thread's row by itself; each has the thread's key as its parameter.
+	purge []string
 	// adopt is run once when the store is opened, after the migrations; nil for none.
 	adopt []string
 	// manyWriters: transactions of several writers commit in another order than they take numbers in.
@@ -34,10 +33,14 @@ type dialect struct {
 type class int
 
 const (
-	// ordinary: the statement failed, the transaction and the connection are usable.
+	// ordinary: the statement failed, the connection is usable.
 	ordinary class = iota
+	// contended: others wrote at the same time, and the transaction may do better when it is run again.
+	contended
 	// unavailable: the database could not read or write; it may later. The connection is given up.
 	unavailable
 	// broken: the database is damaged; trying again does not help. The connection is given up.
 	broken
+	// givenUp: the caller went away in the middle of a statement, and with him the connection.
+	givenUp
 )

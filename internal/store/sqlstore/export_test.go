@@ -12,12 +12,14 @@ func (s *Store) LimitPages(n int) error {
 	if n == 0 {
 		n = 1<<32 - 2
 	}
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	if s.writer.conn == nil {
+	w := s.writer.all[0]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.committer.(*serial).conn
+	if c == nil {
 		return nil // a new connection has no limit
 	}
-	_, err := s.writer.conn.db.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", n))
+	_, err := c.exec(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", n))
 	return err
 }
 

@@ -72,9 +72,8 @@ func (t *tx) makeFolders(h *head, p string) error {
 }
 
 func (t *tx) insertFile(h *head, f *store.File) error {
-	_, err := t.exec(t.ctx, qPutFile, h.key, f.Path, path.Dir(f.Path), f.Dir, f.MimeType, f.Digest, f.Size,
+	return t.write(t.ctx, qPutFile, h.key, f.Path, path.Dir(f.Path), f.Dir, f.MimeType, f.Digest, f.Size,
 		nullJSON(f.Metadata), f.Width, f.Height, f.CreatedAt)
-	return err
 }
 
 func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
@@ -92,7 +91,7 @@ func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
 			return err
 		}
 	}
-	if _, err := t.exec(t.ctx, qDeleteFile, h.key, op.Path); err != nil {
+	if err := t.write(t.ctx, qDeleteFile, h.key, op.Path); err != nil {
 		return err
 	}
 	return t.logFile(h, store.EventFileDeleted, fileEvent{Path: op.Path, IsDirectory: dir})
@@ -164,7 +163,7 @@ func (s *Store) DigestReferenced(ctx context.Context, digest string) (used bool,
 	return used, err
 }
 
-func digestUsed(ctx context.Context, c *conn, digest string) (bool, error) {
+func digestUsed(ctx context.Context, c querier, digest string) (bool, error) {
 	var one int
 	err := c.row(ctx, qDigestUsed, []any{digest}, &one)
 	if errors.Is(err, store.ErrNotFound) {

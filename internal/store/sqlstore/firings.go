@@ -41,7 +41,7 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 	var claimed []store.Firing
 	err = s.writer.do(ctx, func(t *tx) error {
 		claimed = nil
-		if err := t.rows(t.ctx, qClaimable, []any{t.now, limit}, func(scan scanner) error {
+		if err := t.rows(t.ctx, s.dialect.claimable, []any{t.now, limit}, func(scan scanner) error {
 			f, err := scanFiring(scan)
 			if err != nil {
 				return err
@@ -53,7 +53,7 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 			return err
 		}
 		for _, f := range claimed {
-			if _, err := t.exec(t.ctx, qClaimFiring, owner, t.now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {
+			if err := t.write(t.ctx, qClaimFiring, owner, t.now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -40,19 +41,44 @@ func (t *tx) head(id string) (*head, error) {
 			return h, nil
 		}
 	}
-	h := &head{id: id}
-	var counted string
-	if err := t.row(t.ctx, qHead, []any{id}, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted,
-		&h.queued, &h.waiting, &h.running, &h.workSince, &h.second); err != nil {
+	h, err := t.loadHead(id)
+	if err != nil {
 		return nil, fmt.Errorf("thread %s: %w", id, err)
+	}
+	t.heads = append(t.heads, h)
+	return h, nil
+}
+
+func (t *tx) loadHead(id string) (*head, error) {
+	if p, ok := t.session.(pipelined); ok {
+		return p.loadHead(t.ctx, id)
+	}
+	return scanHead(t.one(t.ctx, qHead, id))
+}
+
+// scanHead reads headColumns, and what follows them into more.
+func scanHead(scan scanner, more ...any) (*head, error) {
+	h := &head{}
+	var counted string
+	if err := scan(append([]any{&h.id, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted, &h.queued,
+		&h.waiting, &h.running, &h.workSince, &h.second}, more...)...); err != nil {
+		return nil, err
 	}
 	var err error
 	if h.counts, err = parseCounts(counted); err != nil {
-		return nil, fmt.Errorf("thread %s: %w", id, err)
+		return nil, err
 	}
 	h.workBefore, h.secondBefore = h.workSince, h.second
-	t.heads = append(t.heads, h)
 	return h, nil
+}
+
+// settled is the thread as the next transaction finds it, after this one.
+func (h *head) settled() *head {
+	next := *h
+	next.counts = slices.Clone(h.counts)
+	next.fresh, next.changed, next.taken, next.hint = false, false, false, 0
+	next.workBefore, next.secondBefore = h.workSince, h.second
+	return &next
 }
 
 // next gives the next sequence number of the thread.
@@ -73,9 +99,8 @@ func (t *tx) log(h *head, e store.Event) (seq int64, err error) {
 		e.CreatedAt = t.now
 	}
 	seq = h.next()
-	_, err = t.exec(t.ctx, qInsertEvent, h.key, seq, e.Type, e.RunID, e.MessageID, nullJSON(e.Data), e.CreatedAt)
 	h.touch(store.ChangedLog)
-	return seq, err
+	return seq, t.write(t.ctx, qInsertEvent, h.key, seq, e.Type, e.RunID, e.MessageID, nullJSON(e.Data), e.CreatedAt)
 }
 
 // flush writes the heads that have changed: one version more, whatever the number of ops (SPEC THR-11).
@@ -97,12 +122,19 @@ func (t *tx) flush() error {
 			query = qUpdateHeadIndexed
 			args = append(args, h.workSince, h.second)
 		}
-		if _, err := t.exec(t.ctx, query, append(args, h.key)...); err != nil {
+		if err := t.writeHead(h, query, append(args, h.key)...); err != nil {
 			return err
 		}
 		t.hints = append(t.hints, store.Hint{ThreadID: h.id, Changed: h.hint})
 	}
 	return nil
+}
+
+func (t *tx) writeHead(h *head, query string, args ...any) error {
+	if p, ok := t.session.(pipelined); ok {
+		return p.writeHead(t.ctx, h, query, args...)
+	}
+	return t.write(t.ctx, query, args...)
 }
 
 // settle works out since when the thread has work: from its oldest inbox item, or from when its run went

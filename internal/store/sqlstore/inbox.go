@@ -4,22 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// madeKey begins the keys of items that came without one. No repeat can have such a key, so that it need
+// not be kept.
+const madeKey = "skein:"
 
 func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 	h, err := t.receiver(from, op)
 	if h == nil || err != nil {
 		return err
 	}
-	if op.Item.Key != "" {
-		err := t.row(t.ctx, qInboxKey, []any{h.key, op.Item.Key}, &op.Seq)
-		if err == nil {
-			op.Existed = true
-			return nil
-		}
-		if !errors.Is(err, store.ErrNotFound) {
+	given := op.Item.Key != "" && !strings.HasPrefix(op.Item.Key, madeKey)
+	if given {
+		if op.Existed, err = t.exists(qInboxKey, []any{h.key, op.Item.Key}, &op.Seq); op.Existed || err != nil {
 			return err
 		}
 	}
@@ -46,14 +47,14 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 		op.Seq = h.next()
 	}
 	op.Item.Seq = op.Seq
-	if op.Item.Key != "" {
-		if _, err := t.exec(t.ctx, qUseInboxKey, h.key, op.Item.Key, op.Seq); err != nil {
+	if given {
+		if err := t.write(t.ctx, qUseInboxKey, h.key, op.Item.Key, op.Seq); err != nil {
 			return err
 		}
 	} else {
-		op.Item.Key = fmt.Sprintf("skein:%d", op.Seq) // no repeat can have it, so that it need not be kept
+		op.Item.Key = fmt.Sprint(madeKey, op.Seq)
 	}
-	if _, err := t.exec(t.ctx, qInsertInbox, h.key, op.Seq, op.Item.Key, string(op.Item.Kind), limited,
+	if err := t.write(t.ctx, qInsertInbox, h.key, op.Seq, op.Item.Key, string(op.Item.Kind), limited,
 		nullJSON(op.Item.Payload), op.Item.CreatedAt); err != nil {
 		return err
 	}

@@ -19,12 +19,13 @@ func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Du
 	}
 	var f *store.Fence
 	err := s.writer.do(ctx, func(t *tx) error {
-		var key, epoch, expires int64
-		if err := t.row(t.ctx, qThreadKey, []any{threadID}, &key); err != nil {
-			return fmt.Errorf("thread %s: %w", threadID, err)
+		h, err := t.head(threadID) // which keeps others from taking the lease meanwhile
+		if err != nil {
+			return err
 		}
 		var holder string
-		err := t.row(t.ctx, qLease, []any{key}, &holder, &epoch, &expires)
+		var epoch, expires int64
+		err = t.row(t.ctx, qLease, []any{h.key}, &holder, &epoch, &expires)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -32,9 +33,8 @@ func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Du
 			return fmt.Errorf("thread %s: %w", threadID, store.ErrLeaseHeld)
 		}
 		f = &store.Fence{ThreadID: threadID, Owner: owner, Epoch: max(epoch+1, t.now)}
-		_, err = t.exec(t.ctx, qTakeLease, key, owner, f.Epoch, t.now+ttl.Microseconds())
-		return err
-	})
+		return t.write(t.ctx, qTakeLease, h.key, owner, f.Epoch, t.now+ttl.Microseconds())
+	}, threadID)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) er
 			return fmt.Errorf("thread %s: %w", f.ThreadID, store.ErrFenced)
 		}
 		return err
-	})
+	}, f.ThreadID)
 }
 
 // Release gives the lease back, and wakes those who look for work when there is more.
@@ -64,7 +64,7 @@ func (s *Store) Release(ctx context.Context, f *store.Fence) error {
 			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedInbox})
 		}
 		return err
-	})
+	}, f.ThreadID)
 }
 
 // Runnable lists threads with work that nobody holds. Namespaces take turns, each with its oldest first.

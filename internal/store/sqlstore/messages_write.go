@@ -35,12 +35,8 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 	if m.ID == "" {
 		m.ID = "msg_" + uuid.Must(uuid.NewV7()).String()
 	} else {
-		err := t.row(t.ctx, qMessageSeq, []any{h.key, m.ID}, &m.Seq)
-		if err == nil {
-			op.Existed = true
-			return nil
-		}
-		if !errors.Is(err, store.ErrNotFound) {
+		var err error
+		if op.Existed, err = t.exists(qMessageSeq, []any{h.key, m.ID}, &m.Seq); op.Existed || err != nil {
 			return err
 		}
 	}
@@ -59,7 +55,7 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 	if m.Content != nil {
 		content = *m.Content
 	}
-	if _, err := t.exec(t.ctx, qInsertMessage, h.key, m.Seq, m.ID, string(m.Role), m.Silent, m.Depth, string(m.Status),
+	if err := t.write(t.ctx, qInsertMessage, h.key, m.Seq, m.ID, string(m.Role), m.Silent, m.Depth, string(m.Status),
 		m.CreatedAt, m.RunID, nullText(m.ToolCallID), content, more); err != nil {
 		return err
 	}
@@ -109,7 +105,7 @@ func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
 	if m.Content != nil {
 		content = *m.Content
 	}
-	if _, err := t.exec(t.ctx, qUpdateMessage, m.Silent, string(m.Status), content, more, h.key, m.Seq); err != nil {
+	if err := t.write(t.ctx, qUpdateMessage, m.Silent, string(m.Status), content, more, h.key, m.Seq); err != nil {
 		return err
 	}
 	op.Updated = m
@@ -152,10 +148,10 @@ func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
 
 // dropMessage removes the message and leaves its creation in the log, which only grows (SPEC LOG-03).
 func (t *tx) dropMessage(h *head, m *store.Message) error {
-	if _, err := t.exec(t.ctx, qDeleteMessage, h.key, m.Seq); err != nil {
+	if err := t.write(t.ctx, qDeleteMessage, h.key, m.Seq); err != nil {
 		return err
 	}
-	if _, err := t.exec(t.ctx, qInsertEvent, h.key, m.Seq, store.EventMessageCreated, m.RunID, m.ID, nil, m.CreatedAt); err != nil {
+	if err := t.write(t.ctx, qInsertEvent, h.key, m.Seq, store.EventMessageCreated, m.RunID, m.ID, nil, m.CreatedAt); err != nil {
 		return err
 	}
 	h.counts.add(m.Depth, m.Silent, -1)

@@ -23,7 +23,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, e
 			return err
 		}
 		key = h.key
-		if _, err := t.exec(t.ctx, qRevokeLease, h.key); err != nil {
+		if err := t.write(t.ctx, qRevokeLease, h.key); err != nil {
 			return err
 		}
 		if err := t.addOpenRuns(h); err != nil {
@@ -32,7 +32,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, e
 		h.running, h.taken = 0, true // nobody is to take its run over
 		h.touch(0)
 		return t.terminate(h, &store.Terminate{Reason: "Purged"})
-	})
+	}, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -44,21 +44,26 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, e
 			if err := s.writer.do(ctx, func(t *tx) (err error) {
 				n, err = t.exec(t.ctx, query, key, key, purgeStep)
 				return err
-			}); err != nil {
+			}, id); err != nil {
 				return nil, err
 			}
 		}
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
-		digests, err = t.purgeRest(id, key)
+		digests, err = t.purgeRest(s.dialect, id, key)
 		return err
-	})
+	}, id)
 	return digests, err
 }
 
 // purgeRest removes the thread with all that hangs on it, and tells which contents nothing refers to.
-func (t *tx) purgeRest(id string, key int64) ([]string, error) {
+func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
 	var had, free []string
+	for _, query := range d.purge {
+		if err := t.write(t.ctx, query, key); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.rows(t.ctx, qDigests, []any{key}, func(scan scanner) error {
 		var d string
 		err := scan(&d)
@@ -67,24 +72,24 @@ func (t *tx) purgeRest(id string, key int64) ([]string, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(t.ctx, qDeleteFirings, id); err != nil {
+	if err := t.write(t.ctx, qDeleteFirings, id); err != nil {
 		return nil, err
 	}
 	var root string
 	if err := t.row(t.ctx, qRoot, []any{key}, &root); err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(t.ctx, qLogLifecycle, store.LifecycleThreadDestroyed, "", "", "", reasonDeleted, t.now, key); err != nil {
+	if err := t.write(t.ctx, qLogLifecycle, store.LifecycleThreadDestroyed, "", "", "", reasonDeleted, t.now, key); err != nil {
 		return nil, err
 	}
 	if err := t.purgeUsage(id, root); err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(t.ctx, qDeleteThread, key); err != nil {
+	if err := t.write(t.ctx, qDeleteThread, key); err != nil {
 		return nil, err
 	}
 	for _, d := range had {
-		used, err := digestUsed(t.ctx, t.conn, d)
+		used, err := digestUsed(t.ctx, t, d)
 		if err != nil {
 			return nil, err
 		}

@@ -22,8 +22,9 @@ const (
 	qTerminate    = `UPDATE thread SET terminated_at = ?, terminated_reason = ? WHERE key = ?`
 	qDeleteThread = `DELETE FROM thread WHERE key = ?`
 
-	qHead = `SELECT t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
-		h.work_since, h.activity_second FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	headColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
+		h.work_since, h.activity_second`
+	qHead       = `SELECT ` + headColumns + ` FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	qInsertHead = `INSERT INTO thread_head (thread, namespace, version, last_seq, counts, queued, waiting, running,
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
 	qUpdateHead = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,

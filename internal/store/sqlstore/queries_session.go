@@ -2,12 +2,12 @@ package sqlstore
 
 // Thread state.
 const (
-	qStateSum      = `SELECT count(*), COALESCE(sum(size), 0), COALESCE(max(pos), 0) FROM thread_state WHERE thread = ?`
-	qStateRow      = `SELECT pos, size FROM thread_state WHERE thread = ? AND key = ?`
-	qStateOld      = `SELECT value FROM thread_state WHERE thread = ? AND key = ?`
-	qStatePage     = `SELECT key, value FROM thread_state WHERE thread = ? ORDER BY pos LIMIT ? OFFSET ?`
-	qStateValue    = `SELECT s.value FROM thread_state s JOIN thread t ON t.key = s.thread WHERE t.id = ? AND s.key = ?`
-	qPutState      = `INSERT INTO thread_state (thread, key, pos, size, value) VALUES (?, ?, ?, ?, ?)
+	qStateSum   = `SELECT count(*), COALESCE(sum(size), 0), COALESCE(max(pos), 0) FROM thread_state WHERE thread = ?`
+	qStateRow   = `SELECT pos, size FROM thread_state WHERE thread = ? AND key = ?`
+	qStateOld   = `SELECT value FROM thread_state WHERE thread = ? AND key = ?`
+	qStatePage  = `SELECT key, value FROM thread_state WHERE thread = ? ORDER BY pos LIMIT ? OFFSET ?`
+	qStateValue = `SELECT s.value FROM thread_state s JOIN thread t ON t.key = s.thread WHERE t.id = ? AND s.key = ?`
+	qPutState   = `INSERT INTO thread_state (thread, key, pos, size, value) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (thread, key) DO UPDATE SET pos = excluded.pos, size = excluded.size, value = excluded.value`
 	qDeleteState   = `DELETE FROM thread_state WHERE thread = ? AND key = ?`
 	qClearState    = `DELETE FROM thread_state WHERE thread = ?`

@@ -22,6 +22,9 @@ type readers struct {
 var errClosed = errors.New("the store is closed")
 
 func newReaders(n int, open func(ctx context.Context) (*conn, error)) *readers {
+	if n == 0 {
+		n = 8
+	}
 	r := &readers{open: open, slots: make(chan *conn, n)}
 	for range n {
 		r.slots <- nil
@@ -62,11 +65,11 @@ func (r *readers) read(ctx context.Context, fn func(c *conn) error) error {
 // snapshot lends a connection on which all that fn reads is of one moment.
 func (r *readers) snapshot(ctx context.Context, fn func(c *conn) error) error {
 	return r.read(ctx, func(c *conn) error {
-		if _, err := c.exec(ctx, "BEGIN"); err != nil {
+		if err := c.write(ctx, c.dialect.snapshot); err != nil {
 			return err
 		}
 		err := fn(c)
-		if _, end := c.exec(context.WithoutCancel(ctx), "COMMIT"); end != nil {
+		if _, end := c.exec(context.WithoutCancel(ctx), "END"); end != nil {
 			c.failed = true
 			return errors.Join(err, end)
 		}

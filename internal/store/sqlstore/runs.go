@@ -36,10 +36,10 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 		return err
 	}
 	if made {
-		_, err = t.exec(t.ctx, qInsertRun, h.key, r.ID, h.lastSeq, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps,
+		err = t.write(t.ctx, qInsertRun, h.key, r.ID, h.lastSeq, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps,
 			r.StartedAt, r.EndedAt, nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState))
 	} else {
-		_, err = t.exec(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt,
+		err = t.write(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt,
 			nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState), h.key, r.ID)
 	}
 	if err != nil {

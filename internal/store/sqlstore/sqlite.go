@@ -46,11 +46,37 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), lock.Close())
 	}
-	s, err := open(ctx, db, sqliteDialect, o.Clock, o.Readers)
+	db.SetMaxIdleConns(0) // connections are held by the writer and the readers, or closed
+	s, err := openSQLite(ctx, db, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), db.Close(), lock.Close())
 	}
-	s.unlock = lock.Close
+	s.closers = append(s.closers, db.Close, lock.Close)
+	return s, nil
+}
+
+func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error) {
+	if err := migrate(ctx, db, sqliteDialect); err != nil {
+		return nil, wrap(sqliteDialect, err)
+	}
+	for _, q := range sqliteDialect.adopt {
+		if _, err := db.ExecContext(ctx, q); err != nil {
+			return nil, wrap(sqliteDialect, err)
+		}
+	}
+	s := newStore(sqliteDialect, o.Clock)
+	connect := func(ctx context.Context, writes bool) (link, error) {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := setupSQLite(c, writes); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return &sqlLink{db: c, stmts: map[string]*sql.Stmt{}}, nil
+	}
+	s.writer = newWriters(1, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.hints.send)
+	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
 	return s, nil
 }
 
@@ -68,9 +94,10 @@ var sqliteDialect = &dialect{
 	name:   "sqlite",
 	goose:  goose.DialectSQLite3,
 	folder: "migrations/sqlite",
-	rebind: func(query string) string { return query },
-	begin:  "BEGIN IMMEDIATE",
-	setup:  setupSQLite,
+
+	begin:     "BEGIN IMMEDIATE",
+	snapshot:  "BEGIN",
+	claimable: qClaimable,
 	// The folder belongs to one process at a time: whoever held a lease or a firing is gone, and its work
 	// need not wait until the term is over. Epochs stay, so that the next holder's is higher.
 	adopt:    []string{qFreeLeases, qFreeFirings},

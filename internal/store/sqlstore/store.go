@@ -1,4 +1,4 @@
-// Package sqlstore keeps the store contract by a SQL database: SQLite at present. What differs between
+// Package sqlstore keeps the store contract by a SQL database: SQLite or PostgreSQL. What differs between
 // databases is in dialect.go and in the migrations; queries are in queries.go.
 package sqlstore
 
@@ -18,39 +18,23 @@ import (
 
 // Store is a store.Store over a SQL database.
 type Store struct {
-	db      *sql.DB
 	dialect *dialect
 	clock   clock.PassiveClock
-	writer  *writer
+	writer  *writers
 	readers *readers
 	hints   hints
 
 	closing sync.Once
-	unlock  func() error
+	closers []func() error // run at the end, in this order
 }
 
 var _ store.Store = (*Store)(nil)
 
-func open(ctx context.Context, db *sql.DB, d *dialect, c clock.PassiveClock, readers int) (*Store, error) {
+func newStore(d *dialect, c clock.PassiveClock) *Store {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	if readers == 0 {
-		readers = 8
-	}
-	if err := migrate(ctx, db, d); err != nil {
-		return nil, wrap(d, err)
-	}
-	for _, q := range d.adopt {
-		if _, err := db.ExecContext(ctx, d.rebind(q)); err != nil {
-			return nil, wrap(d, err)
-		}
-	}
-	db.SetMaxIdleConns(0) // connections are held by the writer and the readers, or closed
-	s := &Store{db: db, dialect: d, clock: c, unlock: func() error { return nil }}
-	s.writer = newWriter(func(ctx context.Context) (*conn, error) { return newConn(ctx, db, d, true) }, s.now, s.hints.send)
-	s.readers = newReaders(readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, db, d, false) })
-	return s, nil
+	return &Store{dialect: d, clock: c}
 }
 
 // migrate brings the schema up to date. A schema of a newer release is refused rather than misread.
@@ -94,7 +78,10 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close waits for what is under way, and closes. Again is no error.
 func (s *Store) Close() (err error) {
 	s.closing.Do(func() {
-		err = errors.Join(s.writer.close(), s.readers.close(), s.db.Close(), s.unlock())
+		err = errors.Join(s.writer.close(), s.readers.close())
+		for _, end := range s.closers {
+			err = errors.Join(err, end())
+		}
 	})
 	return err
 }

@@ -29,7 +29,7 @@ func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.O
 		}
 		created = true
 		return nil
-	})
+	}, n.ID, n.ParentID)
 	if err != nil {
 		return nil, false, err
 	}
@@ -62,7 +62,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		n.TerminatedReason, n.RegistryStatus}, &h.key); err != nil {
 		return err
 	}
-	if _, err := t.exec(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
+	if err := t.write(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
 		return err
 	}
 	t.heads = append(t.heads, h)
@@ -96,6 +96,9 @@ func (t *tx) lineage(n *store.Thread) error {
 	if n.ParentID == "" {
 		n.RootID, n.Depth = n.ID, 0
 		return nil
+	}
+	if _, err := t.head(n.ParentID); err != nil { // which keeps it from being terminated meanwhile
+		return fmt.Errorf("parent of thread %s: %w", n.ID, err)
 	}
 	var root string
 	var depth int
@@ -165,9 +168,8 @@ func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
 	if !changed {
 		return nil
 	}
-	_, err := t.exec(t.ctx, qUpdateThread, title, agent, status, h.key)
 	h.touch(store.ChangedThread)
-	return err
+	return t.write(t.ctx, qUpdateThread, title, agent, status, h.key)
 }
 
 func (t *tx) terminate(h *head, op *store.Terminate) error {
@@ -176,7 +178,7 @@ func (t *tx) terminate(h *head, op *store.Terminate) error {
 		return nil
 	}
 	h.terminatedAt = t.now
-	if _, err := t.exec(t.ctx, qTerminate, t.now, op.Reason, h.key); err != nil {
+	if err := t.write(t.ctx, qTerminate, t.now, op.Reason, h.key); err != nil {
 		return err
 	}
 	if err := t.emptyInbox(h); err != nil {
@@ -186,10 +188,9 @@ func (t *tx) terminate(h *head, op *store.Terminate) error {
 }
 
 func (t *tx) emptyInbox(h *head) error {
-	_, err := t.exec(t.ctx, qEmptyInbox, h.key)
 	h.waiting, h.queued, h.taken = 0, 0, true
 	h.touch(store.ChangedThread)
-	return err
+	return t.write(t.ctx, qEmptyInbox, h.key)
 }
 
 func (t *tx) logTerminated(h *head, reason string) error {

@@ -15,9 +15,8 @@ func (t *tx) putValue(h *head, op *store.PutValue) error {
 		}
 		return err
 	}
-	_, err := t.exec(t.ctx, qPutValue, h.key, op.Key, string(op.Value), t.now)
 	h.touch(0)
-	return err
+	return t.write(t.ctx, qPutValue, h.key, op.Key, string(op.Value), t.now)
 }
 
 // Value of the key-value store.

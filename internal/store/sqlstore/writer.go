@@ -3,8 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
+	"hash/maphash"
 	"sync"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -13,47 +12,85 @@ import (
 // maxBatch bounds how many transactions share one commit, so that nobody waits long for others.
 const maxBatch = 256
 
-// writer commits transactions in groups. There is one connection that writes. Whoever finds it free
-// leads: he takes all that wait by then, runs each under a savepoint in one transaction, commits once for
-// all, and hands over to the first that came meanwhile. So a lone caller pays for no hand-over and no
-// timer, and many callers share one sync of the disk.
+// writers share the threads out by their ids: the transactions of one thread go through one writer, in
+// their order, and do not wait for each other in the database.
+type writers struct {
+	all  []*writer
+	seed maphash.Seed
+}
+
+func newWriters(n int, commits func() committer, after func(hints []store.Hint)) *writers {
+	w := &writers{seed: maphash.MakeSeed()}
+	for range n {
+		w.all = append(w.all, newWriter(commits(), after))
+	}
+	return w
+}
+
+// do runs fn in a transaction and returns once it is on disk, or was rolled back. A context that ends
+// before the transaction's turn keeps it from running; afterwards it has no effect.
+//
+// The threads are those that fn will write, as far as they are known: the first says which writer does it.
+// fn may be run again from its beginning, where others wrote at the same time: what it leaves outside must
+// be right after any number of runs.
+func (w *writers) do(ctx context.Context, fn func(*tx) error, threads ...string) error {
+	one := w.all[0]
+	if len(threads) > 0 && len(w.all) > 1 {
+		one = w.all[maphash.String(w.seed, threads[0])%uint64(len(w.all))]
+	}
+	return one.do(ctx, fn, threads)
+}
+
+func (w *writers) close() (err error) {
+	for _, one := range w.all {
+		err = errors.Join(err, one.close())
+	}
+	return err
+}
+
+// committer writes the transactions of a batch and sets their errors. Those that succeeded are on disk
+// when it returns.
+type committer interface {
+	commit(batch []*job)
+	close() error
+}
+
+// writer commits transactions in groups, one group at a time. Whoever finds it free leads: he takes all
+// that wait by then, commits them together, and hands over to the first that came meanwhile. So a lone
+// caller pays for no hand-over and no timer, and many callers share one sync of the disk.
 type writer struct {
-	open  func(ctx context.Context) (*conn, error)
-	after func(hints []store.Hint)
-	now   func() int64
+	committer committer // of the leader
+	after     func(hints []store.Hint)
 
 	mu     sync.Mutex
 	queue  []*job
 	busy   bool
 	closed bool
 	idle   *sync.Cond
-
-	conn *conn // of the leader
 }
 
 // job is one caller's transaction.
 type job struct {
-	ctx   context.Context
-	fn    func(*tx) error
-	err   error
-	hints []store.Hint
+	ctx     context.Context
+	fn      func(*tx) error
+	threads []string
+	err     error
+	hints   []store.Hint
 	// lead says, when the waiting ends: true, lead; false, done.
 	lead chan bool
 }
 
-func newWriter(open func(ctx context.Context) (*conn, error), now func() int64, after func([]store.Hint)) *writer {
-	w := &writer{open: open, now: now, after: after}
+func newWriter(c committer, after func([]store.Hint)) *writer {
+	w := &writer{committer: c, after: after}
 	w.idle = sync.NewCond(&w.mu)
 	return w
 }
 
-// do runs fn in a transaction and returns once it is on disk, or was rolled back. A context that ends
-// before the transaction's turn keeps it from running; afterwards it has no effect.
-func (w *writer) do(ctx context.Context, fn func(*tx) error) error {
+func (w *writer) do(ctx context.Context, fn func(*tx) error, threads []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := &job{ctx: ctx, fn: fn}
+	j := &job{ctx: ctx, fn: fn, threads: threads}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -74,7 +111,7 @@ func (w *writer) do(ctx context.Context, fn func(*tx) error) error {
 	return j.err
 }
 
-// leadBatch runs what waits, the leader's own first.
+// leadBatch commits what waits, the leader's own first.
 func (w *writer) leadBatch() {
 	w.mu.Lock()
 	n := min(len(w.queue), maxBatch)
@@ -82,7 +119,7 @@ func (w *writer) leadBatch() {
 	w.queue = w.queue[n:]
 	w.mu.Unlock()
 
-	w.run(batch)
+	w.committer.commit(batch)
 
 	for _, j := range batch[1:] {
 		j.lead <- false
@@ -103,94 +140,6 @@ func (w *writer) leadBatch() {
 	}
 }
 
-// run commits a batch and sets the error of each of its jobs.
-func (w *writer) run(batch []*job) {
-	err := w.commit(batch)
-	if err != nil {
-		for _, j := range batch {
-			if j.err == nil {
-				j.err = err
-			}
-		}
-	}
-	if w.conn != nil && w.conn.failed {
-		_ = w.conn.close() // the next leader makes another
-		w.conn = nil
-	}
-}
-
-// commit gives an error when nothing of the batch was written.
-func (w *writer) commit(batch []*job) error {
-	ctx := context.Background() // a transaction that has begun is not given up halfway
-	if w.conn == nil {
-		c, err := w.open(ctx)
-		if err != nil {
-			return err
-		}
-		w.conn = c
-	}
-	c := w.conn
-	if _, err := c.exec(ctx, c.dialect.begin); err != nil {
-		return err
-	}
-	wrote := false
-	for _, j := range batch {
-		ok, err := w.runJob(ctx, c, j, len(batch) > 1)
-		if err != nil {
-			w.rollback(c)
-			return err
-		}
-		wrote = wrote || ok
-	}
-	if !wrote {
-		w.rollback(c)
-		return nil
-	}
-	if _, err := c.exec(ctx, "COMMIT"); err != nil {
-		w.rollback(c)
-		return err
-	}
-	return nil
-}
-
-// runJob runs one job, under a savepoint when it is not alone. An error is one of the whole batch; the
-// job's own goes to the job.
-func (w *writer) runJob(ctx context.Context, c *conn, j *job, shared bool) (ok bool, err error) {
-	if j.err = j.ctx.Err(); j.err != nil {
-		return false, nil
-	}
-	if shared {
-		if _, err := c.exec(ctx, "SAVEPOINT job"); err != nil {
-			return false, err
-		}
-	}
-	t := &tx{conn: c, ctx: ctx, now: w.now()}
-	j.err = t.run(j.fn)
-	if c.failed {
-		return false, j.err // the database has given up the transaction
-	}
-	if j.err == nil {
-		j.hints = t.hints
-	}
-	if !shared {
-		return j.err == nil, nil
-	}
-	if j.err != nil {
-		if _, err := c.exec(ctx, "ROLLBACK TO job"); err != nil {
-			return false, err
-		}
-	}
-	_, err = c.exec(ctx, "RELEASE job")
-	return j.err == nil, err
-}
-
-// rollback ends the transaction. Where that fails the connection is given up, and with it the transaction.
-func (w *writer) rollback(c *conn) {
-	if _, err := c.exec(context.Background(), "ROLLBACK"); err != nil {
-		c.failed = true
-	}
-}
-
 // close waits for the transactions that were accepted.
 func (w *writer) close() error {
 	w.mu.Lock()
@@ -199,32 +148,14 @@ func (w *writer) close() error {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
-	if w.conn == nil {
-		return nil
-	}
-	c := w.conn
-	w.conn = nil
-	return c.close()
+	return w.committer.close()
 }
 
-// tx is one caller's transaction.
-type tx struct {
-	*conn
-	ctx   context.Context
-	now   int64
-	heads []*head
-	hints []store.Hint
-}
-
-// run keeps a panic of one caller from taking the other callers' transactions with it.
-func (t *tx) run(fn func(*tx) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a store transaction: %v\n%s", p, debug.Stack())
+// failAll gives an error to the jobs that have none.
+func failAll(batch []*job, err error) {
+	for _, j := range batch {
+		if j.err == nil {
+			j.err = err
 		}
-	}()
-	if err := fn(t); err != nil {
-		return err
 	}
-	return t.flush()
 }

@@ -1,0 +1,354 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// maxAttempts bounds how often a transaction is run while others keep getting in its way.
+const maxAttempts = 20
+
+// pipeline commits batches on a PostgreSQL server, in as few round trips as it can.
+//
+//   - Hoping: the writer remembers how it left the threads that it wrote last. When the transactions of a
+//     batch need nothing more, all they write is sent at once, and the statements that write the threads'
+//     heads fail unless each is still at the version that it was taken to be at.
+//   - Locking: else the heads of the batch's threads are locked and read first, always in the same order,
+//     then the transactions run, and what they write goes with the commit.
+//   - Alone: when a transaction cannot share after all, each of the batch is run in one of its own, and
+//     again while it only met others that wrote at the same time.
+type pipeline struct {
+	dialect *dialect
+	open    opener
+	now     func() int64
+
+	conn *conn
+	kept keptHeads
+}
+
+var _ committer = (*pipeline)(nil)
+
+// errAlone: the transactions of a batch must be run one by one.
+var errAlone = errors.New("the transactions cannot share a commit")
+
+func (p *pipeline) commit(batch []*job) {
+	var jobs []*job
+	for _, j := range batch {
+		if j.err = j.ctx.Err(); j.err == nil {
+			jobs = append(jobs, j)
+		}
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	done, err := p.hope(jobs)
+	if done {
+		return
+	}
+	if err == nil {
+		err = p.lock(jobs, false)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errAlone) || p.dialect.classify(err) == contended:
+		for _, j := range jobs {
+			p.alone(j)
+		}
+	default:
+		failAll(jobs, err)
+	}
+}
+
+// alone runs one job in a transaction of its own until it ends one way or the other.
+func (p *pipeline) alone(j *job) {
+	for range maxAttempts {
+		j.err = nil
+		err := p.lock([]*job{j}, true)
+		if err == nil || p.dialect.classify(err) != contended {
+			failAll([]*job{j}, err)
+			return
+		}
+		if j.err = j.ctx.Err(); j.err != nil {
+			return
+		}
+		failAll([]*job{j}, err)
+	}
+}
+
+// use calls fn with the connection, which is made when there is none, and given up when it has failed.
+func (p *pipeline) use(fn func(ctx context.Context, c *conn) error) error {
+	// A transaction that has begun is not given up halfway by its caller, nor waits for a server for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	if p.conn == nil {
+		c, err := newConn(ctx, p.dialect, p.open, true)
+		if err != nil {
+			return err
+		}
+		p.conn = c
+	}
+	err := fn(ctx, p.conn)
+	if p.conn.failed {
+		_ = p.conn.close()
+		p.conn = nil
+	}
+	return err
+}
+
+// hope runs a batch on what is remembered of its threads. Not done without an error means that nothing
+// was written and the batch is to be run with locks.
+func (p *pipeline) hope(jobs []*job) (done bool, err error) {
+	if !p.kept.has(jobs) {
+		return false, nil
+	}
+	ps := &pipe{p: p, hoping: true, heads: map[string]*head{}}
+	var all []statement
+	for _, j := range jobs {
+		t := ps.run(context.Background(), j)
+		if ps.asked || j.err != nil || !ps.guarded(t) {
+			j.err = nil
+			return false, nil // decided on what may be out of date
+		}
+		all = slices.Concat(all, ps.guards, ps.fences, ps.writes)
+	}
+	if len(all) == 0 {
+		return false, nil
+	}
+	err = p.use(func(ctx context.Context, c *conn) error {
+		last := len(all) - 1
+		for _, s := range all[:last] {
+			if err := c.write(ctx, s.query, s.args...); err != nil {
+				return err
+			}
+		}
+		_, err := c.exec(ctx, all[last].query, all[last].args...) // what is sent together is one transaction
+		return err
+	})
+	if err == nil {
+		p.kept.keep(ps.heads)
+		return true, nil
+	}
+	p.kept.forget(jobs)
+	for _, j := range jobs {
+		j.hints = nil
+	}
+	if class := p.dialect.classify(err); class == contended || class == ordinary {
+		return false, nil
+	}
+	return false, err
+}
+
+// lock runs a batch in one transaction with the heads of its threads locked. An error means that nothing
+// was written.
+// With care, what is most likely new is asked for nevertheless.
+func (p *pipeline) lock(jobs []*job, careful bool) error {
+	alone := len(jobs) == 1
+	ps := &pipe{p: p, heads: map[string]*head{}, careful: careful}
+	for _, j := range jobs {
+		for _, id := range j.threads {
+			if id != "" {
+				ps.ids = append(ps.ids, id)
+			}
+		}
+	}
+	slices.Sort(ps.ids)
+	ps.ids = slices.Compact(ps.ids)
+	err := p.use(func(ctx context.Context, c *conn) (err error) {
+		ps.conn = c
+		defer func() {
+			if err != nil && !c.failed {
+				p.rollback(ctx, c)
+			}
+		}()
+		if err := c.write(ctx, p.dialect.begin); err != nil {
+			return err
+		}
+		if err := ps.loadHeads(ctx); err != nil {
+			return err
+		}
+		return p.runLocked(ctx, ps, jobs, alone)
+	})
+	if err != nil {
+		p.kept.forget(jobs)
+		for _, j := range jobs {
+			j.hints = nil
+		}
+		return err
+	}
+	p.kept.forget(jobs) // of those that are gone
+	p.kept.keep(ps.heads)
+	return nil
+}
+
+func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone bool) error {
+	c := ps.conn
+	wrote := false
+	for _, j := range jobs {
+		ps.run(ctx, j)
+		switch {
+		case c.failed:
+			return cmp.Or(j.err, store.ErrUnavailable)
+		case j.err != nil && ps.failed && !alone:
+			return errAlone // the database has given up the transaction
+		case j.err != nil && alone:
+			if p.dialect.classify(j.err) == contended {
+				return j.err
+			}
+			p.rollback(ctx, c)
+			return nil
+		case j.err != nil && ps.sent:
+			return errAlone // some of it is written already, and cannot be taken back by itself
+		case j.err == nil:
+			wrote = wrote || ps.sent || len(ps.writes) > 0
+			for _, s := range ps.writes {
+				if err := c.write(ctx, s.query, s.args...); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !wrote {
+		p.rollback(ctx, c)
+		return nil
+	}
+	_, err := c.exec(ctx, commit)
+	if err != nil && !alone && p.dialect.classify(err) == ordinary {
+		return errAlone
+	}
+	return err
+}
+
+// rollback ends the transaction. Where that fails the connection is given up, and with it the transaction.
+func (p *pipeline) rollback(ctx context.Context, c *conn) {
+	if l, ok := c.link.(*pgxLink); ok && l.drop() {
+		return
+	}
+	if _, err := c.exec(ctx, "ROLLBACK"); err != nil {
+		c.failed = true
+	}
+}
+
+func (p *pipeline) close() error {
+	if p.conn == nil {
+		return nil
+	}
+	c := p.conn
+	p.conn = nil
+	return c.close()
+}
+
+// statement that waits to be sent.
+type statement struct {
+	query string
+	args  []any
+}
+
+// pipe is the session of the transactions of one batch.
+type pipe struct {
+	p    *pipeline
+	conn *conn // nil while hoping
+	// heads of the threads as the transactions so far have left them.
+	heads map[string]*head
+	ids   []string // of the threads whose heads were locked at the beginning
+	// leases of the locked threads.
+	leases  map[int64]store.Fence
+	hoping  bool
+	careful bool
+
+	// Of the transaction that runs now:
+	guards []statement // writes of heads that fail when what it was decided on is out of date
+	fences []statement // that fail when a lease was lost; they follow the guards
+	writes []statement // not yet sent
+	sent   bool        // some of its writes were
+	asked  bool        // it wanted to know what it could not while hoping
+	failed bool        // the database refused a statement, and with it the transaction
+}
+
+var _ pipelined = (*pipe)(nil)
+
+// errAsked ends a transaction that hoped and has to ask.
+var errAsked = errors.New("the transaction must be run with locks")
+
+// run runs a job and leaves what it wants to write, but for what it sent already.
+func (ps *pipe) run(ctx context.Context, j *job) *tx {
+	ps.guards, ps.fences, ps.writes = nil, nil, nil
+	ps.sent, ps.asked, ps.failed = false, false, false
+	t := &tx{session: ps, ctx: ctx, now: ps.p.now()}
+	j.err = t.run(j.fn)
+	if j.err != nil {
+		ps.writes = nil
+		return t
+	}
+	j.hints = t.hints
+	for _, h := range t.heads {
+		ps.heads[h.id] = h.settled()
+	}
+	return t
+}
+
+// flush sends what the transaction wrote so far ahead of the next statement.
+func (ps *pipe) flush(ctx context.Context) error {
+	if ps.hoping {
+		ps.asked = true
+		return errAsked
+	}
+	for _, s := range ps.writes {
+		ps.sent = true
+		if err := ps.conn.write(ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	ps.writes = nil
+	return nil
+}
+
+// result notes what became of a statement.
+func (ps *pipe) result(query string, err error) error {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		ps.failed = true
+	}
+	if !strings.HasPrefix(query, "SELECT") {
+		ps.sent = true
+	}
+	return err
+}
+
+func (ps *pipe) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if err := ps.flush(ctx); err != nil {
+		return 0, err
+	}
+	ps.changesLease(query)
+	n, err := ps.conn.exec(ctx, query, args...)
+	return n, ps.result(query, err)
+}
+
+func (ps *pipe) row(ctx context.Context, query string, args []any, dst ...any) error {
+	if err := ps.flush(ctx); err != nil {
+		return err
+	}
+	return ps.result(query, ps.conn.row(ctx, query, args, dst...))
+}
+
+func (ps *pipe) one(ctx context.Context, query string, args ...any) scanner {
+	return func(dst ...any) error { return ps.row(ctx, query, args, dst...) }
+}
+
+func (ps *pipe) rows(ctx context.Context, query string, args []any, each func(scan scanner) error) error {
+	if err := ps.flush(ctx); err != nil {
+		return err
+	}
+	return ps.result(query, ps.conn.rows(ctx, query, args, each))
+}
+
+func (ps *pipe) write(_ context.Context, query string, args ...any) error {
+	ps.changesLease(query)
+	ps.writes = append(ps.writes, statement{query, args})
+	return nil
+}
+
+func (ps *pipe) hopes() bool { return !ps.careful }

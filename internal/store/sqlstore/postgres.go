@@ -1,0 +1,179 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"k8s.io/utils/clock"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	closeTimeout   = time.Second
+	// answerTimeout is how long a transaction may take in all before the connection counts as lost.
+	answerTimeout = 30 * time.Second
+
+	commit = "COMMIT"
+)
+
+// errNotCommitted: the transaction had failed before, unnoticed.
+var errNotCommitted = errors.New("the database rolled the transaction back")
+
+// PostgresOptions of OpenPostgres.
+type PostgresOptions struct {
+	// URL of the database: postgres://user:password@host:port/name?sslmode=verify-full, or key=value pairs.
+	URL string
+	// Clock gives the time; when nil, the database's, so that replicas agree on it.
+	Clock clock.PassiveClock
+	// Readers bounds the connections that read; 8 when 0.
+	Readers int
+	// Writers is how many connections write; 2 when 0.
+	Writers int
+}
+
+// OpenPostgres opens the store in a PostgreSQL database that it may share with other replicas, making or
+// migrating the schema.
+func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
+	if o.URL == "" {
+		return nil, errors.New("the PostgreSQL store needs the database's URL")
+	}
+	config, err := pgx.ParseConfig(o.URL)
+	if err != nil {
+		// What pgx says may quote the URL, which has a password in it.
+		return nil, errors.New("the database URL is not one of PostgreSQL's: it must look like postgres://user:password@host:5432/name?sslmode=verify-full")
+	}
+	configure(config)
+	if err := migratePostgres(ctx, config); err != nil {
+		return nil, fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, wrap(postgresDialect, err))
+	}
+	s := newStore(postgresDialect, o.Clock)
+	connect := func(ctx context.Context, writes bool) (link, error) { return connectPostgres(ctx, config, writes) }
+	if o.Writers == 0 {
+		o.Writers = 2
+	}
+	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, s.hints.send)
+	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, postgresDialect, connect, false) })
+	return s, nil
+}
+
+// configure sets what the store needs of each connection.
+func configure(c *pgx.ConnConfig) {
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	host, _ := os.Hostname()
+	for name, value := range map[string]string{
+		"application_name": "skein " + host,
+		// A replica that hangs in the middle of a transaction must not hold its threads' rows for ever.
+		"idle_in_transaction_session_timeout": "10s",
+		// One that is gone without a word, as with its node, is noticed within half a minute.
+		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+	} {
+		if _, set := c.RuntimeParams[name]; !set {
+			c.RuntimeParams[name] = value
+		}
+	}
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+}
+
+func connectPostgres(ctx context.Context, config *pgx.ConnConfig, writes bool) (link, error) {
+	db, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if writes {
+		// What is acknowledged must be on disk, whatever the server's default is; a stricter one stays.
+		if _, err := db.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`); err != nil {
+			return nil, errors.Join(err, db.Close(ctx))
+		}
+	}
+	return &pgxLink{db: db}, nil
+}
+
+// migrationLock keeps replicas that start together from migrating together. The number is any that others
+// in the database are unlikely to use.
+const migrationLock = 0x736b65696e // "skein"
+
+func migratePostgres(ctx context.Context, config *pgx.ConnConfig) (err error) {
+	db := stdlib.OpenDB(*config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	lock, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }() // and with the session, the lock
+	if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+		return err
+	}
+	defer func() {
+		_, end := lock.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
+		err = errors.Join(err, end)
+	}()
+	return migrate(ctx, db, postgresDialect)
+}
+
+var postgresDialect = &dialect{
+	name:     "postgres",
+	goose:    goose.DialectPostgres,
+	folder:   "migrations/postgres",
+	begin:    "BEGIN",
+	snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+	// Others that claim at the same time take others.
+	claimable: qClaimable + ` FOR UPDATE SKIP LOCKED`,
+	purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
+		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
+	classify: classifyPostgres,
+}
+
+func classifyPostgres(err error) class {
+	var e *pgconn.PgError
+	switch {
+	case err == nil:
+		return ordinary
+	case errors.As(err, &e):
+		return classifyState(e.Code)
+	case errors.Is(err, errNotCommitted):
+		return contended
+	case errors.Is(err, context.Canceled):
+		return givenUp
+	}
+	var network net.Error
+	var connecting *pgconn.ConnectError
+	if errors.As(err, &network) || errors.As(err, &connecting) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, sql.ErrConnDone) || errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err) {
+		return unavailable
+	}
+	return ordinary
+}
+
+// classifyState by the SQLSTATE.
+func classifyState(code string) class {
+	switch code {
+	case "40001", "40P01", "55P03", // serialization failure, deadlock, lock not available
+		"23505",       // a row with this key is there: perhaps by now, or the transaction had only hoped
+		stateOutdated: // the transaction had taken the thread to be as it was
+		return contended
+	case "XX001", "XX002": // data or index corrupted
+		return broken
+	case "25006", // read only: this server is a standby by now
+		"25P03": // idle in transaction for too long
+		return unavailable
+	}
+	for _, kind := range []string{"08", "53", "57P", "58", "3D", "28"} { // connection, resources, shutdown, system, database, authorisation
+		if strings.HasPrefix(code, kind) {
+			return unavailable
+		}
+	}
+	return ordinary
+}

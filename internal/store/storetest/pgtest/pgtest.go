@@ -1,0 +1,272 @@
+// Package pgtest runs PostgreSQL for tests: a server of the test process's own, in a temporary folder and
+// on a free port of the loopback interface, as a user that is not root.
+package pgtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// role is the server's superuser.
+const role = "skein"
+
+// Options of Start.
+type Options struct {
+	// Durable keeps every commit through a crash of the machine, as a real server does; tests that only
+	// kill processes need not wait for the disk.
+	Durable bool
+	// Settings are added to the server's, as "name=value".
+	Settings []string
+}
+
+// Server is a PostgreSQL server.
+type Server struct {
+	options Options
+	tools   tools
+	dir     string // of the data, in a folder of its own
+	port    int
+	cred    *syscall.Credential
+	made    atomic.Int64
+
+	stop func(syscall.Signal) error
+}
+
+// Start makes a server. It dies with the process that started it; Stop ends it and removes its data.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	t, err := find()
+	if err != nil {
+		return nil, err
+	}
+	sweep()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, tools: t, dir: filepath.Join(dir, "data")}
+	if err := s.make(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.Up(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+func (s *Server) make(ctx context.Context) (err error) {
+	if s.cred, err = ordinaryUser(); err != nil {
+		return err
+	}
+	if s.cred != nil {
+		if err := os.Chown(filepath.Dir(s.dir), int(s.cred.Uid), int(s.cred.Gid)); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, s.tools.initdb, "-D", s.dir, "-U", role, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	cmd.Dir = filepath.Dir(s.dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	s.port, err = freePort()
+	return err
+}
+
+// Up starts the server, as it was before Down.
+func (s *Server) Up(ctx context.Context) error {
+	args := []string{"-D", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + filepath.Dir(s.dir),
+		"-c", "max_connections=200", "-c", "shared_buffers=64MB", "-c", "max_wal_size=1GB", "-c", "jit=off"}
+	if !s.options.Durable {
+		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off")
+	}
+	for _, setting := range s.options.Settings {
+		args = append(args, "-c", setting)
+	}
+	cmd := exec.Command(s.tools.postgres, args...)
+	cmd.Dir = filepath.Dir(s.dir)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	// SIGQUIT is PostgreSQL's immediate shutdown.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred, Pdeathsig: syscall.SIGQUIT, Setpgid: true}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	started, ended := make(chan error, 1), make(chan struct{})
+	var waited error
+	go func() {
+		// The signal of the parent's death is that of the thread's: this one stays as long as the server.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start postgres: %w", err)
+	}
+	ready := make(chan error, 1)
+	go func() {
+		ready <- awaitReady(log)
+		_, _ = io.Copy(io.Discard, log)
+		waited = cmd.Wait()
+		close(ended)
+	}()
+	s.stop = func(sig syscall.Signal) error {
+		if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		<-ended
+		var exit *exec.ExitError
+		if waited != nil && !errors.As(waited, &exit) {
+			return waited
+		}
+		return nil
+	}
+	select {
+	case err := <-ready:
+		return err
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), s.stop(syscall.SIGQUIT))
+	}
+}
+
+// awaitReady reads the server's log until it takes connections.
+func awaitReady(log io.Reader) error {
+	var said []string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "ready to accept connections") {
+			return nil
+		}
+		said = append(said, lines.Text())
+	}
+	return fmt.Errorf("postgres did not start: %s", strings.Join(said, "; "))
+}
+
+// Down stops the server at once, without a goodbye to its clients, as a crash would. The data stays.
+func (s *Server) Down() error { return s.stop(syscall.SIGQUIT) }
+
+// Stop ends the server and removes its data.
+func (s *Server) Stop() error {
+	return errors.Join(s.stop(syscall.SIGQUIT), os.RemoveAll(filepath.Dir(s.dir)))
+}
+
+// URL of a database of the server.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
+}
+
+// Port of the server, on the loopback interface.
+func (s *Server) Port() int { return s.port }
+
+// NewDatabase makes a database, as a copy of template ("" for an empty one), and gives its name. Nobody may
+// be connected to the template.
+func (s *Server) NewDatabase(ctx context.Context, template string) (name string, err error) {
+	if template == "" {
+		template = "template0"
+	}
+	name = fmt.Sprintf("db%d", s.made.Add(1))
+	return name, s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
+}
+
+// DropDatabase removes a database, and whoever is connected to it.
+func (s *Server) DropDatabase(ctx context.Context, name string) error {
+	return s.exec(ctx, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
+}
+
+func (s *Server) exec(ctx context.Context, query string) error {
+	c, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, query)
+	return errors.Join(err, c.Close(ctx))
+}
+
+// tools are PostgreSQL's programs.
+type tools struct{ initdb, postgres string }
+
+// find looks for the newest PostgreSQL of the machine: in SKEIN_POSTGRES_BIN, where Debian's packages have it, on PATH.
+func find() (tools, error) {
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	slices.SortFunc(dirs, func(a, b string) int { return version(b) - version(a) })
+	dirs = append([]string{os.Getenv("SKEIN_POSTGRES_BIN")}, append(dirs, filepath.SplitList(os.Getenv("PATH"))...)...)
+	for _, dir := range dirs {
+		t := tools{initdb: filepath.Join(dir, "initdb"), postgres: filepath.Join(dir, "postgres")}
+		if dir != "" && executable(t.initdb) && executable(t.postgres) {
+			return t, nil
+		}
+	}
+	return tools{}, errors.New("the tests need PostgreSQL's server: run hack/postgres.sh install (Debian's package postgresql), " +
+		"or say where initdb and postgres are in SKEIN_POSTGRES_BIN")
+}
+
+func version(bin string) int {
+	v, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+	return v
+}
+
+func executable(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}
+
+// ordinaryUser is who the server runs as: PostgreSQL refuses to be root. Nil for the present user.
+func ordinaryUser() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody: run the tests as another user")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+const prefix = "skein-pgtest-"
+
+// sweep removes what processes left behind that were killed.
+func sweep() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	for _, dir := range dirs {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
+		info, err := os.Stat(dir)
+		if _, gone := os.Stat("/proc/" + owner); gone != nil && err == nil && time.Since(info.ModTime()) > time.Minute {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
