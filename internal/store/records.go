@@ -20,6 +20,10 @@ type Thread struct {
 	Depth     int    // 0 for a root
 	Child     *Child // how the child relates to its parent; nil for a root
 
+	// ScopedEnv are the names of variables that it does not inherit, because its agent graph marks them as
+	// scoped (SPEC ENV-04); sorted.
+	ScopedEnv []string
+
 	TerminatedAt     int64
 	TerminatedReason string // a reason of api/v1alpha1/conditions.go
 	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root

@@ -36,6 +36,8 @@ var (
 // Store is the whole data plane. Every method is safe for concurrent use, and every acknowledged write
 // is on disk when the call returns.
 type Store interface {
+	EnvStore
+
 	// CreateThread makes a thread and applies its first ops (files, inbox items), in one transaction. A
 	// second create of the same id changes nothing, applies no op and gives the stored thread with created
 	// false. RootID and Depth are the store's: ErrNotFound when ParentID names no thread. A child of a

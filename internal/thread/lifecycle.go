@@ -19,6 +19,8 @@ type NewThread struct {
 	AttachFrom string
 	// Attachments are copied into the new thread and attached to Message (SPEC FIL-07).
 	Attachments []string
+	// Env is spec.env of its object.
+	Env []SpecEnv
 }
 
 // firstMessageKey makes the first message of a thread happen once.
@@ -43,6 +45,13 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	defer release()
 	for _, a := range attached {
 		ops = append(ops, &store.PutFile{File: a.file})
+	}
+	env, err := s.firstEnv(ctx, &n)
+	if err != nil {
+		return nil, false, err
+	}
+	if env != nil {
+		ops = append(ops, env)
 	}
 	if n.Message != "" || len(attached) > 0 {
 		m, err := s.build(n.ID, NewMessage{Content: &n.Message, Attachments: attachmentsOf(attached), FromSystem: true}, queuedPrefix)

@@ -35,6 +35,7 @@ type Service struct {
 	clock  clock.Clock
 	limits limits
 	blobs  *contents
+	env    EnvOptions
 }
 
 type limits struct {

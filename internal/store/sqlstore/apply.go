@@ -94,6 +94,12 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.importConversation(h, op)
 	case *store.Terminate:
 		return t.terminate(h, op)
+	case *store.SetEnv:
+		return t.setEnv(h, op)
+	case *store.UnsetEnv:
+		return t.unsetEnv(h, op)
+	case *store.ScopeEnv:
+		return t.scopeEnv(h, op)
 	}
 	return fmt.Errorf("the store knows no operation %T", op)
 }

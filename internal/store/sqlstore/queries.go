@@ -7,14 +7,14 @@ package sqlstore
 const (
 	threadColumns = `t.id, t.namespace, t.name, t.agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
-		h.version, h.counts, h.queued, h.last_activity_at, h.last_seq`
+		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq`
 	fromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
 
 	qThread       = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
 	qChildren     = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
 	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, arguments, created_at,
-		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`
+		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`
 	qLineage      = `SELECT root_id, depth, terminated_at FROM thread WHERE id = ?`
 	qThreadKey    = `SELECT key FROM thread WHERE id = ?`
 	qUpdateThread = `UPDATE thread SET title = ?, agent = ?, registry_status = ? WHERE key = ?`

@@ -37,13 +37,14 @@ type scanner func(dst ...any) error
 func scanThread(scan scanner) (*store.Thread, error) {
 	var t store.Thread
 	var arguments, child text
-	var counted string
+	var counted, scoped string
 	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
-		&t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq); err != nil {
+		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq); err != nil {
 		return nil, err
 	}
 	t.Arguments = arguments.raw()
+	t.ScopedEnv = splitNames(scoped)
 	if child.Valid {
 		if err := json.Unmarshal([]byte(child.String), &t.Child); err != nil {
 			return nil, fmt.Errorf("thread %s: how it was made is damaged: %w", t.ID, err)

@@ -59,7 +59,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second}
 	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.UserID, n.TaskID, n.Title,
 		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
-		n.TerminatedReason, n.RegistryStatus}, &h.key); err != nil {
+		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv)}, &h.key); err != nil {
 		return err
 	}
 	if err := t.write(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
@@ -71,6 +71,9 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		return err
 	}
 	if n.ParentID != "" {
+		if _, err := t.exec(t.ctx, qInheritEnv, h.key); err != nil {
+			return err
+		}
 		if err := t.joinTree(h, n.Agent); err != nil {
 			return err
 		}

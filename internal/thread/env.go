@@ -1,0 +1,311 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Bounds of variables.
+const (
+	// MaxEnvValueBytes of one value.
+	MaxEnvValueBytes = 32 << 10
+	// MaxEnvVars that one thread may have of its own.
+	MaxEnvVars = 500
+	// EnvPending is no name of a variable: the runtime API has the pending request at its place.
+	EnvPending = "pending"
+
+	maxEnvName = 128
+)
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// ErrEnvUnknown says that no source has a variable (SPEC ENV-01).
+var ErrEnvUnknown = errors.New("there is no such variable")
+
+// EnvSource is where the value of a variable comes from, in the order in which they are asked (SPEC ENV-01).
+type EnvSource string
+
+// The sources.
+const (
+	EnvFromThread   EnvSource = "thread"
+	EnvFromUser     EnvSource = "user"
+	EnvFromInstance EnvSource = "instance"
+	EnvFromAgent    EnvSource = "agent"
+	EnvFromPrompt   EnvSource = "prompt"
+)
+
+// EnvValue is a variable with its value in clear.
+type EnvValue struct {
+	Name   string
+	Value  string
+	Type   store.EnvType
+	Source EnvSource
+	// Origin and UpdatedAt are those of a thread's own variables.
+	Origin    store.EnvOrigin
+	UpdatedAt int64
+}
+
+// EnvDeclaration is what a thread's agent says of a variable that it uses.
+type EnvDeclaration struct {
+	Name     string
+	Type     store.EnvType
+	Required bool // the thread does not run without it (SPEC ENV-06)
+	Scoped   bool // it is not inherited from the parent (SPEC ENV-04)
+}
+
+// EnvLayers is what lies below a thread's own variables.
+type EnvLayers struct {
+	// Values of the user, the instance, the agent and the prompt, in this order: the first of a name counts.
+	Values []EnvValue
+	// Declared by the agent and the prompt, by name.
+	Declared []EnvDeclaration
+}
+
+// EnvLayerer finds the layers of a thread.
+type EnvLayerer interface {
+	Layers(ctx context.Context, t *store.Thread) (*EnvLayers, error)
+}
+
+// EnvCipher seals values; see the package envkeys.
+type EnvCipher interface {
+	Primary() (uint32, error)
+	Seal(root, name string, value []byte) (sealed []byte, keyID uint32, err error)
+	Open(root, name string, sealed []byte) ([]byte, error)
+	Reseal(sealed []byte) (out []byte, keyID uint32, err error)
+}
+
+// EnvSecrets is told of every secret value that comes into use, so that it is kept out of what is shown.
+type EnvSecrets interface {
+	Register(namespace, name, value string)
+}
+
+// EnvOptions are what variables need; each may be nil.
+type EnvOptions struct {
+	Cipher  EnvCipher
+	Layers  EnvLayerer
+	Secrets EnvSecrets
+}
+
+// ServeEnv gives the service what variables need. Call it before the service is used.
+func (s *Service) ServeEnv(o EnvOptions) { s.env = o }
+
+// CheckEnvName refuses what is no name of a variable.
+func CheckEnvName(name string) error {
+	switch {
+	case len(name) > maxEnvName || !envName.MatchString(name):
+		return invalid("name", "give a name of at most %d letters, digits and '_' that does not begin with a digit", maxEnvName)
+	case name == EnvPending:
+		return invalid("name", "a variable cannot have the name %q: choose another", EnvPending)
+	}
+	return nil
+}
+
+// environment is all variables of a thread, resolved.
+type environment struct {
+	values   map[string]EnvValue
+	declared []EnvDeclaration
+}
+
+// environment resolves all variables of a thread, and registers the secret ones. So no code, no tool and no
+// answer can come by a secret that is not looked for in what they write.
+func (s *Service) environment(ctx context.Context, t *store.Thread) (*environment, error) {
+	e := &environment{values: map[string]EnvValue{}}
+	if s.env.Layers != nil {
+		layers, err := s.env.Layers.Layers(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		e.declared = layers.Declared
+		for _, v := range layers.Values {
+			if _, before := e.values[v.Name]; !before {
+				e.values[v.Name] = v
+			}
+			s.registerEnv(t.Namespace, &v) // one that another hides as well
+		}
+	}
+	own, err := s.store.Env(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range own {
+		v, err := s.openEnv(t, &own[i])
+		if err != nil {
+			return nil, err
+		}
+		s.registerEnv(t.Namespace, v)
+		e.values[v.Name] = *v
+	}
+	return e, nil
+}
+
+func (s *Service) openEnv(t *store.Thread, v *store.EnvVar) (*EnvValue, error) {
+	if s.env.Cipher == nil {
+		return nil, errors.New("variables of threads are not set up")
+	}
+	value, err := s.env.Cipher.Open(t.RootID, v.Name, v.Value)
+	if err != nil {
+		return nil, fmt.Errorf("variable %s of thread %s: %w", v.Name, t.ID, err)
+	}
+	return &EnvValue{Name: v.Name, Value: string(value), Type: v.Type, Source: EnvFromThread, Origin: v.Origin, UpdatedAt: v.UpdatedAt}, nil
+}
+
+func (s *Service) registerEnv(namespace string, v *EnvValue) {
+	if s.env.Secrets != nil && v.Type == store.EnvSecret {
+		s.env.Secrets.Register(namespace, v.Name, v.Value)
+	}
+}
+
+// LoadEnv resolves and registers all variables of a thread, before any code of it runs, and lists the names of
+// required ones that have no value (SPEC ENV-06).
+func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []string, err error) {
+	e, err := s.environment(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range e.missing() {
+		missing = append(missing, d.Name)
+	}
+	return missing, nil
+}
+
+// missing lists what is required and has no value, by name.
+func (e *environment) missing() (missing []EnvDeclaration) {
+	for _, d := range e.declared {
+		if _, ok := e.values[d.Name]; d.Required && !ok {
+			missing = append(missing, d)
+		}
+	}
+	return missing
+}
+
+// resolve gives all variables of this thread.
+func (st *State) resolve(ctx context.Context) (*environment, error) {
+	t, err := st.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return st.svc.environment(ctx, t)
+}
+
+// EnvValue gives a variable from the first source that has it (SPEC ENV-01). ErrEnvUnknown when none has.
+func (st *State) EnvValue(ctx context.Context, name string) (*EnvValue, error) {
+	if err := CheckEnvName(name); err != nil {
+		return nil, err
+	}
+	e, err := st.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := e.values[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s: set it with setEnv, in spec.env of the Thread, the Agent or the Prompt, or in a Secret of the user or the instance", ErrEnvUnknown, name)
+	}
+	return &v, nil
+}
+
+// EnvType tells whether a variable may be shown (SPEC ENV-02): secret when nobody says otherwise, also of one
+// that is not known.
+func (st *State) EnvType(ctx context.Context, name string) (store.EnvType, error) {
+	v, err := st.EnvValue(ctx, name)
+	switch {
+	case errors.Is(err, ErrEnvUnknown):
+		return store.EnvSecret, nil
+	case err != nil:
+		return "", err
+	}
+	return v.Type, nil
+}
+
+// ListEnv gives all variables that the thread sees, by name.
+func (st *State) ListEnv(ctx context.Context) ([]EnvValue, error) {
+	e, err := st.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]EnvValue, 0, len(e.values))
+	for _, v := range e.values {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b EnvValue) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// PendingEnv lists the variables that the thread waits for, by name (SPEC ENV-06).
+func (st *State) PendingEnv(ctx context.Context) ([]EnvDeclaration, error) {
+	e, err := st.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.missing(), nil
+}
+
+// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). Without a type it keeps the
+// one that it has; a new one is secret (SPEC ENV-02).
+func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvType) error {
+	if err := CheckEnvName(name); err != nil {
+		return err
+	}
+	switch kind {
+	case "", store.EnvText, store.EnvSecret:
+	default:
+		return invalid("type", `give "text" or "secret", or leave it out, not %q`, kind)
+	}
+	if err := checkEnvValue(value); err != nil {
+		return err
+	}
+	t, err := st.Info(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := st.svc.store.Env(ctx, st.id)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(own, func(v store.EnvVar) bool { return v.Name == name })
+	if i < 0 && len(own) >= MaxEnvVars {
+		return invalid("name", "the thread has %d variables, as many as it may: remove one", MaxEnvVars)
+	}
+	if kind == store.EnvSecret || (kind == "" && (i < 0 || own[i].Type == store.EnvSecret)) {
+		st.svc.registerEnv(t.Namespace, &EnvValue{Name: name, Value: value, Type: store.EnvSecret})
+	}
+	v, err := st.svc.sealEnv(t.RootID, name, value)
+	if err != nil {
+		return err
+	}
+	v.Type = kind
+	return st.Apply(ctx, &store.SetEnv{Vars: []store.EnvVar{*v}})
+}
+
+func (s *Service) sealEnv(root, name, value string) (*store.EnvVar, error) {
+	if s.env.Cipher == nil {
+		return nil, errors.New("variables of threads are not set up")
+	}
+	sealed, keyID, err := s.env.Cipher.Seal(root, name, []byte(value))
+	if err != nil {
+		return nil, err
+	}
+	return &store.EnvVar{Name: name, Value: sealed, KeyID: keyID}, nil
+}
+
+func checkEnvValue(value string) error {
+	if len(value) > MaxEnvValueBytes {
+		return invalid("value", "it has %d bytes, more than the limit of %d: keep large data in a file", len(value), MaxEnvValueBytes)
+	}
+	return checkText("value", value)
+}
+
+// UnsetEnv removes a variable of the thread, and what its descendants inherited of it; false when it had none.
+func (st *State) UnsetEnv(ctx context.Context, name string) (bool, error) {
+	if err := CheckEnvName(name); err != nil {
+		return false, err
+	}
+	op := &store.UnsetEnv{Names: []string{name}}
+	err := st.Apply(ctx, op)
+	return op.Removed > 0, err
+}
