@@ -34,6 +34,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var notReady *engine.NotReadyError
 	var unknown *engine.UnknownError
 	var tooLarge *http.MaxBytesError
+	var quota *store.QuotaError
 	switch {
 	case errors.As(err, &status):
 		return status
@@ -62,6 +63,12 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		return apierrors.NewConflict(threadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrLeaseHeld):
 		return apierrors.NewConflict(threadsResource, name, errors.New("another replica holds it: try again"))
+	case errors.As(err, &quota):
+		return overQuota(name, quota)
+	case errors.Is(err, store.ErrNoSpace):
+		e := apierrors.NewServiceUnavailable("the disk of file contents is full, nothing was stored: try again once there is space")
+		e.ErrStatus.Details = details(name, retrySoon)
+		return e
 	case errors.Is(err, store.ErrUnavailable):
 		e := apierrors.NewServiceUnavailable("the store cannot be reached or cannot write: try again")
 		e.ErrStatus.Details = details(name, retrySoon)
@@ -84,6 +91,14 @@ func invalid(name string, cause metav1.CauseType, field, message string) *apierr
 	e := apierrors.NewInvalid(threadKind, name, nil)
 	e.ErrStatus.Message = fmt.Sprintf("%s: %s", field, message)
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Field: field, Message: message}}
+	return e
+}
+
+// overQuota is a 403, as of a ResourceQuota. The cause names what is used up: bytes or files.
+func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
+	e := apierrors.NewForbidden(threadsResource, name, nil)
+	e.ErrStatus.Message = q.Error()
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQuotaExceeded, Field: q.Resource, Message: q.Error()}}
 	return e
 }
 

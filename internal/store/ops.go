@@ -63,18 +63,35 @@ type PutValue struct {
 
 // PutFile makes or replaces a file row and logs it; the folders above it are made when missing. A folder
 // that is there already stays as it is. ErrFolder when a folder is at the path of a file, ErrNotFolder
-// when a file is at the path of a folder, or above it.
+// when a file is at the path of a folder, or above it, a *QuotaError when the thread would have more than it
+// may (SPEC FIL-08). ErrNoContents when no object is named and none is known for the digest (any longer), or
+// when the named one was put there so long ago that a sweep may take it for forgotten.
 type PutFile struct {
-	File     File
-	Replaced string // filled in: the digest that the row referred to before, when it was another
+	File File
+	// Object of the bucket that the contents were put into, under a name never used before; "" refers to
+	// contents that other files have.
+	Object string
+	// Uploaded is a time before Object was finished, in microseconds.
+	Uploaded int64
+	// Instead of this object, when it is the one that the digest stands for: it was found missing in the bucket.
+	Instead string
+	// Quota of threads that have none of their own.
+	Quota FileQuota
+	// Freed is filled in: objects that nothing refers to any more, Object among them when the contents were
+	// there before. Remove them from the bucket once the transaction is committed.
+	Freed []string
 }
 
 // RemoveFile removes a file or an empty folder row and logs it. ErrNotFound when absent, ErrFolder when
 // the folder is not empty.
 type RemoveFile struct {
-	Path   string
-	Digest string // filled in: the content that the row referred to
+	Path  string
+	Freed []string // filled in, as in PutFile
 }
+
+// SetFileQuota sets what the thread may have in files; nil leaves a bound to the manager, 0 takes it away. What
+// is there already stays, whatever it is.
+type SetFileQuota struct{ Bytes, Files *int64 }
 
 // UpdateThread changes fields of the thread row; nil leaves a field as it is. With ExpectVersion the
 // transaction fails with ErrConflict when the thread's version is another (SPEC THR-11).
@@ -101,5 +118,6 @@ func (*AppendEvent) op()   {}
 func (*PutValue) op()      {}
 func (*PutFile) op()       {}
 func (*RemoveFile) op()    {}
+func (*SetFileQuota) op()  {}
 func (*UpdateThread) op()  {}
 func (*Terminate) op()     {}

@@ -54,9 +54,9 @@ type Store interface {
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
 	// PurgeThread removes all that the store holds of a thread; absent is no error. It shuts out whoever
-	// holds the thread first, and may be repeated when it was cut off. File contents that nothing refers to
-	// any more are given back for the caller to remove from the bucket.
-	PurgeThread(ctx context.Context, id string) (digests []string, err error)
+	// holds the thread first, and may be repeated when it was cut off. Objects of the bucket that nothing
+	// refers to any more are given back for the caller to remove.
+	PurgeThread(ctx context.Context, id string) (freed []string, err error)
 
 	// Apply commits ops on one thread in one transaction, all or nothing. With a fence, the transaction
 	// fails with ErrFenced unless the fence's epoch is still the thread's. Without one it is a write from
@@ -84,8 +84,14 @@ type Store interface {
 	File(ctx context.Context, threadID, path string) (*File, error)
 	// Files lists the files and folders below prefix ("/" for all), by path; direct children only unless recursive.
 	Files(ctx context.Context, threadID, prefix string, recursive bool) ([]File, error)
-	// DigestReferenced tells whether any file of any thread has this content.
-	DigestReferenced(ctx context.Context, digest string) (bool, error)
+	// Contents gives the object of the bucket that has the contents of a digest; ErrNotFound when none has.
+	Contents(ctx context.Context, digest string) (object string, err error)
+	// FileUsage tells what a thread has in files, by counters, and the bounds of its own (SPEC FIL-08).
+	FileUsage(ctx context.Context, threadID string) (*FileUsage, error)
+	// SweepObjects is told of objects that are in the bucket. Those that have no contents are noted, and those
+	// that were noted before that time, and still have none, are given back for the caller to remove. A
+	// PutFile names none of these any more.
+	SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error)
 
 	// Acquire takes the thread's lease for ttl under a new epoch. ErrLeaseHeld while one has not run out,
 	// whoever holds it.

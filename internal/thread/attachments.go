@@ -26,81 +26,67 @@ func (st *State) CopyFilesFrom(ctx context.Context, src *State, paths []string) 
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	copies, release, err := planCopies(ctx, src, paths, func(p string) (*store.File, error) {
-		f, err := st.svc.store.File(ctx, st.id, p)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil
+	var gone string
+	for {
+		copies, err := planCopies(ctx, src, paths, func(p string) (*store.File, error) {
+			f, err := st.svc.store.File(ctx, st.id, p)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil, nil
+			}
+			return f, err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return f, err
-	})
-	if err != nil {
-		return nil, err
+		ops := make([]store.Op, 0, len(copies))
+		for _, c := range copies {
+			ops = append(ops, &store.PutFile{File: c.file, Quota: st.svc.quota})
+		}
+		err = st.Apply(ctx, ops...)
+		// Contents that went between the plan and the copy were replaced in the source: copy what is there now.
+		// The same ones twice are a loss.
+		if plan := digestsOf(copies); errors.Is(err, store.ErrNoContents) && plan != gone {
+			gone = plan
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, op := range ops {
+			st.svc.blobs.remove(ctx, op.(*store.PutFile).Freed...)
+		}
+		return attachmentsOf(copies), nil
 	}
-	defer release()
-	ops := make([]store.Op, 0, len(copies))
-	for _, c := range copies {
-		ops = append(ops, &store.PutFile{File: c.file})
-	}
-	if err := st.Apply(ctx, ops...); err != nil {
-		return nil, err
-	}
-	return attachmentsOf(copies), nil
 }
 
-// planCopies finds the source's files and a free path for each; taken tells what is at a path of the
-// receiver. The contents cannot go away until release is called.
-func planCopies(ctx context.Context, src *State, paths []string, taken func(path string) (*store.File, error)) (copies []fileCopy, release func(), err error) {
-	var releases []func()
-	release = func() {
-		for _, r := range releases {
-			r()
-		}
+func digestsOf(copies []fileCopy) string {
+	var all strings.Builder
+	for _, c := range copies {
+		all.WriteString(c.file.Digest)
 	}
-	defer func() {
-		if err != nil {
-			release()
-			release = nil
-		}
-	}()
+	return all.String()
+}
+
+// planCopies finds the source's files and a free path for each; taken tells what is at a path of the receiver.
+func planCopies(ctx context.Context, src *State, paths []string, taken func(path string) (*store.File, error)) (copies []fileCopy, err error) {
 	planned := map[string]string{} // path → digest
 	for _, p := range paths {
-		f, unpin, err := src.pinned(ctx, p)
-		if err != nil {
-			return nil, release, err
+		if p, err = filePath(p); err != nil {
+			return nil, err
 		}
-		releases = append(releases, unpin)
+		f, err := src.file(ctx, p)
+		if err != nil {
+			return nil, err
+		}
 		to, err := freePath(baseName(f.Path), f.Digest, planned, taken)
 		if err != nil {
-			return nil, release, err
+			return nil, err
 		}
 		planned[to] = f.Digest
 		f.Path, f.CreatedAt = to, src.svc.now()
 		copies = append(copies, fileCopy{file: *f, attachment: attachmentOf(f)})
 	}
-	return copies, release, nil
-}
-
-// pinned gives a file's row with its contents held back from removal.
-func (st *State) pinned(ctx context.Context, p string) (f *store.File, unpin func(), err error) {
-	if p, err = filePath(p); err != nil {
-		return nil, nil, err
-	}
-	for {
-		f, err = st.file(ctx, p)
-		if err != nil {
-			return nil, nil, err
-		}
-		unpin = st.svc.blobs.pin(f.Digest)
-		// Only a row that is seen after the pin keeps the contents there.
-		again, err := st.file(ctx, p)
-		if err == nil && again.Digest == f.Digest {
-			return again, unpin, nil
-		}
-		unpin()
-		if err != nil {
-			return nil, nil, err
-		}
-	}
+	return copies, nil
 }
 
 // file gives the row of what must be a file.

@@ -13,6 +13,8 @@ import (
 	_ "gocloud.dev/blob/fileblob" // the file:// scheme
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // OpenBucket opens the bucket of file contents. A file:// URL is a folder, made when missing; its objects
@@ -36,15 +38,9 @@ func OpenBucket(ctx context.Context, bucketURL string) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// isFolder tells whether the bucket is a folder of this machine.
-func isFolder(b *blob.Bucket) bool {
-	var info os.FileInfo
-	return b.As(&info)
-}
-
-// write streams into an object and gives the number of bytes. durable waits, in a folder, until bytes
-// and names are on disk; other buckets are durable by themselves.
-func (c *contents) write(ctx context.Context, key string, r io.Reader, durable bool) (size int64, err error) {
+// write streams into an object and gives the number of bytes. In a folder it waits until bytes and names are on
+// disk; other buckets are durable by themselves.
+func (c *contents) write(ctx context.Context, key string, r io.Reader) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it abandons the object
 	var sync folderSync
@@ -53,7 +49,7 @@ func (c *contents) write(ctx context.Context, key string, r io.Reader, durable b
 		ContentType: "application/octet-stream",
 		BeforeWrite: func(as func(any) bool) error {
 			var f *os.File
-			if !durable || !as(&f) {
+			if !as(&f) {
 				return nil
 			}
 			return sync.watch(f)
@@ -66,6 +62,9 @@ func (c *contents) write(ctx context.Context, key string, r io.Reader, durable b
 	if size, err = io.Copy(w, source); err != nil {
 		cancel()
 		_ = w.Close()
+		if IsInvalid(source.err) || errors.Is(source.err, store.ErrQuota) {
+			return 0, source.err
+		}
 		if source.err != nil {
 			return 0, fmt.Errorf("read the file's contents: %w", source.err)
 		}

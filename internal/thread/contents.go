@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/google/uuid"
 	"gocloud.dev/blob"
@@ -17,128 +18,145 @@ import (
 )
 
 const (
+	// blobPrefix is where the contents of files are.
 	blobPrefix = "blobs/"
-	tempPrefix = "tmp/"
-	// headSize is kept in memory of each write: smaller files need no temporary object.
+	// headSize is kept in memory of each write: the digest of smaller files is known before they are stored.
 	headSize = 256 << 10
 )
 
-// contents keeps the bytes of files in a bucket, by SHA-256.
+// contents keeps the bytes of files in a bucket. The store knows which object has the bytes of a digest
+// (SPEC FIL-07); every upload goes to an object of its own, under a name that is never used again. So a removal
+// can only ever hit the object that it means, and who writes, copies, removes and sweeps need not know of
+// each other, on however many replicas.
 type contents struct {
 	bucket *blob.Bucket
-	pins   *pins
+	store  store.Store
+	now    func() int64
 }
 
-// newContents keeps bytes in a bucket; referenced tells whether a row of any thread still needs a digest.
-func newContents(b *blob.Bucket, referenced func(ctx context.Context, digest string) (bool, error)) *contents {
-	c := &contents{bucket: b}
-	c.pins = newPins(func(ctx context.Context, digest string) error {
-		used, err := referenced(ctx, digest)
-		if used || err != nil {
-			return err
-		}
-		if err := b.Delete(ctx, blobKey(digest)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return fmt.Errorf("remove contents %s: %w", digest, unavailable(err))
-		}
-		return nil
-	})
-	return c
+// newObject makes up a name.
+func newObject() string {
+	id := uuid.NewString()
+	return blobPrefix + id[:2] + "/" + id
 }
 
-func blobKey(digest string) string { return blobPrefix + digest[:2] + "/" + digest[2:] }
-
-// content is what put has stored.
+// content is what a file's row must say of its bytes.
 type content struct {
-	digest  string
-	size    int64
-	head    []byte
-	release func() // call once the row is there, or will not be
+	digest   string
+	size     int64
+	head     []byte // the whole when it is no larger than headSize
+	object   string // uploaded for it, "" when the bucket had it before
+	uploaded int64  // a time before that was finished
+	instead  string // of this object, which is missing
 }
 
-// put stores a stream under its digest and holds it back from removal until release.
-func (c *contents) put(ctx context.Context, r io.Reader, limit int64) (*content, error) {
+// put stores a stream, unless the bucket has its contents already.
+func (c *contents) put(ctx context.Context, r io.Reader, limit int64, tooMuch func(read int64) error) (*content, error) {
 	head := make([]byte, headSize)
 	n, err := io.ReadFull(r, head)
-	head = head[:n]
+	head = head[:n:n]
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		if int64(n) > limit {
-			return nil, tooLarge(limit)
-		}
-		sum := sha256.Sum256(head)
-		stored := c.pinnedContent(hex.EncodeToString(sum[:]), int64(n), head)
-		if err := c.store(ctx, stored.digest, func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(head)), nil
-		}, ""); err != nil {
-			stored.release()
-			return nil, err
-		}
-		return stored, nil
-	case err != nil:
+	case err == nil:
+		return c.putLarge(ctx, head, r, limit, tooMuch)
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("read the file's contents: %w", err)
+	case int64(n) > limit:
+		return nil, tooMuch(int64(n))
 	}
-	return c.putLarge(ctx, head, r, limit)
+	sum := sha256.Sum256(head)
+	p := &content{digest: hex.EncodeToString(sum[:]), size: int64(n), head: head}
+	there, err := c.look(ctx, p)
+	if err != nil || there {
+		return p, err
+	}
+	return p, c.upload(ctx, p)
 }
 
-// putLarge streams through a temporary object, because the name is known only at the end.
-func (c *contents) putLarge(ctx context.Context, head []byte, r io.Reader, limit int64) (*content, error) {
-	temp := tempPrefix + uuid.NewString()
+// look finds out whether the bucket has the contents. A row of the store whose object is missing is noted, so
+// that a new upload takes its place.
+func (c *contents) look(ctx context.Context, p *content) (there bool, err error) {
+	object, err := c.store.Contents(ctx, p.digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if there, err = c.bucket.Exists(ctx, object); err != nil {
+		return false, fmt.Errorf("look for contents %s: %w", p.digest, unavailable(err))
+	}
+	if !there {
+		p.instead = object
+	}
+	return there, nil
+}
+
+// upload stores contents that are in memory.
+func (c *contents) upload(ctx context.Context, p *content) error {
+	p.object, p.uploaded = newObject(), c.now()
+	_, err := c.write(ctx, p.object, bytes.NewReader(p.head))
+	return err
+}
+
+// putLarge streams into an object; only at the end it is known whether that was needed.
+func (c *contents) putLarge(ctx context.Context, head []byte, r io.Reader, limit int64, tooMuch func(int64) error) (p *content, err error) {
+	object := newObject()
 	defer func() {
-		// Also when ctx was cancelled; what a crash leaves is swept.
-		_ = c.bucket.Delete(context.WithoutCancel(ctx), temp)
+		if err != nil {
+			c.remove(ctx, object)
+		}
 	}()
 	hash := sha256.New()
 	source := io.TeeReader(io.LimitReader(io.MultiReader(bytes.NewReader(head), r), limit+1), hash)
-	size, err := c.write(ctx, temp, source, false)
+	counted := &boundedReader{r: source, limit: limit, tooMuch: tooMuch}
+	started := &startOfEnd{r: counted, now: c.now}
+	size, err := c.write(ctx, object, started)
 	if err != nil {
 		return nil, err
 	}
-	if size > limit {
-		return nil, tooLarge(limit)
-	}
-	stored := c.pinnedContent(hex.EncodeToString(hash.Sum(nil)), size, head)
-	if err := c.store(ctx, stored.digest, func() (io.ReadCloser, error) {
-		return c.bucket.NewReader(ctx, temp, nil)
-	}, temp); err != nil {
-		stored.release()
-		return nil, err
-	}
-	return stored, nil
+	p = &content{digest: hex.EncodeToString(hash.Sum(nil)), size: size, head: head, object: object, uploaded: started.at}
+	_, err = c.look(ctx, p)
+	return p, err
 }
 
-func (c *contents) pinnedContent(digest string, size int64, head []byte) *content {
-	return &content{digest: digest, size: size, head: head, release: c.pins.pin(digest)}
+// boundedReader fails when there is more than the limit.
+type boundedReader struct {
+	r       io.Reader
+	read    int64
+	limit   int64
+	tooMuch func(read int64) error
 }
 
-// store writes contents under their digest unless they are there. A bucket of a provider copies the
-// temporary object by itself; in a folder the copy is written again, for the sake of its fsync.
-func (c *contents) store(ctx context.Context, digest string, open func() (io.ReadCloser, error), temp string) error {
-	key := blobKey(digest)
-	there, err := c.bucket.Exists(ctx, key)
+func (b *boundedReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.read += int64(n); b.read > b.limit {
+		return 0, b.tooMuch(b.read)
+	}
+	return n, err
+}
+
+// startOfEnd notes when a stream ended, which is before what is made of it is finished.
+type startOfEnd struct {
+	r   io.Reader
+	now func() int64
+	at  int64
+}
+
+func (s *startOfEnd) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
 	if err != nil {
-		return fmt.Errorf("look for contents %s: %w", digest, unavailable(err))
+		s.at = s.now()
 	}
-	if there {
-		return nil
-	}
-	if temp != "" && !isFolder(c.bucket) {
-		if err := c.bucket.Copy(ctx, key, temp, nil); err != nil {
-			return fmt.Errorf("store contents %s: %w", digest, unavailable(err))
-		}
-		return nil
-	}
-	rc, err := open()
-	if err != nil {
-		return fmt.Errorf("store contents %s: %w", digest, unavailable(err))
-	}
-	defer rc.Close()
-	_, err = c.write(ctx, key, rc, true)
-	return err
+	return n, err
 }
 
 // open gives a reader; store.ErrNotFound when the bucket has no such contents.
 func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, error) {
-	r, err := c.bucket.NewReader(ctx, blobKey(digest), nil)
+	object, err := c.store.Contents(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.bucket.NewReader(ctx, object, nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, fmt.Errorf("contents %s are not in the bucket: %w", digest, store.ErrNotFound)
 	}
@@ -148,19 +166,11 @@ func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, erro
 	return r, nil
 }
 
-// pin holds contents back from removal until the returned function is called.
-func (c *contents) pin(digest string) (unpin func()) { return c.pins.pin(digest) }
-
-// collect removes the contents that no row refers to and nobody is about to refer to.
-func (c *contents) collect(ctx context.Context, digests ...string) error {
-	var errs []error
-	for _, d := range digests {
-		if d == "" {
-			continue
-		}
-		errs = append(errs, c.pins.collect(ctx, d))
+// remove removes objects that nothing refers to, also when ctx has ended. What cannot be removed now is swept.
+func (c *contents) remove(ctx context.Context, objects ...string) {
+	for _, o := range objects {
+		_ = c.bucket.Delete(context.WithoutCancel(ctx), o)
 	}
-	return errors.Join(errs...)
 }
 
 func tooLarge(limit int64) error {
@@ -172,6 +182,8 @@ func unavailable(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return fmt.Errorf("%w: the bucket of file contents: %w", store.ErrNoSpace, err)
 	}
 	return fmt.Errorf("%w: the bucket of file contents: %w", store.ErrUnavailable, err)
 }

@@ -42,7 +42,7 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		Expect(none).To(BeEmpty())
 	})
 
-	It("copies what is there at the end, when the source changes and goes meanwhile", func(ctx SpecContext) {
+	It("copies what is there at the end, when the source changes meanwhile", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		write(ctx, e.create(ctx, "from"), "/f", "first")
 		e.create(ctx, "to")
@@ -53,14 +53,20 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		to, err := svc.Open(ctx, "to")
 		Expect(err).NotTo(HaveOccurred())
 		between.afterFile = func() { write(ctx, from, "/f", "second") }
-		between.beforeApply = func() { Expect(from.Unlink(ctx, "/f")).To(Succeed()) }
+		between.beforeApply = func() { write(ctx, from, "/f", "third") }
 		between.armed = true
 		given, err := to.CopyFilesFrom(ctx, from, []string{"/f"})
 		Expect(err).NotTo(HaveOccurred())
 		data, ok := read(ctx, to, given[0].Path)
 		Expect(ok).To(BeTrue())
-		Expect(data).To(Equal("second"))
+		Expect(data).To(Equal("third"))
 		Expect(e.objects()).To(HaveLen(1))
+
+		between.armed = false
+		write(ctx, from, "/f", "fourth")
+		between.beforeApply, between.armed = func() { Expect(from.Unlink(ctx, "/f")).To(Succeed()) }, true
+		_, err = to.CopyFilesFrom(ctx, from, []string{"/f"})
+		Expect(err).To(beInvalid("attachments", "there is no file /f"))
 	})
 
 	It("copies all or none", func(ctx SpecContext) {
@@ -134,7 +140,9 @@ var _ = Describe("contents", func() {
 			Expect(e.bucket.WriteAll(ctx, key, []byte("left behind"), nil)).To(Succeed())
 		}
 		Expect(e.Sweep(ctx)).To(BeZero(), "they may be being written")
-		e.clock.SetTime(time.Now().Add(2 * time.Hour))
+		e.clock.Step(23 * time.Hour)
+		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be")
+		e.clock.Step(2 * time.Hour)
 		Expect(e.Sweep(ctx)).To(Equal(2))
 		Expect(e.objects()).To(HaveLen(1))
 		data, _ := read(ctx, st, "/kept")

@@ -30,37 +30,39 @@ func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o Writ
 		return nil, err
 	}
 	// Refuse before the bytes are taken in, not after.
-	if err := st.refuseFolder(ctx, path); err != nil {
-		return nil, err
-	}
-	c, err := st.svc.blobs.put(ctx, r, st.svc.limits.fileBytes)
+	replaced, err := st.fileBefore(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer c.release()
-	f := store.File{
-		Path: path, MimeType: mimeType(path, o.MimeType), Digest: c.digest, Size: c.size, Metadata: o.Metadata,
-		CreatedAt: st.svc.now(),
+	limit, tooMuch, err := st.room(ctx, replaced)
+	if err != nil {
+		return nil, err
 	}
+	c, err := st.svc.blobs.put(ctx, r, limit, tooMuch)
+	if err != nil {
+		return nil, err
+	}
+	f := store.File{Path: path, MimeType: mimeType(path, o.MimeType), Metadata: o.Metadata, CreatedAt: st.svc.now()}
 	f.Width, f.Height = imageSize(c.head)
-	op := &store.PutFile{File: f}
-	if err := st.Apply(ctx, op); err != nil {
-		return nil, pathError(path, err)
+	written, err := st.putContents(ctx, c, f)
+	if err != nil {
+		return nil, err
 	}
-	return recordOf(&f), st.svc.blobs.collect(ctx, op.Replaced)
+	return recordOf(written), nil
 }
 
-func (st *State) refuseFolder(ctx context.Context, path string) error {
+// fileBefore gives the file at a path, nil when there is none; a folder is an *InvalidError.
+func (st *State) fileBefore(ctx context.Context, path string) (*store.File, error) {
 	f, err := st.svc.store.File(ctx, st.id, path)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	case f.Dir:
-		return pathError(path, store.ErrFolder)
+		return nil, pathError(path, store.ErrFolder)
 	}
-	return nil
+	return f, nil
 }
 
 // OpenFile gives a file's contents as a stream and its record; nil, nil, nil when missing. Close the stream.
@@ -135,14 +137,15 @@ func (st *State) Unlink(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := st.refuseFolder(ctx, path); err != nil {
+	if _, err := st.fileBefore(ctx, path); err != nil {
 		return err
 	}
 	op := &store.RemoveFile{Path: path}
 	if err := st.Apply(ctx, op); err != nil {
 		return pathError(path, err)
 	}
-	return st.svc.blobs.collect(ctx, op.Digest)
+	st.svc.blobs.remove(ctx, op.Freed...)
+	return nil
 }
 
 // pathError says what to do about the store's refusal of a path.

@@ -13,7 +13,7 @@ func (st *State) Mkdir(ctx context.Context, path string) (*FileRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := st.Apply(ctx, &store.PutFile{File: store.File{Path: path, Dir: true, CreatedAt: st.svc.now()}}); err != nil {
+	if err := st.Apply(ctx, &store.PutFile{File: store.File{Path: path, Dir: true, CreatedAt: st.svc.now()}, Quota: st.svc.quota}); err != nil {
 		return nil, pathError(path, err)
 	}
 	return st.StatFile(ctx, path)
@@ -79,20 +79,23 @@ func (st *State) ListFiles(ctx context.Context, prefix string, recursive bool) (
 	return records, nil
 }
 
-// FileStats counts the thread's files and their bytes.
+// FileStats tells how many files and folders the thread has, their bytes, and how much it may have.
 func (st *State) FileStats(ctx context.Context) (*FileStats, error) {
-	files, err := st.svc.store.Files(ctx, st.id, "/", true)
+	u, err := st.svc.store.FileUsage(ctx, st.id)
 	if err != nil {
 		return nil, err
 	}
-	s := &FileStats{}
-	for _, f := range files {
-		if f.Dir {
-			s.DirectoryCount++
-			continue
+	q := u.Quota(st.svc.quota)
+	return &FileStats{FileCount: u.Files, DirectoryCount: u.Folders, TotalSize: u.Bytes, MaxSize: q.Bytes, MaxEntries: q.Files}, nil
+}
+
+// SetFileQuota bounds what the thread has in files; nil leaves a bound to the manager, 0 takes it away. What is
+// there already stays (SPEC FIL-08).
+func (st *State) SetFileQuota(ctx context.Context, bytes, files *int64) error {
+	for field, n := range map[string]*int64{"fileQuota.bytes": bytes, "fileQuota.files": files} {
+		if n != nil && *n < 0 {
+			return invalid(field, "give 0 for no bound, or a positive number")
 		}
-		s.FileCount++
-		s.TotalSize += f.Size
 	}
-	return s, nil
+	return st.Apply(ctx, &store.SetFileQuota{Bytes: bytes, Files: files})
 }

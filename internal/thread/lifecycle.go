@@ -38,13 +38,12 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		return nil, false, err
 	}
 	var ops []store.Op
-	attached, release, err := s.firstAttachments(ctx, n)
+	attached, err := s.firstAttachments(ctx, n)
 	if err != nil {
 		return nil, false, err
 	}
-	defer release()
 	for _, a := range attached {
-		ops = append(ops, &store.PutFile{File: a.file})
+		ops = append(ops, &store.PutFile{File: a.file, Quota: s.quota})
 	}
 	env, err := s.firstEnv(ctx, &n)
 	if err != nil {
@@ -67,7 +66,11 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	if told := ChildStatusMessage(&n.Thread, ChildCreated, ""); told != nil {
 		ops = append(ops, told)
 	}
-	return s.store.CreateThread(ctx, n.Thread, ops...)
+	t, created, err = s.store.CreateThread(ctx, n.Thread, ops...)
+	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed meanwhile
+		return nil, false, fmt.Errorf("%w: a file of thread %s has changed while it was copied: %w", store.ErrUnavailable, n.AttachFrom, err)
+	}
+	return t, created, err
 }
 
 func (n NewThread) validate() error {
@@ -91,13 +94,13 @@ func (n NewThread) validate() error {
 }
 
 // firstAttachments plans the copies of the files that a new thread starts with.
-func (s *Service) firstAttachments(ctx context.Context, n NewThread) (copies []fileCopy, release func(), err error) {
+func (s *Service) firstAttachments(ctx context.Context, n NewThread) ([]fileCopy, error) {
 	if len(n.Attachments) == 0 {
-		return nil, func() {}, nil
+		return nil, nil
 	}
 	src, err := s.Open(ctx, n.AttachFrom)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open thread %s to copy attachments from: %w", n.AttachFrom, err)
+		return nil, fmt.Errorf("open thread %s to copy attachments from: %w", n.AttachFrom, err)
 	}
 	return planCopies(ctx, src, n.Attachments, func(string) (*store.File, error) { return nil, nil })
 }
@@ -111,11 +114,12 @@ func (st *State) Terminate(ctx context.Context, reason string) error {
 // Purge removes all that is stored of a thread, and the contents of files that no other thread has.
 // Absent is no error.
 func (s *Service) Purge(ctx context.Context, id string) error {
-	digests, err := s.store.PurgeThread(ctx, id)
+	freed, err := s.store.PurgeThread(ctx, id)
 	if err != nil {
 		return err
 	}
-	return s.blobs.collect(ctx, digests...)
+	s.blobs.remove(ctx, freed...)
+	return nil
 }
 
 // Emit writes a custom event to the thread's log, from where it reaches every connected client (SPEC EVT-01).

@@ -36,6 +36,9 @@ type FileStats struct {
 	FileCount      int64 `json:"fileCount"`
 	DirectoryCount int64 `json:"directoryCount"`
 	TotalSize      int64 `json:"totalSize"` // bytes
+	// MaxSize and MaxEntries are the thread's quota (SPEC FIL-08), in bytes, and in files and folders; 0 for none.
+	MaxSize    int64 `json:"maxSize,omitempty"`
+	MaxEntries int64 `json:"maxEntries,omitempty"`
 }
 
 // FindResult lists the paths that a glob matches; Truncated when there are more (SPEC FIL-05).

@@ -27,6 +27,8 @@ type Options struct {
 	MaxValueBytes int
 	// MaxFileBytes bounds one file: 8 GiB when 0.
 	MaxFileBytes int64
+	// FileQuota bounds what a thread without a quota of its own has in files (SPEC FIL-08).
+	FileQuota store.FileQuota
 }
 
 // Service is the domain over one store. It is safe for concurrent use.
@@ -36,6 +38,7 @@ type Service struct {
 	limits limits
 	blobs  *contents
 	env    EnvOptions
+	quota  store.FileQuota
 }
 
 type limits struct {
@@ -50,10 +53,10 @@ func NewService(o Options) *Service {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Service{
+	s := &Service{
 		store: o.Store,
 		clock: o.Clock,
-		blobs: newContents(o.Blobs, o.Store.DigestReferenced),
+		quota: o.FileQuota,
 		limits: limits{
 			queued:       orDefault(o.MaxQueued, 5),
 			messageBytes: orDefault(o.MaxMessageBytes, 1<<20),
@@ -61,6 +64,8 @@ func NewService(o Options) *Service {
 			fileBytes:    orDefault(o.MaxFileBytes, 8<<30),
 		},
 	}
+	s.blobs = &contents{bucket: o.Blobs, store: o.Store, now: s.now}
+	return s
 }
 
 func orDefault[T int | int64](v, def T) T {

@@ -44,5 +44,9 @@ type FileList struct {
 	HasMore bool `json:"hasMore"`
 }
 
+// CauseQuotaExceeded is the type of the cause of a Forbidden that says that the thread's quota of files is used
+// up (SPEC FIL-08); the cause's field is bytes or files.
+const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
+
 // KindFileList is the kind of a FileList.
 const KindFileList = "FileList"

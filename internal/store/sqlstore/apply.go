@@ -84,6 +84,8 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.putFile(h, op)
 	case *store.RemoveFile:
 		return t.removeFile(h, op)
+	case *store.SetFileQuota:
+		return t.setFileQuota(h, op)
 	case *store.UpdateThread:
 		return t.updateThread(h, op)
 	case *store.MergeState:

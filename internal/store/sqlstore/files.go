@@ -12,23 +12,41 @@ import (
 
 func (t *tx) putFile(h *head, op *store.PutFile) error {
 	f := &op.File
+	op.Freed = nil
 	if f.Path == "/" || path.Clean(f.Path) != f.Path || f.Path[0] != '/' {
 		return fmt.Errorf("the path %q is not normalised", f.Path)
 	}
 	var dir bool
 	var digest string
-	err := t.row(t.ctx, qFileBefore, []any{h.key, f.Path}, &dir, &digest)
+	var size, folders int64
+	err := t.row(t.ctx, qFileBefore, []any{h.key, f.Path}, &dir, &digest, &size)
+	fresh := errors.Is(err, store.ErrNotFound)
 	switch {
 	case err == nil && dir != f.Dir:
 		return refuse(f.Path, dir)
 	case err == nil && dir:
 		return nil
-	case errors.Is(err, store.ErrNotFound):
-		if err := t.makeFolders(h, f.Path); err != nil {
+	case fresh:
+		if folders, err = t.makeFolders(h, f.Path); err != nil {
 			return err
 		}
 	case err != nil:
 		return err
+	}
+	change := usage{folders: folders, bytes: f.Size - size}
+	switch {
+	case f.Dir:
+		change.folders++
+	case fresh:
+		change.files = 1
+	}
+	if err := t.account(h, change, op.Quota); err != nil {
+		return err
+	}
+	if !f.Dir {
+		if err := t.holdContents(op); err != nil {
+			return err
+		}
 	}
 	if f.CreatedAt == 0 {
 		f.CreatedAt = t.now
@@ -37,9 +55,20 @@ func (t *tx) putFile(h *head, op *store.PutFile) error {
 		return err
 	}
 	if digest != f.Digest {
-		op.Replaced = digest
+		if err := t.free(&op.Freed, digest); err != nil {
+			return err
+		}
 	}
 	return t.logFile(h, store.EventFileWritten, fileEvent{Path: f.Path, MimeType: f.MimeType, Size: f.Size, IsDirectory: f.Dir})
+}
+
+// free adds the object of contents that nothing refers to any more.
+func (t *tx) free(freed *[]string, digest string) error {
+	object, err := t.freeContents(digest)
+	if object != "" {
+		*freed = append(*freed, object)
+	}
+	return err
 }
 
 // refuse says what stands in the way at a path.
@@ -50,25 +79,27 @@ func refuse(p string, dir bool) error {
 	return fmt.Errorf("%s: %w", p, store.ErrNotFolder)
 }
 
-// makeFolders makes the folders above a path. A folder that is there has its own folders too.
-func (t *tx) makeFolders(h *head, p string) error {
+// makeFolders makes the folders above a path, and tells how many. A folder that is there has its own folders too.
+func (t *tx) makeFolders(h *head, p string) (made int64, err error) {
 	for p = path.Dir(p); p != "/"; p = path.Dir(p) {
 		var dir bool
 		var digest string
-		err := t.row(t.ctx, qFileBefore, []any{h.key, p}, &dir, &digest)
+		var size int64
+		err := t.row(t.ctx, qFileBefore, []any{h.key, p}, &dir, &digest, &size)
 		switch {
 		case err == nil && dir:
-			return nil
+			return made, nil
 		case err == nil:
-			return refuse(p, dir)
+			return made, refuse(p, dir)
 		case !errors.Is(err, store.ErrNotFound):
-			return err
+			return made, err
 		}
 		if err := t.insertFile(h, &store.File{Path: p, Dir: true, CreatedAt: t.now}); err != nil {
-			return err
+			return made, err
 		}
+		made++
 	}
-	return nil
+	return made, nil
 }
 
 func (t *tx) insertFile(h *head, f *store.File) error {
@@ -77,11 +108,16 @@ func (t *tx) insertFile(h *head, f *store.File) error {
 }
 
 func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
+	op.Freed = nil
 	var dir bool
-	if err := t.row(t.ctx, qFileBefore, []any{h.key, op.Path}, &dir, &op.Digest); err != nil {
+	var digest string
+	var size int64
+	if err := t.row(t.ctx, qFileBefore, []any{h.key, op.Path}, &dir, &digest, &size); err != nil {
 		return fmt.Errorf("%s: %w", op.Path, err)
 	}
+	change := usage{files: -1, bytes: -size}
 	if dir {
+		change = usage{folders: -1}
 		var one int
 		err := t.row(t.ctx, qFolderFilled, []any{h.key, op.Path}, &one)
 		if err == nil {
@@ -92,6 +128,12 @@ func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
 		}
 	}
 	if err := t.write(t.ctx, qDeleteFile, h.key, op.Path); err != nil {
+		return err
+	}
+	if err := t.account(h, change, store.FileQuota{}); err != nil {
+		return err
+	}
+	if err := t.free(&op.Freed, digest); err != nil {
 		return err
 	}
 	return t.logFile(h, store.EventFileDeleted, fileEvent{Path: op.Path, IsDirectory: dir})
@@ -152,22 +194,4 @@ func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bo
 		return nil, fmt.Errorf("files of thread %s: %w", threadID, err)
 	}
 	return files, nil
-}
-
-// DigestReferenced tells whether any file has these contents. It asks behind the commits of the present.
-func (s *Store) DigestReferenced(ctx context.Context, digest string) (used bool, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		used, err = digestUsed(ctx, c, digest)
-		return err
-	})
-	return used, err
-}
-
-func digestUsed(ctx context.Context, c querier, digest string) (bool, error) {
-	var one int
-	err := c.row(ctx, qDigestUsed, []any{digest}, &one)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }

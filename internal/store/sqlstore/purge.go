@@ -15,7 +15,7 @@ const reasonDeleted = "deleted"
 
 // PurgeThread removes all of a thread. It first takes the thread from whoever runs it, then removes what
 // may be much in steps, and at last, in one transaction, the rest. A purge that was cut off is done again.
-func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, err error) {
+func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
 	var key int64
 	err = s.writer.do(ctx, func(t *tx) error {
 		h, err := t.head(id)
@@ -50,15 +50,15 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (digests []string, e
 		}
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
-		digests, err = t.purgeRest(s.dialect, id, key)
+		freed, err = t.purgeRest(s.dialect, id, key)
 		return err
 	}, id)
-	return digests, err
+	return freed, err
 }
 
-// purgeRest removes the thread with all that hangs on it, and tells which contents nothing refers to.
+// purgeRest removes the thread with all that hangs on it, and gives the objects that nothing refers to.
 func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
-	var had, free []string
+	var had, freed []string
 	for _, query := range d.purge {
 		if err := t.write(t.ctx, query, key); err != nil {
 			return nil, err
@@ -89,14 +89,10 @@ func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
 		return nil, err
 	}
 	for _, d := range had {
-		used, err := digestUsed(t.ctx, t, d)
-		if err != nil {
+		if err := t.free(&freed, d); err != nil {
 			return nil, err
-		}
-		if !used {
-			free = append(free, d)
 		}
 	}
 	t.hints = append(t.hints, store.Hint{ThreadID: id, Changed: store.ChangedThread})
-	return free, nil
+	return freed, nil
 }

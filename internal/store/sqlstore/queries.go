@@ -130,15 +130,34 @@ const (
 	qFile         = `SELECT ` + fileColumns + fromFiles + ` WHERE t.id = ? AND f.path = ?`
 	qFilesDirect  = `SELECT ` + fileColumns + fromFiles + ` WHERE t.id = ? AND f.parent = ? ORDER BY f.path`
 	qFilesBelow   = `SELECT ` + fileColumns + fromFiles + ` WHERE t.id = ? AND f.path > ? AND f.path < ? ORDER BY f.path`
-	qFileBefore   = `SELECT dir, digest FROM file WHERE thread = ? AND path = ?`
+	qFileBefore   = `SELECT dir, digest, size FROM file WHERE thread = ? AND path = ?`
 	qFolderFilled = `SELECT 1 FROM file WHERE thread = ? AND parent = ? LIMIT 1`
 	qPutFile      = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (thread, parent, path) DO UPDATE SET mime_type = excluded.mime_type, digest = excluded.digest, size = excluded.size,
 			metadata = excluded.metadata, width = excluded.width, height = excluded.height, created_at = excluded.created_at`
 	qDeleteFile = `DELETE FROM file WHERE thread = ? AND path = ?`
-	qDigests    = `SELECT DISTINCT digest FROM file WHERE thread = ? AND digest <> ''`
+	qDigests    = `SELECT DISTINCT digest FROM file WHERE thread = ? AND digest <> '' ORDER BY digest`
 	qDigestUsed = `SELECT 1 FROM file WHERE digest = ? AND digest <> '' LIMIT 1`
+
+	qContents     = `SELECT object FROM contents WHERE digest = ?`
+	qUseContents  = `UPDATE contents SET used_at = ? WHERE digest = ? RETURNING object`
+	qKeepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at RETURNING object`
+	qReplaceObject = `UPDATE contents SET object = ? WHERE digest = ?`
+	qDropContents  = `DELETE FROM contents WHERE digest = ?`
+	qObjectUsed    = `SELECT 1 FROM contents WHERE object = ?`
+	qOrphanSeen    = `SELECT seen_at FROM orphan_object WHERE object = ?`
+	qNoteOrphan    = `INSERT INTO orphan_object (object, seen_at) VALUES (?, ?) ON CONFLICT (object) DO NOTHING`
+	qDropOrphan    = `DELETE FROM orphan_object WHERE object = ?`
+
+	qFileUsage  = `SELECT u.files, u.folders, u.bytes, u.max_bytes, u.max_files FROM file_usage u JOIN thread t ON t.key = u.thread WHERE t.id = ?`
+	qCountFiles = `INSERT INTO file_usage (thread, files, folders, bytes) VALUES (?, ?, ?, ?)
+		ON CONFLICT (thread) DO UPDATE SET files = file_usage.files + excluded.files, folders = file_usage.folders + excluded.folders,
+			bytes = file_usage.bytes + excluded.bytes
+		RETURNING files, folders, bytes, max_bytes, max_files`
+	qSetFileQuota = `INSERT INTO file_usage (thread, files, folders, bytes, max_bytes, max_files) VALUES (?, 0, 0, 0, ?, ?)
+		ON CONFLICT (thread) DO UPDATE SET max_bytes = excluded.max_bytes, max_files = excluded.max_files`
 )
 
 // Firings of effects.

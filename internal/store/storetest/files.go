@@ -12,7 +12,7 @@ import (
 func describeFiles(e *env) {
 	Describe("files", Label("FIL-02", "FIL-04"), func() {
 		put := func(path string, n byte) *store.PutFile {
-			return &store.PutFile{File: store.File{Path: path, Digest: digest(n), Size: int64(n)}}
+			return putFile(path, n)
 		}
 		paths := func(ctx SpecContext, id, prefix string, recursive bool) []string {
 			GinkgoHelper()
@@ -32,7 +32,7 @@ func describeFiles(e *env) {
 		It("keep every field", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f := store.File{Path: "/a.png", MimeType: "image/png", Digest: digest(1), Size: 10, Metadata: json.RawMessage(`{"k":1}`), Width: 3, Height: 4, CreatedAt: 9}
-			e.apply(ctx, id, &store.PutFile{File: f})
+			e.apply(ctx, id, &store.PutFile{File: f, Object: object(1), Uploaded: e.now()})
 			Expect(e.store.File(ctx, id, "/a.png")).To(Equal(&f))
 			_, err := e.store.File(ctx, id, "/b.png")
 			Expect(err).To(MatchError(store.ErrNotFound))
@@ -49,18 +49,20 @@ func describeFiles(e *env) {
 			Expect(paths(ctx, e.thread(ctx), "/", true)).To(BeEmpty())
 		})
 
-		It("are replaced, and tell which contents they had", func(ctx SpecContext) {
+		It("are replaced, and tell which object is free", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			first := put("/a", 1)
 			e.apply(ctx, id, first)
-			Expect(first.Replaced).To(BeEmpty())
+			Expect(first.Freed).To(BeEmpty())
 			same, other := put("/a", 1), put("/a", 2)
+			same.Object = ""
 			e.apply(ctx, id, same)
-			Expect(same.Replaced).To(BeEmpty())
+			Expect(same.Freed).To(BeEmpty())
 			e.apply(ctx, id, other)
-			Expect(other.Replaced).To(Equal(digest(1)))
-			Expect(e.store.DigestReferenced(ctx, digest(1))).To(BeFalse())
-			Expect(e.store.DigestReferenced(ctx, digest(2))).To(BeTrue())
+			Expect(other.Freed).To(ConsistOf(object(1)))
+			_, err := e.store.Contents(ctx, digest(1))
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.store.Contents(ctx, digest(2))).To(Equal(object(2)))
 		})
 
 		It("are removed, folders only when empty", func(ctx SpecContext) {
@@ -69,7 +71,7 @@ func describeFiles(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.RemoveFile{Path: "/d"})).To(MatchError(store.ErrFolder))
 			op := &store.RemoveFile{Path: "/d/f"}
 			e.apply(ctx, id, op)
-			Expect(op.Digest).To(Equal(digest(1)))
+			Expect(op.Freed).To(ConsistOf(object(1)))
 			Expect(paths(ctx, id, "/", true)).To(Equal([]string{"/d/"}))
 			e.apply(ctx, id, &store.RemoveFile{Path: "/d"})
 			Expect(paths(ctx, id, "/", true)).To(BeEmpty())

@@ -22,7 +22,7 @@ func describeLog(e *env) {
 			e.apply(ctx, id, &store.AppendEvent{Event: store.Event{Type: store.EventDelta, RunID: "r", Data: json.RawMessage(`{"text":"he"}`)}})
 			e.apply(ctx, id, &store.UpdateMessage{ID: "q", Content: ptr("changed")})
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunSucceeded, Steps: 1}})
-			e.apply(ctx, id, &store.PutFile{File: store.File{Path: "/a.txt", Digest: digest(1), Size: 4, MimeType: "text/plain"}})
+			e.apply(ctx, id, &store.PutFile{File: store.File{Path: "/a.txt", Digest: digest(1), Size: 4, MimeType: "text/plain"}, Object: object(1), Uploaded: e.now()})
 			e.apply(ctx, id, &store.RemoveFile{Path: "/a.txt"})
 			e.apply(ctx, id, &store.DeleteMessage{ID: "q"})
 			e.apply(ctx, id, &store.Terminate{Reason: "TerminatedByRequest"})

@@ -13,11 +13,11 @@ import (
 
 func describePurge(e *env) {
 	Describe("purging", Label("THR-09"), func() {
-		It("removes all of a thread, nothing of another, and tells which contents are free", func(ctx SpecContext) {
+		It("removes all of a thread, nothing of another, and tells which objects are free", func(ctx SpecContext) {
 			fill := func(own byte) string {
 				return e.thread(ctx,
-					&store.PutFile{File: store.File{Path: "/own", Digest: digest(own)}},
-					&store.PutFile{File: store.File{Path: "/d/shared", Digest: digest(9)}},
+					putFile("/own", own),
+					putFile("/d/shared", 9),
 					&store.PutValue{Key: "k", Value: json.RawMessage(`1`)},
 					&store.AppendMessage{Message: message("hi")},
 					&store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}},
@@ -30,7 +30,7 @@ func describePurge(e *env) {
 				Expect(recorded).To(BeTrue())
 			}
 
-			Expect(e.store.PurgeThread(ctx, gone)).To(Equal([]string{digest(1)}))
+			Expect(e.store.PurgeThread(ctx, gone)).To(Equal([]string{object(1)}))
 
 			_, err := e.store.Thread(ctx, gone)
 			Expect(err).To(MatchError(store.ErrNotFound))
@@ -40,15 +40,16 @@ func describePurge(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 			_, err = e.store.Firing(ctx, gone, 1)
 			Expect(err).To(MatchError(store.ErrNotFound))
-			Expect(e.store.DigestReferenced(ctx, digest(1))).To(BeFalse())
-			Expect(e.store.DigestReferenced(ctx, digest(9))).To(BeTrue())
+			_, err = e.store.Contents(ctx, digest(1))
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.store.Contents(ctx, digest(9))).To(Equal(object(9)))
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{kept}))
 			Expect(e.texts(ctx, kept, store.MessageQuery{})).To(Equal([]string{"hi"}))
 			_, err = e.store.Firing(ctx, kept, 1)
 			Expect(err).NotTo(HaveOccurred())
 
 			Expect(e.store.PurgeThread(ctx, gone)).To(BeEmpty())
-			Expect(e.store.PurgeThread(ctx, kept)).To(ConsistOf(digest(2), digest(9)))
+			Expect(e.store.PurgeThread(ctx, kept)).To(ConsistOf(object(2), object(9)))
 		})
 
 		It("shuts out the present holder, also when the id comes back", func(ctx SpecContext) {

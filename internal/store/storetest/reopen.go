@@ -15,7 +15,7 @@ func describeReopen(e *env) {
 		It("has all that was acknowledged", Label("MSG-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"))
 			e.say(ctx, id, "said")
-			e.apply(ctx, id, &store.PutValue{Key: "k", Value: json.RawMessage(`1`)}, &store.PutFile{File: store.File{Path: "/d/f", Digest: digest(1)}},
+			e.apply(ctx, id, &store.PutValue{Key: "k", Value: json.RawMessage(`1`)}, putFile("/d/f", 1),
 				&store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning, State: json.RawMessage(`{"n":1}`)}})
 			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
 			Expect(err).NotTo(HaveOccurred())

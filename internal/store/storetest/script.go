@@ -80,7 +80,10 @@ func (a action) op() store.Op {
 		}
 		return op
 	case "file":
-		return &store.PutFile{File: store.File{Path: a.ID, MimeType: "text/plain", Digest: fmt.Sprintf("%064x", a.Size), Size: int64(a.Size)}}
+		return &store.PutFile{
+			File:   store.File{Path: a.ID, MimeType: "text/plain", Digest: fmt.Sprintf("%064x", a.Size), Size: int64(a.Size)},
+			Object: fmt.Sprint("objects/", a.Size), Uploaded: justNow,
+		}
 	case "remove":
 		return &store.RemoveFile{Path: a.ID}
 	case "title":

@@ -33,7 +33,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		BeforeEach(func() { e.start(newBackend()) })
 		for _, part := range []func(*env){
 			describeThreads, describeVersions, describePurge, describeMessages, describePages, describeInbox, describeLog,
-			describeRuns, describeValues, describeEnv, describeFiles, describeLeases, describeRunnable, describeFirings, describeHints,
+			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeHints,
 			describeConcurrency, describeModel, describeScript, describeReopen,
 			describeState, describeKVService, describeLifecycle, describeUsage, describeImport,
 		} {

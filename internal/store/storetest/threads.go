@@ -36,7 +36,7 @@ func describeThreads(e *env) {
 		})
 
 		It("makes a thread with its files and inbox items at version 0", Label("THR-03", "THR-11"), func(ctx SpecContext) {
-			id := e.thread(ctx, &store.PutFile{File: store.File{Path: "/in/a.csv", Digest: digest(1), Size: 3}}, queued("m1", "first"))
+			id := e.thread(ctx, putFile("/in/a.csv", 3), queued("m1", "first"))
 			t := e.info(ctx, id)
 			Expect(t.Version).To(BeZero())
 			Expect(t.Queued).To(Equal(int64(1)))

@@ -1,0 +1,129 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// holdContents makes the digest of a file stand for an object of the bucket, and keeps it from being removed
+// by others until this transaction ends, because it locks the row of the contents. Whoever ends the last
+// reference locks the row too before he looks for others (freeContents), so that either he sees the
+// file, or the file's writer sees that the contents are gone.
+func (t *tx) holdContents(op *store.PutFile) error {
+	f := &op.File
+	if op.Object == "" {
+		var object string
+		err := t.row(t.ctx, qUseContents, []any{t.now, f.Digest}, &object)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("contents %s of %s: %w", f.Digest, f.Path, store.ErrNoContents)
+		}
+		return err
+	}
+	if t.now-op.Uploaded > store.MaxUploadAge.Microseconds() {
+		return fmt.Errorf("contents %s of %s came %s ago: %w", f.Digest, f.Path,
+			time.Duration(t.now-op.Uploaded)*time.Microsecond, store.ErrNoContents)
+	}
+	var object string
+	if err := t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object); err != nil {
+		return err
+	}
+	switch object {
+	case op.Object:
+		return nil
+	case op.Instead:
+		return t.write(t.ctx, qReplaceObject, op.Object, f.Digest)
+	}
+	op.Freed = append(op.Freed, op.Object)
+	return nil
+}
+
+// freeContents forgets contents that no file refers to any more, and gives the object that had them, "" when
+// they are still in use.
+func (t *tx) freeContents(digest string) (object string, err error) {
+	if digest == "" {
+		return "", nil
+	}
+	err = t.row(t.ctx, qUseContents, []any{t.now, digest}, &object)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var one int
+	err = t.row(t.ctx, qDigestUsed, []any{digest}, &one)
+	if !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	return object, t.write(t.ctx, qDropContents, digest)
+}
+
+// Contents gives the object of the bucket that has the contents of a digest.
+func (s *Store) Contents(ctx context.Context, digest string) (object string, err error) {
+	err = s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qContents, []any{digest}, &object) })
+	if err != nil {
+		return "", fmt.Errorf("contents %s: %w", digest, err)
+	}
+	return object, nil
+}
+
+// SweepObjects notes objects without contents, and gives back those that were noted long ago.
+func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error) {
+	var unknown []string
+	err = s.readers.read(ctx, func(c *conn) error {
+		unknown = nil
+		for _, o := range objects {
+			var one int
+			switch err := c.row(ctx, qObjectUsed, []any{o}, &one); {
+			case errors.Is(err, store.ErrNotFound):
+				unknown = append(unknown, o)
+			case err != nil:
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || len(unknown) == 0 {
+		return nil, err
+	}
+	err = s.writer.do(ctx, func(t *tx) error {
+		remove = nil
+		for _, o := range unknown {
+			old, err := t.sweepObject(o, before)
+			if err != nil {
+				return err
+			}
+			if old {
+				remove = append(remove, o)
+			}
+		}
+		return nil
+	})
+	return remove, err
+}
+
+// sweepObject tells whether an object is to be removed: it was seen without contents long ago, and has none now.
+func (t *tx) sweepObject(object string, before int64) (old bool, err error) {
+	var seen int64
+	err = t.row(t.ctx, qOrphanSeen, []any{object}, &seen)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, t.write(t.ctx, qNoteOrphan, object, t.now)
+	}
+	if err != nil {
+		return false, err
+	}
+	var one int
+	err = t.row(t.ctx, qObjectUsed, []any{object}, &one)
+	used := err == nil
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	if !used && seen > before {
+		return false, nil
+	}
+	return !used, t.write(t.ctx, qDropOrphan, object)
+}

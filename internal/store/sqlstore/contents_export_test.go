@@ -1,0 +1,13 @@
+package sqlstore
+
+func init() {
+	add := func(name, text string, args int) {
+		Queries[name] = struct {
+			Text string
+			Args int
+		}{text, args}
+	}
+	add("contents", qContents, 1)
+	add("object used", qObjectUsed, 1)
+	add("file usage", qFileUsage, 1)
+}

@@ -1,0 +1,71 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// usage is a change of what a thread has in files.
+type usage struct{ files, folders, bytes int64 }
+
+// account adds a change to the thread's counters, and refuses one that makes it have more than it may. What
+// makes it smaller is always welcome (SPEC FIL-08).
+func (t *tx) account(h *head, d usage, quota store.FileQuota) error {
+	if d == (usage{}) {
+		return nil
+	}
+	var u store.FileUsage
+	var maxBytes, maxFiles sql.NullInt64
+	if err := t.row(t.ctx, qCountFiles, []any{h.key, d.files, d.folders, d.bytes}, &u.Files, &u.Folders, &u.Bytes, &maxBytes, &maxFiles); err != nil {
+		return err
+	}
+	u.MaxBytes, u.MaxFiles = pointer(maxBytes), pointer(maxFiles)
+	quota = u.Quota(quota)
+	if d.bytes > 0 && quota.Bytes > 0 && u.Bytes > quota.Bytes {
+		return &store.QuotaError{Resource: "bytes", Limit: quota.Bytes, Wanted: u.Bytes}
+	}
+	if n := u.Files + u.Folders; d.files+d.folders > 0 && quota.Files > 0 && n > quota.Files {
+		return &store.QuotaError{Resource: "files", Limit: quota.Files, Wanted: n}
+	}
+	return nil
+}
+
+func pointer(n sql.NullInt64) *int64 {
+	if !n.Valid {
+		return nil
+	}
+	return &n.Int64
+}
+
+func (t *tx) setFileQuota(h *head, op *store.SetFileQuota) error {
+	bound := func(n *int64) any {
+		if n == nil {
+			return nil
+		}
+		return *n
+	}
+	return t.write(t.ctx, qSetFileQuota, h.key, bound(op.Bytes), bound(op.Files))
+}
+
+// FileUsage tells what a thread has in files.
+func (s *Store) FileUsage(ctx context.Context, threadID string) (*store.FileUsage, error) {
+	var u store.FileUsage
+	var key int64
+	err := s.readers.read(ctx, func(c *conn) error {
+		var maxBytes, maxFiles sql.NullInt64
+		err := c.row(ctx, qFileUsage, []any{threadID}, &u.Files, &u.Folders, &u.Bytes, &maxBytes, &maxFiles)
+		if errors.Is(err, store.ErrNotFound) { // it never had a file
+			return c.row(ctx, qThreadKey, []any{threadID}, &key)
+		}
+		u.MaxBytes, u.MaxFiles = pointer(maxBytes), pointer(maxFiles)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("files of thread %s: %w", threadID, err)
+	}
+	return &u, nil
+}

@@ -1,0 +1,75 @@
+package thread
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// putContents makes a file out of contents that put has stored. When the row is written, or certainly will not
+// be, the objects that are needed no longer are removed.
+func (st *State) putContents(ctx context.Context, p *content, f store.File) (*store.File, error) {
+	f.Digest, f.Size = p.digest, p.size
+	for {
+		op := &store.PutFile{File: f, Object: p.object, Uploaded: p.uploaded, Instead: p.instead, Quota: st.svc.quota}
+		err := st.Apply(ctx, op)
+		switch {
+		case err == nil:
+			st.svc.blobs.remove(ctx, op.Freed...)
+			return &op.File, nil
+		case errors.Is(err, store.ErrNoContents) && p.object == "":
+			// They went between the look and the write: now they are ours to bring.
+			if err := st.svc.blobs.upload(ctx, p); err != nil {
+				return nil, err
+			}
+			continue
+		case p.object != "" && refused(err):
+			st.svc.blobs.remove(ctx, p.object)
+		}
+		return nil, pathError(f.Path, err)
+	}
+}
+
+// refused tells whether an error of Apply means that nothing was written. After an outage that is not known:
+// what was uploaded stays, and is swept unless a file refers to it after all.
+func refused(err error) bool {
+	for _, kind := range []error{
+		store.ErrFolder, store.ErrNotFolder, store.ErrQuota, store.ErrNoContents, store.ErrNotFound, store.ErrTerminated,
+		store.ErrFenced, store.ErrConflict,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// room tells how large the file at a path may be, and gives the error for a larger one: the limit of one file,
+// or what the thread's quota leaves. It spares the bucket what the store would refuse afterwards.
+func (st *State) room(ctx context.Context, replaced *store.File) (limit int64, tooMuch func(read int64) error, err error) {
+	limit = st.svc.limits.fileBytes
+	tooMuch = func(int64) error { return tooLarge(st.svc.limits.fileBytes) }
+	u, err := st.svc.store.FileUsage(ctx, st.id)
+	if err != nil {
+		return 0, nil, err
+	}
+	q := u.Quota(st.svc.quota)
+	if q.Bytes == 0 {
+		return limit, tooMuch, nil
+	}
+	others := u.Bytes
+	var before int64
+	if replaced != nil {
+		before = replaced.Size
+		others -= before
+	}
+	// What does not grow is always welcome.
+	if left := max(q.Bytes-others, before); left < limit {
+		limit = left
+		tooMuch = func(read int64) error {
+			return &store.QuotaError{Resource: "bytes", Limit: q.Bytes, Wanted: others + read}
+		}
+	}
+	return limit, tooMuch, nil
+}
