@@ -31,6 +31,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
 )
 
 func TestPlugin(t *testing.T) {
@@ -150,6 +151,15 @@ func (*echo) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sand
 		Logs: []sandbox.Log{{Level: "warn", Message: "careful"}},
 	}, nil
 }
+
+func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessage) (tool.Result, error) {
+	if name == "bad" {
+		return tool.Failure("no good"), nil
+	}
+	return tool.Success(name + "(" + string(args) + ")"), nil
+}
+
+func (*echo) QueueTool(context.Context, string, string, string, json.RawMessage) error { return nil }
 
 // outputs of a command.
 type outputs struct {
@@ -302,6 +312,32 @@ $`))
 		Expect(got.err).To(ContainSubstring("error: the code ended as error: Error: no"))
 		Expect(c.run("code", "hello", "-f", file, "--arg", "x").err).To(ContainSubstring("not JSON"))
 		Expect(c.run("code", "hello").err).To(ContainSubstring("-f FILE"))
+	})
+
+	It("calls tools", Label("TOL-01"), func() {
+		Expect(c.run("tool", "hello", "add", "--args", `{"a":1}`)).To(Equal(outputs{out: "add({\"a\":1})\n"}))
+		Expect(c.run("tool", "hello", "add")).To(Equal(outputs{out: "add({})\n"}))
+		Expect(c.run("tool", "hello", "add", "--queue")).To(Equal(outputs{out: "tool/add queued\n"}))
+		Expect(c.run("tool", "hello", "bad")).To(Equal(outputs{code: 1, err: "error: the tool failed: no good\n"}))
+		Expect(c.run("tool", "hello", "bad", "-o", "json").out).To(ContainSubstring(`"error": "no good"`))
+		Expect(c.run("tool", "hello", "add", "--args", "nope").err).To(ContainSubstring("--args=nope is not a JSON object"))
+	})
+
+	It("speaks for a subagent", Label("SUB-05"), func(ctx SpecContext) {
+		child, _, err := env.Thread(ctx, c.ns, "child")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.run("notify", child.Name, "halfway").err).To(ContainSubstring("has no parent"))
+		Expect(c.run("status", child.Name)).To(Equal(outputs{}))
+		Expect(c.run("status", child.Name, "counting").err).To(ContainSubstring("has no parent"))
+	})
+
+	It("emits events", Label("EVT-01"), func(ctx SpecContext) {
+		Expect(c.run("emit", "hello", "progress", "--data", `{"step":3}`)).To(Equal(outputs{out: "event/progress emitted\n"}))
+		Expect(c.run("emit", "hello", "two words").err).To(ContainSubstring("letters, digits"))
+		Expect(c.run("emit", "hello", "x", "--data", "{").err).To(ContainSubstring("--data={ is not JSON"))
+		events, err := env.Threads.Store().Events(ctx, st.ID(), 0, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(events).To(ConsistOf(And(HaveField("Type", "event:progress"), HaveField("Data", MatchJSON(`{"step":3}`)))))
 	})
 
 	It("stops and terminates", Label("THR-05"), func() {

@@ -59,6 +59,7 @@ skein-conversation-writer when you are refused.`,
 	cmd.AddCommand(
 		newSend(p), newMessages(p), newWatch(p), newTree(p),
 		newFiles(p), newCode(p), newStop(p), newTerminate(p),
+		newTool(p), newNotify(p), newStatus(p), newEmit(p),
 	)
 	return cmd
 }
