@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -63,6 +64,75 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 			if sub, ok := strings.CutPrefix(resource, runtimev1.ThreadsResource+"/"); ok {
 				Expect(routes).To(HaveKey(runtimev1.Subresource(sub)))
 			}
+		}
+	})
+})
+
+// documented collects the rows of the guide's tables: "GET messages/{id}".
+func documented() map[string]bool {
+	GinkgoHelper()
+	data, err := os.ReadFile("../../docs/runtime-api.md")
+	Expect(err).NotTo(HaveOccurred())
+	row := regexp.MustCompile("(?m)^\\| (\\(none\\)|`[^`]+`) \\| (GET|POST|PUT|PATCH|DELETE) \\|.*\\|.*\\|.*\\|$")
+	out := map[string]bool{}
+	for _, m := range row.FindAllStringSubmatch(string(data), -1) {
+		path := strings.Trim(m[1], "`")
+		if path == "(none)" {
+			path = ""
+		}
+		// What matters is whether there is a path below the subresource.
+		if head, _, nested := strings.Cut(path, "/{"); nested {
+			path = head + "/"
+		}
+		out[m[2]+" "+path] = true
+	}
+	return out
+}
+
+// methods of the verbs that authorization knows.
+var methods = map[string]string{"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
+var _ = Describe("the guide to the runtime API", func() {
+	It("names types that the reference describes", func() {
+		guide, err := os.ReadFile("../../docs/runtime-api.md")
+		Expect(err).NotTo(HaveOccurred())
+		reference, err := os.ReadFile("../../docs/reference/api.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, row := range regexp.MustCompile("(?m)^\\|.*\\| ([^|]*→[^|]*) \\|.*\\|$").FindAllStringSubmatch(string(guide), -1) {
+			for _, name := range regexp.MustCompile(`[A-Z][a-z]+[A-Za-z]*`).FindAllString(row[1], -1) {
+				if name != "Status" { // Kubernetes' own
+					Expect(string(reference)).To(ContainSubstring("\n### "+name+"\n"), row[0])
+				}
+			}
+		}
+	})
+
+	It("has a row for each way to call it, and none besides", func() {
+		served := map[string]bool{}
+		add := func(table verbs, path string) {
+			for verb := range table {
+				served[methods[verb]+" "+path] = true
+			}
+		}
+		for sub, r := range (&Server{}).routes() {
+			add(r.plain, string(sub))
+			add(r.nested, string(sub)+"/")
+		}
+		for name, v := range (&Server{}).views() {
+			add(v.collection, string(name))
+			add(v.across, string(name))
+			add(v.named, string(name)+"/")
+			for _, r := range v.below {
+				add(r.plain, string(name)+"/")
+				add(r.nested, string(name)+"/")
+			}
+		}
+		rows := documented()
+		for key := range served {
+			Expect(rows).To(HaveKey(key), "docs/runtime-api.md has no row for it: add one")
+		}
+		for key := range rows {
+			Expect(served).To(HaveKey(key), "docs/runtime-api.md has a row for it, but it is not served")
 		}
 	})
 })

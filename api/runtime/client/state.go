@@ -32,6 +32,12 @@ type ThreadState interface {
 	// Send is Queue for a user's text.
 	Send(ctx context.Context, content string) (*runtimev1.Message, error)
 
+	// UpdateMessage merges metadata and replaces the other fields given (SPEC MSG-06). ErrNotFound when there is none of
+	// that id.
+	UpdateMessage(ctx context.Context, id string, u runtimev1.MessageUpdates) (*runtimev1.Message, error)
+	// DeleteMessage removes a message, with the results of its tool calls; false when there is none of that id.
+	DeleteMessage(ctx context.Context, id string) (bool, error)
+
 	// LoadModel, LoadPrompt and LoadAgent give a definition of the namespace as JSON, without secrets; ErrNotFound
 	// when there is none of that name (SPEC AGT-07).
 	LoadModel(ctx context.Context, name string) (json.RawMessage, error)

@@ -1,0 +1,191 @@
+package apiserver
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// write is what the walk knows of a way to write: how it is called rightly.
+type write struct {
+	// path below the subresource of a write that is nested.
+	path string
+	// good is a body that is taken, empty where there is none.
+	good string
+	// any: every body is as good as another, be it bytes or a value; the bound of its size is asked for all the same
+	// unless it is streamed.
+	any bool
+	// streamed: the body has no bound.
+	streamed bool
+	// fields that are not known are an outcome, not an error.
+	outcome bool
+	// stays: a thread that is terminated takes it all the same.
+	stays bool
+	// child: only a child can do it.
+	child bool
+}
+
+// writes is every way to write below a thread: "verb subresource", with a "/" at the end of what is nested.
+var writes = map[string]write{
+	"create messages":  {good: `{"content":"x"}`, stays: true},
+	"patch messages/":  {path: "m1", good: `{"content":"y"}`, stays: true},
+	"delete messages/": {path: "m1", stays: true},
+	"create queue":     {good: `{"content":"x"}`},
+	"create events":    {good: `{"event":"x"}`, stays: true},
+	"update files/":    {path: "a.txt", any: true, streamed: true, stays: true},
+	"delete files/":    {path: "a.txt", stays: true},
+	"create stop":      {good: `{}`, stays: true},
+	"create terminate": {good: `{}`, stays: true},
+	"update kv/":       {path: "k", good: `1`, any: true, stays: true},
+	"delete kv/":       {path: "k", stays: true},
+	"create code":      {good: `{"source":"export default 1"}`, outcome: true},
+	"create effects":   {good: `{"name":"e"}`},
+	"delete effects/":  {path: "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", stays: true},
+	"create tools/":    {path: "get_value", good: `{"arguments":{"key":"k"}}`},
+	"create notify":    {good: `{"content":"x"}`, child: true},
+	"update status":    {good: `{"status":"x"}`, child: true},
+}
+
+// writing are the verbs that authorization has for writes, with their methods.
+var writing = map[string]string{"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete}
+
+// eachWrite goes through every way to write that the router has.
+func eachWrite(f func(key, method, path string, w write)) {
+	GinkgoHelper()
+	var keys []string
+	for sub, r := range (&Server{}).routes() {
+		for verb := range r.plain {
+			keys = append(keys, verb+" "+string(sub))
+		}
+		for verb := range r.nested {
+			keys = append(keys, verb+" "+string(sub)+"/")
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		verb, sub, _ := strings.Cut(key, " ")
+		method, ok := writing[verb]
+		if !ok {
+			continue
+		}
+		w, known := writes[key]
+		Expect(known).To(BeTrue(), "%q is a way to write that the walk does not know: add it to writes, so that its errors are checked", key)
+		path := "/" + sub
+		if sub == "" {
+			path = ""
+		}
+		By(key)
+		f(key, method, path+w.path, w)
+	}
+}
+
+// refused makes a request and gives the Status that it must be refused with.
+func (e *env) refused(user, method, path, body, contentType string) metav1.Status {
+	GinkgoHelper()
+	return e.status(method, path, body, "Authorization", "Bearer "+user, "Content-Type", contentType)
+}
+
+var _ = Describe("every way to write", Label("THR-18"), func() {
+	const asJSON = "application/json"
+	parentAndChild := func() (*env, string) {
+		e := newEnv()
+		parent, _ := e.thread("parent")
+		e.child("hello", parent)
+		return e, "hello"
+	}
+
+	It("needs its right, and a thread", Label("K8S-04"), func() {
+		e, _ := parentAndChild()
+		eachWrite(func(key, method, path string, w write) {
+			s := e.refused("bob", method, at("hello", path), w.good, asJSON)
+			Expect(s.Reason).To(Equal(metav1.StatusReasonForbidden), key)
+			s = e.refused("alice", method, at("nobody", path), w.good, asJSON)
+			Expect(s.Reason).To(Equal(metav1.StatusReasonNotFound), key)
+			Expect(s.Details.Name).To(Equal("nobody"), key)
+		})
+	})
+
+	It("says what is wrong with a body", func() {
+		e, name := parentAndChild()
+		eachWrite(func(key, method, path string, w write) {
+			if w.good == "" {
+				return
+			}
+			s := e.refused("alice", method, at(name, path), `{"cut": "off`, asJSON)
+			if w.any { // the domain says so, which names the field
+				Expect(s.Reason).To(Equal(metav1.StatusReasonInvalid), key)
+			} else {
+				Expect(s.Reason).To(Equal(metav1.StatusReasonBadRequest), key)
+			}
+			Expect(s.Message).To(ContainSubstring("JSON"), key)
+			if !w.any && !w.outcome {
+				s = e.refused("alice", method, at(name, path), `{"no-such-field":1}`, asJSON)
+				Expect(s.Reason).To(Equal(metav1.StatusReasonInvalid), key)
+				Expect(s.Message).To(ContainSubstring("no-such-field"), key)
+				Expect(s.Details.Causes).NotTo(BeEmpty(), key)
+			}
+			s = e.refused("alice", method, at(name, path), `<a/>`, "text/xml")
+			Expect(s.Reason).To(Equal(metav1.StatusReasonUnsupportedMediaType), key)
+			Expect(s.Message).To(ContainSubstring("application/json"), key)
+		})
+	})
+
+	It("bounds its body", func() {
+		e, name := parentAndChild()
+		huge := `{"x":"` + strings.Repeat("x", runtimev1.MaxBodyBytes) + `"}`
+		eachWrite(func(key, method, path string, w write) {
+			if w.good == "" || w.streamed {
+				return
+			}
+			s := e.refused("alice", method, at(name, path), huge, asJSON)
+			Expect(s.Reason).To(Equal(metav1.StatusReasonRequestEntityTooLarge), key)
+			Expect(s.Message).To(ContainSubstring("1048576"), key)
+		})
+	})
+
+	It("is refused or taken by a terminated thread, as it should be", Label("THR-05"), func(ctx SpecContext) {
+		e, name := parentAndChild()
+		e.definitions.Put("helper")
+		Expect(e.client().Thread("ns", name).Terminate(ctx)).To(Succeed())
+		eachWrite(func(key, method, path string, w write) {
+			if !w.stays {
+				s := e.refused("alice", method, at(name, path), w.good, asJSON)
+				Expect(s.Reason).To(Equal(metav1.StatusReasonGone), key)
+				Expect(s.Details.Causes).To(ConsistOf(HaveField("Type", runtimev1.CauseTerminated)), key)
+				return
+			}
+			resp, body := e.do(method, at(name, path), body(w), "Content-Type", asJSON) //nolint:bodyclose // do has closed it
+			Expect(resp.StatusCode).To(Or(BeNumerically("<", 300), Equal(http.StatusNotFound)), "%s: %s", key, body)
+		})
+	})
+
+	It("that is of a child alone is refused to others", Label("SUB-05"), func() {
+		e, _ := parentAndChild()
+		eachWrite(func(key, method, path string, w write) {
+			if !w.child {
+				return
+			}
+			s := e.refused("alice", method, at("parent", path), w.good, asJSON)
+			Expect(s.Reason).To(Equal(metav1.StatusReasonBadRequest), key)
+			Expect(s.Message).To(ContainSubstring("no parent"), key)
+		})
+	})
+
+	It("is known to the walk only while the router has it", func() {
+		seen := map[string]bool{}
+		eachWrite(func(key, _, _ string, _ write) { seen[key] = true })
+		for key := range writes {
+			Expect(seen).To(HaveKey(key))
+		}
+	})
+})
+
+func body(w write) io.Reader { return bytes.NewReader([]byte(w.good)) }
