@@ -95,11 +95,31 @@ type SetFileQuota struct{ Bytes, Files *int64 }
 
 // UpdateThread changes fields of the thread row; nil leaves a field as it is. With ExpectVersion the
 // transaction fails with ErrConflict when the thread's version is another (SPEC THR-11).
+// A change of the title, of being archived or of a field is logged as EventThreadUpdated.
 type UpdateThread struct {
 	Title          *string
 	Agent          *string
 	RegistryStatus *string
-	ExpectVersion  *int64
+	Archived       *bool // archived again keeps its time
+	// EditFields changes the fields, within the transaction; an error fails it.
+	EditFields    func(*Fields) error
+	ExpectVersion *int64
+}
+
+// ExpectVersion fails the transaction with a VersionError when the thread's version is another than it was
+// at the transaction's begin (SPEC THR-11).
+type ExpectVersion struct{ Version int64 }
+
+// Once makes a transaction happen once (SPEC MSG-10). It comes first in an Apply. When its key was used
+// before in the thread, nothing of the transaction is applied, Existed is set and Recorded is what Result
+// gave then; with another fingerprint it is ErrKeyReused. Result, which may be nil, is called within the
+// transaction, after the other ops.
+type Once struct {
+	Key         string
+	Fingerprint string
+	Result      func() (json.RawMessage, error)
+	Existed     bool
+	Recorded    json.RawMessage
 }
 
 // Terminate sets TerminatedAt once, empties the inbox and logs it; again is no error (SPEC THR-05).
@@ -121,3 +141,5 @@ func (*RemoveFile) op()    {}
 func (*SetFileQuota) op()  {}
 func (*UpdateThread) op()  {}
 func (*Terminate) op()     {}
+func (*ExpectVersion) op() {}
+func (*Once) op()          {}

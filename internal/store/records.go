@@ -28,11 +28,17 @@ type Thread struct {
 	TerminatedReason string // a reason of api/v1alpha1/conditions.go
 	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root
 
+	ArchivedAt int64 // 0 while it is not archived (SPEC THR-08)
+	Fields     Fields
+
 	Version        int64 // grows by one with each committed change (SPEC THR-11)
 	Messages       int64 // stored messages
 	Queued         int64 // inbox items that are messages
 	LastActivityAt int64
 	LastSeq        int64 // newest log sequence number
+	Appended       int64 // messages ever stored, those that were deleted since included
+	UserActivityAt int64 // creation of the newest message with the role user, 0 when there is none
+	Diff           DiffStats
 }
 
 // Child is what a child thread must know of how it was made.
@@ -222,6 +228,7 @@ const (
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
 	EventTerminated     = "thread.terminated"
+	EventThreadUpdated  = "thread.updated" // Data: the fields that have changed, with their new values
 	EventFileWritten    = "file.written"
 	EventFileDeleted    = "file.deleted"
 )

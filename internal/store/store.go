@@ -7,6 +7,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -23,6 +24,8 @@ var (
 	ErrTerminated = errors.New("the thread is terminated")
 	// ErrConflict: the expected version is not the present one (SPEC THR-11).
 	ErrConflict = errors.New("the thread has changed since it was read")
+	// ErrKeyReused: the idempotency key was used before for another request (SPEC MSG-10).
+	ErrKeyReused = errors.New("the idempotency key was used for another request")
 	// ErrQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
 	ErrQueueFull = errors.New("too many messages wait in the queue")
 	// ErrFolder: a file operation met a folder at this path, or at RemoveFile one that is not empty.
@@ -62,6 +65,11 @@ type Store interface {
 	// fails with ErrFenced unless the fence's epoch is still the thread's. Without one it is a write from
 	// outside a run, allowed at any time. Output fields of the ops are filled in on success.
 	Apply(ctx context.Context, threadID string, fence *Fence, ops ...Op) error
+
+	// Recorded gives what an idempotency key of the thread was used for; ErrNotFound when it was not.
+	Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error)
+	// SweepKeys forgets idempotency keys that were first used before a time, at most limit of them.
+	SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
 
 	// Messages gives a page (SPEC MSG-02).
 	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)
@@ -125,6 +133,10 @@ type Store interface {
 	// Close flushes and closes.
 	Close() error
 }
+
+// ExternalOwner begins the owner of a lease whose holder is no part of the process that serves the store: it
+// outlives that process (SPEC THR-12).
+const ExternalOwner = "external:"
 
 // Fence is the right to write as the one who runs a thread.
 type Fence struct {

@@ -20,12 +20,7 @@ func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, 
 				return err
 			}
 		}
-		for _, op := range ops {
-			if err := t.apply(h, op); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.applyOnce(h, ops)
 	}, touched(threadID, ops)...)
 }
 
@@ -38,6 +33,16 @@ func touched(threadID string, ops []store.Op) []string {
 		}
 	}
 	return threads
+}
+
+// applyAll applies ops in their order.
+func (t *tx) applyAll(h *head, ops []store.Op) error {
+	for _, op := range ops {
+		if err := t.apply(h, op); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkFence lets only the present holder pass (SPEC THR-12). That the lease has run out does not matter
@@ -94,6 +99,8 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.skipState(h, op)
 	case *store.ImportConversation:
 		return t.importConversation(h, op)
+	case *store.ExpectVersion:
+		return t.expectVersion(h, op.Version)
 	case *store.Terminate:
 		return t.terminate(h, op)
 	case *store.SetEnv:

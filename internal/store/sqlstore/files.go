@@ -54,6 +54,13 @@ func (t *tx) putFile(h *head, op *store.PutFile) error {
 	if err := t.insertFile(h, f); err != nil {
 		return err
 	}
+	switch {
+	case f.Dir:
+	case digest == "":
+		h.diff.Added++
+	case digest != f.Digest:
+		h.diff.Changed++
+	}
 	if digest != f.Digest {
 		if err := t.free(&op.Freed, digest); err != nil {
 			return err
@@ -129,6 +136,9 @@ func (t *tx) removeFile(h *head, op *store.RemoveFile) error {
 	}
 	if err := t.write(t.ctx, qDeleteFile, h.key, op.Path); err != nil {
 		return err
+	}
+	if !dir {
+		h.diff.Removed++
 	}
 	if err := t.account(h, change, store.FileQuota{}); err != nil {
 		return err

@@ -24,6 +24,9 @@ type head struct {
 	running   int64
 	workSince sql.NullInt64
 	second    int64
+	appended  int64           // messages ever
+	userAt    int64           // creation of the newest message of a user
+	diff      store.DiffStats // of this transaction
 
 	fresh   bool // made by this transaction, at version 0
 	changed bool
@@ -61,7 +64,7 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 	h := &head{}
 	var counted string
 	if err := scan(append([]any{&h.id, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted, &h.queued,
-		&h.waiting, &h.running, &h.workSince, &h.second}, more...)...); err != nil {
+		&h.waiting, &h.running, &h.workSince, &h.second, &h.appended, &h.userAt}, more...)...); err != nil {
 		return nil, err
 	}
 	var err error
@@ -77,6 +80,7 @@ func (h *head) settled() *head {
 	next := *h
 	next.counts = slices.Clone(h.counts)
 	next.fresh, next.changed, next.taken, next.hint = false, false, false, 0
+	next.diff = store.DiffStats{}
 	next.workBefore, next.secondBefore = h.workSince, h.second
 	return &next
 }
@@ -116,7 +120,7 @@ func (t *tx) flush() error {
 			h.version++
 		}
 		h.second = t.now / time.Second.Microseconds()
-		args := []any{h.version, h.lastSeq, h.counts.String(), h.queued, h.waiting, h.running, t.now}
+		args := []any{h.version, h.lastSeq, h.counts.String(), h.queued, h.waiting, h.running, t.now, h.appended, h.userAt}
 		query := qUpdateHead
 		if h.workSince != h.workBefore || h.second != h.secondBefore {
 			query = qUpdateHeadIndexed
@@ -124,6 +128,11 @@ func (t *tx) flush() error {
 		}
 		if err := t.writeHead(h, query, append(args, h.key)...); err != nil {
 			return err
+		}
+		if h.diff != (store.DiffStats{}) {
+			if err := t.write(t.ctx, qAddDiff, h.diff.Added, h.diff.Changed, h.diff.Removed, h.key); err != nil {
+				return err
+			}
 		}
 		t.hints = append(t.hints, store.Hint{ThreadID: h.id, Changed: h.hint})
 	}

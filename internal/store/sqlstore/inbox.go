@@ -38,9 +38,13 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 		op.Item.CreatedAt = t.now
 	}
 	if op.Item.Kind == store.InboxMessage {
-		op.Seq, err = t.log(h, store.Event{Type: store.EventMessageQueued, MessageID: payloadID(op.Item.Payload)})
+		id, role := payloadOf(op.Item.Payload)
+		op.Seq, err = t.log(h, store.Event{Type: store.EventMessageQueued, MessageID: id})
 		if err != nil {
 			return err
+		}
+		if role == store.RoleUser {
+			h.userAt = max(h.userAt, op.Item.CreatedAt)
 		}
 		h.queued++
 	} else {

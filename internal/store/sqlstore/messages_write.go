@@ -60,6 +60,10 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 		return err
 	}
 	h.counts.add(m.Depth, m.Silent, 1)
+	h.appended++
+	if m.Role == store.RoleUser {
+		h.userAt = max(h.userAt, m.CreatedAt)
+	}
 	h.touch(store.ChangedLog)
 	return nil
 }
@@ -159,11 +163,12 @@ func (t *tx) dropMessage(h *head, m *store.Message) error {
 	return err
 }
 
-// payloadID is the id of the message in an inbox item, "" when it is none.
-func payloadID(payload json.RawMessage) string {
+// payloadOf is the id and the role of the message in an inbox item, "" when it is none.
+func payloadOf(payload json.RawMessage) (id string, role store.Role) {
 	var m struct {
-		ID string `json:"id"`
+		ID   string     `json:"id"`
+		Role store.Role `json:"role"`
 	}
 	_ = json.Unmarshal(payload, &m)
-	return m.ID
+	return m.ID, m.Role
 }

@@ -7,31 +7,35 @@ package sqlstore
 const (
 	threadColumns = `t.id, t.namespace, t.name, t.agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
-		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq`
+		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
+		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed`
 	fromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
 
 	qThread       = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
 	qChildren     = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
 	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, arguments, created_at,
-		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`
+		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, archived_at, fields)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) RETURNING key`
 	qLineage      = `SELECT root_id, depth, terminated_at FROM thread WHERE id = ?`
 	qThreadKey    = `SELECT key FROM thread WHERE id = ?`
-	qUpdateThread = `UPDATE thread SET title = ?, agent = ?, registry_status = ? WHERE key = ?`
-	qThreadFields = `SELECT title, agent, registry_status FROM thread WHERE key = ?`
+	qUpdateThread = `UPDATE thread SET title = ?, agent = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`
+	qThreadFields = `SELECT title, agent, registry_status, archived_at, fields FROM thread WHERE key = ?`
+	qSetArchived  = `UPDATE thread_head SET archived = ? WHERE thread = ?`
 	qTerminate    = `UPDATE thread SET terminated_at = ?, terminated_reason = ? WHERE key = ?`
 	qDeleteThread = `DELETE FROM thread WHERE key = ?`
 
 	headColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
-		h.work_since, h.activity_second`
+		h.work_since, h.activity_second, h.appended, h.user_activity_at`
 	qHead       = `SELECT ` + headColumns + ` FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	qInsertHead = `INSERT INTO thread_head (thread, namespace, version, last_seq, counts, queued, waiting, running,
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
 	qUpdateHead = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
-		last_activity_at = ? WHERE thread = ?`
+		last_activity_at = ?, appended = ?, user_activity_at = ? WHERE thread = ?`
 	// With the columns that are indexed.
 	qUpdateHeadIndexed = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
-		last_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
+		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
+	qAddDiff = `UPDATE thread_head SET files_added = files_added + ?, files_changed = files_changed + ?, files_removed = files_removed + ?
+		WHERE thread = ?`
 	qCounts = `SELECT t.key, h.counts, h.queued FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 )
 
@@ -43,7 +47,7 @@ const (
 	qRenewLease   = `UPDATE lease SET expires_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qReleaseLease = `UPDATE lease SET owner = '', expires_at = 0 WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qRevokeLease  = `UPDATE lease SET owner = '', expires_at = 0, epoch = epoch + 1 WHERE thread = ?`
-	qFreeLeases   = `UPDATE lease SET owner = '', expires_at = 0`
+	qFreeLeases   = `UPDATE lease SET owner = '', expires_at = 0 WHERE owner NOT LIKE 'external:%'` // store.ExternalOwner
 
 	// The namespaces with work, by jumping through the index from one to the next.
 	qWorkNamespaces = `WITH RECURSIVE n (namespace) AS (

@@ -36,11 +36,12 @@ type scanner func(dst ...any) error
 
 func scanThread(scan scanner) (*store.Thread, error) {
 	var t store.Thread
-	var arguments, child text
+	var arguments, child, fields text
 	var counted, scoped string
 	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
-		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq); err != nil {
+		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
+		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed); err != nil {
 		return nil, err
 	}
 	t.Arguments = arguments.raw()
@@ -49,6 +50,9 @@ func scanThread(scan scanner) (*store.Thread, error) {
 		if err := json.Unmarshal([]byte(child.String), &t.Child); err != nil {
 			return nil, fmt.Errorf("thread %s: how it was made is damaged: %w", t.ID, err)
 		}
+	}
+	if err := fieldsFrom(fields, &t.Fields); err != nil {
+		return nil, fmt.Errorf("thread %s: %w", t.ID, err)
 	}
 	c, err := parseCounts(counted)
 	if err != nil {

@@ -47,6 +47,10 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 	if err := t.lineage(&n); err != nil {
 		return err
 	}
+	fields, err := fieldsText(&n.Fields)
+	if err != nil {
+		return err
+	}
 	var child any
 	if n.Child != nil {
 		data, err := json.Marshal(n.Child)
@@ -59,7 +63,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second}
 	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.UserID, n.TaskID, n.Title,
 		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
-		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv)}, &h.key); err != nil {
+		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv), fields}, &h.key); err != nil {
 		return err
 	}
 	if err := t.write(t.ctx, qInsertHead, h.key, h.namespace, t.now, second); err != nil {
@@ -149,30 +153,6 @@ func (s *Store) listThreads(ctx context.Context, query string, args ...any) ([]s
 		return nil, fmt.Errorf("list threads: %w", err)
 	}
 	return threads, nil
-}
-
-func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
-	if op.ExpectVersion != nil && *op.ExpectVersion != h.version {
-		return fmt.Errorf("thread %s: it is at version %d, not %d: %w", h.id, h.version, *op.ExpectVersion, store.ErrConflict)
-	}
-	var title, agent, status string
-	if err := t.row(t.ctx, qThreadFields, []any{h.key}, &title, &agent, &status); err != nil {
-		return err
-	}
-	changed := false
-	set := func(field *string, to *string) {
-		if to != nil && *to != *field {
-			*field, changed = *to, true
-		}
-	}
-	set(&title, op.Title)
-	set(&agent, op.Agent)
-	set(&status, op.RegistryStatus)
-	if !changed {
-		return nil
-	}
-	h.touch(store.ChangedThread)
-	return t.write(t.ctx, qUpdateThread, title, agent, status, h.key)
 }
 
 func (t *tx) terminate(h *head, op *store.Terminate) error {

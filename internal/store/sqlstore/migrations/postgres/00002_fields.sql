@@ -29,8 +29,8 @@ CREATE INDEX thread_head_namespace_activity ON thread_head (namespace, archived,
 
 CREATE TABLE idempotency (
     thread      BIGINT NOT NULL REFERENCES thread (key) ON DELETE CASCADE,
-    key         TEXT    NOT NULL,
-    fingerprint TEXT    NOT NULL, -- of the request
+    key         TEXT COLLATE "C" NOT NULL,
+    fingerprint TEXT COLLATE "C" NOT NULL, -- of the request
     result      TEXT,             -- JSON of what the first one gave
     created_at  BIGINT NOT NULL,
     PRIMARY KEY (thread, key)
