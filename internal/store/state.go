@@ -103,6 +103,7 @@ type MergeState struct {
 	Changes  []StateChange
 	MaxBytes int64 // no bound when 0
 	Strict   bool
+	Quiet    bool   // a state that is too large is not logged and noted: another merge will follow
 	RunID    string // whose changes they are; for the log
 
 	Persisted bool  // filled in

@@ -53,6 +53,9 @@ func (t *tx) mergeState(h *head, op *store.MergeState) error {
 		if op.Strict {
 			return fmt.Errorf("it would have %d bytes of JSON, the limit is %d: %w", op.Bytes, op.MaxBytes, store.ErrStateTooLarge)
 		}
+		if op.Quiet {
+			return nil
+		}
 		return t.skipState(h, &store.SkipState{RunID: op.RunID, Skipped: store.StateSkipped{
 			Scope: store.ScopeThread, Reason: store.StateTooLarge, Bytes: op.Bytes, Limit: op.MaxBytes,
 			Message: fmt.Sprintf("thread state has %d bytes of JSON, more than the limit of %d, so its changes were not saved: keep large data in files or the key-value store", op.Bytes, op.MaxBytes),

@@ -1,0 +1,226 @@
+package thread
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/jsonl"
+)
+
+// exportPage is how many messages or entries of the log are in memory at once: a message may have a mebibyte.
+const exportPage = 50
+
+// Export writes the conversation as it is now as lines of JSON (SPEC LOG-01, docs/export.md): the manifest, then
+// messages, tool uses, assistant texts and results in the order written, up to what there is when it begins. It
+// needs memory for a page of messages, however long the conversation is. An error before anything was written
+// comes with wrote false.
+func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error) {
+	info, err := st.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	e := &exporter{st: st, ctx: ctx, last: info.LastSeq, out: bufio.NewWriterSize(w, 64<<10)}
+	e.enc = json.NewEncoder(e.out)
+	e.enc.SetEscapeHTML(false)
+	m, err := e.manifest(info)
+	if err != nil {
+		return false, err
+	}
+	if err := e.enc.Encode(m); err != nil {
+		return true, err
+	}
+	if err := e.lines(); err != nil {
+		return true, err
+	}
+	return true, e.out.Flush()
+}
+
+type exporter struct {
+	st   *State
+	ctx  context.Context
+	last int64 // sequence number up to which it goes
+	out  *bufio.Writer
+	enc  *json.Encoder
+}
+
+// manifest tells whose conversation it is. What an import brought along is shown until something happened since.
+func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
+	m := &jsonl.Manifest{
+		AgentID: info.Agent, TaskID: info.TaskID, Title: info.Title,
+		CreatedAt: jsonl.Time(info.CreatedAt), UpdatedAt: jsonl.Time(info.LastActivityAt),
+	}
+	run, err := e.st.svc.store.Run(e.ctx, info.ID, "")
+	switch {
+	case err == nil:
+		m.SessionID = run.ID
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, err
+	}
+	r, err := e.st.svc.store.Imported(e.ctx, info.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	was, err := jsonl.ParseManifest(r.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	m.CreatedAt = was.CreatedAt
+	if m.SessionID == "" {
+		m.SessionID = was.SessionID
+	}
+	if info.LastSeq == r.LastSeq {
+		m.UpdatedAt = was.UpdatedAt
+	}
+	return m, nil
+}
+
+// exported are the log's own entries that have lines.
+var exported = []string{store.EventRunEnded, store.EventImportedToolUse, store.EventImportedAssistantText, store.EventImportedResult}
+
+// lines merges messages and the log's own entries by their sequence numbers.
+func (e *exporter) lines() error {
+	messages := pages[store.Message]{read: e.messages}
+	entries := pages[store.Event]{read: func(after int64) ([]store.Event, error) {
+		return e.st.svc.store.LogEntries(e.ctx, e.st.id, after, exportPage, exported...)
+	}, seq: func(v *store.Event) int64 { return v.Seq }}
+	messages.seq = func(m *store.Message) int64 { return m.Seq }
+	for {
+		m, err := messages.peek()
+		if err != nil {
+			return err
+		}
+		v, err := entries.peek()
+		if err != nil {
+			return err
+		}
+		if m != nil && m.Seq > e.last {
+			m = nil
+		}
+		if v != nil && v.Seq > e.last {
+			v = nil
+		}
+		switch {
+		case m == nil && v == nil:
+			return nil
+		case v == nil || m != nil && m.Seq <= v.Seq:
+			messages.next()
+			err = e.message(m)
+		default:
+			entries.next()
+			err = e.entry(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *exporter) messages(after int64) ([]store.Message, error) {
+	page, err := e.st.svc.store.Messages(e.ctx, e.st.id, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: exportPage, IncludeSilent: true})
+	if err != nil {
+		return nil, err
+	}
+	return page.Messages, nil
+}
+
+// message writes the lines of a message. Results of tools have none: the form has only the calls.
+func (e *exporter) message(m *store.Message) error {
+	at, text := jsonl.Time(m.CreatedAt), ""
+	if m.Content != nil {
+		text = *m.Content
+	}
+	if m.Role == store.RoleTool {
+		return nil
+	}
+	if len(m.ToolCalls) == 0 {
+		return e.enc.Encode(jsonl.Message{Type: jsonl.TypeMessage, Role: string(m.Role), Text: text, Timestamp: at, Name: m.Name, Silent: m.Silent})
+	}
+	if text != "" {
+		if err := e.enc.Encode(jsonl.AssistantText{Type: jsonl.TypeAssistantText, Text: text, Timestamp: at}); err != nil {
+			return err
+		}
+	}
+	for _, call := range m.ToolCalls {
+		if err := e.enc.Encode(jsonl.ToolUse{Type: jsonl.TypeToolUse, Name: call.Name, Input: inputOf(call.Arguments), Timestamp: at}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inputOf gives the arguments of a call as an object; a model may have written something else.
+func inputOf(arguments string) json.RawMessage {
+	text := bytes.TrimSpace([]byte(arguments))
+	if len(text) == 0 {
+		return json.RawMessage("{}")
+	}
+	if text[0] == '{' && json.Valid(text) {
+		return text
+	}
+	wrapped, _ := json.Marshal(map[string]string{"arguments": arguments}) // texts: cannot fail
+	return wrapped
+}
+
+// runEnded is the data of run.ended.
+type runEnded struct {
+	Steps      int64           `json:"steps"`
+	DurationMs *int64          `json:"durationMs"`
+	Usage      *store.RunUsage `json:"usage"`
+}
+
+// entry writes the line of an entry of the log.
+func (e *exporter) entry(v *store.Event) error {
+	if v.Type != store.EventRunEnded {
+		if _, err := e.out.Write(v.Data); err != nil {
+			return err
+		}
+		return e.out.WriteByte('\n')
+	}
+	var ended runEnded
+	_ = json.Unmarshal(v.Data, &ended) // without figures it is a result without figures
+	r := jsonl.Result{Type: jsonl.TypeResult, DurationMs: ended.DurationMs, Turns: &ended.Steps, Timestamp: jsonl.Time(v.CreatedAt)}
+	if u := ended.Usage; u != nil {
+		r.InputTokens, r.OutputTokens, r.CacheReadTokens = &u.InputTokens, &u.OutputTokens, &u.CachedTokens
+		if u.Cost != 0 {
+			r.Cost = &u.Cost
+		}
+	}
+	return e.enc.Encode(r)
+}
+
+// pages reads a list page by page as it is gone through.
+type pages[T any] struct {
+	read  func(after int64) ([]T, error)
+	seq   func(*T) int64
+	page  []T
+	after int64
+	done  bool
+}
+
+// peek gives the next element, nil at the end.
+func (p *pages[T]) peek() (*T, error) {
+	if len(p.page) == 0 && !p.done {
+		page, err := p.read(p.after)
+		if err != nil {
+			return nil, err
+		}
+		p.page, p.done = page, len(page) < exportPage
+		if len(page) > 0 {
+			p.after = p.seq(&page[len(page)-1])
+		}
+	}
+	if len(p.page) == 0 {
+		return nil, nil
+	}
+	return &p.page[0], nil
+}
+
+func (p *pages[T]) next() { p.page = p.page[1:] }

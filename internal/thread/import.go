@@ -1,0 +1,222 @@
+package thread
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/jsonl"
+)
+
+// Bounds of an import. It is one transaction, for which others may have to wait, so it has an end.
+const (
+	// MaxImportBytes of a whole import.
+	MaxImportBytes = 256 << 20
+	// MaxImportLine in bytes.
+	MaxImportLine = 4 << 20
+)
+
+// ImportError says which line of an import is wrong, counting from 1.
+type ImportError struct {
+	Line    int
+	Message string
+}
+
+// Error implements error.
+func (e *ImportError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
+
+// ImportResult tells what an import brought.
+type ImportResult struct {
+	Messages int64
+	Events   int64 // tool uses, assistant texts and results
+	LastSeq  int64 // of the log after it
+}
+
+// Import fills an empty thread with a conversation in the form of Export (SPEC LOG-02): messages become messages,
+// the other lines entries of the log. It is all or nothing: an *ImportError names the line that is wrong, and
+// store.ErrNotEmpty says that the thread has a conversation already. The stream is read to its end before
+// anything is written, through the bucket, so that memory is needed for a line only.
+func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error) {
+	if info, err := st.Info(ctx); err != nil {
+		return nil, err
+	} else if info.Messages > 0 || info.Queued > 0 {
+		return nil, store.ErrNotEmpty
+	}
+	temp := tempPrefix + uuid.NewString()
+	defer func() { _ = st.svc.blobs.bucket.Delete(context.WithoutCancel(ctx), temp) }()
+	in := &importer{svc: st.svc, limit: MaxImportBytes}
+	manifest, err := in.spool(ctx, temp, r)
+	if err != nil {
+		return nil, err
+	}
+	op := &store.ImportConversation{
+		Title: manifest.Title, TaskID: manifest.TaskID,
+		Lines: func(yield func(store.ImportLine, error) bool) { in.replay(ctx, temp, yield) },
+	}
+	if op.Record.Manifest, err = json.Marshal(manifest); err != nil {
+		return nil, err
+	}
+	if err := st.Apply(ctx, op); err != nil {
+		return nil, err
+	}
+	return &ImportResult{Messages: in.messages, Events: in.events, LastSeq: op.Record.LastSeq}, nil
+}
+
+type importer struct {
+	svc      *Service
+	limit    int64
+	messages int64
+	events   int64
+}
+
+// spool copies the stream into the bucket, checking each line as it passes.
+func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manifest *jsonl.Manifest, err error) {
+	pr, pw := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		n := 0
+		err := in.scan(r, func(line []byte) error {
+			if n++; n == 1 {
+				var err error
+				if manifest, err = jsonl.ParseManifest(line); err != nil {
+					return err
+				}
+			} else if err := in.count(line); err != nil {
+				return err
+			}
+			_, err := pw.Write(append(line, '\n'))
+			if errors.Is(err, io.ErrClosedPipe) {
+				return errSpool
+			}
+			return err
+		})
+		if err == nil && manifest == nil {
+			err = &ImportError{Line: 1, Message: "there is nothing: the first line is the manifest"}
+		}
+		_ = pw.CloseWithError(err) // never fails
+		checked <- err
+	}()
+	_, err = in.svc.blobs.write(ctx, temp, pr, false)
+	_ = pr.Close() // never fails
+	if wrong := <-checked; wrong != nil && !errors.Is(wrong, errSpool) {
+		return nil, wrong
+	}
+	return manifest, err
+}
+
+var errSpool = errors.New("the bucket takes no more")
+
+// count checks a line and counts what it is.
+func (in *importer) count(data []byte) error {
+	l, err := in.parse(data)
+	if err != nil {
+		return err
+	}
+	if l.Message != nil {
+		in.messages++
+	} else {
+		in.events++
+	}
+	return nil
+}
+
+func (in *importer) parse(data []byte) (*store.ImportLine, error) {
+	l, err := jsonl.ParseLine(data)
+	if err != nil {
+		return nil, err
+	}
+	if l.Message == nil {
+		kind := map[string]string{
+			jsonl.TypeToolUse: store.EventImportedToolUse, jsonl.TypeAssistantText: store.EventImportedAssistantText, jsonl.TypeResult: store.EventImportedResult,
+		}[l.Type]
+		if len(l.Raw) > in.svc.limits.messageBytes {
+			return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", len(l.Raw), in.svc.limits.messageBytes)
+		}
+		return &store.ImportLine{Event: &store.Event{Type: kind, Data: l.Raw, CreatedAt: int64(l.Timestamp)}}, nil
+	}
+	m := &store.Message{
+		Role: store.Role(l.Message.Role), Content: &l.Message.Text, Name: l.Message.Name, Silent: l.Message.Silent,
+		CreatedAt: int64(l.Timestamp), Status: store.MessageCompleted,
+	}
+	if err := in.svc.checkSize("message", m); err != nil {
+		return nil, errors.New(err.(*InvalidError).Message)
+	}
+	return &store.ImportLine{Message: m}, nil
+}
+
+// replay gives the lines of what was spooled.
+func (in *importer) replay(ctx context.Context, temp string, yield func(store.ImportLine, error) bool) {
+	r, err := in.svc.blobs.bucket.NewReader(ctx, temp, nil)
+	if err != nil {
+		yield(store.ImportLine{}, unavailable(err))
+		return
+	}
+	defer r.Close()
+	n := 0
+	err = in.scan(r, func(data []byte) error {
+		if n++; n == 1 {
+			return nil
+		}
+		l, err := in.parse(data)
+		if err != nil {
+			return err
+		}
+		if !yield(*l, nil) {
+			return errDone
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDone) {
+		yield(store.ImportLine{}, err)
+	}
+}
+
+var errDone = errors.New("done")
+
+// scan calls fn for each line that is not empty; its errors come back as ImportError with the line's number.
+func (in *importer) scan(r io.Reader, fn func(line []byte) error) error {
+	limited := &io.LimitedReader{R: r, N: in.limit + 1}
+	lines := bufio.NewScanner(limited)
+	lines.Buffer(make([]byte, 0, 64<<10), MaxImportLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		line := bytes.TrimSpace(lines.Bytes())
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors begin files with it
+		}
+		if limited.N <= 0 {
+			break
+		}
+		if len(line) == 0 {
+			continue
+		}
+		if !utf8.Valid(line) {
+			return &ImportError{n, "it is not UTF-8"}
+		}
+		err := fn(line)
+		switch {
+		case err == nil:
+		case errors.Is(err, errDone), errors.Is(err, errSpool):
+			return err
+		default:
+			return &ImportError{n, err.Error()}
+		}
+	}
+	switch err := lines.Err(); {
+	case limited.N <= 0:
+		return invalid("body", "it has more than %d bytes, the limit of an import: split the conversation", in.limit)
+	case errors.Is(err, bufio.ErrTooLong):
+		return &ImportError{n + 1, fmt.Sprintf("it has more than %d bytes", MaxImportLine)}
+	default:
+		return err
+	}
+}

@@ -1,0 +1,116 @@
+package thread
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// KV is the key-value service of one namespace (SPEC STA-07): named stores of JSON values beside threads.
+type KV struct {
+	svc       *Service
+	namespace string
+}
+
+// KV gives the key-value service of a namespace.
+func (s *Service) KV(namespace string) *KV { return &KV{svc: s, namespace: namespace} }
+
+// KVValue is the answer of Get: Data is nil when there is no such value, or it has expired.
+type KVValue struct {
+	Exists    bool
+	Data      json.RawMessage
+	ExpiresAt int64 // microseconds; 0 for never
+}
+
+// maxTTL keeps sums with the present time within an int64.
+const maxTTL = 100 * 366 * 24 * time.Hour
+
+var storeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func checkStore(name string) error {
+	if !storeName.MatchString(name) {
+		return invalid("store", "name a store by 1 to 63 letters, digits, '-', '_' and '.', the first and the last a letter or digit")
+	}
+	return nil
+}
+
+func checkPlace(storeName, key string) error {
+	if err := checkStore(storeName); err != nil {
+		return err
+	}
+	return checkKey(key)
+}
+
+// Get gives a value.
+func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
+	if err := checkPlace(storeName, key); err != nil {
+		return KVValue{}, err
+	}
+	e, err := k.svc.store.GetKV(ctx, k.namespace, storeName, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return KVValue{}, nil
+	}
+	if err != nil {
+		return KVValue{}, err
+	}
+	return KVValue{Exists: true, Data: e.Value, ExpiresAt: e.ExpiresAt}, nil
+}
+
+// Set keeps any JSON value, for ttl, for ever when it is 0.
+func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessage, ttl time.Duration) error {
+	if err := checkPlace(storeName, key); err != nil {
+		return err
+	}
+	if ttl < 0 || ttl > maxTTL {
+		return invalid("ttl", "give seconds, up to a hundred years, or 0 for ever")
+	}
+	if len(bytes.TrimSpace(value)) == 0 {
+		return invalid("data", "give a JSON value; delete the key to remove it")
+	}
+	if err := k.svc.checkJSON("data", value, k.svc.limits.valueBytes); err != nil {
+		return err
+	}
+	e := store.KVEntry{Key: key, Value: value}
+	if ttl > 0 {
+		e.ExpiresAt = k.svc.now() + ttl.Microseconds()
+	}
+	return k.svc.store.SetKV(ctx, k.namespace, storeName, e)
+}
+
+// Delete removes a value; false when there was none.
+func (k *KV) Delete(ctx context.Context, storeName, key string) (bool, error) {
+	if err := checkPlace(storeName, key); err != nil {
+		return false, err
+	}
+	return k.svc.store.DeleteKV(ctx, k.namespace, storeName, key)
+}
+
+// Keys lists the keys of a store in order; one that was never written has none.
+func (k *KV) Keys(ctx context.Context, storeName string, q store.KeyQuery) (*store.KeyPage, error) {
+	if err := checkStore(storeName); err != nil {
+		return nil, err
+	}
+	if err := checkKeyQuery(q); err != nil {
+		return nil, err
+	}
+	return k.svc.store.KVKeys(ctx, k.namespace, storeName, q)
+}
+
+// feedKept is how long entries of the lifecycle feed are kept for those who go on reading it.
+const feedKept = 7 * 24 * time.Hour
+
+// SweepSession removes expired values of the key-value service and old entries of the lifecycle feed.
+func (s *Service) SweepSession(ctx context.Context) (removed int64, err error) {
+	for {
+		n, more, err := s.store.SweepSession(ctx, s.clock.Now().Add(-feedKept).UnixMicro())
+		removed += n
+		if err != nil || !more {
+			return removed, err
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package scopes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-logr/logr"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Options of a Session. ID, ThreadID and Backend are needed.
+type Options struct {
+	// ID of the run, sess_…; of whatever else runs code outside of one.
+	ID string
+	// ThreadID and Backend are the thread's.
+	ThreadID string
+	Backend  Backend
+	// Destroy clears the thread (SPEC THR-06); nil where that cannot be done.
+	Destroy func(ctx context.Context) error
+	// Encode writes values as JSON; encoding/json's when nil.
+	Encode Encoder
+	// Restore is the session state of a run that goes on: what it saved before.
+	Restore json.RawMessage
+	Log     logr.Logger
+}
+
+// Session is one run as handlers see it: its state, its thread, the work that goes on after the response.
+type Session struct {
+	ID     string
+	State  *Values
+	Thread *Thread
+	encode Encoder
+	log    logr.Logger
+
+	mu        sync.Mutex
+	working   int
+	idle      chan struct{} // closed when nothing is under way
+	completed []func(ctx context.Context, s *Session)
+}
+
+// Thread is the thread of a session as handlers see it.
+type Thread struct {
+	ID    string
+	State *ThreadState
+
+	destroy func(ctx context.Context) error
+
+	mu        sync.Mutex
+	destroyed []func(ctx context.Context, t *Thread)
+}
+
+// New makes a session.
+func New(o Options) (*Session, error) {
+	if o.Encode == nil {
+		o.Encode = json.Marshal
+	}
+	s := &Session{ID: o.ID, State: NewValues(), encode: o.Encode, log: o.Log, idle: make(chan struct{})}
+	close(s.idle)
+	s.Thread = &Thread{ID: o.ThreadID, State: &ThreadState{backend: o.Backend, encode: o.Encode}, destroy: o.Destroy}
+	if len(o.Restore) > 0 {
+		if err := s.restore(o.Restore); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// restore reads the state back in the order in which it was written.
+func (s *Session) restore(data json.RawMessage) error {
+	keys, values, err := readObject(data)
+	if err != nil {
+		return fmt.Errorf("the session's state is damaged: %w", err)
+	}
+	for i, k := range keys {
+		s.State.table.set(k, values[i])
+	}
+	return nil
+}
+
+// Request gives the state of one handler call, gone after it (SPEC STA-01).
+func (s *Session) Request() *Values { return NewValues() }
+
+// WaitUntil lets work go on after the response; what it does to session and thread state is saved when it is
+// done (SPEC STA-06). Its error goes to the log.
+func (s *Session) WaitUntil(ctx context.Context, work func(ctx context.Context) error) {
+	done := s.Begin()
+	go func() {
+		defer done()
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error(fmt.Errorf("panic: %v", p), "work after the response failed", "run", s.ID, "stack", string(debug.Stack()))
+			}
+		}()
+		if err := work(ctx); err != nil {
+			s.log.Error(err, "work after the response failed", "run", s.ID)
+		}
+	}()
+}
+
+// Begin notes that work is under way that the session's end waits for, until done is called.
+func (s *Session) Begin() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working == 0 {
+		s.idle = make(chan struct{})
+	}
+	s.working++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.working--; s.working == 0 {
+			close(s.idle)
+		}
+	})
+}
+
+// Working tells whether work goes on that WaitUntil or Begin started.
+func (s *Session) Working() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.working > 0
+}
+
+// Wait returns when no work is under way any more, or with the cause when ctx ends before.
+func (s *Session) Wait(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		working, idle := s.working, s.idle
+		s.mu.Unlock()
+		if working == 0 {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// OnCompleted adds a listener for the end of the session, when everything is saved.
+func (s *Session) OnCompleted(fn func(ctx context.Context, s *Session)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.completed = append(s.completed, fn)
+}
+
+// Complete tells the listeners that the session is over.
+func (s *Session) Complete(ctx context.Context) {
+	s.mu.Lock()
+	listeners := s.completed
+	s.completed = nil
+	s.mu.Unlock()
+	for _, fn := range listeners {
+		fn(ctx, s)
+	}
+}
+
+// OnDestroyed adds a listener for the thread's destruction through this session.
+func (t *Thread) OnDestroyed(fn func(ctx context.Context, t *Thread)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.destroyed = append(t.destroyed, fn)
+}
+
+// Destroy clears the thread's conversation and state, and tells the listeners (SPEC THR-06).
+func (t *Thread) Destroy(ctx context.Context) error {
+	if t.destroy == nil {
+		return fmt.Errorf("the thread cannot be destroyed from here")
+	}
+	if err := t.destroy(ctx); err != nil {
+		return err
+	}
+	t.State.forget()
+	t.mu.Lock()
+	listeners := t.destroyed
+	t.destroyed = nil
+	t.mu.Unlock()
+	for _, fn := range listeners {
+		fn(ctx, t)
+	}
+	return nil
+}
+
+// forget drops what is known and pending of a state that was cleared.
+func (s *ThreadState) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded, s.table, s.pending, s.saving = false, table{}, nil, 0
+}
+
+// Save is what storing a session takes.
+type Save struct {
+	// State is the session's state for store.Run.SessionState; nil to leave what is stored as it is.
+	State json.RawMessage
+	// Ops store the thread's state, and say what could not be saved.
+	Ops []store.Op
+
+	session *Session
+	merge   *store.MergeState
+	writes  int // of the session's state that State has
+}
+
+// Save gives what stores the session's and the thread's state. final is for the run's end; saves before it hold
+// changes back that make the state too large. Call Done once it is stored.
+func (s *Session) Save(final bool) *Save {
+	save := &Save{session: s}
+	save.merge, save.Ops = s.Thread.State.save(s.ID, !final)
+	s.State.mu.Lock()
+	save.writes = s.State.writes
+	dirty := s.State.writes != s.State.saved
+	entries := s.State.table.entries()
+	s.State.mu.Unlock()
+	if !dirty {
+		return save
+	}
+	data, skipped := s.encodeState(entries)
+	if len(data) > thread.MaxStateBytes {
+		if final {
+			save.Ops = append(save.Ops, &store.SkipState{RunID: s.ID, Skipped: store.StateSkipped{
+				Scope: store.ScopeSession, Reason: store.StateTooLarge, Bytes: int64(len(data)), Limit: thread.MaxStateBytes,
+				Message: fmt.Sprintf("session state has %d bytes of JSON, more than the limit of %d, so it was not saved: keep large data in files or the key-value store", len(data), thread.MaxStateBytes),
+			}})
+		}
+		return save
+	}
+	if final {
+		save.Ops = append(save.Ops, skipped...)
+	}
+	save.State = data
+	return save
+}
+
+// Empty tells that there is nothing to store.
+func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
+
+// Done notes that the save is stored.
+func (s *Save) Done() {
+	if s.merge != nil {
+		s.session.Thread.State.saved(s.merge)
+	}
+	if s.State != nil {
+		s.session.State.mu.Lock()
+		s.session.State.saved = s.writes
+		s.session.State.mu.Unlock()
+	}
+}
+
+// encodeState writes the session's state as one object. What cannot be written is left out.
+func (s *Session) encodeState(entries []Entry) (object []byte, skipped []store.Op) {
+	object = []byte{'{'}
+	for _, e := range entries {
+		data, err := s.encode(e.Value)
+		if err == nil && !json.Valid(data) {
+			err = fmt.Errorf("it is not JSON")
+		}
+		if err != nil {
+			skipped = append(skipped, notSerializable(s.ID, store.ScopeSession, e.Key, err))
+			continue
+		}
+		key, _ := json.Marshal(e.Key) // a text: cannot fail
+		if len(object) > 1 {
+			object = append(object, ',')
+		}
+		object = append(append(append(object, key...), ':'), data...)
+	}
+	return append(object, '}'), skipped
+}

@@ -1,0 +1,265 @@
+package scopes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Backend is where thread state is stored; *thread.State is one.
+type Backend interface {
+	StateEntries(ctx context.Context, q store.StateQuery) (*store.StatePage, error)
+}
+
+var _ Backend = (*thread.State)(nil)
+
+// ThreadState is the state of a thread across its runs (SPEC STA-02). It is lazy: nothing is fetched before the
+// first read, and writes are merged where the state is stored, whether it was fetched or not (SPEC STA-03). It is
+// safe for concurrent use.
+type ThreadState struct {
+	backend Backend
+	encode  Encoder
+
+	mu      sync.Mutex
+	loaded  bool
+	table   table
+	pending []change
+	saving  int // of pending: what Ops has given out
+}
+
+// change is a write that is not stored yet.
+type change struct {
+	verb  store.StateVerb
+	key   string
+	value any
+	max   int
+}
+
+// Encoder writes a value as JSON.
+type Encoder func(value any) ([]byte, error)
+
+// Loaded tells whether the state has been fetched.
+func (s *ThreadState) Loaded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loaded
+}
+
+// Dirty tells whether there are changes that are not stored yet.
+func (s *ThreadState) Dirty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending) > 0
+}
+
+// load fetches the state once, and makes the pending changes in it. Called with the lock held.
+func (s *ThreadState) load(ctx context.Context) error {
+	if s.loaded {
+		return nil
+	}
+	page, err := s.backend.StateEntries(ctx, store.StateQuery{})
+	if err != nil {
+		return fmt.Errorf("load the thread's state: %w", err)
+	}
+	t := table{}
+	for _, e := range page.Entries {
+		var v any
+		if err := json.Unmarshal(e.Value, &v); err != nil {
+			return fmt.Errorf("the thread's state is damaged at %q: %w", e.Key, err)
+		}
+		t.set(e.Key, v)
+	}
+	s.table, s.loaded = t, true
+	for _, c := range s.pending {
+		_ = s.apply(c) // a push on what turns out to be no array: saving skips it and says so
+	}
+	return nil
+}
+
+func (s *ThreadState) apply(c change) error {
+	switch c.verb {
+	case store.StateSet:
+		s.table.set(c.key, c.value)
+	case store.StateDelete:
+		s.table.remove(c.key)
+	case store.StateClear:
+		s.table = table{}
+	case store.StatePush:
+		return s.table.push(c.key, c.value, c.max)
+	}
+	return nil
+}
+
+// write makes a change, at once where the state is loaded, and keeps it for saving.
+func (s *ThreadState) write(c change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loaded {
+		if err := s.apply(c); err != nil {
+			return err
+		}
+	} else if c.verb == store.StatePush {
+		if err := s.checkPush(c.key); err != nil {
+			return err
+		}
+	}
+	switch c.verb { // what came before and is being saved stays, for should the saving fail it counts again
+	case store.StateClear:
+		s.pending = s.pending[:s.saving]
+	case store.StateSet, store.StateDelete:
+		s.pending = slices.Concat(s.pending[:s.saving], slices.DeleteFunc(slices.Clone(s.pending[s.saving:]), func(p change) bool { return p.key == c.key && p.verb != store.StateClear }))
+	}
+	s.pending = append(s.pending, c)
+	return nil
+}
+
+// checkPush refuses what can be known to fail without fetching: the key was set to something else just now.
+func (s *ThreadState) checkPush(key string) error {
+	for _, c := range slices.Backward(s.pending) {
+		switch {
+		case c.verb == store.StateClear, c.key == key && c.verb != store.StateSet:
+			return nil
+		case c.key == key:
+			if _, ok := elements(c.value); !ok {
+				return fmt.Errorf("push to %q: %w", key, store.ErrNotArray)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// Get gives the value under a key; ok is false when there is none.
+func (s *ThreadState) Get(ctx context.Context, key string) (value any, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return nil, false, err
+	}
+	value, ok = s.table.values[key]
+	return value, ok, nil
+}
+
+// Has tells whether there is a value under a key.
+func (s *ThreadState) Has(ctx context.Context, key string) (bool, error) {
+	_, ok, err := s.Get(ctx, key)
+	return ok, err
+}
+
+// Set keeps a value under a key. Nothing is fetched.
+func (s *ThreadState) Set(key string, value any) {
+	_ = s.write(change{verb: store.StateSet, key: key, value: value}) // only a push can fail
+}
+
+// Delete removes a key. Nothing is fetched.
+func (s *ThreadState) Delete(key string) {
+	_ = s.write(change{verb: store.StateDelete, key: key})
+}
+
+// Clear removes all keys. Nothing is fetched.
+func (s *ThreadState) Clear() { _ = s.write(change{verb: store.StateClear}) }
+
+// Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
+// Nothing is fetched. store.ErrNotArray when the value is known to be something else (SPEC STA-04); where that
+// shows only at saving, the push is skipped and logged.
+func (s *ThreadState) Push(key string, value any, max int) error {
+	return s.write(change{verb: store.StatePush, key: key, value: value, max: max})
+}
+
+// Entries in the order in which their keys were first set.
+func (s *ThreadState) Entries(ctx context.Context) ([]Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	return s.table.entries(), nil
+}
+
+// Keys in the order in which they were first set.
+func (s *ThreadState) Keys(ctx context.Context) ([]string, error) {
+	entries, err := s.Entries(ctx)
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = e.Key
+	}
+	return keys, err
+}
+
+// Values in the order of their keys.
+func (s *ThreadState) Values(ctx context.Context) ([]any, error) {
+	entries, err := s.Entries(ctx)
+	values := make([]any, len(entries))
+	for i, e := range entries {
+		values[i] = e.Value
+	}
+	return values, err
+}
+
+// Size is the number of keys.
+func (s *ThreadState) Size(ctx context.Context) (int, error) {
+	entries, err := s.Entries(ctx)
+	return len(entries), err
+}
+
+// save gives the operations that store the pending changes, nil when there are none. quiet is for saves before the
+// end of the run: a state that is too large then may yet become smaller.
+func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, ops []store.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saving = len(s.pending)
+	if s.saving == 0 {
+		return nil, nil
+	}
+	merge = &store.MergeState{RunID: runID, MaxBytes: thread.MaxStateBytes, Quiet: quiet}
+	for _, c := range s.pending {
+		stored := store.StateChange{Verb: c.verb, Key: c.key, Max: c.max}
+		if c.verb == store.StateSet || c.verb == store.StatePush {
+			data, err := s.encode(c.value)
+			if err == nil && !json.Valid(data) {
+				err = fmt.Errorf("it is not JSON")
+			}
+			if err != nil {
+				ops = append(ops, notSerializable(runID, store.ScopeThread, c.key, err))
+				continue
+			}
+			stored.Value = data
+		}
+		if checked, err := thread.CheckStateChange(stored); err != nil {
+			ops = append(ops, notSerializable(runID, store.ScopeThread, c.key, err))
+		} else {
+			merge.Changes = append(merge.Changes, checked)
+		}
+	}
+	return merge, append([]store.Op{merge}, ops...)
+}
+
+// saved forgets what is stored now. A state that was too large keeps its changes until the run's end.
+func (s *ThreadState) saved(m *store.MergeState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Persisted || !m.Quiet {
+		s.pending = slices.Clone(s.pending[s.saving:])
+	}
+	s.saving = 0
+}
+
+func notSerializable(runID string, scope store.StateScope, key string, err error) store.Op {
+	return &store.SkipState{RunID: runID, Skipped: store.StateSkipped{
+		Scope: scope, Reason: store.StateNotSerializable, Key: clip(key),
+		Message: fmt.Sprintf("the value of %q in %s state cannot be saved and was skipped: %v", clip(key), scope, err),
+	}}
+}
+
+// clip bounds a key that may be anything.
+func clip(key string) string {
+	if len(key) > 100 {
+		return key[:100] + "…"
+	}
+	return key
+}

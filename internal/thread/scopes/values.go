@@ -1,0 +1,178 @@
+// Package scopes is the state of handlers as objects (SPEC STA-01 to STA-06, docs/state.md): request state for
+// one handler call, session state for one run, thread state across runs; work that goes on after the response,
+// and listeners. The engine makes a Session for each run and saves it with the run; code in sandboxes reaches
+// it over the bridge.
+package scopes
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Entry is a key with its value.
+type Entry struct {
+	Key   string
+	Value any
+}
+
+// Values is the state of a scope that is held in memory: keys in the order in which they were first set. Values
+// are kept as they are given. It is safe for concurrent use.
+type Values struct {
+	mu    sync.Mutex
+	table table
+	// writes counts the changes, saved those that are stored.
+	writes, saved int
+}
+
+// NewValues makes an empty scope.
+func NewValues() *Values { return &Values{} }
+
+// Get gives the value under a key; ok is false when there is none.
+func (v *Values) Get(key string) (value any, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	value, ok = v.table.values[key]
+	return value, ok
+}
+
+// Has tells whether there is a value under a key.
+func (v *Values) Has(key string) bool {
+	_, ok := v.Get(key)
+	return ok
+}
+
+// Set keeps a value under a key.
+func (v *Values) Set(key string, value any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.table.set(key, value)
+	v.writes++
+}
+
+// Delete removes a key; false when it was not there.
+func (v *Values) Delete(key string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	there := v.table.remove(key)
+	if there {
+		v.writes++
+	}
+	return there
+}
+
+// Clear removes all keys.
+func (v *Values) Clear() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.writes++
+	v.table = table{}
+}
+
+// Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
+// store.ErrNotArray when something else is there (SPEC STA-04).
+func (v *Values) Push(key string, value any, max int) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.writes++
+	return v.table.push(key, value, max)
+}
+
+// Keys in the order in which they were first set.
+func (v *Values) Keys() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.table.keys)
+}
+
+// Values in the order of their keys.
+func (v *Values) Values() []any {
+	out := []any{}
+	for _, e := range v.Entries() {
+		out = append(out, e.Value)
+	}
+	return out
+}
+
+// Entries in the order of their keys.
+func (v *Values) Entries() []Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.table.entries()
+}
+
+// Size is the number of keys.
+func (v *Values) Size() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.table.keys)
+}
+
+// table is a map that remembers the order of its keys.
+type table struct {
+	keys   []string
+	values map[string]any
+}
+
+func (t *table) set(key string, value any) {
+	if t.values == nil {
+		t.values = map[string]any{}
+	}
+	if _, there := t.values[key]; !there {
+		t.keys = append(t.keys, key)
+	}
+	t.values[key] = value
+}
+
+func (t *table) remove(key string) bool {
+	if _, there := t.values[key]; !there {
+		return false
+	}
+	delete(t.values, key)
+	i := slices.Index(t.keys, key)
+	t.keys = slices.Delete(t.keys, i, i+1)
+	return true
+}
+
+// push makes a new array: whoever got the old one keeps it as it was.
+func (t *table) push(key string, value any, max int) error {
+	var list []any
+	if old, there := t.values[key]; there {
+		var ok bool
+		if list, ok = elements(old); !ok {
+			return fmt.Errorf("push to %q: %w", key, store.ErrNotArray)
+		}
+	}
+	list = append(slices.Clip(list), value)
+	if max > 0 && len(list) > max {
+		list = slices.Clone(list[len(list)-max:])
+	}
+	t.set(key, list)
+	return nil
+}
+
+func (t *table) entries() []Entry {
+	out := make([]Entry, 0, len(t.keys))
+	for _, k := range t.keys {
+		out = append(out, Entry{k, t.values[k]})
+	}
+	return out
+}
+
+// elements gives what is in an array, of whatever Go type; bytes and nil are none.
+func elements(v any) (list []any, ok bool) {
+	if list, ok := v.([]any); ok {
+		return list, true
+	}
+	r := reflect.ValueOf(v)
+	if !r.IsValid() || r.Kind() != reflect.Slice && r.Kind() != reflect.Array || r.Type().Elem().Kind() == reflect.Uint8 {
+		return nil, false
+	}
+	for i := range r.Len() {
+		list = append(list, r.Index(i).Interface())
+	}
+	return list, true
+}
