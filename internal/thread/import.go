@@ -19,7 +19,7 @@ import (
 // Bounds of an import. It is one transaction, for which others may have to wait, so it has an end.
 const (
 	// MaxImportBytes of a whole import.
-	MaxImportBytes = 256 << 20
+	MaxImportBytes = 64 << 20
 	// MaxImportLine in bytes.
 	MaxImportLine = 4 << 20
 )

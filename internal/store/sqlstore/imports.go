@@ -19,9 +19,16 @@ func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
 	if err := t.checkEmpty(h); err != nil {
 		return err
 	}
+	n := 0
 	for line, err := range op.Lines {
 		if err != nil {
 			return err
+		}
+		// What is written waits for a read at the latest, and then all of it is in memory.
+		if n++; n%importStep == 0 {
+			if err := t.checkNoImport(h); err != nil {
+				return err
+			}
 		}
 		if line.Message != nil {
 			err = t.appendMessage(h, &store.AppendMessage{Message: line.Message})
@@ -33,29 +40,38 @@ func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
 		}
 	}
 	op.Record.LastSeq = h.lastSeq
-	if _, err := t.exec(t.ctx, qInsertImport, h.key, string(op.Record.Manifest), h.lastSeq); err != nil {
+	h.touch(store.ChangedThread)
+	if err := t.write(t.ctx, qInsertImport, h.key, string(op.Record.Manifest), h.lastSeq); err != nil {
 		return err
 	}
-	_, err := t.exec(t.ctx, qNameImported, op.Title, op.TaskID, h.key)
-	h.touch(store.ChangedThread)
-	return err
+	return t.write(t.ctx, qNameImported, op.Title, op.TaskID, h.key)
 }
 
 func (t *tx) checkEmpty(h *head) error {
 	if h.counts.total(true, 0, true) > 0 || h.waiting > 0 {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
 	}
-	for _, q := range []string{qHasRun, qHasImport} {
-		var one int64
-		err := t.row(t.ctx, q, []any{h.key}, &one)
-		if err == nil {
-			return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
-		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
+	if err := t.mustLack(h, qHasRun); err != nil {
+		return err
 	}
-	return nil
+	return t.checkNoImport(h)
+}
+
+// importStep is how many lines are on their way to the database at once.
+const importStep = 500
+
+func (t *tx) checkNoImport(h *head) error { return t.mustLack(h, qHasImport) }
+
+func (t *tx) mustLack(h *head, query string) error {
+	var one int64
+	err := t.row(t.ctx, query, []any{h.key}, &one)
+	if err == nil {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // Imported tells how a thread was imported.

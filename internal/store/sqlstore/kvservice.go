@@ -65,8 +65,7 @@ func (s *Store) GetKV(ctx context.Context, namespace, name, key string) (*store.
 // SetKV keeps a value.
 func (s *Store) SetKV(ctx context.Context, namespace, name string, e store.KVEntry) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		_, err := t.exec(t.ctx, qSetKV, namespace, name, e.Key, e.ExpiresAt, t.now, string(e.Value))
-		return err
+		return t.write(t.ctx, qSetKV, namespace, name, e.Key, e.ExpiresAt, t.now, string(e.Value))
 	})
 }
 

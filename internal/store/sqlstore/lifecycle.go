@@ -9,9 +9,8 @@ import (
 
 // feed writes an entry of the lifecycle feed (SPEC STA-06). agent is the thread's own when empty.
 func (t *tx) feed(h *head, kind, agent, runID, reason string) error {
-	_, err := t.exec(t.ctx, qLogLifecycle, kind, agent, agent, runID, reason, t.now, h.key)
 	h.touch(store.ChangedThread)
-	return err
+	return t.write(t.ctx, qLogLifecycle, kind, agent, agent, runID, reason, t.now, h.key)
 }
 
 // Lifecycle gives a part of the feed.

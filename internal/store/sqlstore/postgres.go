@@ -133,7 +133,8 @@ var postgresDialect = &dialect{
 	claimable: qClaimable + ` FOR UPDATE SKIP LOCKED`,
 	purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
-	classify: classifyPostgres,
+	manyWriters: true,
+	classify:    classifyPostgres,
 }
 
 func classifyPostgres(err error) class {

@@ -179,7 +179,7 @@ func stateSize(key string, value []byte) int64 {
 func (m *merge) write() error {
 	t, h := m.t, m.h
 	if m.cleared {
-		if _, err := t.exec(t.ctx, qClearState, h.key); err != nil {
+		if err := t.write(t.ctx, qClearState, h.key); err != nil {
 			return err
 		}
 	}
@@ -189,9 +189,9 @@ func (m *merge) write() error {
 		switch {
 		case !k.dirty:
 		case k.there:
-			_, err = t.exec(t.ctx, qPutState, h.key, name, k.pos, k.size, string(k.value))
+			err = t.write(t.ctx, qPutState, h.key, name, k.pos, k.size, string(k.value))
 		case !m.cleared:
-			_, err = t.exec(t.ctx, qDeleteState, h.key, name)
+			err = t.write(t.ctx, qDeleteState, h.key, name)
 		}
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func (t *tx) unwarnState(h *head, scope store.StateScope) error {
 // clearState removes the thread's state, and with it what was said of it and of an import.
 func (t *tx) clearState(h *head) error {
 	for _, q := range []string{qClearState, qClearWarnings, qClearImport} {
-		if _, err := t.exec(t.ctx, q, h.key); err != nil {
+		if err := t.write(t.ctx, q, h.key); err != nil {
 			return err
 		}
 	}

@@ -16,20 +16,18 @@ func (t *tx) addUsage(h *head, r *store.Run) error {
 		_ = json.Unmarshal(r.Usage, &u) // figures of another form are none that could be summed
 	}
 	duration := max(r.EndedAt-r.StartedAt, 0) / 1000
-	_, err := t.exec(t.ctx, qAddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.key)
-	return err
+	return t.write(t.ctx, qAddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.key)
 }
 
 // joinTree makes the row by which a child's usage is found from its ancestors, also when it is purged.
 func (t *tx) joinTree(h *head, agent string) error {
-	_, err := t.exec(t.ctx, qAddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.key)
-	return err
+	return t.write(t.ctx, qAddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.key)
 }
 
 // purgeUsage keeps what a thread used for the sums of its agent and namespace, and for those of its ancestors
 // while the root of the tree is there.
 func (t *tx) purgeUsage(id, rootID string) error {
-	if _, err := t.exec(t.ctx, qMarkUsagePurged, id); err != nil {
+	if err := t.write(t.ctx, qMarkUsagePurged, id); err != nil {
 		return err
 	}
 	if rootID != id {
@@ -39,11 +37,10 @@ func (t *tx) purgeUsage(id, rootID string) error {
 			return err // the root's purge sees to it
 		}
 	}
-	if _, err := t.exec(t.ctx, qFoldUsage, rootID); err != nil {
+	if err := t.write(t.ctx, qFoldUsage, rootID); err != nil {
 		return err
 	}
-	_, err := t.exec(t.ctx, qDropFolded, rootID)
-	return err
+	return t.write(t.ctx, qDropFolded, rootID)
 }
 
 // addOpenRuns adds the usage of runs that a purge cuts off.
@@ -67,8 +64,7 @@ func (t *tx) addOpenRuns(h *head) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	_, err := t.exec(t.ctx, qEndRuns, t.now, h.key) // a purge that is repeated finds none
-	return err
+	return t.write(t.ctx, qEndRuns, t.now, h.key) // a purge that is repeated finds none
 }
 
 // Usage sums what ended runs used.
