@@ -10,8 +10,6 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
@@ -50,8 +48,8 @@ func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error)
 	} else if info.Messages > 0 || info.Queued > 0 {
 		return nil, store.ErrNotEmpty
 	}
-	temp := tempPrefix + uuid.NewString()
-	defer func() { _ = st.svc.blobs.bucket.Delete(context.WithoutCancel(ctx), temp) }()
+	temp := newObject() // no file refers to it: what a crash leaves of it is swept
+	defer st.svc.blobs.remove(context.WithoutCancel(ctx), temp)
 	in := &importer{svc: st.svc, limit: MaxImportBytes}
 	manifest, err := in.spool(ctx, temp, r)
 	if err != nil {
@@ -104,7 +102,7 @@ func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manife
 		_ = pw.CloseWithError(err) // never fails
 		checked <- err
 	}()
-	_, err = in.svc.blobs.write(ctx, temp, pr, false)
+	_, err = in.svc.blobs.write(ctx, temp, pr)
 	_ = pr.Close() // never fails
 	if wrong := <-checked; wrong != nil && !errors.Is(wrong, errSpool) {
 		return nil, wrong
