@@ -1,0 +1,127 @@
+package engine_test
+
+import (
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+var _ = Describe("Callers outside of runs", func() {
+	var w *enginetest.World
+	BeforeEach(func() { w = newWorld() })
+
+	set := func(key string, value any) []byte { return enginetest.JSON(map[string]any{"key": key, "value": value}) }
+
+	It("queue a tool for a thread at rest, which starts a run", Label("TOL-01"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("done")))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		Expect(e.QueueTool(ctx, id, "", "set_value", set("k", 1))).To(Succeed())
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(HaveExactElements("assistant ->set_value", HavePrefix("tool set_value success"), "assistant: done"))
+		Expect(w.Store.Value(ctx, id, "k")).To(MatchJSON(`1`))
+	})
+
+	It("queue a tool for the run under way, once under a key", Label("TOL-01", "MSG-10"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
+			skeinv1.ScriptStep{Latency: ms(500), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("get_value", map[string]any{"key": "k"})}},
+			enginetest.Say("done")))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		for range 3 {
+			Expect(e.QueueTool(ctx, id, "key", "set_value", set("k", 1))).To(Succeed())
+		}
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->get_value", HavePrefix("tool get_value success"),
+			"assistant ->set_value", HavePrefix("tool set_value success"), "assistant: done"))
+		runs, err := w.Runs(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs).To(HaveLen(1))
+	})
+
+	It("invoke a tool beside a run, and learn of tools that are not there", Label("TOL-01"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		out, err := e.InvokeTool(ctx, id, "", "set_value", set("k", 2))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out.Status).To(Equal(tool.StatusSuccess), out.Content)
+		Expect(told(ctx, w, id)).To(BeEmpty())
+		var unknown *engine.UnknownError
+		_, err = e.InvokeTool(ctx, id, "", "nothing", nil)
+		Expect(err).To(MatchError(ContainSubstring("set_value")))
+		Expect(err).To(BeAssignableToTypeOf(unknown))
+		Expect(e.QueueTool(ctx, id, "", "nothing", nil)).To(BeAssignableToTypeOf(unknown))
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV, skeinv1.BuiltinKV))
+		var notReady *engine.NotReadyError
+		_, err = e.InvokeTool(ctx, id, "", "set_value", nil)
+		Expect(err).To(BeAssignableToTypeOf(notReady), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("two tools")))
+	})
+
+	It("speak for a child to its parent", Label("SUB-05"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Script(enginetest.Say("heard: {{.Last.Content}}")))
+		e, _ := start(w)
+		parent := makeThread(ctx, w, "a")
+		child := makeThread(ctx, w, "a", func(n *thread.NewThread) {
+			n.ParentID, n.Reference, n.Child = parent, "ref", &store.Child{Name: "helper"}
+		})
+		for range 2 {
+			Expect(e.NotifyParent(ctx, child, "key", "halfway")).To(Succeed())
+		}
+		rest(ctx, w, parent)
+		Expect(told(ctx, w, parent)).To(Equal([]string{"user: halfway", "assistant: heard: halfway"}))
+		Expect(e.NotifyParent(ctx, parent, "", "x")).To(MatchError(ContainSubstring("no parent")))
+		Expect(e.Terminate(ctx, parent, "x")).To(Succeed())
+		Expect(e.NotifyParent(ctx, child, "", "x")).To(MatchError(store.ErrTerminated), "it went with its parent")
+	})
+
+	It("cannot paint over a termination with a status", Label("SUB-05", "THR-05"), func(ctx SpecContext) {
+		w.Definitions.Put("a")
+		e, _ := start(w)
+		parent := makeThread(ctx, w, "a")
+		Expect(e.SetStatus(ctx, parent, strings.Repeat("x", 201))).To(MatchError(ContainSubstring("200 bytes")))
+		for range 20 {
+			child := makeThread(ctx, w, "a", func(n *thread.NewThread) {
+				n.ParentID, n.Reference, n.Child = parent, "ref", &store.Child{Name: "helper"}
+			})
+			var group sync.WaitGroup
+			for range 4 {
+				group.Go(func() {
+					defer GinkgoRecover()
+					if err := e.SetStatus(ctx, child, "busy"); err != nil {
+						Expect(err).To(MatchError(store.ErrTerminated))
+					}
+				})
+			}
+			group.Go(func() {
+				defer GinkgoRecover()
+				Expect(e.Terminate(ctx, child, "x")).To(Succeed())
+			})
+			group.Wait()
+			t, err := w.Store.Thread(ctx, child)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(t.RegistryStatus).To(Equal("terminated"))
+		}
+	})
+
+	It("load definitions", Label("AGT-07"), func(ctx SpecContext) {
+		w.Definitions.Put("a")
+		e, _ := start(w)
+		Expect(e.DefinitionNames(ctx, enginetest.Namespace, "agent")).To(Equal([]string{"a"}))
+		Expect(e.Definition(ctx, enginetest.Namespace, "agent", "a")).To(ContainSubstring(`"a"`))
+		_, err := e.Definition(ctx, enginetest.Namespace, "model", "none")
+		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+	})
+})
