@@ -46,6 +46,13 @@ type AgentSpec struct {
 	// SandboxPoolRef names the pool that the code of this agent's threads runs in; the pool "default" when absent.
 	// +optional
 	SandboxPoolRef *LocalRef `json:"sandboxPoolRef,omitempty"`
+
+	// ThreadIdleExpiry is the idleExpiry of this agent's threads that have none of their own (SPEC THR-07), for
+	// example 1h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('87600h'))",message="give 0s for never, or a duration from 1s to 87600h such as 1h"
+	// +optional
+	ThreadIdleExpiry *metav1.Duration `json:"threadIdleExpiry,omitempty"`
 }
 
 // AgentSide is one side of an agent (SPEC AGT-01).

@@ -30,6 +30,14 @@ const (
 	ReasonInternalError = "InternalError"
 )
 
+// Reasons of a Thread that names data to adopt (SPEC THR-09); both heal by themselves.
+const (
+	// ReasonThreadNotRetained: there is no retained data of spec.threadID in this namespace.
+	ReasonThreadNotRetained = "ThreadNotRetained"
+	// ReasonThreadInUse: the data of spec.threadID belongs to another Thread of this namespace.
+	ReasonThreadInUse = "ThreadInUse"
+)
+
 // Reasons of definitions.
 const (
 	// ReasonCompileFailed: the code does not compile; the message has line and column.

@@ -8,6 +8,7 @@ import (
 // ThreadSpec declares a conversation (SPEC THR-03).
 // +kubebuilder:validation:XValidation:rule="(has(self.arguments) == has(oldSelf.arguments)) && (!has(self.arguments) || self.arguments == oldSelf.arguments)",message="arguments are fixed when the thread is created: create a new Thread for other arguments"
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
+// +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
 type ThreadSpec struct {
 	// AgentRef names the Agent that runs the conversation.
 	AgentRef LocalRef `json:"agentRef"`
@@ -37,7 +38,37 @@ type ThreadSpec struct {
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// IdleExpiry destroys the conversation when nothing has happened in it for so long (SPEC THR-07): messages,
+	// queue and thread state go, files, values and environment stay. 0s means never; the agent's
+	// threadIdleExpiry holds when it is absent.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('87600h'))",message="give 0s for never, or a duration from 1s to 87600h such as 1h"
+	// +optional
+	IdleExpiry *metav1.Duration `json:"idleExpiry,omitempty"`
+
+	// DeletionPolicy says what becomes of the stored data when this object is deleted (SPEC THR-09): Delete
+	// purges it, Retain keeps it until a Thread whose threadID names it adopts it, or until it is purged.
+	// +kubebuilder:default=Delete
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// ThreadID is the id, a UUID in lower case, of retained data that this Thread adopts (SPEC THR-09). The
+	// thread's id is this object's own UID when it is absent.
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +optional
+	ThreadID string `json:"threadID,omitempty"`
 }
+
+// DeletionPolicy says what becomes of a thread's data when its object is deleted.
+// +kubebuilder:validation:Enum=Delete;Retain
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	DeletionDelete DeletionPolicy = "Delete"
+	DeletionRetain DeletionPolicy = "Retain"
+)
 
 // RunOutcome says how a run ended.
 // +kubebuilder:validation:Enum=Succeeded;Failed;Stopped;Terminated
@@ -127,11 +158,12 @@ type ThreadStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Phase in one word: Pending, Idle, Running, Waiting, Terminated.
+	// Phase in one word: Pending, Idle, Running, Waiting, Parked (messages wait for the next user message or a
+	// continue, SPEC MSG-08), Terminated.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// ThreadID is the identity, the UID of this object.
+	// ThreadID is the identity: spec.threadID, else the UID of this object.
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
 
@@ -176,9 +208,21 @@ type ThreadStatus struct {
 	// +optional
 	ChildCount int32 `json:"childCount,omitempty"`
 
+	// Destroyed tells when the conversation was last cleared, and why; absent when it never was (SPEC THR-06).
+	// +optional
+	Destroyed *DestroyedStatus `json:"destroyed,omitempty"`
+
 	// TerminatedAt in microseconds since 1970; absent while active (SPEC THR-05).
 	// +optional
 	TerminatedAt int64 `json:"terminatedAt,omitempty"`
+}
+
+// DestroyedStatus tells of the last time that a conversation was cleared.
+type DestroyedStatus struct {
+	// Time of it.
+	Time metav1.Time `json:"time"`
+	// Reason: explicit, when somebody asked for it, or expired.
+	Reason string `json:"reason"`
 }
 
 // Thread is one durable conversation of an agent.
@@ -199,6 +243,15 @@ type Thread struct {
 
 	Spec   ThreadSpec   `json:"spec"`
 	Status ThreadStatus `json:"status,omitempty"`
+}
+
+// ThreadID is the id, a UUID, under which the data of this Thread is stored: spec.threadID where the Thread
+// adopts retained data (SPEC THR-09), else the object's own UID.
+func (t *Thread) ThreadID() string {
+	if t.Spec.ThreadID != "" {
+		return t.Spec.ThreadID
+	}
+	return string(t.UID)
 }
 
 // ThreadList is a list of Threads.

@@ -34,7 +34,7 @@ func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.Stat
 	if obj == nil {
 		return l.byID(ctx, namespace, name)
 	}
-	row, err := l.awaitStored(ctx, string(obj.UID))
+	row, err := l.awaitStored(ctx, obj.ThreadID())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notStored(name, notReadyBecause(obj))
 	}

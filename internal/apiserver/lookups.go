@@ -106,7 +106,7 @@ func (s *Server) present(ctx context.Context, threads []store.Thread) ([]store.T
 		var obj skeinv1.Thread
 		switch err := s.opts.Reader.Get(ctx, key, &obj); {
 		case err == nil:
-			current[key] = string(obj.UID)
+			current[key] = obj.ThreadID()
 		case !apierrors.IsNotFound(err):
 			return nil, err
 		}

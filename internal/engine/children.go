@@ -104,7 +104,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 	if err != nil {
 		return nil, err
 	}
-	m := thread.NewMessage{Content: &req.Message, Attachments: attachments, FromSystem: true, IdempotencyKey: "parent:" + req.Cause}
+	m := thread.NewMessage{Content: &req.Message, Attachments: attachments, FromSystem: true, Unpark: true, IdempotencyKey: "parent:" + req.Cause}
 	if child.Child.Blocking {
 		m.Metadata = map[string]any{metadataReplyTo: req.Cause}
 	}

@@ -228,7 +228,7 @@ var _ = Describe("Subagents", func() {
 		}
 	})
 
-	It("stops a run that waits for a child", Label("RUN-04"), func(ctx SpecContext) {
+	It("stops a run that waits for a child", Label("RUN-04", "MSG-08"), func(ctx SpecContext) {
 		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(500)}))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}, enginetest.Say("saw {{.Last.Content}}")))
@@ -244,7 +244,12 @@ var _ = Describe("Subagents", func() {
 		}, "5s", "2ms").Should(Equal("waiting"))
 		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "2s").Should(Succeed())
 		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "2s", "2ms").Should(Equal(store.RunStopped))
-		// The late result does no harm: it comes as a message.
+		// The late result waits with all else, and does no harm then: it comes as a message.
+		Eventually(func() ([]store.InboxItem, error) { return w.Store.Inbox(ctx, id) }, "10s", "5ms").Should(HaveLen(1))
+		Expect(w.Runs(ctx, id)).To(HaveLen(1))
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Continue(ctx)).To(BeTrue())
 		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
 		lines := told(ctx, w, id)

@@ -17,6 +17,8 @@ type activeThread struct {
 	cancel context.CancelCauseFunc
 	// cause for which it was cancelled, under the engine's lock; nil when it was not.
 	cause error
+	// done is closed when the thread has been let go of.
+	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
 	poked atomic.Bool
 }
@@ -144,6 +146,7 @@ func (e *Engine) register(id string, a *activeThread) bool {
 	if e.active[id] != nil {
 		return false
 	}
+	a.done = make(chan struct{})
 	e.active[id] = a
 	return true
 }
@@ -151,6 +154,7 @@ func (e *Engine) register(id string, a *activeThread) bool {
 // unregister lets go of a thread. It queues it again when a hint came in the meantime, and sees to it that
 // a cancellation that came too late for the run, while it was being parked, is not lost.
 func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
+	defer close(a.done)
 	e.mu.Lock()
 	delete(e.active, id)
 	delayed, cause := e.delayed[id], a.cause
@@ -158,10 +162,14 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if stopped := stopOf(cause); stopped != nil {
-		if err := e.stopParked(ctx, id, stopped); err != nil {
-			e.log.Error(err, "cannot stop a parked run", "thread", id)
+		if err := e.stopElsewhere(ctx, id, stopped); err != nil {
+			e.log.Error(err, "cannot stop a run", "thread", id)
 		}
-		e.queue.Add(id) // what waited behind the run
+		e.queue.Add(id) // what a user has said since
+		return
+	}
+	if errors.Is(cause, errDestroyed) {
+		e.queue.Add(id) // what has come since, whose hint the run may have taken for its own
 		return
 	}
 	if errors.Is(cause, errTerminal) {
@@ -205,15 +213,25 @@ func (e *Engine) detach(id string, cause error) {
 }
 
 // cancel ends the thread's run here, for a cause; false when there is none here.
-func (e *Engine) cancel(id string, cause error) bool {
+func (e *Engine) cancel(id string, cause error) bool { return e.cancelling(id, cause) != nil }
+
+// cancelling is cancel, and gives what is closed when the thread has been let go of; nil when there is no run here.
+func (e *Engine) cancelling(id string, cause error) (done <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a := e.active[id]
 	if a == nil {
-		return false
+		return nil
 	}
 	a.end(cause)
-	return true
+	return a.done
+}
+
+// here tells whether this replica holds the thread.
+func (e *Engine) here(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.active[id] != nil
 }
 
 func (e *Engine) cancelAll(cause error) {

@@ -184,7 +184,7 @@ func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) 
 		return &effectError{"the thread is gone"}
 	case err != nil:
 		return err
-	case t.TerminatedAt != 0:
+	case t.TerminatedAt != 0, t.RetainedAt != 0:
 		return &effectError{"the thread is terminated"}
 	}
 	effect, err := e.opts.Definitions.Effect(ctx, f.Namespace, f.Effect)

@@ -58,7 +58,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 		return r.stop(ctx, stopped.reason)
 	case errors.Is(cause, errTerminal):
 		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
-	case errors.Is(cause, errAborted):
+	case errors.Is(cause, errAborted), errors.Is(cause, errDestroyed):
 		return nil
 	}
 	return cause // the run is as the log has it
@@ -104,6 +104,9 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		ops = append(ops, &store.AppendMessage{Message: m})
 	}
 	ops = append(ops, &store.PutRun{Run: record})
+	if record.Status == store.RunStopped && !r.endsWithResult() {
+		ops = append(ops, &store.Park{}) // SPEC MSG-08
+	}
 	child, err := r.childOps(ctx, text, attachments)
 	if err != nil {
 		return err

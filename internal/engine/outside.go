@@ -137,7 +137,7 @@ func (e *Engine) outside(ctx context.Context, threadID string) (*execution, erro
 	return e.newExecution(ctx, t, st, agent, ""), nil
 }
 
-// living opens a thread that is not terminated.
+// living opens a thread that is neither terminated nor retained.
 func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -145,6 +145,9 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 	}
 	if t.TerminatedAt != 0 {
 		return nil, nil, fmt.Errorf("%w: start a new thread to go on", store.ErrTerminated)
+	}
+	if t.RetainedAt != 0 {
+		return nil, nil, store.ErrRetained
 	}
 	st, err := e.threads.Open(ctx, threadID)
 	return t, st, err

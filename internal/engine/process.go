@@ -42,7 +42,7 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 
 // interruption is what a cancelled thread leaves to be done: nothing, when it was ended on purpose.
 func interruption(cause error) error {
-	if stopOf(cause) != nil || errors.Is(cause, errTerminal) || errors.Is(cause, errAborted) {
+	if stopOf(cause) != nil || errors.Is(cause, errTerminal) || errors.Is(cause, errAborted) || errors.Is(cause, errDestroyed) {
 		return nil
 	}
 	return cause
@@ -103,6 +103,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 			return false, e.endTerminated(ctx, id, fence, last)
 		}
 		return false, nil
+	case t.RetainedAt != 0, t.Parked && !under:
+		return false, nil // what waits stays
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
 		return false, nil
 	}

@@ -82,6 +82,9 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 			}
 		}
 	}
+	if !e.here(t.ID) {
+		ops = append(ops, &store.Revoke{}) // another replica may be at it: nothing more of its run counts
+	}
 	return e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...)
 }
 
@@ -121,56 +124,4 @@ func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.R
 		replies = []string{""}
 	}
 	return replies, nil
-}
-
-// Stop ends the thread's run by a user's wish, be it under way here or parked: it ends as stopped (SPEC
-// RUN-04). Without a run it does nothing.
-func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
-	stopped := &stoppedError{reason: reason}
-	if e.cancel(threadID, stopped) {
-		return nil
-	}
-	return e.stopParked(ctx, threadID, stopped)
-}
-
-// stopParked ends a run that waits and that nobody holds.
-func (e *Engine) stopParked(ctx context.Context, threadID string, stopped *stoppedError) error {
-	last, err := e.store.Run(ctx, threadID, "")
-	if err != nil || last.Status != store.RunWaiting {
-		return ignoreNotFound(err)
-	}
-	t, err := e.store.Thread(ctx, threadID)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	active := &activeThread{cancel: cancel}
-	if !e.register(threadID, active) { // somebody here has just taken it up
-		return e.Stop(ctx, threadID, stopped.reason)
-	}
-	defer e.unregister(ctx, threadID, active)
-	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
-	if err != nil {
-		return err
-	}
-	defer release()
-	// Read again, now that nobody else can change it.
-	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status != store.RunWaiting {
-		return err
-	}
-	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, fence: fence, active: active, record: *last}
-	if r.kept, err = readRunState(last); err != nil {
-		return err
-	}
-	return r.stop(ctx, stopped.reason)
-}
-
-// Abort lets go of the thread's run at once and writes nothing more: the thread is about to be purged.
-// It does not wait for the run.
-func (e *Engine) Abort(_ context.Context, threadID, reason string) {
-	e.detach(threadID, errAborted)
-	if e.cancel(threadID, errAborted) {
-		e.log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
-	}
 }

@@ -49,7 +49,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 			Name:            derivedName(parent.Name+"-"+req.Subagent.Name, parent.ID, req.Cause),
 			Labels:          RuntimeLabels(parent),
 			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
-			OwnerReferences: []metav1.OwnerReference{ThreadOwner(parent.Name, parent.ID)},
+			OwnerReferences: []metav1.OwnerReference{ThreadOwner(parent.Name, parent.OwnerUID())},
 		},
 		Spec: skeinv1.SubagentSpec{
 			ParentRef:           skeinv1.LocalRef{Name: parent.Name},

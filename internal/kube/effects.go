@@ -51,7 +51,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 			Name:            derivedName(thread.Name+"-"+req.Name, thread.ID, req.Cause),
 			Labels:          RuntimeLabels(thread),
 			Annotations:     map[string]string{skeinv1.AnnotationIdempotencyKey: req.Cause},
-			OwnerReferences: []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)},
+			OwnerReferences: []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())},
 		},
 		Spec: skeinv1.ScheduledEffectSpec{
 			ThreadRef: skeinv1.LocalRef{Name: thread.Name},

@@ -183,7 +183,7 @@ func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 		"uid":             p.UID,
 		"resourceVersion": p.ResourceVersion,
 		"labels":          claimLabels(thread),
-		"ownerReferences": []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)},
+		"ownerReferences": []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the claim of pod %q: %w", p.Name, err)
@@ -210,7 +210,7 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	for k, v := range claimLabels(thread) {
 		pod.Labels[k] = v
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.ID)}
+	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())}
 	if err := s.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
 	}

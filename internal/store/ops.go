@@ -41,6 +41,7 @@ type Enqueue struct {
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
+	Unpark           bool // what is parked goes on with this item (SPEC MSG-08)
 	Existed          bool
 	Seq              int64
 }

@@ -4,7 +4,8 @@ import "encoding/json"
 
 // Thread is one conversation's row.
 type Thread struct {
-	ID        string // UUID, the object's UID
+	ID        string // UUID: the UID of the object that it was made for
+	ObjectUID string // of the Thread object that has adopted it since; see OwnerUID
 	Namespace string
 	Name      string // of the Thread object
 	Agent     string // now
@@ -31,6 +32,12 @@ type Thread struct {
 	ArchivedAt int64 // 0 while it is not archived (SPEC THR-08)
 	Fields     Fields
 
+	DestroyedAt     int64  // when the conversation was last cleared (SPEC THR-06)
+	DestroyedReason string // DestroyedExplicit or DestroyedExpired
+	IdleExpiry      int64  // in microseconds; 0 = never (SPEC THR-07)
+	RetainedAt      int64  // since when it has no Thread object (SPEC THR-09)
+	Parked          bool   // what waits stays in the inbox until a user's message or Continue (SPEC MSG-08)
+
 	Version        int64 // grows by one with each committed change (SPEC THR-11)
 	Messages       int64 // stored messages
 	Queued         int64 // inbox items that are messages
@@ -40,6 +47,20 @@ type Thread struct {
 	UserActivityAt int64 // creation of the newest message with the role user, 0 when there is none
 	Diff           DiffStats
 }
+
+// OwnerUID is the UID of the Thread object that the thread belongs to, or did last.
+func (t *Thread) OwnerUID() string {
+	if t.ObjectUID != "" {
+		return t.ObjectUID
+	}
+	return t.ID
+}
+
+// Reasons of EventDestroyed and of Thread.DestroyedReason.
+const (
+	DestroyedExplicit = "explicit"
+	DestroyedExpired  = "expired"
+)
 
 // Child is what a child thread must know of how it was made.
 type Child struct {
@@ -228,7 +249,11 @@ const (
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
 	EventTerminated     = "thread.terminated"
-	EventThreadUpdated  = "thread.updated" // Data: the fields that have changed, with their new values
+	EventThreadUpdated  = "thread.updated"   // Data: the fields that have changed, with their new values
+	EventDestroyed      = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
+	EventRetained       = "thread.retained"
+	EventAdopted        = "thread.adopted"
+	EventContinued      = "thread.continued"
 	EventFileWritten    = "file.written"
 	EventFileDeleted    = "file.deleted"
 )

@@ -22,6 +22,11 @@ var (
 	ErrLeaseHeld = errors.New("the thread is held by another holder")
 	// ErrTerminated: the thread was terminated and takes no new work (SPEC THR-05).
 	ErrTerminated = errors.New("the thread is terminated")
+	// ErrRetained: the thread's object was deleted and its data is kept; it takes no writes until a Thread
+	// adopts it (SPEC THR-09).
+	ErrRetained = errors.New("the thread is retained without an object")
+	// ErrNotRetained: the thread has an object, so that it can be neither adopted nor purged by its id.
+	ErrNotRetained = errors.New("the thread is not retained")
 	// ErrConflict: the expected version is not the present one (SPEC THR-11).
 	ErrConflict = errors.New("the thread has changed since it was read")
 	// ErrKeyReused: the idempotency key was used before for another request (SPEC MSG-10).
@@ -56,6 +61,12 @@ type Store interface {
 	Namespaces(ctx context.Context) ([]string, error)
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
+	// Retained lists the threads of a namespace that have no object (SPEC THR-09), by id; after is the id that
+	// the page before ended with.
+	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
+	// Expired lists threads whose idle expiry may have passed, the longest first: Destroy with IfExpired
+	// decides, and sees to when to look again.
+	Expired(ctx context.Context, limit int) ([]string, error)
 	// PurgeThread removes all that the store holds of a thread; absent is no error. It shuts out whoever
 	// holds the thread first, and may be repeated when it was cut off. Objects of the bucket that nothing
 	// refers to any more are given back for the caller to remove.

@@ -31,6 +31,9 @@ type NewMessage struct {
 
 	// IdempotencyKey makes a repeat give the first result (SPEC MSG-10).
 	IdempotencyKey string
+	// Unpark: what waits since a user's stop goes on with this message (SPEC MSG-08). That is so for every
+	// message that is not FromSystem.
+	Unpark bool
 	// FromSystem: not counted against the limit of waiting user messages (SPEC MSG-07).
 	FromSystem bool
 }

@@ -24,6 +24,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	if err != nil {
 		return nil, err
 	}
+	op.Unpark = n.Unpark || !n.FromSystem
 	if err := st.Apply(ctx, op); err != nil {
 		switch {
 		case errors.Is(err, store.ErrQueueFull):

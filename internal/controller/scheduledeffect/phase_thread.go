@@ -29,7 +29,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("read Thread %q: %w", name, err)
 	}
 	s.thread = &t
-	row, err := r.Store.Thread(ctx, string(t.UID))
+	row, err := r.Store.Thread(ctx, t.ThreadID())
 	if errors.Is(err, store.ErrNotFound) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		return false, nil
@@ -48,7 +48,7 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	if s.object.Labels == nil {
 		s.object.Labels = map[string]string{}
 	}
-	s.object.Labels[skeinv1.LabelThreadID] = string(s.thread.UID)
+	s.object.Labels[skeinv1.LabelThreadID] = s.thread.ThreadID()
 	// With a lock: another's owner reference that came meanwhile must not be lost.
 	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, fmt.Errorf("make the Thread the owner: %w", err)

@@ -42,8 +42,8 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.child = &child
-	r.hints.Track(string(child.UID), s.req)
-	row, err := r.Store.Thread(ctx, string(child.UID))
+	r.hints.Track(child.ThreadID(), s.req)
+	row, err := r.Store.Thread(ctx, child.ThreadID())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // the thread controller is about to store it
 	}

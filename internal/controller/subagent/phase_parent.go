@@ -28,7 +28,7 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read Thread %q: %w", name, err)
 	}
 	s.parent = &parent
-	row, err := r.Store.Thread(ctx, string(parent.UID))
+	row, err := r.Store.Thread(ctx, parent.ThreadID())
 	if errors.Is(err, store.ErrNotFound) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		return nil
@@ -53,7 +53,7 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 	if s.object.Labels == nil {
 		s.object.Labels = map[string]string{}
 	}
-	s.object.Labels[skeinv1.LabelThreadID] = string(s.parent.UID)
+	s.object.Labels[skeinv1.LabelThreadID] = s.parent.ThreadID()
 	// With a lock: another's owner reference that came meanwhile must not be lost.
 	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("make the parent Thread the owner: %w", err)

@@ -69,7 +69,7 @@ func (s *scope) compute(failed error, at time.Time) {
 	status.ObservedGeneration = o.Generation
 	entry := kube.Entry(o)
 	if s.child != nil {
-		entry.ThreadID = string(s.child.UID)
+		entry.ThreadID = s.child.ThreadID()
 	}
 	entry.Status = s.entryStatus(entry)
 	status.Entry = &entry

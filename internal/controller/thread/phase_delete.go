@@ -22,7 +22,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	id := string(s.object.UID)
+	id := s.object.ThreadID()
 	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}

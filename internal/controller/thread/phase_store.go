@@ -26,7 +26,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	if s.object.Labels == nil {
 		s.object.Labels = map[string]string{}
 	}
-	s.object.Labels[skeinv1.LabelThreadID] = string(s.object.UID)
+	s.object.Labels[skeinv1.LabelThreadID] = s.object.ThreadID()
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.object, patch); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -40,7 +40,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 // store makes the stored thread by the one code path for new threads (SPEC THR-03), or brings its row up
 // with what of the spec may change.
 func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
-	id := string(s.object.UID)
+	id := s.object.ThreadID()
 	r.hints.Track(id, s.req)
 	row, err := r.Threads.Store().Thread(ctx, id)
 	switch {
@@ -92,7 +92,7 @@ func (r *Reconciler) parentName(ctx context.Context, s *scope) (string, error) {
 func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.NewThread, error) {
 	n := &thread.NewThread{
 		Thread: store.Thread{
-			ID:        string(o.UID),
+			ID:        o.ThreadID(),
 			Namespace: o.Namespace,
 			Name:      o.Name,
 			Agent:     o.Spec.AgentRef.Name,
@@ -115,7 +115,8 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 // describeChild adds what the owning Subagent says, and the parent.
 func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner *metav1.OwnerReference, n *thread.NewThread) error {
 	var sub skeinv1.Subagent
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub); err != nil {
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub)
+	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return &problem{skeinv1.ReasonReferenceNotFound, fmt.Sprintf("Subagent %q, which owns this Thread, does not exist: the Thread will be deleted with it", owner.Name)}
 		}
@@ -125,7 +126,9 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	if sub.UID != owner.UID || parent == nil || parent.Kind != "Thread" {
 		return &problem{skeinv1.ReasonProgressing, fmt.Sprintf("Subagent %q is not tied to its parent Thread yet", owner.Name)}
 	}
-	n.ParentID = string(parent.UID)
+	if n.ParentID, err = r.parentID(ctx, namespace, parent); err != nil {
+		return err
+	}
 	n.Reference = sub.Name
 	n.RegistryStatus = kube.ChildPending
 	n.Child = &store.Child{
@@ -145,6 +148,19 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 		return err
 	}
 	return nil
+}
+
+// parentID is the id of a parent, which is not its UID when it has adopted its data.
+func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *metav1.OwnerReference) (string, error) {
+	var parent skeinv1.Thread
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
+	}
+	if err != nil || parent.UID != owner.UID {
+		return string(owner.UID), nil // it is gone: so is what is stored of it, or else that is no parent any more
+	}
+	return parent.ThreadID(), nil
 }
 
 // refuse answers a parent that waits for a child which cannot be made.

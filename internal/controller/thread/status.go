@@ -89,7 +89,7 @@ func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed e
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
 	status.Phase = phaseOf(s.row, run)
-	status.ThreadID = string(o.UID)
+	status.ThreadID = o.ThreadID()
 	status.LastRun = runStatus(run)
 	status.ChildCount = int32(len(children))
 	if extra := len(children) - skeinv1.MaxStatusChildren; extra > 0 {

@@ -66,6 +66,9 @@ func (t *tx) checkFence(h *head, f *store.Fence) error {
 }
 
 func (t *tx) apply(h *head, op store.Op) error {
+	if err := h.takes(op); err != nil {
+		return err
+	}
 	switch op := op.(type) {
 	case *store.AppendMessage:
 		return t.appendMessage(h, op)
@@ -109,6 +112,9 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.unsetEnv(h, op)
 	case *store.ScopeEnv:
 		return t.scopeEnv(h, op)
+	}
+	if known, err := t.applyLife(h, op); known {
+		return err
 	}
 	return fmt.Errorf("the store knows no operation %T", op)
 }

@@ -27,6 +27,7 @@ type head struct {
 	appended  int64           // messages ever
 	userAt    int64           // creation of the newest message of a user
 	diff      store.DiffStats // of this transaction
+	life      life
 
 	fresh   bool // made by this transaction, at version 0
 	changed bool
@@ -64,7 +65,8 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 	h := &head{}
 	var counted string
 	if err := scan(append([]any{&h.id, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted, &h.queued,
-		&h.waiting, &h.running, &h.workSince, &h.second, &h.appended, &h.userAt}, more...)...); err != nil {
+		&h.waiting, &h.running, &h.workSince, &h.second, &h.appended, &h.userAt,
+		&h.life.asleep, &h.life.idleExpiry, &h.life.expiresAt}, more...)...); err != nil {
 		return nil, err
 	}
 	var err error
@@ -79,6 +81,7 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 func (h *head) settled() *head {
 	next := *h
 	next.counts = slices.Clone(h.counts)
+	next.life.woken, next.life.cleared = false, false
 	next.fresh, next.changed, next.taken, next.hint = false, false, false, 0
 	next.diff = store.DiffStats{}
 	next.workBefore, next.secondBefore = h.workSince, h.second
@@ -116,6 +119,9 @@ func (t *tx) flush() error {
 		if err := t.settle(h); err != nil {
 			return err
 		}
+		if err := t.armExpiry(h); err != nil {
+			return err
+		}
 		if !h.fresh {
 			h.version++
 		}
@@ -147,11 +153,14 @@ func (t *tx) writeHead(h *head, query string, args ...any) error {
 }
 
 // settle works out since when the thread has work: from its oldest inbox item, or from when its run went
-// on; not at all when it rests or its run is parked with nothing to take.
+// on; not at all when it rests, when its run is parked with nothing to take, or when what waits is to stay.
 func (t *tx) settle(h *head) error {
 	switch {
-	case h.waiting == 0 && h.running == 0:
+	case h.waiting == 0 && h.running == 0, h.life.asleep != 0 && h.running == 0:
 		h.workSince = sql.NullInt64{}
+	case !h.workSince.Valid && h.life.woken && h.waiting > 0:
+		h.workSince.Valid = true
+		return t.row(t.ctx, qOldestWaits, []any{h.key}, &h.workSince.Int64)
 	case !h.workSince.Valid:
 		h.workSince = sql.NullInt64{Int64: t.now, Valid: true}
 	case h.waiting > 0 && h.taken:

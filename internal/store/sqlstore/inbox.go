@@ -64,6 +64,9 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 	}
 	h.waiting++
 	h.touch(store.ChangedInbox)
+	if op.Unpark {
+		return t.wake(h, asleepParked)
+	}
 	return nil
 }
 
@@ -80,11 +83,12 @@ func (t *tx) receiver(from *head, op *store.Enqueue) (*head, error) {
 			return nil, err
 		}
 	}
-	if h.terminatedAt == 0 {
+	if retained := h.life.asleep&asleepRetained != 0; h.terminatedAt == 0 && !retained {
 		return h, nil
-	}
-	if op.IgnoreTerminated {
+	} else if op.IgnoreTerminated {
 		return nil, nil
+	} else if retained {
+		return nil, fmt.Errorf("thread %s: %w", h.id, store.ErrRetained)
 	}
 	return nil, fmt.Errorf("thread %s: %w", h.id, store.ErrTerminated)
 }

@@ -27,6 +27,9 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 		if err != nil {
 			return err
 		}
+		if to.life.asleep&asleepRetained != 0 {
+			return nil // as if it were gone
+		}
 		h = to
 	}
 	if m.Depth < 0 || m.Depth > maxDepth {

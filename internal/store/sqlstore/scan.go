@@ -38,10 +38,12 @@ func scanThread(scan scanner) (*store.Thread, error) {
 	var t store.Thread
 	var arguments, child, fields text
 	var counted, scoped string
+	var asleep sleep
 	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
 		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
-		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed); err != nil {
+		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,
+		&t.ObjectUID, &t.RetainedAt, &t.DestroyedAt, &t.DestroyedReason, &t.IdleExpiry, &asleep); err != nil {
 		return nil, err
 	}
 	t.Arguments = arguments.raw()
@@ -59,6 +61,7 @@ func scanThread(scan scanner) (*store.Thread, error) {
 		return nil, fmt.Errorf("thread %s: %w", t.ID, err)
 	}
 	t.Messages = c.total(true, 0, true)
+	t.Parked = asleep&asleepParked != 0
 	return &t, nil
 }
 

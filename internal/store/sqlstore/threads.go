@@ -82,6 +82,9 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 			return err
 		}
 	}
+	if err := t.setIdleExpiry(h, n.IdleExpiry); err != nil {
+		return err
+	}
 	if n.TerminatedAt != 0 {
 		if err := t.logTerminated(h, n.TerminatedReason); err != nil {
 			return err

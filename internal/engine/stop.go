@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// Stop ends the thread's run by a user's wish, be it under way, here or at another replica, or waiting: it
+// ends as stopped (SPEC RUN-04), and what waits in the inbox stays there until a user says more or Continue
+// (SPEC MSG-08). Both are on disk when it returns, so that what is sent afterwards starts a run. Without a run
+// it does nothing.
+func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
+	stopped := &stoppedError{reason: reason}
+	if done := e.cancelling(threadID, stopped); done != nil {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return e.stopElsewhere(ctx, threadID, stopped)
+}
+
+// stopElsewhere ends a run that waits, or that nobody here is at.
+func (e *Engine) stopElsewhere(ctx context.Context, threadID string, stopped *stoppedError) error {
+	last, err := e.store.Run(ctx, threadID, "")
+	if err != nil || last.Status.Ended() {
+		return ignoreNotFound(err)
+	}
+	t, err := e.store.Thread(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	active := &activeThread{cancel: cancel}
+	if !e.register(threadID, active) { // somebody here has just taken it up
+		return e.Stop(ctx, threadID, stopped.reason)
+	}
+	defer e.unregister(ctx, threadID, active)
+	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+	if errors.Is(err, store.ErrLeaseHeld) && last.Status == store.RunRunning {
+		// By another replica, which finds out when it writes or renews, or by one that is lost.
+		if err := e.store.Apply(ctx, threadID, nil, &store.Revoke{}); err != nil {
+			return err
+		}
+		fence, release, err = e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	// Read again, now that nobody else can change it.
+	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status.Ended() {
+		return err
+	}
+	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, fence: fence, active: active, record: *last}
+	if r.kept, err = readRunState(last); err != nil {
+		return err
+	}
+	return r.stop(context.WithoutCancel(ctx), stopped.reason)
+}
+
+// Destroy clears the conversation (SPEC THR-06). The store does it in one transaction, which also ends a run
+// that is under way and shuts out whoever is at it, so that a crash finds either all of it done or nothing.
+// What the run's code does at this moment is ended afterwards. A parent that waits for the thread is told.
+func (e *Engine) Destroy(ctx context.Context, threadID string) error {
+	t, err := e.store.Thread(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	ops, err := e.partingOps(ctx, t)
+	if err != nil {
+		return err
+	}
+	e.fault("destroy.before")
+	if err := e.store.Apply(ctx, threadID, nil, append(ops, &store.Destroy{Reason: store.DestroyedExplicit})...); err != nil {
+		return err
+	}
+	e.fault("destroy.after")
+	e.detach(threadID, errDestroyed)
+	e.cancel(threadID, errDestroyed)
+	return nil
+}
+
+// partingOps tell the parent that waits for a thread that it gives no result.
+func (e *Engine) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, error) {
+	if t.Child == nil || t.ParentID == "" || t.TerminatedAt != 0 {
+		return nil, nil
+	}
+	last, err := e.store.Run(ctx, t.ID, "")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	replies, err := e.openReplies(ctx, t, last)
+	if err != nil || len(replies) == 0 {
+		return nil, err
+	}
+	status := tool.ChildFailed
+	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}}
+	for i, call := range replies {
+		ops = append(ops, resultOp(t, fmt.Sprintf("child:%s:destroyed:%d:%d", t.ID, t.Version, i), store.ChildResult{
+			Reference: t.Reference, ThreadID: t.ID, Name: t.Child.Name, ToolCallID: call, Status: status,
+			Content: "the conversation of the subagent was destroyed before it gave a result",
+		}))
+	}
+	return ops, nil
+}
+
+// Abort lets go of the thread's run at once and writes nothing more: the thread is about to be purged.
+// It does not wait for the run.
+func (e *Engine) Abort(_ context.Context, threadID, reason string) {
+	e.detach(threadID, errAborted)
+	if e.cancel(threadID, errAborted) {
+		e.log.V(1).Info("run aborted", "thread", threadID, "reason", reason)
+	}
+}

@@ -1,0 +1,251 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// sleep is why nobody takes what waits in a thread's inbox; several reasons may hold.
+type sleep int64
+
+const (
+	asleepParked   sleep = 1 << iota // by a user's stop (SPEC MSG-08)
+	asleepRetained                   // without an object (SPEC THR-09)
+)
+
+// life is the part of a head that rarely changes. What changes is written at once, not with the counters.
+type life struct {
+	asleep     sleep
+	woken      bool // by this transaction
+	cleared    bool // by this transaction
+	idleExpiry int64
+	expiresAt  sql.NullInt64
+}
+
+// takes tells whether the thread takes an operation: a retained one only those about its object.
+func (h *head) takes(op store.Op) error {
+	if h.life.asleep&asleepRetained == 0 {
+		return nil
+	}
+	switch op := op.(type) {
+	case *store.Retain, *store.Adopt, *store.Condemn:
+		return nil
+	case *store.Enqueue:
+		if op.IgnoreTerminated || (op.To != "" && op.To != h.id) {
+			return nil // the receiver decides
+		}
+	}
+	return fmt.Errorf("thread %s: %w", h.id, store.ErrRetained)
+}
+
+// applyLife applies the operations of ops_life.go; known is false for others.
+func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
+	switch op := op.(type) {
+	case *store.Destroy:
+		return true, t.destroy(h, op)
+	case *store.SetIdleExpiry:
+		return true, t.setIdleExpiry(h, op.Expiry)
+	case *store.Park:
+		return true, t.doze(h, asleepParked)
+	case *store.Continue:
+		return true, t.resume(h, op)
+	case *store.Revoke:
+		_, err := t.exec(t.ctx, qRevokeLease, h.key)
+		return true, err
+	case *store.Retain:
+		return true, t.retain(h)
+	case *store.Adopt:
+		return true, t.adopt(h, op)
+	case *store.Condemn:
+		return true, t.condemn(h)
+	}
+	return false, nil
+}
+
+// doze keeps what waits from being taken, for a reason.
+func (t *tx) doze(h *head, why sleep) error {
+	if h.life.asleep&why != 0 {
+		return nil
+	}
+	h.life.asleep |= why
+	h.touch(store.ChangedThread)
+	_, err := t.exec(t.ctx, qSetAsleep, int64(h.life.asleep), h.key)
+	return err
+}
+
+// wake ends a reason; what waits is taken when it was the last.
+func (t *tx) wake(h *head, why sleep) error {
+	if h.life.asleep&why == 0 {
+		return nil
+	}
+	h.life.asleep &^= why
+	h.life.woken = true
+	h.touch(store.ChangedThread)
+	if h.waiting > 0 {
+		h.touch(store.ChangedInbox)
+	}
+	_, err := t.exec(t.ctx, qSetAsleep, int64(h.life.asleep), h.key)
+	return err
+}
+
+func (t *tx) resume(h *head, op *store.Continue) error {
+	if h.terminatedAt != 0 {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrTerminated)
+	}
+	op.Was = h.life.asleep&asleepParked != 0
+	if !op.Was {
+		return nil
+	}
+	if _, err := t.log(h, store.Event{Type: store.EventContinued}); err != nil {
+		return err
+	}
+	return t.wake(h, asleepParked)
+}
+
+// shutOut ends the run that is under way, whoever is at it: nothing more of it is accepted.
+func (t *tx) shutOut(h *head, reason string) error {
+	if _, err := t.exec(t.ctx, qRevokeLease, h.key); err != nil {
+		return err
+	}
+	r, err := scanRun(h.id, t.one(t.ctx, qNewestRun, h.key))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil || r.Status.Ended() {
+		return err
+	}
+	r.Status, r.Reason, r.State = store.RunStopped, reason, nil
+	return t.putRun(h, &store.PutRun{Run: *r})
+}
+
+// reasonDestroyed and reasonDeleted are why a run ended, in Run.Reason.
+const (
+	reasonDestroyed     = "Destroyed"
+	reasonObjectDeleted = "ThreadDeleted"
+)
+
+func (t *tx) destroy(h *head, op *store.Destroy) error {
+	if op.IfExpired {
+		expired, err := t.expired(h)
+		if err != nil || !expired {
+			return err
+		}
+	}
+	op.Done = true
+	if err := t.shutOut(h, reasonDestroyed); err != nil {
+		return err
+	}
+	messages := h.counts.total(true, 0, true)
+	if err := t.clearConversation(h); err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]any{"reason": op.Reason, "messages": messages})
+	if err != nil {
+		return err
+	}
+	if _, err := t.log(h, store.Event{Type: store.EventDestroyed, Data: data}); err != nil {
+		return err
+	}
+	h.touch(store.ChangedThread)
+	h.life.cleared = true
+	if err := t.feed(h, store.LifecycleThreadDestroyed, "", "", op.Reason); err != nil {
+		return err
+	}
+	if _, err := t.exec(t.ctx, qDestroyed, t.now, op.Reason, h.key); err != nil {
+		return err
+	}
+	return t.setExpiresAt(h, sql.NullInt64{}) // until something happens there is nothing that could expire
+}
+
+// clearConversation removes all that a conversation is made of: whatever else is part of it is to be removed
+// here. Its log keeps what there was, without what was said.
+func (t *tx) clearConversation(h *head) error {
+	if _, err := t.exec(t.ctx, qLogCleared, h.key); err != nil {
+		return err
+	}
+	n, err := t.exec(t.ctx, qLogDeletions, h.lastSeq, t.now, h.key)
+	if err != nil {
+		return err
+	}
+	h.lastSeq += n
+	if _, err := t.exec(t.ctx, qClearMessages, h.key); err != nil {
+		return err
+	}
+	h.counts = nil
+	h.touch(store.ChangedLog)
+	if err := t.clearState(h); err != nil {
+		return err
+	}
+	if err := t.emptyInbox(h); err != nil {
+		return err
+	}
+	return t.wake(h, asleepParked)
+}
+
+// retain keeps a thread whose object goes. A parked one stays so.
+func (t *tx) retain(h *head) error {
+	if h.life.asleep&asleepRetained != 0 {
+		return nil
+	}
+	if err := t.shutOut(h, reasonObjectDeleted); err != nil {
+		return err
+	}
+	if _, err := t.log(h, store.Event{Type: store.EventRetained}); err != nil {
+		return err
+	}
+	if _, err := t.exec(t.ctx, qDropFirings, h.id); err != nil {
+		return err
+	}
+	if _, err := t.exec(t.ctx, qSetRetained, t.now, h.key); err != nil {
+		return err
+	}
+	return t.doze(h, asleepRetained)
+}
+
+// condemned stands for the object of a thread that is being purged.
+const condemned = "purged"
+
+func (t *tx) adopt(h *head, op *store.Adopt) error {
+	var id, owner, title string
+	var retained int64
+	if err := t.row(t.ctx, qOwner, []any{h.key}, &id, &owner, &retained, &title); err != nil {
+		return err
+	}
+	switch {
+	case retained == 0 && owner == op.ObjectUID:
+		return nil
+	case retained == 0, owner == condemned:
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotRetained)
+	}
+	if op.Title != "" {
+		title = op.Title
+	}
+	if _, err := t.exec(t.ctx, qAdopt, op.ObjectUID, op.Name, op.Agent, title, h.key); err != nil {
+		return err
+	}
+	if _, err := t.log(h, store.Event{Type: store.EventAdopted}); err != nil {
+		return err
+	}
+	return t.wake(h, asleepRetained)
+}
+
+func (t *tx) condemn(h *head) error {
+	if h.life.asleep&asleepRetained == 0 {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotRetained)
+	}
+	_, err := t.exec(t.ctx, qCondemn, condemned, h.key)
+	return err
+}
+
+// Retained lists the threads of a namespace that have no object.
+func (s *Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	return s.listThreads(ctx, qRetainedThreads, namespace, after, limit)
+}

@@ -1,0 +1,32 @@
+package sqlstore
+
+// The end of conversations and of their objects.
+const (
+	lifeColumns = `t.object_uid, t.retained_at, t.destroyed_at, t.destroyed_reason, h.idle_expiry, h.asleep`
+
+	qSetAsleep = `UPDATE thread_head SET asleep = ? WHERE thread = ?`
+
+	qActivity    = `SELECT last_activity_at FROM thread_head WHERE thread = ?`
+	qSetExpiry   = `UPDATE thread_head SET idle_expiry = ?, expires_at = ? WHERE thread = ?`
+	qArmExpiry   = `UPDATE thread_head SET expires_at = ? WHERE thread = ?`
+	qIdleExpired = `SELECT t.id FROM thread_head h JOIN thread t ON t.key = h.thread
+		WHERE h.expires_at IS NOT NULL AND h.expires_at <= ? ORDER BY h.expires_at LIMIT ?`
+	qNewestRun  = `SELECT ` + runColumns + ` FROM run r WHERE r.thread = ? ORDER BY r.seq DESC LIMIT 1`
+	qLeaseUntil = `SELECT expires_at FROM lease WHERE thread = ? AND owner <> ''`
+
+	qDestroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
+	// The creation of each message stays in the log, which only grows, and its deletion comes after it.
+	qLogCleared = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT m.thread, m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ?`
+	qLogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT m.thread, ? + row_number() OVER (ORDER BY m.seq), 'message.deleted', m.run_id, m.id, NULL, CAST(? AS BIGINT) FROM message m WHERE m.thread = ?`
+	qClearMessages = `DELETE FROM message WHERE thread = ?`
+
+	qSetRetained = `UPDATE thread SET retained_at = ? WHERE key = ?`
+	qAdopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, title = ?, parent_id = '',
+		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
+	qOwner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
+	qCondemn         = `UPDATE thread SET object_uid = ? WHERE key = ?`
+	qDropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status = 'pending'`
+	qRetainedThreads = `SELECT ` + threadColumns + fromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
+)
