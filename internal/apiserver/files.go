@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -20,69 +19,33 @@ import (
 
 func fileOf(r *thread.FileRecord) runtimev1.FileRecord { return runtimev1.FileRecord(*r) }
 
-// listFiles answers GET files.
-func (s *Server) listFiles(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	limit, offset := q.page()
-	prefix, recursive, glob := q.text("prefix"), q.flag("recursive", false), q.text("glob")
-	if glob != "" && (prefix != "" || recursive) {
-		q.bad("glob", "give either glob or prefix and recursive: a glob may start with a folder, such as /reports/**")
-	}
-	if err := q.check(); err != nil {
-		return err
-	}
-	var all []thread.FileRecord
-	truncated := false
-	if glob != "" {
-		all, truncated, err = globFiles(c, glob)
-	} else {
-		all, err = c.thread.ListFiles(c.r.Context(), prefix, recursive)
-	}
-	if err != nil {
-		return err
-	}
-	page, more := cut(all, limit, offset)
-	list := runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: []runtimev1.FileRecord{}, HasMore: more || truncated}
-	for i := range page {
-		list.Files = append(list.Files, fileOf(&page[i]))
-	}
-	return c.writeJSON(http.StatusOK, list)
-}
-
-// globFiles gives the records of the files that match, as many as the domain finds at once (SPEC FIL-05).
-func globFiles(c *call, glob string) (records []thread.FileRecord, truncated bool, err error) {
-	found, err := c.thread.FindFiles(c.r.Context(), glob)
-	if err != nil {
-		return nil, false, err
-	}
-	for _, p := range found.Paths {
-		rec, err := c.thread.StatFile(c.r.Context(), p)
-		if err != nil {
-			return nil, false, err
-		}
-		if rec != nil { // else it was removed in between
-			records = append(records, *rec)
-		}
-	}
-	return records, found.Truncated, nil
-}
-
-// readFile answers GET and HEAD files/{path}: the bytes, as a stream. A range may be asked for when the bucket
-// can seek, so that a transfer that was cut off goes on where it ended.
+// readFile answers GET and HEAD files/{path}: the bytes, as a stream, or what stat, thumbnail or chunked asks for. A
+// range may be asked for, so that a transfer that was cut off goes on where it ended: the entity tag tells whether
+// the contents are still the same.
 func (s *Server) readFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
+	stat, chunked, small := q.flag("stat", false), q.flag("chunked", false), q.flag("thumbnail", false)
+	o := thread.ThumbnailOptions{Width: q.number("width", 0, 1, thread.MaxThumbnail), Height: q.number("height", 0, 1, thread.MaxThumbnail)}
+	if !small && o != (thread.ThumbnailOptions{}) {
+		q.bad("width", "width and height are those of a thumbnail: ask for thumbnail=true too")
+	}
 	if err := q.check(); err != nil {
 		return err
 	}
-	rc, rec, err := c.thread.OpenFile(c.r.Context(), c.rest())
+	switch {
+	case stat:
+		return s.statFile(c)
+	case chunked:
+		return s.streamFile(c)
+	case small:
+		return s.thumbnail(c, o)
+	}
+	rc, rec, sum, err := c.thread.OpenContents(c.r.Context(), c.rest())
 	if errors.Is(err, store.ErrFolder) {
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", c.filePath()+" is a folder: list it with files?prefix="+c.filePath())
+		return isFolder(c)
 	}
 	if err != nil {
 		return err
@@ -99,6 +62,7 @@ func (s *Server) readFile(c *call) error {
 	h := c.w.Header()
 	h.Set("Content-Type", orOctets(rec.MimeType))
 	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("ETag", `"`+sum+`"`)
 	if len(meta) <= maxRecordHeader { // metadata may be larger than clients take as a header; the list has it
 		h.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
@@ -131,17 +95,28 @@ func orOctets(mimeType string) string {
 }
 
 // writeFile answers PUT files/{path}: the body is the file, streamed in bounded memory, its Content-Type the
-// mimeType. With directory=true it makes a folder.
+// mimeType. With directory=true it makes a folder. With upload and part the body is a part of the file, with upload
+// and parts the file is made out of so many parts.
 func (s *Server) writeFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
-	dir := q.flag("directory", false)
+	dir, upload := q.flag("directory", false), q.text("upload")
+	part, parts := q.number("part", -1, 0, thread.MaxParts-1), q.number("parts", 0, 1, thread.MaxParts)
+	switch {
+	case upload == "" && (part >= 0 || parts > 0):
+		q.bad("upload", "name the upload that the part belongs to")
+	case upload != "" && (dir || part >= 0 == (parts > 0)):
+		q.bad("upload", "give part with the bytes of one part, or parts to make the file out of so many")
+	}
 	if err := q.check(); err != nil {
 		return err
 	}
 	ctx := c.r.Context()
+	if upload != "" && part >= 0 {
+		return s.putPart(c, upload, part)
+	}
 	if dir {
 		rec, err := c.thread.Mkdir(ctx, c.rest())
 		if err != nil {
@@ -157,10 +132,13 @@ func (s *Server) writeFile(c *call) error {
 		}
 		opts.Metadata = json.RawMessage(meta)
 	}
-	in := &patientReader{r: c.r.Body, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	if upload != "" {
+		return completeUpload(c, upload, parts, opts)
+	}
+	in := s.body(c)
 	rec, err := c.thread.WriteFile(ctx, c.rest(), in, opts)
 	if in.err != nil {
-		return apierrors.NewBadRequest("the file was not stored: its bytes were cut off or came too slowly: send it again")
+		return errCutOff
 	}
 	if err != nil {
 		return err
@@ -168,9 +146,21 @@ func (s *Server) writeFile(c *call) error {
 	return c.writeJSON(http.StatusCreated, fileOf(rec))
 }
 
-// deleteFile answers DELETE files/{path}: a file, or an empty folder.
+// deleteFile answers DELETE files/{path}: a file, or an empty folder; with directory it must be one, or must be none.
+// With upload it removes what there is of an upload in parts.
 func (s *Server) deleteFile(c *call) error {
 	ctx := c.r.Context()
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	kind, upload := q.oneOf("directory", "true", "false"), q.text("upload")
+	if err := q.check(); err != nil {
+		return err
+	}
+	if upload != "" {
+		return abortUpload(c, upload)
+	}
 	rec, err := c.thread.StatFile(ctx, c.rest())
 	if err != nil {
 		return err
@@ -178,7 +168,7 @@ func (s *Server) deleteFile(c *call) error {
 	if rec == nil {
 		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
 	}
-	if rec.IsDirectory {
+	if kind == "true" || kind == "" && rec.IsDirectory {
 		err = c.thread.Rmdir(ctx, rec.Path)
 	} else {
 		err = c.thread.Unlink(ctx, rec.Path)

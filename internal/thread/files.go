@@ -67,29 +67,35 @@ func (st *State) fileBefore(ctx context.Context, path string) (*store.File, erro
 
 // OpenFile gives a file's contents as a stream and its record; nil, nil, nil when missing. Close the stream.
 func (st *State) OpenFile(ctx context.Context, path string) (io.ReadCloser, *FileRecord, error) {
+	rc, rec, _, err := st.OpenContents(ctx, path)
+	return rc, rec, err
+}
+
+// OpenContents is OpenFile, and gives the SHA-256 of the contents in hex as well.
+func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser, _ *FileRecord, sum string, _ error) {
 	path, err := filePath(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	var digest string
 	for {
 		f, err := st.svc.store.File(ctx, st.id, path)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil, nil
+			return nil, nil, "", nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, "", err
 		}
 		if f.Dir {
-			return nil, nil, pathError(path, store.ErrFolder)
+			return nil, nil, "", pathError(path, store.ErrFolder)
 		}
 		rc, err := st.svc.blobs.open(ctx, f.Digest)
 		if err == nil {
-			return rc, recordOf(f), nil
+			return rc, recordOf(f), f.Digest, nil
 		}
 		// Replaced between the two reads: its new contents are elsewhere. The same again is a loss.
 		if !errors.Is(err, store.ErrNotFound) || f.Digest == digest {
-			return nil, nil, fmt.Errorf("open %s of thread %s: %w", path, st.id, err)
+			return nil, nil, "", fmt.Errorf("open %s of thread %s: %w", path, st.id, err)
 		}
 		digest = f.Digest
 	}

@@ -1,11 +1,6 @@
 package thread
 
 import (
-	"bytes"
-	"image"
-	_ "image/gif"  // known to DecodeConfig
-	_ "image/jpeg" // known to DecodeConfig
-	_ "image/png"  // known to DecodeConfig
 	"path"
 	"strings"
 )
@@ -40,13 +35,4 @@ func mimeType(p, given string) string {
 		return t
 	}
 	return "application/octet-stream"
-}
-
-// imageSize reads width and height from the head of a PNG, JPEG or GIF; zeros for anything else.
-func imageSize(head []byte) (width, height int) {
-	c, _, err := image.DecodeConfig(bytes.NewReader(head))
-	if err != nil {
-		return 0, 0
-	}
-	return c.Width, c.Height
 }

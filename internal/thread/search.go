@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	maxFound      = 100 // SPEC FIL-05
+	defaultFound  = 100 // SPEC FIL-05
+	maxFound      = 1000
+	maxSearched   = 256 << 20 // bytes that one search reads
 	maxLineShown  = 500
 	maxExpression = 1000
 	sniffBytes    = 8 << 10
@@ -20,6 +22,14 @@ const (
 
 // FindFiles lists the files whose path matches a glob, by path, at most 100 (SPEC FIL-05).
 func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, error) {
+	return st.FindSome(ctx, pattern, defaultFound)
+}
+
+// FindSome is FindFiles with a limit of the caller's, 1 to 1000.
+func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*FindResult, error) {
+	if limit < 1 || limit > maxFound {
+		return nil, invalid("limit", "give 1 to %d", maxFound)
+	}
 	glob, err := compileGlob(pattern)
 	if err != nil {
 		return nil, err
@@ -33,7 +43,7 @@ func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, er
 		if f.Dir || !glob.MatchString(f.Path) {
 			continue
 		}
-		if len(found.Paths) == maxFound {
+		if len(found.Paths) == limit {
 			found.Truncated = true
 			break
 		}
@@ -44,6 +54,15 @@ func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, er
 
 // GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (SPEC FIL-05).
 func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, error) {
+	return st.GrepSome(ctx, expression, defaultFound)
+}
+
+// GrepSome is GrepFiles with a limit of the caller's, 1 to 1000. A search that has read 256 MiB ends as if it were
+// cut off by the limit.
+func (st *State) GrepSome(ctx context.Context, expression string, limit int) (*GrepPage, error) {
+	if limit < 1 || limit > maxFound {
+		return nil, invalid("limit", "give 1 to %d", maxFound)
+	}
 	if expression == "" || len(expression) > maxExpression {
 		return nil, invalid("pattern", "give a regular expression (RE2) of 1 to %d bytes", maxExpression)
 	}
@@ -56,11 +75,16 @@ func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, e
 		return nil, err
 	}
 	page := &GrepPage{Results: []GrepResult{}}
-	left := maxFound
+	left, searched := limit, int64(0)
 	for _, f := range files {
 		if f.Dir || f.Size == 0 {
 			continue
 		}
+		if searched >= maxSearched {
+			page.Truncated = true
+			break
+		}
+		searched += f.Size
 		matches, cut, err := st.grepFile(ctx, f.Path, re, left)
 		if err != nil {
 			return nil, err
@@ -69,7 +93,7 @@ func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, e
 			page.Results = append(page.Results, GrepResult{Path: f.Path, Matches: matches})
 			left -= len(matches)
 		}
-		if cut {
+		if cut || f.Size > maxSearched {
 			page.Truncated = true
 			if n := len(page.Results); n > 0 {
 				page.Results[n-1].Truncated = true
@@ -88,7 +112,7 @@ func (st *State) grepFile(ctx context.Context, path string, re *regexp.Regexp, l
 		return nil, false, err
 	}
 	defer rc.Close()
-	r := bufio.NewReaderSize(rc, sniffBytes)
+	r := bufio.NewReaderSize(io.LimitReader(rc, maxSearched), sniffBytes)
 	head, err := r.Peek(sniffBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, err

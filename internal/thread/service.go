@@ -39,6 +39,8 @@ type Service struct {
 	blobs  *contents
 	env    EnvOptions
 	quota  store.FileQuota
+
+	thumbnails *thumbnails
 }
 
 type limits struct {
@@ -57,6 +59,8 @@ func NewService(o Options) *Service {
 		store: o.Store,
 		clock: o.Clock,
 		quota: o.FileQuota,
+
+		thumbnails: newThumbnails(),
 		limits: limits{
 			queued:       orDefault(o.MaxQueued, 5),
 			messageBytes: orDefault(o.MaxMessageBytes, 1<<20),

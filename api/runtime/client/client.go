@@ -27,7 +27,10 @@ import (
 )
 
 // Client reaches the runtime API. It is safe for concurrent use.
-type Client struct{ rest rest.Interface }
+type Client struct {
+	rest   rest.Interface
+	direct bool // straight to the manager, where a request may last as long as it makes progress
+}
 
 // statusCodecs decode Status, the only object of the API's machinery that answers have.
 var statusCodecs = func() serializer.CodecFactory {
@@ -64,7 +67,12 @@ func NewDirect(baseURL, token string, caBundle []byte) (*Client, error) {
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is not the URL of a runtime API: give one such as https://skein-runtime-api.skein-system.svc", baseURL)
 	}
-	return New(&rest.Config{Host: baseURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: caBundle}})
+	c, err := New(&rest.Config{Host: baseURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: caBundle}})
+	if err != nil {
+		return nil, err
+	}
+	c.direct = true
+	return c, nil
 }
 
 // Thread gives the calls on one thread. name is that of the Thread object or any spelling of its id.

@@ -29,6 +29,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrTooLarge: the body is larger than what is taken.
 	ErrTooLarge = errors.New("too large")
+	// ErrQuota: the thread would have more in files than it may; nothing was stored (SPEC FIL-08).
+	ErrQuota = errors.New("the quota of files is used up")
 	// ErrForbidden: RBAC does not allow it, or the credentials are not known.
 	ErrForbidden = errors.New("forbidden")
 	// ErrUnavailable: the server, the store or a definition is not there at present. Try again later.
@@ -65,6 +67,9 @@ func (e *Error) kind() error {
 	case http.StatusRequestEntityTooLarge:
 		return ErrTooLarge
 	case http.StatusForbidden, http.StatusUnauthorized:
+		if e.has(runtimev1.CauseQuotaExceeded) {
+			return ErrQuota
+		}
 		return ErrForbidden
 	case http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusBadGateway:
 		return ErrUnavailable

@@ -37,6 +37,8 @@ type ThreadState interface {
 	UpdateMessage(ctx context.Context, id string, u runtimev1.MessageUpdates) (*runtimev1.Message, error)
 	// DeleteMessage removes a message, with the results of its tool calls; false when there is none of that id.
 	DeleteMessage(ctx context.Context, id string) (bool, error)
+	// FileState is the thread's file system (SPEC FIL-01).
+	FileState
 
 	// LoadModel, LoadPrompt and LoadAgent give a definition of the namespace as JSON, without secrets; ErrNotFound
 	// when there is none of that name (SPEC AGT-07).

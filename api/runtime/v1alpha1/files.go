@@ -50,3 +50,92 @@ const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
 // KindFileList is the kind of a FileList.
 const KindFileList = "FileList"
+
+// FileStats sums up the files of a thread.
+type FileStats struct {
+	metav1.TypeMeta `json:",inline"`
+	// FileCount is how many files there are.
+	FileCount int64 `json:"fileCount"`
+	// DirectoryCount is how many folders there are.
+	DirectoryCount int64 `json:"directoryCount"`
+	// TotalSize of all files in bytes.
+	TotalSize int64 `json:"totalSize"`
+	// MaxSize is the quota of TotalSize; absent when there is none (SPEC FIL-08).
+	MaxSize int64 `json:"maxSize,omitempty"`
+	// MaxEntries is the quota of files and folders together; absent when there is none.
+	MaxEntries int64 `json:"maxEntries,omitempty"`
+}
+
+// KindFileStats is the kind of FileStats.
+const KindFileStats = "FileStats"
+
+// FileMatches are the files whose paths match a glob, by path (SPEC FIL-05).
+type FileMatches struct {
+	metav1.TypeMeta `json:",inline"`
+	// Paths of the files.
+	Paths []string `json:"paths"`
+	// Truncated tells that there are more.
+	Truncated bool `json:"truncated"`
+}
+
+// KindFileMatches is the kind of FileMatches.
+const KindFileMatches = "FileMatches"
+
+// GrepList is what a search in text files found, by path (SPEC FIL-05).
+type GrepList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Results by file.
+	Results []GrepResult `json:"results"`
+	// Truncated tells that there are more.
+	Truncated bool `json:"truncated"`
+}
+
+// KindGrepList is the kind of a GrepList.
+const KindGrepList = "GrepList"
+
+// GrepResult is the matching lines of one file.
+type GrepResult struct {
+	// Path of the file.
+	Path string `json:"path"`
+	// Matches in their order.
+	Matches []GrepMatch `json:"matches"`
+	// Truncated tells that the search was cut off in this file.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// GrepMatch is one line.
+type GrepMatch struct {
+	// Line counts from 1.
+	Line int `json:"line"`
+	// Content of the line, its beginning when it is long.
+	Content string `json:"content"`
+}
+
+// FileChunkBytes is the size of every chunk of a file but the last.
+const FileChunkBytes = 256 << 10
+
+// FileChunk is a piece of a file that is streamed (SPEC FIL-03).
+type FileChunk struct {
+	// Data of the chunk, base64 in JSON.
+	Data []byte `json:"data"`
+	// Index counts from 0.
+	Index int64 `json:"index"`
+	// TotalChunks of the file.
+	TotalChunks int64 `json:"totalChunks"`
+	// IsLast is true for the last one.
+	IsLast bool `json:"isLast"`
+}
+
+// FilePart tells that a part of an upload has arrived.
+type FilePart struct {
+	metav1.TypeMeta `json:",inline"`
+	// Upload is the sender's name for the upload.
+	Upload string `json:"upload"`
+	// Part counts from 0.
+	Part int `json:"part"`
+	// Size of the part in bytes.
+	Size int64 `json:"size"`
+}
+
+// KindFilePart is the kind of a FilePart.
+const KindFilePart = "FilePart"

@@ -1,0 +1,228 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// listFiles answers GET files: a page of files, or what one of stats, find, grep and dir asks for.
+func (s *Server) listFiles(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, key := range []string{"stats", "find", "grep", "dir", "glob"} {
+		if q.values.Has(key) {
+			asked++
+		}
+	}
+	if asked > 1 {
+		q.bad("stats", "ask for one at a time: stats, find, grep, dir or glob")
+	}
+	switch {
+	case q.values.Has("stats"):
+		return s.fileStats(c, q)
+	case q.values.Has("find"):
+		return s.findFiles(c, q)
+	case q.values.Has("grep"):
+		return s.grepFiles(c, q)
+	case q.values.Has("dir"):
+		return s.readDir(c, q)
+	}
+	return s.pageFiles(c, q)
+}
+
+func (s *Server) fileStats(c *call, q *query) error {
+	_ = q.flag("stats", false)
+	if err := q.check(); err != nil {
+		return err
+	}
+	st, err := c.thread.FileStats(c.r.Context())
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runtimev1.FileStats{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileStats), FileCount: st.FileCount, DirectoryCount: st.DirectoryCount,
+		TotalSize: st.TotalSize, MaxSize: st.MaxSize, MaxEntries: st.MaxEntries,
+	})
+}
+
+func (s *Server) findFiles(c *call, q *query) error {
+	pattern, limit := q.text("find"), q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	if err := q.check(); err != nil {
+		return err
+	}
+	found, err := c.thread.FindSome(c.r.Context(), pattern, limit)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runtimev1.FileMatches{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileMatches), Paths: found.Paths, Truncated: found.Truncated,
+	})
+}
+
+func (s *Server) grepFiles(c *call, q *query) error {
+	pattern, limit := q.text("grep"), q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	if err := q.check(); err != nil {
+		return err
+	}
+	found, err := c.thread.GrepSome(c.r.Context(), pattern, limit)
+	if err != nil {
+		return err
+	}
+	out := runtimev1.GrepList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindGrepList), Results: []runtimev1.GrepResult{}, Truncated: found.Truncated}
+	for _, r := range found.Results {
+		result := runtimev1.GrepResult{Path: r.Path, Truncated: r.Truncated}
+		for _, m := range r.Matches {
+			result.Matches = append(result.Matches, runtimev1.GrepMatch(m))
+		}
+		out.Results = append(out.Results, result)
+	}
+	return c.writeJSON(http.StatusOK, out)
+}
+
+// readDir answers GET files?dir=: one folder, which must be there.
+func (s *Server) readDir(c *call, q *query) error {
+	limit, offset := q.page()
+	dir := q.text("dir")
+	if err := q.check(); err != nil {
+		return err
+	}
+	listing, err := c.thread.ReadDir(c.r.Context(), dir)
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(c.name, "thread %q has no folder %q", c.name, dir)
+	}
+	if err != nil {
+		return err
+	}
+	return c.writeFiles(listing.Entries, limit, offset, false)
+}
+
+func (s *Server) pageFiles(c *call, q *query) (err error) {
+	limit, offset := q.page()
+	prefix, recursive, glob := q.text("prefix"), q.flag("recursive", false), q.text("glob")
+	if glob != "" && (prefix != "" || recursive) {
+		q.bad("glob", "give either glob or prefix and recursive: a glob may start with a folder, such as /reports/**")
+	}
+	for _, other := range []string{"stats", "find", "grep", "dir"} {
+		q.known = append(q.known, other)
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	var all []thread.FileRecord
+	truncated := false
+	if glob != "" {
+		all, truncated, err = globFiles(c, glob)
+	} else {
+		all, err = c.thread.ListFiles(c.r.Context(), prefix, recursive)
+	}
+	if err != nil {
+		return err
+	}
+	return c.writeFiles(all, limit, offset, truncated)
+}
+
+func (c *call) writeFiles(all []thread.FileRecord, limit, offset int, truncated bool) error {
+	page, more := cut(all, limit, offset)
+	list := runtimev1.FileList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindFileList), Files: []runtimev1.FileRecord{}, HasMore: more || truncated}
+	for i := range page {
+		list.Files = append(list.Files, fileOf(&page[i]))
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// globFiles gives the records of the files that match, as many as the domain finds at once (SPEC FIL-05).
+func globFiles(c *call, glob string) (records []thread.FileRecord, truncated bool, err error) {
+	found, err := c.thread.FindFiles(c.r.Context(), glob)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range found.Paths {
+		rec, err := c.thread.StatFile(c.r.Context(), p)
+		if err != nil {
+			return nil, false, err
+		}
+		if rec != nil { // else it was removed in between
+			records = append(records, *rec)
+		}
+	}
+	return records, found.Truncated, nil
+}
+
+// statFile answers GET files/{path}?stat=true: the record of a file or a folder.
+func (s *Server) statFile(c *call) error {
+	rec, err := c.thread.StatFile(c.r.Context(), c.rest())
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+	}
+	return c.writeJSON(http.StatusOK, fileOf(rec))
+}
+
+// thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is no image (SPEC FIL-06).
+func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
+	ctx := c.r.Context()
+	t, err := c.thread.Thumbnail(ctx, c.rest(), o)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		rec, err := c.thread.StatFile(ctx, c.rest())
+		if err == nil && rec == nil {
+			return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+		}
+		if err == nil {
+			c.w.WriteHeader(http.StatusNoContent)
+		}
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", t.MimeType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(t.Data)))
+	_, _ = c.w.Write(t.Data)
+	return nil
+}
+
+// streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, a chunk each (SPEC FIL-03). What cuts
+// the stream off also cuts off the connection, before the chunk that says it is the last.
+func (s *Server) streamFile(c *call) error {
+	seq, err := c.thread.ReadFileStream(c.r.Context(), c.rest())
+	if errors.Is(err, store.ErrFolder) {
+		return isFolder(c)
+	}
+	if err != nil {
+		return err
+	}
+	if seq == nil {
+		return notFound(c.name, "thread %q has no file %q", c.name, c.filePath())
+	}
+	c.w.Header().Set("Content-Type", "application/jsonl")
+	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	lines := json.NewEncoder(out)
+	for chunk, err := range seq {
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		}
+		if lines.Encode(runtimev1.FileChunk(chunk)) != nil {
+			return nil // the client has gone
+		}
+	}
+	return nil
+}
+
+func isFolder(c *call) error {
+	return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "path", c.filePath()+" is a folder: list it with files?dir="+c.filePath())
+}
