@@ -17,7 +17,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		return nil, err
 	}
 	limit := max(st.svc.limits.queued, 0)
-	if n.FromSystem {
+	if n.FromSystem || m.Role != store.RoleUser { // SPEC MSG-07
 		limit = 0
 	}
 	op, err := enqueueOp(m, queueKey(n), limit)

@@ -1,0 +1,144 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// blockSeqs is how many sequence numbers lie between two regular rows of message_block. A row is written by the
+// transaction that takes the first number past it, so that others pay nothing.
+const blockSeqs = 512
+
+// block is how many messages a thread has up to a sequence number.
+type block struct {
+	at     int64
+	counts counts
+}
+
+func scanBlock(scan scanner) (*block, error) {
+	var b block
+	var spoken, silent int64
+	var deep string
+	if err := scan(&b.at, &spoken, &silent, &deep); err != nil {
+		return nil, err
+	}
+	more, err := parseCounts(deep)
+	if err != nil {
+		return nil, err
+	}
+	b.counts = append(counts{{spoken, silent}}, more...)
+	return &b, nil
+}
+
+func (t *tx) putBlock(key int64, b block) error {
+	if b.at == 0 {
+		return nil // nothing comes before the first message
+	}
+	c := b.counts
+	if len(c) == 0 {
+		c = counts{{}}
+	}
+	_, err := t.exec(t.ctx, qPutBlock, key, b.at, c[0][0], c[0][1], c[1:].String())
+	return err
+}
+
+// writeBlocks writes the rows that the transaction has come past.
+func (t *tx) writeBlocks(h *head) error {
+	for _, b := range h.blocks {
+		if err := t.putBlock(h.key, b); err != nil {
+			return err
+		}
+	}
+	h.blocks = nil
+	return nil
+}
+
+// recount corrects the rows from a message on for n more messages of its kind.
+func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error {
+	h.counts.add(depth, silent, n)
+	if err := t.writeBlocks(h); err != nil {
+		return err
+	}
+	if depth == 0 {
+		spoken, quiet := n, int64(0)
+		if silent {
+			spoken, quiet = 0, n
+		}
+		_, err := t.exec(t.ctx, qShiftBlocks, spoken, quiet, h.key, seq)
+		return err
+	}
+	var blocks []*block
+	if err := t.rows(t.ctx, qBlocksFrom, []any{h.key, seq}, func(scan scanner) error {
+		b, err := scanBlock(scan)
+		blocks = append(blocks, b)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, b := range blocks {
+		b.counts.add(depth, silent, n)
+		if _, err := t.exec(t.ctx, qDeepenBlock, b.counts[1:].String(), h.key, b.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blockFloor gives the nearest row at or before a sequence number; before all rows it is that of nothing.
+func (c *conn) blockFloor(ctx context.Context, key, at int64) (*block, error) {
+	b, err := scanBlock(c.one(ctx, qBlockFloor, key, at))
+	if errors.Is(err, store.ErrNotFound) {
+		return &block{}, nil
+	}
+	return b, err
+}
+
+// countTo gives how many messages a thread has up to a sequence number that lies among its own rows.
+func (c *conn) countTo(ctx context.Context, key, seq int64) (counts, error) {
+	b, err := c.blockFloor(ctx, key, seq)
+	if err != nil || b.at == seq {
+		return b.countsOrNil(), err
+	}
+	total := slices.Clone(b.counts)
+	err = c.rows(ctx, qCountBetween, []any{key, b.at, seq}, func(scan scanner) error {
+		var depth int
+		var silent bool
+		var n int64
+		if err := scan(&depth, &silent, &n); err != nil {
+			return err
+		}
+		total.add(depth, silent, n)
+		return nil
+	})
+	return total, err
+}
+
+func (b *block) countsOrNil() counts {
+	if b == nil {
+		return nil
+	}
+	return slices.Clone(b.counts)
+}
+
+// plus gives the sum of two, minus the difference.
+func (c counts) plus(d counts) counts  { return c.combine(d, 1) }
+func (c counts) minus(d counts) counts { return c.combine(d, -1) }
+
+func (c counts) combine(d counts, sign int64) counts {
+	sum := slices.Clone(c)
+	for depth, pair := range d {
+		sum.add(depth, false, sign*pair[0])
+		sum.add(depth, true, sign*pair[1])
+	}
+	return sum
+}
+
+// ofOne is the count of one message.
+func ofOne(m *store.Message) counts {
+	var c counts
+	c.add(m.Depth, m.Silent, 1)
+	return c
+}

@@ -1,0 +1,66 @@
+package sqlstore
+
+// Positions of messages, segments of forks, relationships.
+const (
+	blockColumns = `at, spoken, silent, deep`
+
+	qBlockFloor   = `SELECT ` + blockColumns + ` FROM message_block WHERE thread = ? AND at <= ? ORDER BY at DESC LIMIT 1`
+	qBlocksFrom   = `SELECT ` + blockColumns + ` FROM message_block WHERE thread = ? AND at >= ? ORDER BY at`
+	qPutBlock     = `INSERT INTO message_block (thread, at, spoken, silent, deep) VALUES (?, ?, ?, ?, ?) ON CONFLICT (thread, at) DO NOTHING`
+	qShiftBlocks  = `UPDATE message_block SET spoken = spoken + ?, silent = silent + ? WHERE thread = ? AND at >= ?`
+	qDeepenBlock  = `UPDATE message_block SET deep = ? WHERE thread = ? AND at = ?`
+	qCutBlocks    = `DELETE FROM message_block WHERE thread = ? AND at > ?`
+	qCopyBlocks   = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT ?, at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?`
+	qCountBetween = `SELECT depth, silent, count(*) FROM message WHERE thread = ? AND seq > ? AND seq <= ? GROUP BY depth, silent`
+
+	segmentColumns = `s.thread, s.lo, s.hi, s.source`
+
+	qSegments       = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
+	qNextSegment    = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
+	qSegmentFloor   = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
+	qReadersOf      = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
+	qReadersAt      = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
+	qPutSegment     = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
+	qDeleteSegment  = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
+	qMoveSegment    = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
+	qTrimSegment    = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`
+	qCutSegments    = `DELETE FROM message_segment WHERE thread = ? AND lo >= ?`
+	qThreadIDByKey  = `SELECT id FROM thread WHERE key = ?`
+	qOrigin         = `UPDATE thread SET origin_id = ?, fork_index = ? WHERE key = ?`
+	qHeadBase       = `UPDATE thread_head SET base = ? WHERE thread = ?`
+	qKeyAndBase     = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	qCopyMessage    = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
+		SELECT ?, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest FROM message WHERE thread = ? AND seq = ?`
+
+	fromInherited     = ` FROM message m JOIN message_segment s ON s.source = m.thread AND s.lo < m.seq AND s.hi >= m.seq`
+	qInherited        = `SELECT ` + messageColumns + fromInherited + ` JOIN thread t ON t.key = s.thread WHERE m.id = ? AND t.id = ?`
+	qInheritedByKey   = `SELECT ` + messageColumns + fromInherited + ` WHERE m.id = ? AND s.thread = ?`
+	qInheritedResults = `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ? AND m.tool_call_id = ? AND m.tool_call_id IS NOT NULL
+		AND m.role = 'tool' AND m.seq + 0 > ? AND m.seq + 0 <= ?`
+	qInheritedEvents = `SELECT m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at,
+			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
+		FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT ?`
+
+	// What is left of a thread for those that read it. It has no head, so that no list and no lookup shows it.
+	qInsertLeft = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id,
+		depth, terminated_at, terminated_reason, registry_status) VALUES (?, '', '', '', '', '', '', ?, '', '', '', 0, 0, '', '') RETURNING key`
+	qMoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND EXISTS (SELECT 1 FROM message_segment s
+		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
+	qUnread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
+
+	// The creation of what is removed stays in the log, which only grows (SPEC LOG-03).
+	qLogRemoved    = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT ?, m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
+	qCutMessages = `DELETE FROM message WHERE thread = ? AND seq > ?`
+
+	qCopyFiles = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
+		SELECT ?, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at FROM file WHERE thread = ?`
+
+	relationshipColumns = `r.peer, r.type, r.role, r.message_index, r.created_at, r.comment`
+
+	qPutRelationship = `INSERT INTO relationship (thread, peer, type, role, message_index, created_at, comment) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (thread, peer, type, role) DO NOTHING`
+	qRelationships     = `SELECT ` + relationshipColumns + ` FROM relationship r WHERE r.thread = ? ORDER BY r.created_at, r.peer, r.type, r.role LIMIT ? OFFSET ?`
+	qCountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
+	qCutRelationships  = `DELETE FROM relationship WHERE thread = ? AND message_index > ?`
+)
