@@ -25,6 +25,9 @@ type Thread struct {
 	// scoped (SPEC ENV-04); sorted.
 	ScopedEnv []string
 
+	OriginID  string // of the thread that this one was forked from, "" when it was not (SPEC REL-02)
+	ForkIndex int64  // of the last message that it was forked with
+
 	TerminatedAt     int64
 	TerminatedReason string // a reason of api/v1alpha1/conditions.go
 	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root

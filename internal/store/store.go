@@ -134,6 +134,7 @@ type Store interface {
 	Firing(ctx context.Context, effectID string, due int64) (*Firing, error)
 
 	SessionStore
+	RelationStore
 
 	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be
 	// lost, so a subscriber that missed one must find out by reading. fn may be called from several

@@ -104,6 +104,12 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.importConversation(h, op)
 	case *store.ExpectVersion:
 		return t.expectVersion(h, op.Version)
+	case *store.Fork:
+		return t.fork(h, op)
+	case *store.Truncate:
+		return t.truncate(h, op)
+	case *store.PutRelationship:
+		return t.putRelationship(h, op)
 	case *store.Terminate:
 		return t.terminate(h, op)
 	case *store.SetEnv:

@@ -9,8 +9,8 @@ import (
 )
 
 // blockSeqs is how many sequence numbers lie between two regular rows of message_block. A row is written by the
-// transaction that takes the first number past it, so that others pay nothing.
-const blockSeqs = 512
+// transaction that takes the first number past it, so that others pay nothing. Tests set it to less.
+var blockSeqs int64 = 512
 
 // block is how many messages a thread has up to a sequence number.
 type block struct {
@@ -41,8 +41,7 @@ func (t *tx) putBlock(key int64, b block) error {
 	if len(c) == 0 {
 		c = counts{{}}
 	}
-	_, err := t.exec(t.ctx, qPutBlock, key, b.at, c[0][0], c[0][1], c[1:].String())
-	return err
+	return t.write(t.ctx, qPutBlock, key, b.at, c[0][0], c[0][1], c[1:].String())
 }
 
 // writeBlocks writes the rows that the transaction has come past.
@@ -67,8 +66,7 @@ func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error 
 		if silent {
 			spoken, quiet = 0, n
 		}
-		_, err := t.exec(t.ctx, qShiftBlocks, spoken, quiet, h.key, seq)
-		return err
+		return t.write(t.ctx, qShiftBlocks, spoken, quiet, h.key, seq)
 	}
 	var blocks []*block
 	if err := t.rows(t.ctx, qBlocksFrom, []any{h.key, seq}, func(scan scanner) error {
@@ -80,7 +78,7 @@ func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error 
 	}
 	for _, b := range blocks {
 		b.counts.add(depth, silent, n)
-		if _, err := t.exec(t.ctx, qDeepenBlock, b.counts[1:].String(), h.key, b.at); err != nil {
+		if err := t.write(t.ctx, qDeepenBlock, b.counts[1:].String(), h.key, b.at); err != nil {
 			return err
 		}
 	}
@@ -88,8 +86,8 @@ func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error 
 }
 
 // blockFloor gives the nearest row at or before a sequence number; before all rows it is that of nothing.
-func (c *conn) blockFloor(ctx context.Context, key, at int64) (*block, error) {
-	b, err := scanBlock(c.one(ctx, qBlockFloor, key, at))
+func blockFloor(ctx context.Context, q querier, key, at int64) (*block, error) {
+	b, err := scanBlock(q.one(ctx, qBlockFloor, key, at))
 	if errors.Is(err, store.ErrNotFound) {
 		return &block{}, nil
 	}
@@ -97,13 +95,13 @@ func (c *conn) blockFloor(ctx context.Context, key, at int64) (*block, error) {
 }
 
 // countTo gives how many messages a thread has up to a sequence number that lies among its own rows.
-func (c *conn) countTo(ctx context.Context, key, seq int64) (counts, error) {
-	b, err := c.blockFloor(ctx, key, seq)
+func countTo(ctx context.Context, q querier, key, seq int64) (counts, error) {
+	b, err := blockFloor(ctx, q, key, seq)
 	if err != nil || b.at == seq {
 		return b.countsOrNil(), err
 	}
 	total := slices.Clone(b.counts)
-	err = c.rows(ctx, qCountBetween, []any{key, b.at, seq}, func(scan scanner) error {
+	err = q.rows(ctx, qCountBetween, []any{key, b.at, seq}, func(scan scanner) error {
 		var depth int
 		var silent bool
 		var n int64

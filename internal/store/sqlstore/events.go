@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -19,9 +21,16 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 	}
 	events := []store.Event{}
 	err := s.readers.snapshot(ctx, func(c *conn) error {
-		var key int64
-		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+		var key, base int64
+		if err := c.row(ctx, qKeyAndBase, []any{threadID}, &key, &base); err != nil {
 			return err
+		}
+		if after < base {
+			inherited, err := inheritedEvents(ctx, c, key, after, limit)
+			if err != nil {
+				return err
+			}
+			events = inherited
 		}
 		if err := c.rows(ctx, qEvents, []any{key, after, key, after, limit}, func(scan scanner) error {
 			e, err := scanEvent(scan)
@@ -33,6 +42,10 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 		}); err != nil {
 			return err
 		}
+		if after < base { // the fork's own are in order, and so are those that it has from others
+			slices.SortStableFunc(events, func(a, b store.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+			events = events[:min(limit, len(events))]
+		}
 		for i := range events {
 			if err := addMessage(ctx, c, key, &events[i]); err != nil {
 				return err
@@ -42,6 +55,30 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 	})
 	if err != nil {
 		return nil, fmt.Errorf("events of thread %s: %w", threadID, err)
+	}
+	return events, nil
+}
+
+// inheritedEvents gives the creation of the messages that a fork has from others.
+func inheritedEvents(ctx context.Context, c *conn, key, after int64, limit int) ([]store.Event, error) {
+	events := []store.Event{}
+	inherited, err := segments(ctx, c, qSegments, key, after)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range inherited {
+		if s.source == key || len(events) >= limit {
+			continue
+		}
+		if err := c.rows(ctx, qInheritedEvents, []any{s.source, max(s.lo, after), s.hi, limit - len(events)}, func(scan scanner) error {
+			e, err := scanEvent(scan)
+			if err == nil {
+				events = append(events, *e)
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
 	}
 	return events, nil
 }

@@ -23,6 +23,20 @@ func (s *Store) LimitPages(n int) error {
 	return err
 }
 
+// SetBlockSeqs makes few messages go through as many rows of message_block as thousands do otherwise.
+func SetBlockSeqs(n int64) { blockSeqs = n }
+
+// LeftOver counts what is left of threads for their forks: threads without a head, and their messages.
+func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		if err := c.row(ctx, `SELECT count(*) FROM thread WHERE namespace = ''`, nil, &threads); err != nil {
+			return err
+		}
+		return c.row(ctx, `SELECT count(*) FROM message m JOIN thread t ON t.key = m.thread WHERE t.namespace = ''`, nil, &messages)
+	})
+	return threads, messages, err
+}
+
 // Plan explains how the database answers a query.
 func (s *Store) Plan(ctx context.Context, query string, args ...any) (plan []string, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
@@ -73,7 +87,7 @@ var Queries = map[string]struct {
 func PageQueries() map[string]int {
 	queries := map[string]int{}
 	for _, q := range []store.MessageQuery{{}, {IncludeSilent: true}, {MaxDepth: 2}, {AllDepths: true}, {AllDepths: true, IncludeSilent: true}} {
-		args := 3
+		args := 5
 		if q.MaxDepth > 0 {
 			args++
 		}

@@ -19,6 +19,7 @@ type head struct {
 	version   int64
 	lastSeq   int64
 	counts    counts
+	base      int64 // up to here messages are inherited
 	queued    int64
 	waiting   int64
 	running   int64
@@ -33,6 +34,7 @@ type head struct {
 	changed bool
 	taken   bool // inbox items were taken, or a run has stopped: the oldest work may be another
 	hint    store.Change
+	blocks  []block // to be written
 
 	workBefore   sql.NullInt64
 	secondBefore int64
@@ -65,7 +67,7 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 	h := &head{}
 	var counted string
 	if err := scan(append([]any{&h.id, &h.key, &h.namespace, &h.terminatedAt, &h.version, &h.lastSeq, &counted, &h.queued,
-		&h.waiting, &h.running, &h.workSince, &h.second, &h.appended, &h.userAt,
+		&h.waiting, &h.running, &h.workSince, &h.second, &h.appended, &h.userAt, &h.base,
 		&h.life.asleep, &h.life.idleExpiry, &h.life.expiresAt}, more...)...); err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func (h *head) settled() *head {
 	next := *h
 	next.counts = slices.Clone(h.counts)
 	next.life.woken, next.life.cleared = false, false
-	next.fresh, next.changed, next.taken, next.hint = false, false, false, 0
+	next.fresh, next.changed, next.taken, next.hint, next.blocks = false, false, false, 0, nil
 	next.diff = store.DiffStats{}
 	next.workBefore, next.secondBefore = h.workSince, h.second
 	return &next
@@ -90,6 +92,9 @@ func (h *head) settled() *head {
 
 // next gives the next sequence number of the thread.
 func (h *head) next() int64 {
+	if h.lastSeq%blockSeqs == 0 && h.lastSeq > h.base {
+		h.blocks = append(h.blocks, block{h.lastSeq, slices.Clone(h.counts)})
+	}
 	h.lastSeq++
 	return h.lastSeq
 }
@@ -117,6 +122,9 @@ func (t *tx) flush() error {
 			continue
 		}
 		if err := t.settle(h); err != nil {
+			return err
+		}
+		if err := t.writeBlocks(h); err != nil {
 			return err
 		}
 		if err := t.armExpiry(h); err != nil {

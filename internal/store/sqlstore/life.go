@@ -165,19 +165,9 @@ func (t *tx) destroy(h *head, op *store.Destroy) error {
 // clearConversation removes all that a conversation is made of: whatever else is part of it is to be removed
 // here. Its log keeps what there was, without what was said.
 func (t *tx) clearConversation(h *head) error {
-	if _, err := t.exec(t.ctx, qLogCleared, h.key); err != nil {
+	if err := t.cutMessages(h, 0, nil); err != nil {
 		return err
 	}
-	n, err := t.exec(t.ctx, qLogDeletions, h.lastSeq, t.now, h.key)
-	if err != nil {
-		return err
-	}
-	h.lastSeq += n
-	if _, err := t.exec(t.ctx, qClearMessages, h.key); err != nil {
-		return err
-	}
-	h.counts = nil
-	h.touch(store.ChangedLog)
 	if err := t.clearState(h); err != nil {
 		return err
 	}

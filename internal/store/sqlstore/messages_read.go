@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,8 +14,11 @@ const defaultPage = 100
 
 // Message by id.
 func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *store.Message, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
+	err = s.readers.snapshot(ctx, func(c *conn) error {
 		m, err = scanMessage(c.one(ctx, qMessage, threadID, messageID))
+		if errors.Is(err, store.ErrNotFound) {
+			m, err = scanMessage(c.one(ctx, qInherited, messageID, threadID))
+		}
 		return err
 	})
 	if err != nil {
@@ -23,15 +27,14 @@ func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *sto
 	return m, nil
 }
 
-// Messages gives a page. Its cost does not grow with the thread but for large offsets, which skip through
-// an index from the nearer end.
+// Messages gives a page. Its cost does not grow with the thread, wherever the page is: see message_block.
 func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
 	}
 	q.Offset = max(q.Offset, 0)
 	err = s.readers.snapshot(ctx, func(c *conn) error {
-		p := pager{conn: c, ctx: ctx, q: q}
+		p := pager{querier: c, ctx: ctx, q: q}
 		page, err = p.page(threadID)
 		return err
 	})
@@ -43,16 +46,18 @@ func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQu
 
 // pager reads one page out of one snapshot.
 type pager struct {
-	*conn
-	ctx context.Context
-	q   store.MessageQuery
-	key int64
+	querier
+	ctx     context.Context
+	q       store.MessageQuery
+	key     int64
+	base    int64
+	lastSeq int64
 }
 
 func (p *pager) page(threadID string) (*store.MessagePage, error) {
 	var counted string
 	var queued int64
-	if err := p.row(p.ctx, qCounts, []any{threadID}, &p.key, &counted, &queued); err != nil {
+	if err := p.row(p.ctx, qCounts, []any{threadID}, &p.key, &counted, &queued, &p.base, &p.lastSeq); err != nil {
 		return nil, err
 	}
 	c, err := parseCounts(counted)
@@ -95,36 +100,78 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 	return page, nil
 }
 
-// span reads the stored messages from start up to end of total, oldest first, from the nearer end.
+// span reads the stored messages from start up to end of total, oldest first.
 func (p *pager) span(start, end, total int64) ([]store.Message, error) {
 	if start >= end {
 		return []store.Message{}, nil
 	}
-	order, skip := "", start
-	if total-end < start {
-		order, skip = " DESC", total-end
+	if p.base == 0 && total-end <= blockSeqs && total-end < start {
+		return p.list(spanQuery(p.q, " DESC"), append(p.filterArgs(p.key, 0, p.lastSeq), end-start, total-end)...)
 	}
-	return p.list(spanQuery(p.q, order), append(p.filterArgs(p.key), end-start, skip)...)
+	at, err := p.locate(start, total)
+	if err != nil {
+		return nil, err
+	}
+	return p.read(at, end-start)
 }
 
 // spanQuery selects by an index alone and only then reads messages, so that skipped ones are not read.
 func spanQuery(q store.MessageQuery, order string) string {
-	return `SELECT ` + messageColumns + ` FROM message m WHERE m.key IN (SELECT s.key FROM message s WHERE s.thread = ?` + filter(q, "s") +
-		` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) ORDER BY m.seq`
+	return `SELECT ` + messageColumns + ` FROM message m WHERE m.key IN (SELECT s.key FROM message s WHERE s.thread = ? AND s.seq > ? AND s.seq <= ?` +
+		filter(q, "s") + ` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) ORDER BY m.seq`
+}
+
+// read gives n messages from a place on, out of the segments and then of the thread's own.
+func (p *pager) read(at place, n int64) ([]store.Message, error) {
+	messages := []store.Message{}
+	if at.seq < p.base {
+		inherited, err := segments(p.ctx, p, qSegments, p.key, at.seq)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range inherited {
+			if n == 0 {
+				break
+			}
+			page, err := p.list(spanQuery(p.q, ""), append(p.filterArgs(s.source, max(s.lo, at.seq), s.hi), n, at.skip)...)
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, page...)
+			n -= int64(len(page))
+			at.skip = 0 // the place is in the first of them
+		}
+	}
+	if n == 0 {
+		return messages, nil
+	}
+	page, err := p.list(spanQuery(p.q, ""), append(p.filterArgs(p.key, max(p.base, at.seq), p.lastSeq), n, at.skip)...)
+	return append(messages, page...), err
 }
 
 // after reads what follows a sequence number, oldest first.
 func (p *pager) after(total int64) (*store.MessagePage, error) {
-	query := `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ?` + filter(p.q, "m") + ` AND m.seq > ? ORDER BY m.seq LIMIT ? OFFSET ?`
-	messages, err := p.list(query, append(p.filterArgs(p.key), p.q.AfterSeq, p.q.Limit+1, p.q.Offset)...)
+	if p.q.AfterSeq < p.base {
+		messages, err := p.read(place{seq: p.q.AfterSeq}, int64(p.q.Limit+p.q.Offset)+1)
+		if err != nil {
+			return nil, err
+		}
+		return p.cut(messages[min(p.q.Offset, len(messages)):], total), nil
+	}
+	query := `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?` + filter(p.q, "m") + ` ORDER BY m.seq LIMIT ? OFFSET ?`
+	messages, err := p.list(query, append(p.filterArgs(p.key, p.q.AfterSeq, p.lastSeq), p.q.Limit+1, p.q.Offset)...)
 	if err != nil {
 		return nil, err
 	}
+	return p.cut(messages, total), nil
+}
+
+func (p *pager) cut(messages []store.Message, total int64) *store.MessagePage {
 	more := len(messages) > p.q.Limit
 	if more {
 		messages = messages[:p.q.Limit]
 	}
-	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}, nil
+	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}
 }
 
 // filter is what the query wants of the messages.

@@ -37,11 +37,9 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 	}
 	if m.ID == "" {
 		m.ID = "msg_" + uuid.Must(uuid.NewV7()).String()
-	} else {
-		var err error
-		if op.Existed, err = t.exists(qMessageSeq, []any{h.key, m.ID}, &m.Seq); op.Existed || err != nil {
-			return err
-		}
+	} else if existed, err := t.existing(h, m); existed || err != nil {
+		op.Existed = existed
+		return err
 	}
 	if m.CreatedAt == 0 {
 		m.CreatedAt = t.now
@@ -72,7 +70,7 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 }
 
 func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
-	m, err := scanMessage(t.one(t.ctx, qMessageByKey, h.key, op.ID))
+	m, err := t.find(h, op.ID)
 	if err != nil {
 		return fmt.Errorf("message %s: %w", op.ID, err)
 	}
@@ -100,9 +98,13 @@ func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
 		m.ToolStatus = *op.ToolStatus
 	}
 	if op.Silent != nil && *op.Silent != m.Silent {
-		h.counts.add(m.Depth, m.Silent, -1)
+		if err := t.recount(h, m.Seq, m.Depth, m.Silent, -1); err != nil {
+			return err
+		}
 		m.Silent = *op.Silent
-		h.counts.add(m.Depth, m.Silent, 1)
+		if err := t.recount(h, m.Seq, m.Depth, m.Silent, 1); err != nil {
+			return err
+		}
 	}
 	more, err := restOf(m)
 	if err != nil {
@@ -121,7 +123,7 @@ func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
 }
 
 func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
-	m, err := scanMessage(t.one(t.ctx, qMessageByKey, h.key, op.ID))
+	m, err := t.find(h, op.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -136,15 +138,15 @@ func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
 		return nil
 	}
 	for _, call := range m.ToolCalls {
-		var results []*store.Message
-		if err := t.rows(t.ctx, qToolResults, []any{h.key, call.ID, m.Seq}, func(scan scanner) error {
-			r, err := scanMessage(scan)
-			results = append(results, r)
-			return err
-		}); err != nil {
+		results, err := t.toolResults(h, call.ID, m.Seq)
+		if err != nil {
 			return err
 		}
-		for _, r := range results {
+		for _, id := range results {
+			r, err := t.find(h, id)
+			if err != nil {
+				return err
+			}
 			if err := t.dropMessage(h, r); err != nil {
 				return err
 			}
@@ -153,17 +155,63 @@ func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
 	return nil
 }
 
-// dropMessage removes the message and leaves its creation in the log, which only grows (SPEC LOG-03).
+// toolResults gives the ids of the results of a call after a message.
+func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err error) {
+	add := func(scan scanner) error {
+		m, err := scanMessage(scan)
+		if err == nil {
+			ids = append(ids, m.ID)
+		}
+		return err
+	}
+	if after < h.base {
+		inherited, err := segments(t.ctx, t, qSegments, h.key, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range inherited {
+			if s.source == h.key {
+				continue
+			}
+			if err := t.rows(t.ctx, qInheritedResults, []any{s.source, callID, max(s.lo, after), s.hi}, add); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ids, t.rows(t.ctx, qToolResults, []any{h.key, callID, after}, add)
+}
+
+// dropMessage removes a message of the thread's own and leaves its creation in the log, which only grows (SPEC LOG-03).
 func (t *tx) dropMessage(h *head, m *store.Message) error {
 	if err := t.write(t.ctx, qDeleteMessage, h.key, m.Seq); err != nil {
 		return err
 	}
+	if m.Seq <= h.base {
+		if err := t.write(t.ctx, qDeleteSegment, h.key, m.Seq-1); err != nil {
+			return err
+		}
+	}
 	if err := t.write(t.ctx, qInsertEvent, h.key, m.Seq, store.EventMessageCreated, m.RunID, m.ID, nil, m.CreatedAt); err != nil {
 		return err
 	}
-	h.counts.add(m.Depth, m.Silent, -1)
+	if err := t.recount(h, m.Seq, m.Depth, m.Silent, -1); err != nil {
+		return err
+	}
 	_, err := t.log(h, store.Event{Type: store.EventMessageDeleted, RunID: m.RunID, MessageID: m.ID})
 	return err
+}
+
+// existing tells whether the thread has a message of this id, and fills in its place.
+func (t *tx) existing(h *head, m *store.Message) (bool, error) {
+	if h.base == 0 {
+		return t.exists(qMessageSeq, []any{h.key, m.ID}, &m.Seq)
+	}
+	seq, err := t.has(h, m.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	m.Seq = seq
+	return err == nil, err
 }
 
 // payloadOf is the id and the role of the message in an inbox item, "" when it is none.

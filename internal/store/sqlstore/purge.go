@@ -29,6 +29,9 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 		if err := t.addOpenRuns(h); err != nil {
 			return err
 		}
+		if err := t.leave(h, 0); err != nil {
+			return err
+		}
 		h.running, h.taken = 0, true // nobody is to take its run over
 		h.touch(0)
 		return t.terminate(h, &store.Terminate{Reason: "Purged"})
@@ -49,11 +52,13 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 			}
 		}
 	}
-	err = s.writer.do(ctx, func(t *tx) error {
+	if err := s.writer.do(ctx, func(t *tx) error {
 		freed, err = t.purgeRest(s.dialect, id, key)
 		return err
-	}, id)
-	return freed, err
+	}, id); err != nil {
+		return nil, err
+	}
+	return freed, s.collectLeft(ctx)
 }
 
 // purgeRest removes the thread with all that hangs on it, and gives the objects that nothing refers to.

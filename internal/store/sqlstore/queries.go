@@ -6,7 +6,7 @@ package sqlstore
 // Threads and their heads.
 const (
 	threadColumns = `t.id, t.namespace, t.name, t.agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
-		t.parent_id, t.reference, t.root_id, t.depth, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
+		t.parent_id, t.reference, t.root_id, t.depth, t.origin_id, t.fork_index, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
 		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
 		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + lifeColumns
 	fromThreads = ` FROM thread_head h JOIN thread t ON t.key = h.thread`
@@ -25,7 +25,7 @@ const (
 	qDeleteThread = `DELETE FROM thread WHERE key = ?`
 
 	headColumns = `t.id, t.key, t.namespace, t.terminated_at, h.version, h.last_seq, h.counts, h.queued, h.waiting, h.running,
-		h.work_since, h.activity_second, h.appended, h.user_activity_at, h.asleep, h.idle_expiry, h.expires_at`
+		h.work_since, h.activity_second, h.appended, h.user_activity_at, h.base, h.asleep, h.idle_expiry, h.expires_at`
 	qHead       = `SELECT ` + headColumns + ` FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 	qInsertHead = `INSERT INTO thread_head (thread, namespace, version, last_seq, counts, queued, waiting, running,
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
@@ -36,7 +36,7 @@ const (
 		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
 	qAddDiff = `UPDATE thread_head SET files_added = files_added + ?, files_changed = files_changed + ?, files_removed = files_removed + ?
 		WHERE thread = ?`
-	qCounts = `SELECT t.key, h.counts, h.queued FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	qCounts = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 )
 
 // Leases and what may run.

@@ -10,27 +10,29 @@ const (
 	qShiftBlocks  = `UPDATE message_block SET spoken = spoken + ?, silent = silent + ? WHERE thread = ? AND at >= ?`
 	qDeepenBlock  = `UPDATE message_block SET deep = ? WHERE thread = ? AND at = ?`
 	qCutBlocks    = `DELETE FROM message_block WHERE thread = ? AND at > ?`
-	qCopyBlocks   = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT ?, at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?`
+	qCopyBlocks   = `INSERT INTO message_block (thread, at, spoken, silent, deep) SELECT CAST(? AS BIGINT), at, spoken, silent, deep FROM message_block WHERE thread = ? AND at >= ? AND at <= ?`
 	qCountBetween = `SELECT depth, silent, count(*) FROM message WHERE thread = ? AND seq > ? AND seq <= ? GROUP BY depth, silent`
 
 	segmentColumns = `s.thread, s.lo, s.hi, s.source`
 
-	qSegments       = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
-	qNextSegment    = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
-	qSegmentFloor   = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
-	qReadersOf      = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
-	qReadersAt      = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
-	qPutSegment     = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
-	qDeleteSegment  = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
-	qMoveSegment    = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
-	qTrimSegment    = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`
-	qCutSegments    = `DELETE FROM message_segment WHERE thread = ? AND lo >= ?`
-	qThreadIDByKey  = `SELECT id FROM thread WHERE key = ?`
-	qOrigin         = `UPDATE thread SET origin_id = ?, fork_index = ? WHERE key = ?`
-	qHeadBase       = `UPDATE thread_head SET base = ? WHERE thread = ?`
-	qKeyAndBase     = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
-	qCopyMessage    = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
-		SELECT ?, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest FROM message WHERE thread = ? AND seq = ?`
+	qSegments      = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo`
+	qNextSegment   = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.hi > ? ORDER BY s.lo LIMIT 1`
+	qSegmentFloor  = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.thread = ? AND s.lo < ? ORDER BY s.lo DESC LIMIT 1`
+	qReadersOf     = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi > ? AND s.thread <> s.source ORDER BY s.thread, s.lo`
+	qReadersAt     = `SELECT ` + segmentColumns + ` FROM message_segment s WHERE s.source = ? AND s.hi >= ? AND s.lo < ? AND s.thread <> s.source ORDER BY s.thread`
+	qPutSegment    = `INSERT INTO message_segment (thread, lo, hi, source) VALUES (?, ?, ?, ?)`
+	qDeleteSegment = `DELETE FROM message_segment WHERE thread = ? AND lo = ?`
+	qMoveSegment   = `UPDATE message_segment SET source = ? WHERE thread = ? AND lo = ?`
+	qTrimSegment   = `UPDATE message_segment SET hi = ? WHERE thread = ? AND lo < ? AND hi > ?`
+	qCutSegments   = `DELETE FROM message_segment WHERE thread = ? AND lo >= ?`
+	qThreadIDByKey = `SELECT id FROM thread WHERE key = ?`
+	qOrigin        = `UPDATE thread SET origin_id = ?, fork_index = ? WHERE key = ?`
+	qUnderWay      = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
+	qHeadBase      = `UPDATE thread_head SET base = ? WHERE thread = ?`
+	qMessageAfter  = `SELECT id, seq FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT 1 OFFSET ?`
+	qKeyAndBase    = `SELECT t.key, h.base FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	qCopyMessage   = `INSERT INTO message (thread, seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest)
+		SELECT CAST(? AS BIGINT), seq, id, role, silent, depth, status, created_at, run_id, tool_call_id, content, rest FROM message WHERE thread = ? AND seq = ?`
 
 	fromInherited     = ` FROM message m JOIN message_segment s ON s.source = m.thread AND s.lo < m.seq AND s.hi >= m.seq`
 	qInherited        = `SELECT ` + messageColumns + fromInherited + ` JOIN thread t ON t.key = s.thread WHERE m.id = ? AND t.id = ?`
@@ -49,12 +51,18 @@ const (
 	qUnread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
 
 	// The creation of what is removed stays in the log, which only grows (SPEC LOG-03).
-	qLogRemoved    = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
-		SELECT ?, m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
+	qLogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT CAST(? AS BIGINT), m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
+	qLogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
+		SELECT CAST(? AS BIGINT), ? + row_number() OVER (ORDER BY m.seq), 'message.deleted', m.run_id, m.id, NULL, CAST(? AS BIGINT)
+		FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
 	qCutMessages = `DELETE FROM message WHERE thread = ? AND seq > ?`
 
 	qCopyFiles = `INSERT INTO file (thread, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at)
-		SELECT ?, path, parent, dir, mime_type, digest, size, metadata, width, height, created_at FROM file WHERE thread = ?`
+		SELECT CAST(? AS BIGINT), path, parent, dir, mime_type, digest, size, metadata, width, height, created_at FROM file WHERE thread = ?`
+
+	qCopyFileUsage = `INSERT INTO file_usage (thread, files, folders, bytes)
+		SELECT CAST(? AS BIGINT), files, folders, bytes FROM file_usage WHERE thread = ?`
 
 	relationshipColumns = `r.peer, r.type, r.role, r.message_index, r.created_at, r.comment`
 

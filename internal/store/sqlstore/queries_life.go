@@ -15,12 +15,6 @@ const (
 	qLeaseUntil = `SELECT expires_at FROM lease WHERE thread = ? AND owner <> ''`
 
 	qDestroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
-	// The creation of each message stays in the log, which only grows, and its deletion comes after it.
-	qLogCleared = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
-		SELECT m.thread, m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ?`
-	qLogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
-		SELECT m.thread, ? + row_number() OVER (ORDER BY m.seq), 'message.deleted', m.run_id, m.id, NULL, CAST(? AS BIGINT) FROM message m WHERE m.thread = ?`
-	qClearMessages = `DELETE FROM message WHERE thread = ?`
 
 	qSetRetained = `UPDATE thread SET retained_at = ? WHERE key = ?`
 	qAdopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, title = ?, parent_id = '',

@@ -20,8 +20,8 @@ func scanSegment(scan scanner) (s segment, err error) {
 	return s, err
 }
 
-func (c *conn) segments(ctx context.Context, query string, args ...any) (all []segment, err error) {
-	err = c.rows(ctx, query, args, func(scan scanner) error {
+func segments(ctx context.Context, q querier, query string, args ...any) (all []segment, err error) {
+	err = q.rows(ctx, query, args, func(scan scanner) error {
 		s, err := scanSegment(scan)
 		all = append(all, s)
 		return err
@@ -30,22 +30,22 @@ func (c *conn) segments(ctx context.Context, query string, args ...any) (all []s
 }
 
 // viewCount gives how many messages a thread has up to a sequence number, its inherited ones included.
-func (c *conn) viewCount(ctx context.Context, key, base, seq int64) (counts, error) {
+func viewCount(ctx context.Context, q querier, key, base, seq int64) (counts, error) {
 	if seq >= base {
-		return c.countTo(ctx, key, seq)
+		return countTo(ctx, q, key, seq)
 	}
-	s, err := scanSegment(c.one(ctx, qSegmentFloor, key, seq))
+	s, err := scanSegment(q.one(ctx, qSegmentFloor, key, seq))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // all before it was removed
 	}
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.countTo(ctx, key, s.lo)
+	before, err := countTo(ctx, q, key, s.lo)
 	if err != nil {
 		return nil, err
 	}
-	within, err := c.within(ctx, s, min(seq, s.hi))
+	within, err := within(ctx, q, s, min(seq, s.hi))
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +53,12 @@ func (c *conn) viewCount(ctx context.Context, key, base, seq int64) (counts, err
 }
 
 // within gives how many messages a segment has up to a sequence number of it.
-func (c *conn) within(ctx context.Context, s segment, seq int64) (counts, error) {
-	from, err := c.countTo(ctx, s.source, s.lo)
+func within(ctx context.Context, q querier, s segment, seq int64) (counts, error) {
+	from, err := countTo(ctx, q, s.source, s.lo)
 	if err != nil {
 		return nil, err
 	}
-	to, err := c.countTo(ctx, s.source, seq)
+	to, err := countTo(ctx, q, s.source, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +67,15 @@ func (c *conn) within(ctx context.Context, s segment, seq int64) (counts, error)
 
 // copyOut gives the thread of a segment a copy of one of its messages, which is the thread's own from now on.
 func (t *tx) copyOut(s segment, m *store.Message) error {
-	before, err := t.countTo(t.ctx, s.thread, s.lo)
+	before, err := countTo(t.ctx, t, s.thread, s.lo)
 	if err != nil {
 		return err
 	}
-	from, err := t.countTo(t.ctx, s.source, s.lo)
+	from, err := countTo(t.ctx, t, s.source, s.lo)
 	if err != nil {
 		return err
 	}
-	to, err := t.countTo(t.ctx, s.source, m.Seq)
+	to, err := countTo(t.ctx, t, s.source, m.Seq)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (t *tx) copyOut(s segment, m *store.Message) error {
 	if err := t.putBlock(s.thread, block{m.Seq, upTo}); err != nil {
 		return err
 	}
-	if _, err := t.exec(t.ctx, qDeleteSegment, s.thread, s.lo); err != nil {
+	if err := t.write(t.ctx, qDeleteSegment, s.thread, s.lo); err != nil {
 		return err
 	}
 	parts := []segment{{s.thread, s.lo, m.Seq - 1, s.source}, {s.thread, m.Seq - 1, m.Seq, s.thread}, {s.thread, m.Seq, s.hi, s.source}}
@@ -94,7 +94,7 @@ func (t *tx) copyOut(s segment, m *store.Message) error {
 		if p.lo >= p.hi {
 			continue
 		}
-		if _, err := t.exec(t.ctx, qPutSegment, p.thread, p.lo, p.hi, p.source); err != nil {
+		if err := t.write(t.ctx, qPutSegment, p.thread, p.lo, p.hi, p.source); err != nil {
 			return err
 		}
 	}
@@ -103,13 +103,12 @@ func (t *tx) copyOut(s segment, m *store.Message) error {
 			return err
 		}
 	}
-	_, err = t.exec(t.ctx, qCopyMessage, s.thread, s.source, m.Seq)
-	return err
+	return t.write(t.ctx, qCopyMessage, s.thread, s.source, m.Seq)
 }
 
 // release gives all forks that read a message of the thread a copy, so that it may be changed.
 func (t *tx) release(h *head, m *store.Message) error {
-	readers, err := t.segments(t.ctx, qReadersAt, h.key, m.Seq, m.Seq)
+	readers, err := segments(t.ctx, t, qReadersAt, h.key, m.Seq, m.Seq)
 	if err != nil || len(readers) == 0 {
 		return err
 	}

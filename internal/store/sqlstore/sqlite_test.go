@@ -200,7 +200,7 @@ var _ = Describe("SQLite's plans", func() {
 			plan, err := s.Plan(ctx, query, make([]any, args)...)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(plan).To(ConsistOf("SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY 1",
-				"SEARCH s USING COVERING INDEX message_order (thread=?)", "USE TEMP B-TREE FOR ORDER BY"))
+				"SEARCH s USING COVERING INDEX message_order (thread=? AND seq>? AND seq<?)", "USE TEMP B-TREE FOR ORDER BY"))
 		}
 	})
 })

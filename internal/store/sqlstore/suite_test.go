@@ -39,6 +39,7 @@ func crashChild(dir, round string) error {
 }
 
 func TestSQLStore(t *testing.T) {
+	sqlstore.SetBlockSeqs(8)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore")
 }

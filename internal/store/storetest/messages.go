@@ -118,13 +118,6 @@ func describeMessages(e *env) {
 
 func describePages(e *env) {
 	Describe("pages of messages", Label("MSG-02"), func() {
-		numbers := func(from, to int) []string {
-			texts := []string{}
-			for i := from; i < to; i++ {
-				texts = append(texts, fmt.Sprint(i))
-			}
-			return texts
-		}
 		page := func(ctx SpecContext, id string, q store.MessageQuery) *store.MessagePage {
 			GinkgoHelper()
 			p, err := e.store.Messages(ctx, id, q)

@@ -34,7 +34,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		for _, part := range []func(*env){
 			describeThreads, describeVersions, describeFields, describeOnce, describePurge, describeMessages, describePages, describeInbox, describeLog,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeHints,
-			describeConcurrency, describeModel, describeScript, describeReopen,
+			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkModel,
 			describeState, describeKVService, describeLifecycle, describeUsage, describeImport,
 		} {
 			part(e)

@@ -1,0 +1,152 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// fork makes a new thread begin with another's messages. It writes as many rows as the origin has segments, and
+// the rows of files, whatever the number of messages.
+func (t *tx) fork(h *head, op *store.Fork) error {
+	if !h.fresh || h.lastSeq != 0 {
+		return errors.New("Fork is the first op of a new thread")
+	}
+	o, err := t.head(op.Origin)
+	if err != nil {
+		return fmt.Errorf("origin of a fork: %w", err)
+	}
+	cut, index, err := t.point(o, op.MessageID, op.Index)
+	if err != nil {
+		return err
+	}
+	counted, err := viewCount(t.ctx, t, o.key, o.base, cut)
+	if err != nil {
+		return err
+	}
+	if err := t.inherit(h, o, cut); err != nil {
+		return err
+	}
+	if err := t.putBlock(h.key, block{cut, counted}); err != nil {
+		return err
+	}
+	h.base, h.lastSeq, h.counts = cut, cut, counted
+	for _, s := range []statement{
+		{qHeadBase, []any{cut, h.key}}, {qOrigin, []any{o.id, index, h.key}}, {qCopyFiles, []any{h.key, o.key}},
+		{qCopyFileUsage, []any{h.key, o.key}},
+	} {
+		if err := t.write(t.ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	op.Index, op.Messages = index, counted.total(true, 0, true)
+	h.appended = op.Messages
+	return t.relate(h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index})
+}
+
+// inherit gives a fork the segments of its origin up to a sequence number, and the origin's own messages as one more.
+func (t *tx) inherit(h, o *head, cut int64) error {
+	all, err := segments(t.ctx, t, qSegments, o.key, 0)
+	if err != nil {
+		return err
+	}
+	if cut > o.base {
+		all = append(all, segment{lo: o.base, hi: cut, source: o.key})
+	}
+	for _, s := range all {
+		if s.lo >= cut {
+			break
+		}
+		if err := t.hold(s.source); err != nil {
+			return err
+		}
+		if err := t.write(t.ctx, qPutSegment, h.key, s.lo, min(s.hi, cut), s.source); err != nil {
+			return err
+		}
+	}
+	if o.base == 0 {
+		return nil
+	}
+	return t.write(t.ctx, qCopyBlocks, h.key, o.key, 0, min(o.base, cut-1))
+}
+
+// point finds a message by its id, else by its index, and gives its sequence number and its index.
+func (t *tx) point(h *head, id string, index int64) (seq, at int64, err error) {
+	total := h.counts.total(true, 0, true)
+	if id != "" {
+		if seq, err = t.has(h, id); err != nil {
+			if errors.Is(err, store.ErrNotFound) {
+				err = fmt.Errorf("message %q: %w", id, store.ErrForkPoint)
+			}
+			return 0, 0, err
+		}
+		c, err := viewCount(t.ctx, t, h.key, h.base, seq)
+		return seq, c.total(true, 0, true) - 1, err
+	}
+	if index < 0 || index >= total {
+		return 0, 0, fmt.Errorf("message %d of %d: %w", index, total, store.ErrForkPoint)
+	}
+	p := pager{querier: t, ctx: t.ctx, q: everything, key: h.key, base: h.base, lastSeq: h.lastSeq}
+	found, err := p.span(index, index+1, total)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(found) != 1 {
+		return 0, 0, fmt.Errorf("thread %s: its message %d of %d cannot be found", h.id, index, total)
+	}
+	return found[0].Seq, index, nil
+}
+
+// relate keeps a relationship on both ends.
+func (t *tx) relate(h, peer *head, r store.Relationship) error {
+	if r.CreatedAt == 0 {
+		r.CreatedAt = t.now
+	}
+	other := store.RelationParent
+	if r.Role == store.RelationParent {
+		other = store.RelationChild
+	}
+	if err := t.write(t.ctx, qPutRelationship, h.key, peer.id, string(r.Type), r.Role, r.MessageIndex, r.CreatedAt, r.Comment); err != nil {
+		return err
+	}
+	h.touch(store.ChangedThread)
+	peer.touch(store.ChangedThread)
+	return t.write(t.ctx, qPutRelationship, peer.key, h.id, string(r.Type), other, r.MessageIndex, r.CreatedAt, r.Comment)
+}
+
+func (t *tx) putRelationship(h *head, op *store.PutRelationship) error {
+	peer, err := t.head(op.R.ThreadID)
+	if err != nil {
+		return fmt.Errorf("related thread: %w", err)
+	}
+	return t.relate(h, peer, op.R)
+}
+
+// Relationships of a thread, oldest first.
+func (s *Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	err = s.readers.snapshot(ctx, func(c *conn) error {
+		rs = []store.Relationship{}
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		if err := c.row(ctx, qCountRelationship, []any{key}, &total); err != nil {
+			return err
+		}
+		return c.rows(ctx, qRelationships, []any{key, limit, max(offset, 0)}, func(scan scanner) error {
+			var r store.Relationship
+			err := scan(&r.ThreadID, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment)
+			rs = append(rs, r)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)
+	}
+	return rs, total, nil
+}

@@ -1,0 +1,237 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	"pgregory.net/rapid"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeForkModel(e *env) {
+	Describe("any sequence of forks and edits", func() {
+		It("leaves what copies would", Label("REL-02", "MSG-11"), func(ctx SpecContext) {
+			round := 0
+			rapid.Check(GinkgoT(), func(t *rapid.T) {
+				round++
+				f := &forkModel{ctx: ctx, store: e.store, round: round}
+				f.create(t, nil)
+				t.Repeat(map[string]func(*rapid.T){
+					"append":   f.append,
+					"burst":    f.burst,
+					"update":   f.update,
+					"delete":   f.delete,
+					"fork":     f.fork,
+					"fork2":    f.fork,
+					"truncate": f.truncate,
+					"purge":    f.purge,
+					"":         f.check,
+				})
+				for len(f.threads) > 0 {
+					f.purge(t)
+				}
+			})
+		})
+	})
+}
+
+// forkModel is threads as they should be: each has its own copies of its messages.
+type forkModel struct {
+	ctx     context.Context
+	store   store.Store
+	round   int
+	made    int
+	threads []*forkThread
+}
+
+type forkThread struct {
+	id       string
+	messages []forkMessage
+}
+
+type forkMessage struct {
+	id, text string
+	silent   bool
+	depth    int
+}
+
+func (f *forkModel) apply(t *rapid.T, th *forkThread, ops ...store.Op) {
+	if err := f.store.Apply(f.ctx, th.id, nil, ops...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *forkModel) any(t *rapid.T) *forkThread {
+	if len(f.threads) == 0 {
+		f.create(t, nil)
+	}
+	return f.threads[rapid.IntRange(0, len(f.threads)-1).Draw(t, "thread")]
+}
+
+// filled is a thread with messages, nil when there is none, and an index within.
+func (f *forkModel) filled(t *rapid.T) (*forkThread, int) {
+	th := f.any(t)
+	if len(th.messages) == 0 {
+		return nil, 0
+	}
+	return th, rapid.IntRange(0, len(th.messages)-1).Draw(t, "index")
+}
+
+func (f *forkModel) create(t *rapid.T, messages []forkMessage, ops ...store.Op) {
+	f.made++
+	th := &forkThread{id: fmt.Sprintf("fork-%d-%d", f.round, f.made), messages: slices.Clone(messages)}
+	if _, _, err := f.store.CreateThread(f.ctx, store.Thread{ID: th.id, Namespace: "n", Agent: "a"}, ops...); err != nil {
+		t.Fatal(err)
+	}
+	f.threads = append(f.threads, th)
+}
+
+func (f *forkModel) appendTo(t *rapid.T, th *forkThread, n int) {
+	var ops []store.Op
+	for range n {
+		f.made++
+		m := forkMessage{id: fmt.Sprint("m", f.made), text: fmt.Sprint("text ", f.made),
+			silent: rapid.IntRange(0, 3).Draw(t, "silent") == 0, depth: max(rapid.IntRange(-3, 2).Draw(t, "depth"), 0)}
+		msg := message(m.text)
+		msg.ID, msg.Silent, msg.Depth = m.id, m.silent, m.depth
+		ops = append(ops, &store.AppendMessage{Message: msg})
+		th.messages = append(th.messages, m)
+	}
+	f.apply(t, th, ops...)
+}
+
+func (f *forkModel) append(t *rapid.T) { f.appendTo(t, f.any(t), 1) }
+func (f *forkModel) burst(t *rapid.T) {
+	f.appendTo(t, f.any(t), rapid.IntRange(2, 40).Draw(t, "n"))
+}
+
+func (f *forkModel) update(t *rapid.T) {
+	th, i := f.filled(t)
+	if th == nil {
+		return
+	}
+	f.made++
+	text, silent := fmt.Sprint("edited ", f.made), rapid.Bool().Draw(t, "silent")
+	th.messages[i].text, th.messages[i].silent = text, silent
+	f.apply(t, th, &store.UpdateMessage{ID: th.messages[i].id, Content: &text, Silent: &silent})
+}
+
+func (f *forkModel) delete(t *rapid.T) {
+	th, i := f.filled(t)
+	if th == nil {
+		return
+	}
+	op := &store.DeleteMessage{ID: th.messages[i].id}
+	f.apply(t, th, op)
+	if !op.Deleted {
+		t.Fatalf("message %s of %s was not there", op.ID, th.id)
+	}
+	th.messages = slices.Delete(th.messages, i, i+1)
+	again := &store.DeleteMessage{ID: op.ID}
+	if f.apply(t, th, again); again.Deleted {
+		t.Fatalf("message %s of %s was deleted twice", op.ID, th.id)
+	}
+}
+
+func (f *forkModel) fork(t *rapid.T) {
+	th, i := f.filled(t)
+	if th == nil || len(f.threads) > 8 {
+		return
+	}
+	op := &store.Fork{Origin: th.id, Index: int64(i)}
+	if rapid.Bool().Draw(t, "by id") {
+		op = &store.Fork{Origin: th.id, MessageID: th.messages[i].id}
+	}
+	f.create(t, th.messages[:i+1], op)
+	if op.Index != int64(i) || op.Messages != int64(i+1) {
+		t.Fatalf("forked at %d with %d messages, not at %d", op.Index, op.Messages, i)
+	}
+}
+
+func (f *forkModel) truncate(t *rapid.T) {
+	th, i := f.filled(t)
+	if th == nil {
+		return
+	}
+	i -= rapid.IntRange(0, 1).Draw(t, "all of it") // -1 removes all
+	op := &store.Truncate{Index: int64(i)}
+	f.apply(t, th, op)
+	if op.Removed != int64(len(th.messages)-i-1) {
+		t.Fatalf("removed %d, not %d", op.Removed, len(th.messages)-i-1)
+	}
+	th.messages = slices.Clone(th.messages[:i+1])
+}
+
+func (f *forkModel) purge(t *rapid.T) {
+	if len(f.threads) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(f.threads)-1).Draw(t, "thread")
+	if _, err := f.store.PurgeThread(f.ctx, f.threads[i].id); err != nil {
+		t.Fatal(err)
+	}
+	f.threads = slices.Delete(f.threads, i, i+1)
+}
+
+// check compares every thread with the model: all of it, a page at random, and one message by its id.
+func (f *forkModel) check(t *rapid.T) {
+	for _, th := range f.threads {
+		info, err := f.store.Thread(f.ctx, th.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Messages != int64(len(th.messages)) {
+			t.Fatalf("%s has %d messages, not %d", th.id, info.Messages, len(th.messages))
+		}
+		f.compare(t, th, store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true})
+		f.compare(t, th, store.MessageQuery{
+			Order: rapid.SampledFrom([]string{"", "asc", "desc"}).Draw(t, "order"), Limit: rapid.IntRange(1, 6).Draw(t, "limit"),
+			Offset:        rapid.IntRange(0, len(th.messages)+2).Draw(t, "offset"),
+			IncludeSilent: rapid.Bool().Draw(t, "includeSilent"), MaxDepth: rapid.IntRange(0, 2).Draw(t, "maxDepth"),
+		})
+		if len(th.messages) == 0 {
+			continue
+		}
+		one := rapid.SampledFrom(th.messages).Draw(t, "one")
+		m, err := f.store.Message(f.ctx, th.id, one.id)
+		if err != nil || *m.Content != one.text {
+			t.Fatalf("message %s of %s is %v, %v", one.id, th.id, m, err)
+		}
+		if _, err := f.store.Message(f.ctx, th.id, "none"); !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f *forkModel) compare(t *rapid.T, th *forkThread, q store.MessageQuery) {
+	page, err := f.store.Messages(f.ctx, th.id, q)
+	if err != nil {
+		t.Fatalf("%+v of %s: %v", q, th.id, err)
+	}
+	want := []forkMessage{}
+	for _, m := range th.messages {
+		if (!m.silent || q.IncludeSilent) && (m.depth <= q.MaxDepth || q.AllDepths) {
+			want = append(want, m)
+		}
+	}
+	total := int64(len(want))
+	if q.Order != "asc" {
+		slices.Reverse(want)
+	}
+	want = want[min(q.Offset, len(want)):]
+	want = want[:min(q.Limit, len(want))]
+	if q.Order == "" {
+		slices.Reverse(want)
+	}
+	got := []forkMessage{}
+	for _, m := range page.Messages {
+		got = append(got, forkMessage{m.ID, *m.Content, m.Silent, m.Depth})
+	}
+	if !slices.Equal(got, want) || page.Total != total {
+		t.Fatalf("%+v of %s gives\n%v of %d, want\n%v of %d", q, th.id, got, page.Total, want, total)
+	}
+}

@@ -1,0 +1,269 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var allMessages = store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true}
+
+// fork makes a fork of a thread at an index.
+func (e *env) fork(ctx SpecContext, origin string, index int64) string {
+	GinkgoHelper()
+	return e.thread(ctx, &store.Fork{Origin: origin, Index: index})
+}
+
+// said makes a thread with messages 0 to n-1, whose ids are m0, m1, …
+func (e *env) said(ctx SpecContext, n int) string {
+	GinkgoHelper()
+	id := e.thread(ctx)
+	for i := range n {
+		m := message(fmt.Sprint(i))
+		m.ID = fmt.Sprint("m", i)
+		e.apply(ctx, id, &store.AppendMessage{Message: m})
+	}
+	return id
+}
+
+func describeForks(e *env) {
+	Describe("forks", Label("REL-02"), func() {
+		It("have the messages of their origin up to a point, and say where it was", func(ctx SpecContext) {
+			origin := e.said(ctx, 30)
+			before := e.info(ctx, origin)
+			byIndex := &store.Fork{Origin: origin, Index: 20}
+			fork := e.thread(ctx, byIndex)
+			Expect(byIndex.Messages).To(Equal(int64(21)))
+			Expect(e.texts(ctx, fork, allMessages)).To(Equal(numbers(0, 21)))
+			info := e.info(ctx, fork)
+			Expect(info.OriginID).To(Equal(origin))
+			Expect(info.ForkIndex).To(Equal(int64(20)))
+			Expect(info.Messages).To(Equal(int64(21)))
+			Expect(info.Queued).To(BeZero())
+			Expect(e.info(ctx, origin).Version).To(Equal(before.Version+1), "it is a change of the origin, too")
+
+			byID := &store.Fork{Origin: origin, MessageID: "m7"}
+			Expect(e.texts(ctx, e.thread(ctx, byID), allMessages)).To(Equal(numbers(0, 8)))
+			Expect(byID.Index).To(Equal(int64(7)))
+		})
+
+		It("are refused past the end, and of nobody", func(ctx SpecContext) {
+			origin := e.said(ctx, 3)
+			for _, bad := range []*store.Fork{{Origin: origin, Index: 3}, {Origin: origin, Index: -1}, {Origin: origin, MessageID: "none"}} {
+				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, bad)
+				Expect(err).To(MatchError(store.ErrForkPoint))
+				Expect(created).To(BeFalse())
+			}
+			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, &store.Fork{Origin: "nobody"})
+			Expect(err).To(MatchError(store.ErrNotFound))
+			_, err = e.store.Thread(ctx, "refused")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.store.Apply(ctx, origin, nil, &store.Fork{Origin: e.said(ctx, 1)})).NotTo(Succeed(), "only a new thread is a fork")
+		})
+
+		It("and their origins do not see each other's edits, deletions and messages", func(ctx SpecContext) {
+			origin := e.said(ctx, 10)
+			fork := e.fork(ctx, origin, 7)
+			e.apply(ctx, origin, &store.UpdateMessage{ID: "m2", Content: ptr("origin's")}, &store.DeleteMessage{ID: "m3"})
+			e.apply(ctx, fork, &store.UpdateMessage{ID: "m4", Content: ptr("fork's")}, &store.DeleteMessage{ID: "m5"})
+			e.say(ctx, origin, "on")
+			e.say(ctx, fork, "aside")
+			Expect(e.texts(ctx, origin, allMessages)).To(Equal([]string{"0", "1", "origin's", "4", "5", "6", "7", "8", "9", "on"}))
+			Expect(e.texts(ctx, fork, allMessages)).To(Equal([]string{"0", "1", "2", "3", "fork's", "6", "7", "aside"}))
+			m, err := e.store.Message(ctx, fork, "m2")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(*m.Content).To(Equal("2"))
+			_, err = e.store.Message(ctx, fork, "m8")
+			Expect(err).To(MatchError(store.ErrNotFound), "it is past the point")
+			_, err = e.store.Message(ctx, fork, "m5")
+			Expect(err).To(MatchError(store.ErrNotFound))
+
+			again := message("again")
+			again.ID = "m1"
+			op := &store.AppendMessage{Message: again}
+			e.apply(ctx, fork, op)
+			Expect(op.Existed).To(BeTrue(), "an inherited message has the id already")
+		})
+
+		It("take inherited results along when their call is deleted", Label("MSG-06"), func(ctx SpecContext) {
+			origin := e.thread(ctx)
+			ask := &store.Message{ID: "ask", Role: store.RoleAssistant, ToolCalls: []store.ToolCall{{ID: "c1"}, {ID: "c2"}}}
+			result := func(call string) *store.AppendMessage {
+				m := message("result of " + call)
+				m.Role, m.ToolCallID = store.RoleTool, call
+				return &store.AppendMessage{Message: m}
+			}
+			e.apply(ctx, origin, &store.AppendMessage{Message: ask}, result("c1"))
+			fork := e.fork(ctx, origin, 1)
+			e.apply(ctx, fork, result("c2"))
+			e.apply(ctx, fork, &store.DeleteMessage{ID: "ask"})
+			Expect(e.texts(ctx, fork, allMessages)).To(BeEmpty())
+			Expect(e.info(ctx, fork).Messages).To(BeZero())
+			Expect(e.info(ctx, origin).Messages).To(Equal(int64(2)))
+		})
+
+		It("keep what they read when the origin is truncated and purged, until the last of them goes", func(ctx SpecContext) {
+			origin := e.said(ctx, 20)
+			fork := e.fork(ctx, origin, 14)
+			second := e.fork(ctx, fork, 9)
+			e.apply(ctx, origin, &store.Truncate{Index: 4})
+			Expect(e.texts(ctx, origin, allMessages)).To(Equal(numbers(0, 5)))
+			Expect(e.texts(ctx, fork, allMessages)).To(Equal(numbers(0, 15)))
+			e.say(ctx, origin, "on")
+			third := e.fork(ctx, origin, 5)
+			_, err := e.store.PurgeThread(ctx, origin)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = e.store.Thread(ctx, origin)
+			Expect(err).To(MatchError(store.ErrNotFound))
+			Expect(e.texts(ctx, fork, allMessages)).To(Equal(numbers(0, 15)))
+			Expect(e.texts(ctx, second, allMessages)).To(Equal(numbers(0, 10)))
+			Expect(e.texts(ctx, third, allMessages)).To(Equal(append(numbers(0, 5), "on")))
+			listed, err := e.store.Threads(ctx, store.ThreadQuery{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(listed).To(HaveLen(3), "what is left shows nowhere")
+			for _, id := range []string{fork, second, third} {
+				_, err := e.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			if l, ok := e.store.(interface {
+				LeftOver(context.Context) (int, int, error)
+			}); ok {
+				threads, messages, err := l.LeftOver(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				Expect([]int{threads, messages}).To(Equal([]int{0, 0}))
+			}
+		})
+
+		It("go on in the log where the origin's messages end", func(ctx SpecContext) {
+			origin := e.said(ctx, 5)
+			fork := e.fork(ctx, origin, 2)
+			e.say(ctx, fork, "own")
+			e.apply(ctx, fork, &store.DeleteMessage{ID: "m1"})
+			var got []string
+			last := int64(0)
+			for _, ev := range e.events(ctx, fork) {
+				Expect(ev.Seq).To(BeNumerically(">", last))
+				last = ev.Seq
+				var m store.Message
+				if ev.Data != nil {
+					Expect(json.Unmarshal(ev.Data, &m)).To(Succeed())
+				}
+				text := ev.Type
+				if m.Content != nil {
+					text += " " + *m.Content
+				}
+				got = append(got, text)
+			}
+			Expect(got).To(Equal([]string{"message.created 0", "message.created", "message.created 2", "message.created own", "message.deleted"}))
+			some, err := e.store.Events(ctx, fork, 1, 2)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(some).To(HaveLen(2))
+			Expect(some[0].Seq).To(Equal(int64(2)))
+			page, err := e.store.Messages(ctx, fork, store.MessageQuery{AfterSeq: 1, Limit: 1})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(contents(page.Messages)).To(Equal([]string{"2"}))
+			Expect(page.HasMore).To(BeTrue())
+		})
+
+		It("have the origin's files of the moment", func(ctx SpecContext) {
+			origin := e.said(ctx, 2)
+			put := func(id, path, digest string) {
+				e.apply(ctx, id, &store.PutFile{File: store.File{Path: path, Digest: digest, Size: 3}, Object: "object-" + digest, Uploaded: e.now()})
+			}
+			put(origin, "/a/b.txt", "d1")
+			fork := e.fork(ctx, origin, 0)
+			put(origin, "/a/b.txt", "d2")
+			put(fork, "/c.txt", "d3")
+			f, err := e.store.File(ctx, fork, "/a/b.txt")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(f.Digest).To(Equal("d1"))
+			_, err = e.store.File(ctx, origin, "/c.txt")
+			Expect(err).To(MatchError(store.ErrNotFound))
+			free, err := e.store.PurgeThread(ctx, origin)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(free).To(ConsistOf("object-d2"), "the fork has the other")
+		})
+	})
+
+	Describe("relationships", Label("REL-02", "MSG-11"), func() {
+		relations := func(ctx SpecContext, id string) []store.Relationship {
+			GinkgoHelper()
+			rs, total, err := e.store.Relationships(ctx, id, 0, 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(total).To(BeEquivalentTo(len(rs)))
+			return rs
+		}
+
+		It("are kept on both ends, and go with what a truncation removes", func(ctx SpecContext) {
+			origin := e.said(ctx, 10)
+			early, late := e.fork(ctx, origin, 2), e.fork(ctx, origin, 8)
+			Expect(relations(ctx, early)).To(ConsistOf(store.Relationship{
+				ThreadID: origin, Type: store.RelationFork, Role: store.RelationChild, MessageIndex: 2, CreatedAt: e.now()}))
+			Expect(relations(ctx, origin)).To(ConsistOf(
+				store.Relationship{ThreadID: early, Type: store.RelationFork, Role: store.RelationParent, MessageIndex: 2, CreatedAt: e.now()},
+				store.Relationship{ThreadID: late, Type: store.RelationFork, Role: store.RelationParent, MessageIndex: 8, CreatedAt: e.now()}))
+			mention := &store.PutRelationship{R: store.Relationship{ThreadID: late, Type: store.RelationMention, Role: store.RelationChild, MessageIndex: -1, Comment: "see"}}
+			e.apply(ctx, early, mention)
+			e.apply(ctx, early, mention)
+			Expect(relations(ctx, late)).To(ContainElement(And(HaveField("ThreadID", early), HaveField("Role", store.RelationParent), HaveField("Comment", "see"))))
+			Expect(relations(ctx, early)).To(HaveLen(2))
+			Expect(e.store.Apply(ctx, early, nil, &store.PutRelationship{R: store.Relationship{ThreadID: "nobody"}})).To(MatchError(store.ErrNotFound))
+			page, total, err := e.store.Relationships(ctx, origin, 1, 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(page).To(HaveLen(1))
+			Expect(total).To(Equal(int64(2)))
+
+			e.apply(ctx, origin, &store.Truncate{Index: 5})
+			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("ThreadID", early)))
+		})
+	})
+
+	Describe("truncation", Label("MSG-11"), func() {
+		It("removes later messages, leaves their creation in the log, and goes on from there", func(ctx SpecContext) {
+			id := e.said(ctx, 20)
+			e.apply(ctx, id, queued("q", "waits"))
+			version := e.info(ctx, id).Version
+			op := &store.Truncate{MessageID: "m11", ExpectVersion: &version}
+			e.apply(ctx, id, op)
+			Expect(op.Index).To(Equal(int64(11)))
+			Expect(op.Removed).To(Equal(int64(8)))
+			Expect(e.texts(ctx, id, allMessages)).To(Equal(numbers(0, 12)))
+			Expect(e.inbox(ctx, id)).To(HaveLen(1), "the queue is untouched")
+			types := e.eventTypes(ctx, id)
+			Expect(types).To(HaveLen(30))
+			Expect(types[20:]).To(HaveExactElements(store.EventMessageQueued, "message.deleted", "message.deleted", "message.deleted", "message.deleted",
+				"message.deleted", "message.deleted", "message.deleted", "message.deleted", store.EventTruncated))
+			e.say(ctx, id, "on")
+			Expect(e.texts(ctx, id, allMessages)).To(Equal(append(numbers(0, 12), "on")))
+			Expect(e.store.Apply(ctx, id, nil, &store.Truncate{Index: 13})).To(MatchError(store.ErrForkPoint))
+			Expect(e.store.Apply(ctx, id, nil, &store.Truncate{Index: 1, ExpectVersion: &version})).To(MatchError(store.ErrConflict))
+			all := &store.Truncate{Index: -1}
+			e.apply(ctx, id, all)
+			Expect(all.Removed).To(Equal(int64(13)))
+			Expect(e.texts(ctx, id, allMessages)).To(BeEmpty())
+		})
+
+		It("is refused while a run is under way or parked", func(ctx SpecContext) {
+			id := e.said(ctx, 3)
+			for _, status := range []store.RunStatus{store.RunRunning, store.RunWaiting} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "a", Status: status}})
+				Expect(e.store.Apply(ctx, id, nil, &store.Truncate{Index: 0})).To(MatchError(store.ErrRunning))
+			}
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "a", Status: store.RunSucceeded}})
+			e.apply(ctx, id, &store.Truncate{Index: 0})
+		})
+	})
+}
+
+func numbers(from, to int) []string {
+	texts := []string{}
+	for i := from; i < to; i++ {
+		texts = append(texts, fmt.Sprint(i))
+	}
+	return texts
+}
