@@ -44,7 +44,7 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 func runOf(r *store.Run) runtimev1.Run {
 	return runtimev1.Run{
 		ID: r.ID, Agent: r.Agent, Status: string(r.Status), Reason: r.Reason, Message: r.Message,
-		Steps: r.Steps, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Usage: r.Usage,
+		Steps: r.Steps, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Usage: r.Usage, SessionState: r.SessionState,
 	}
 }
 

@@ -26,6 +26,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 		runtimev1.SubresourceTerminate: {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.terminateThread}},
 		runtimev1.SubresourceKV: {
 			kind:   "Value",
+			plain:  verbs{"get": s.listKeys},
 			nested: verbs{"get": s.getValue, "update": s.putValue, "delete": s.deleteValue},
 		},
 		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode}},
@@ -40,6 +41,14 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 		runtimev1.SubresourceStatus:      {kind: "RegistryStatus", plain: verbs{"get": s.getStatus, "update": s.setStatus}},
 		runtimev1.SubresourceTools:       {kind: runtimev1.KindToolResult, longRunning: true, nested: verbs{"create": s.callTool}},
 		runtimev1.SubresourceDefinitions: {kind: runtimev1.KindDefinitionNames, nested: verbs{"get": s.getDefinitions}},
-		runtimev1.SubresourceExecution:   {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},
+		runtimev1.SubresourceState: {
+			kind:   runtimev1.KindStateList,
+			plain:  verbs{"get": s.listState, "create": s.changeState},
+			nested: verbs{"get": s.getState, "update": s.putState, "delete": s.deleteState},
+		},
+		runtimev1.SubresourceUsage:     {kind: runtimev1.KindUsage, plain: verbs{"get": s.getUsage}},
+		runtimev1.SubresourceExport:    {kind: "Export", longRunning: true, plain: verbs{"get": s.exportThread}},
+		runtimev1.SubresourceImport:    {kind: runtimev1.KindImportResult, longRunning: true, plain: verbs{"create": s.importThread}},
+		runtimev1.SubresourceExecution: {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},
 	}
 }

@@ -16,18 +16,25 @@ import (
 const reconnectAfter = 1000
 
 func (s *Server) serveSSE(c *call, f *follower) error {
+	out := s.startSSE(c)
+	if out.retry() == nil {
+		f.run(c.r.Context(), out)
+	}
+	return nil
+}
+
+// startSSE begins an answer of server-sent events.
+func (s *Server) startSSE(c *call) *sseSink {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not hold events back
 	c.w.WriteHeader(http.StatusOK)
-	out := &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout}
-	ctx := c.r.Context()
-	if out.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter)) == nil {
-		f.run(ctx, out)
-	}
-	return nil
+	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout}
 }
+
+// retry tells a browser how long to wait before it connects again, and sends the head of the answer.
+func (s *sseSink) retry() error { return s.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter)) }
 
 // sseSink writes server-sent events (WHATWG HTML, 9.2).
 type sseSink struct {

@@ -1,8 +1,11 @@
 package apiserver
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -12,278 +15,209 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// kind matches an error of a kind of the client's.
-func kind(target error) OmegaMatcher {
-	return WithTransform(func(err error) bool { return errors.Is(err, target) }, BeTrue())
-}
-
-var _ = Describe("tools", func() {
-	It("are invoked beside the conversation", Label("TOL-01"), func(ctx SpecContext) {
-		e := newEnv()
-		st, t := e.thread("hello")
-		Expect(t.InvokeTool(ctx, "set_value", map[string]any{"key": "a", "value": []int{1}})).To(HaveField("Status", runtimev1.ToolSuccess))
-		Expect(t.InvokeTool(ctx, "get_value", map[string]any{"key": "a"})).To(And(
-			HaveField("Status", runtimev1.ToolSuccess), HaveField("Result", MatchJSON(`[1]`)), HaveField("Error", "")))
-		Expect(t.InvokeTool(ctx, "get_value", map[string]any{})).To(And(
-			HaveField("Status", runtimev1.ToolError), HaveField("Result", ""), HaveField("Error", ContainSubstring("key"))))
-		Expect(t.Messages(ctx, runtimeclient.MessageOptions{IncludeSilent: true})).To(HaveField("Messages", BeEmpty()))
-		Expect(st.Value(ctx, "a")).To(MatchJSON(`[1]`))
-	})
-
-	It("are queued once under a key", Label("TOL-01", "MSG-10"), func(ctx SpecContext) {
-		e := newEnv()
-		st, t := e.thread("hello")
-		Expect(t.QueueTool(ctx, "get_value", map[string]any{"key": "a"})).To(Succeed())
-		for range 2 {
-			resp, body := e.do("POST", at("hello", "/tools/set_value"), strings.NewReader(`{"mode":"queue","arguments":{"key":"a","value":1}}`), runtimev1.HeaderIdempotencyKey, "k") //nolint:bodyclose // do has closed it
-			Expect(resp.StatusCode).To(Equal(202), body)
-			Expect(body).To(ContainSubstring(`"status":"queued"`))
-		}
-		items, err := e.svc.Store().Inbox(ctx, st.ID())
+var _ = Describe("state", Label("STA-02", "STA-03", "STA-04", "STA-05"), func() {
+	It("is read and changed, key by key and in batches", func(ctx SpecContext) {
+		_, t := newEnv().thread("hello")
+		Expect(t.SetState(ctx, "a/b", map[string]any{"x": nil})).To(Succeed())
+		Expect(t.SetState(ctx, "none", nil)).To(Succeed())
+		Expect(t.ChangeState(ctx,
+			runtimev1.StateOperation{Op: "push", Key: "list", Value: json.RawMessage(`1`)},
+			runtimev1.StateOperation{Op: "push", Key: "list", Value: json.RawMessage(`{ "y" : 2 }`), Max: 1},
+			runtimev1.StateOperation{Op: "delete", Key: "missing"},
+		)).To(Succeed())
+		list, err := t.State(ctx, runtimeclient.Page{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(items).To(HaveLen(2))
-		var q store.QueuedTool
-		Expect(json.Unmarshal(items[1].Payload, &q)).To(Succeed())
-		Expect(q.Name).To(Equal("set_value"))
-		Expect(q.Arguments).To(MatchJSON(`{"key":"a","value":1}`))
+		Expect(list.Entries).To(HaveExactElements(
+			runtimev1.StateEntry{Key: "a/b", Value: json.RawMessage(`{"x":null}`)},
+			runtimev1.StateEntry{Key: "none", Value: json.RawMessage(`null`)},
+			runtimev1.StateEntry{Key: "list", Value: json.RawMessage(`[{"y":2}]`)}))
+		Expect(list.Bytes).To(BeEquivalentTo(len(`{"a/b":{"x":null},"none":null,"list":[{"y":2}]}`)))
+		page, err := t.State(ctx, runtimeclient.Page{Limit: 1, Offset: 1})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Entries).To(HaveExactElements(HaveField("Key", "none")))
+		Expect(page.HasMore).To(BeTrue())
+		v, ok, err := t.StateValue(ctx, "none")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ok).To(BeTrue())
+		Expect(v).To(MatchJSON(`null`))
+		_, ok, err = t.StateValue(ctx, "nobody")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ok).To(BeFalse())
+		Expect(t.DeleteState(ctx, "none")).To(Succeed())
+		Expect(t.ClearState(ctx)).To(Succeed())
+		Expect(t.State(ctx, runtimeclient.Page{})).To(HaveField("Total", int64(0)))
 	})
 
-	It("say what is wrong", Label("TOL-01", "THR-18"), func(ctx SpecContext) {
-		e := newEnv()
-		st, t := e.thread("hello")
-		_, err := t.InvokeTool(ctx, "no_such_tool", nil)
-		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("get_value"))), "it says which tools there are")
-		Expect(t.QueueTool(ctx, "no_such_tool", nil)).To(kind(runtimeclient.ErrNotFound))
-		Expect(t.QueueTool(ctx, "get_value", []int{1})).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("arguments"))))
-		Expect(t.QueueTool(ctx, "get_value", make(chan int))).To(kind(runtimeclient.ErrInvalid))
-		Expect(e.status("POST", at("hello", "/tools/get_value"), `{"mode":"later"}`)).To(HaveField("Message", ContainSubstring("invoke")))
-		_, err = e.client().Thread("ns", "nobody").InvokeTool(ctx, "get_value", nil)
-		Expect(err).To(kind(runtimeclient.ErrNotFound))
-		Expect(st.Terminate(ctx, "x")).To(Succeed())
-		_, err = t.InvokeTool(ctx, "get_value", nil)
-		Expect(err).To(kind(runtimeclient.ErrTerminated))
-		Expect(t.QueueTool(ctx, "get_value", nil)).To(kind(runtimeclient.ErrTerminated))
-	})
-})
-
-var _ = Describe("definitions", func() {
-	It("are listed and loaded, and an unknown one is an error", Label("AGT-07"), func(ctx SpecContext) {
+	It("is refused with what to do when it is wrong, and nothing of the batch is kept", func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
-		e.definitions.Put("other")
-		Expect(t.AgentNames(ctx)).To(Equal([]string{"helper", "other"}))
-		Expect(t.PromptNames(ctx)).To(Equal([]string{"helper", "other"}))
-		Expect(t.ModelNames(ctx)).To(Equal([]string{"helper", "other"}))
-		_, body := e.do("GET", at("hello", "/definitions/agents?limit=1&offset=1"), nil) //nolint:bodyclose // do has closed it
-		Expect(body).To(MatchJSON(`{"kind":"DefinitionNames","apiVersion":"runtime.skein.dev/v1alpha1","names":["other"],"hasMore":false}`))
-		Expect(t.LoadAgent(ctx, "other")).To(MatchJSON(`{"name":"other","type":"ai_human"}`))
-		_, err := t.LoadModel(ctx, "none")
-		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring(`"none"`))))
-		Expect(apierrors.IsNotFound(err)).To(BeTrue())
-		Expect(e.status("GET", at("hello", "/definitions/secrets"), "").Message).To(ContainSubstring("definitions/models"))
-		Expect(e.status("GET", at("hello", "/definitions/agents/a/b"), "").Reason).To(BeEquivalentTo("NotFound"))
+		Expect(t.SetState(ctx, "text", "x")).To(Succeed())
+		err := t.ChangeState(ctx, runtimev1.StateOperation{Op: "set", Key: "kept", Value: json.RawMessage(`1`)}, runtimev1.StateOperation{Op: "push", Key: "text", Value: json.RawMessage(`1`)})
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("not an array")))
+		big := strings.Repeat("x", 600_000)
+		Expect(t.SetState(ctx, "big", big)).To(Succeed())
+		err = t.SetState(ctx, "more", big)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring("1048576"), ContainSubstring("files"))))
+		Expect(t.State(ctx, runtimeclient.Page{})).To(HaveField("Total", int64(2)))
+		for body, code := range map[string]int{
+			`{"ops":[]}`: 400, `{"ops":[{"op":"jump","key":"k"}]}`: 422, `{"ops":[{"op":"set","key":""}]}`: 422, `{"ops":[{"op":"set","key":"k"}]}`: 422,
+			`{"ops":[{"op":"set","key":"k","value":1,"max":3}]}`: 422, `{"ops":[{"op":"clear","key":"k"}]}`: 422, `{"ops":1}`: 422, ``: 400,
+		} {
+			Expect(e.status("POST", at("hello", "/state"), body).Code).To(BeEquivalentTo(code), body)
+		}
+		Expect(e.status("PUT", at("hello", "/state/k"), `{not json`).Code).To(BeEquivalentTo(422))
+		Expect(e.status("GET", at("hello", "/state?limit=0"), "").Code).To(BeEquivalentTo(422))
 	})
 })
 
-var _ = Describe("a child", func() {
-	It("finds its parent, and is found", Label("SUB-05"), func(ctx SpecContext) {
+var _ = Describe("the key-value service", Label("STA-07"), func() {
+	It("gives {exists, data} and forgets what has expired", func(ctx SpecContext) {
 		e := newEnv()
-		pst, parent := e.thread("parent")
-		cst, child := e.child("child", pst)
-		e.children = memoryChildren{{Reference: "ref-child", Resumable: true, ThreadName: "child", ThreadID: cst.ID()}, {Reference: "once"}}
-		up, err := child.ParentThread(ctx)
+		kv := e.client().KV("ns", "conversations")
+		Expect(kv.Get(ctx, "k")).To(HaveField("Exists", false))
+		Expect(kv.Set(ctx, "k/1", []int{1, 2}, 0)).To(Succeed())
+		Expect(kv.Set(ctx, "soon", nil, time.Hour)).To(Succeed())
+		got, err := kv.Get(ctx, "k/1")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(up.Info(ctx)).To(And(WithTransform((*runtimeclient.Info).ThreadID, Equal(pst.ID())),
-			WithTransform((*runtimeclient.Info).Children, ConsistOf(HaveField("Reference", "ref-child")))), "the registry has the resumable ones")
-		Expect(parent.ParentThread(ctx)).To(BeNil())
-		down, err := parent.ChildThread(ctx, "ref-child")
+		Expect(got.Data).To(MatchJSON(`[1,2]`))
+		Expect(got.ExpiresAt).To(BeZero())
+		got, err = kv.Get(ctx, "soon")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(down.Info(ctx)).To(WithTransform((*runtimeclient.Info).ThreadID, Equal(cst.ID())))
-		Expect(parent.ChildThread(ctx, "nobody")).To(BeNil())
-		_, err = e.client().Thread("ns", "nobody").ChildThread(ctx, "x")
-		Expect(err).To(kind(runtimeclient.ErrNotFound))
-	})
-
-	It("notifies its parent by a silent message", Label("SUB-05"), func(ctx SpecContext) {
-		e := newEnv()
-		pst, parent := e.thread("parent")
-		cst, child := e.child("child", pst)
-		Expect(child.NotifyParent(ctx, "halfway")).To(Succeed())
-		for range 2 {
-			_, body := e.do("POST", at("child", "/notify"), strings.NewReader(`{"content":"again","idempotencyKey":"k"}`)) //nolint:bodyclose // do has closed it
-			Expect(body).To(ContainSubstring("Success"))
-		}
-		waiting, err := pst.Queued(ctx)
+		Expect(got.Exists).To(BeTrue())
+		Expect(time.UnixMicro(got.ExpiresAt)).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+		Expect(e.svc.Store().SetKV(ctx, "ns", "conversations", store.KVEntry{Key: "old", Value: json.RawMessage(`1`), ExpiresAt: 1})).To(Succeed())
+		Expect(kv.Get(ctx, "old")).To(HaveField("Exists", false))
+		Expect(kv.Keys(ctx, runtimeclient.KeyOptions{})).To(HaveField("Keys", []string{"k/1", "soon"}))
+		Expect(kv.Keys(ctx, runtimeclient.KeyOptions{Limit: 1})).To(HaveField("HasMore", true))
+		Expect(e.client().KV("other", "conversations").Get(ctx, "k/1")).To(HaveField("Exists", false))
+		Expect(e.client().KV("ns", "others").Get(ctx, "k/1")).To(HaveField("Exists", false))
+		Expect(kv.Delete(ctx, "soon")).To(BeTrue())
+		Expect(kv.Delete(ctx, "soon")).To(BeFalse())
+		const base = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/kvstores/"
+		Expect(e.status("PUT", base+"s/values/k?ttl=-1", "1").Code).To(BeEquivalentTo(422))
+		Expect(e.status("PUT", base+"s/values/k", "{").Code).To(BeEquivalentTo(422))
+		Expect(e.status("PUT", base+"s/values/k", "").Code).To(BeEquivalentTo(400))
+		Expect(e.status("PUT", base+"-s/values/k", "1").Code).To(BeEquivalentTo(422))
+		Expect(e.status("PUT", base+"s/values/"+strings.Repeat("k", 600), "1").Code).To(BeEquivalentTo(422))
+		bob := e.as("bob", "get kvstores/values ns/s")
+		_, err = bob.KV("ns", "s").Get(ctx, "k")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(waiting).To(HaveExactElements(
-			And(HaveField("Content", HaveValue(Equal("halfway"))), HaveField("Silent", true), HaveField("Metadata", HaveKeyWithValue("subagent_id", "ref-child"))),
-			HaveField("Content", HaveValue(Equal("again")))))
-		Expect(parent.NotifyParent(ctx, "x")).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("no parent"))))
-		Expect(child.NotifyParent(ctx, "")).To(kind(runtimeclient.ErrInvalid))
-		Expect(child.NotifyParent(ctx, strings.Repeat("x", runtimev1.MaxContentBytes+1))).To(kind(runtimeclient.ErrInvalid))
-		Expect(pst.Terminate(ctx, "x")).To(Succeed())
-		Expect(child.NotifyParent(ctx, "x")).To(And(kind(runtimeclient.ErrTerminated), MatchError(ContainSubstring("parent"))))
-		Expect(cst.Terminate(ctx, "x")).To(Succeed())
-		Expect(child.NotifyParent(ctx, "x")).To(And(kind(runtimeclient.ErrTerminated), MatchError(ContainSubstring("the thread"))))
-	})
-
-	It("sets its status", Label("SUB-05"), func(ctx SpecContext) {
-		e := newEnv()
-		pst, parent := e.thread("parent")
-		cst, child := e.child("child", pst)
-		Expect(child.SetStatus(ctx, "counting")).To(Succeed())
-		Expect(child.Status(ctx)).To(Equal("counting"))
-		row, err := cst.Info(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(row.RegistryStatus).To(Equal("counting"))
-		for _, bad := range []string{"", strings.Repeat("x", 201), "a\x00b"} {
-			Expect(child.SetStatus(ctx, bad)).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("status"))), "%q", bad)
-		}
-		Expect(parent.SetStatus(ctx, "x")).To(kind(runtimeclient.ErrInvalid))
-		Expect(parent.Status(ctx)).To(BeEmpty())
-		Expect(cst.Terminate(ctx, "x")).To(Succeed())
-		Expect(child.SetStatus(ctx, "x")).To(kind(runtimeclient.ErrTerminated))
-		Expect(child.Status(ctx)).To(Equal("counting"))
+		Expect(apierrors.IsForbidden(bob.KV("ns", "s").Set(ctx, "k", 1, 0))).To(BeTrue())
 	})
 })
 
-var _ = Describe("emit", func() {
-	It("reaches those who follow", Label("EVT-01"), func(ctx SpecContext) {
+var _ = Describe("keys of values", Label("KVS-01"), func() {
+	It("are listed by page", func(ctx SpecContext) {
+		_, t := newEnv().thread("hello")
+		for i := range 3 {
+			Expect(t.SetValue(ctx, fmt.Sprint("k", i), i)).To(Succeed())
+		}
+		page, err := t.Keys(ctx, runtimeclient.KeyOptions{Limit: 2})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Keys).To(Equal([]string{"k0", "k1"}))
+		Expect(page.HasMore).To(BeTrue())
+		Expect(t.Keys(ctx, runtimeclient.KeyOptions{After: "k1"})).To(And(HaveField("Keys", []string{"k2"}), HaveField("HasMore", false)))
+	})
+})
+
+var _ = Describe("the lifecycle feed", Label("STA-06"), func() {
+	It("is followed, and resumed where it was left", func(ctx SpecContext) {
 		e := newEnv()
-		_, t := e.thread("hello")
-		Expect(t.Emit(ctx, "progress", map[string]any{"step": 3})).To(Succeed())
-		Expect(t.Emit(ctx, "ping", nil)).To(Succeed())
-		var seen []runtimev1.Event
-		for ev, err := range t.Events(ctx, runtimeclient.EventOptions{NoFollow: true}) {
-			Expect(err).NotTo(HaveOccurred())
-			if strings.HasPrefix(ev.Type, runtimev1.EventCustomPrefix) {
-				seen = append(seen, ev)
+		st, _ := e.thread("hello")
+		var seen []string
+		read := func(o runtimeclient.LifecycleOptions, until int) (last string) {
+			GinkgoHelper()
+			seen = nil
+			for ev, err := range e.client().Lifecycle(ctx, "ns", o) {
+				Expect(err).NotTo(HaveOccurred())
+				seen = append(seen, ev.ThreadName+" "+ev.Type+" "+ev.Reason)
+				if last = ev.Cursor; len(seen) == until {
+					break
+				}
 			}
+			return last
 		}
-		Expect(seen).To(HaveExactElements(
-			And(HaveField("Type", "event:progress"), HaveField("Data", MatchJSON(`{"step":3}`))),
-			And(HaveField("Type", "event:ping"), HaveField("Data", MatchJSON(`null`)))))
-		for _, bad := range []string{"", "no spaces", "1st", strings.Repeat("x", 101), "a\nb"} {
-			Expect(t.Emit(ctx, bad, nil)).To(And(kind(runtimeclient.ErrInvalid), MatchError(ContainSubstring("letters, digits"))), "%q", bad)
+		cursor := read(runtimeclient.LifecycleOptions{}, 1)
+		Expect(seen).To(Equal([]string{"hello thread.created "}))
+		done := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(done)
+			read(runtimeclient.LifecycleOptions{After: cursor}, 3)
+		}()
+		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunRunning}})).To(Succeed())
+		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunSucceeded}})).To(Succeed())
+		Expect(e.svc.Purge(ctx, st.ID())).To(Succeed())
+		Eventually(done, "10s").Should(BeClosed())
+		Expect(seen).To(Equal([]string{"hello session.started ", "hello session.completed succeeded", "hello thread.destroyed deleted"}))
+		read(runtimeclient.LifecycleOptions{NoFollow: true}, 0)
+		Expect(seen).To(HaveLen(4))
+		Expect(e.status("GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/lifecycle?after=x", "").Code).To(BeEquivalentTo(422))
+		Expect(e.status("GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/lifecycle?watch=true&after=1.x", "").Code).To(BeEquivalentTo(422))
+		for _, err := range e.as("bob", "list lifecycle/ ns/").Lifecycle(ctx, "ns", runtimeclient.LifecycleOptions{}) {
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "watching is a right of its own: %v", err)
 		}
-		Expect(t.Emit(ctx, "x", make(chan int))).To(kind(runtimeclient.ErrInvalid))
-		Expect(e.status("POST", at("hello", "/events"), `{"event":"x","data":`).Reason).To(BeEquivalentTo("BadRequest"))
 	})
 })
 
-var _ = Describe("execution", func() {
-	It("is the run under way, and nothing at rest", Label("RUN-03"), func(ctx SpecContext) {
+var _ = Describe("export and import", Label("LOG-01", "LOG-02"), func() {
+	export := func(ctx context.Context, t *runtimeclient.Thread) string {
+		GinkgoHelper()
+		rc, err := t.Export(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		defer rc.Close()
+		data, err := io.ReadAll(rc)
+		Expect(err).NotTo(HaveOccurred())
+		return string(data)
+	}
+	It("give the same conversation again", func(ctx SpecContext) {
 		e := newEnv()
 		st, t := e.thread("hello")
-		Expect(t.Execution(ctx)).To(BeNil())
-		run := store.Run{ID: "sess_1", ThreadID: st.ID(), Agent: "helper", Status: store.RunRunning, Steps: 2, StartedAt: 7}
-		Expect(st.Apply(ctx, &store.PutRun{Run: run})).To(Succeed())
-		x, err := t.Execution(ctx)
+		text := "<hello> & \u2028 \"you\""
+		Expect(st.Apply(ctx, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: &text}},
+			&store.AppendMessage{Message: &store.Message{Role: store.RoleAssistant, Content: &text, ToolCalls: []store.ToolCall{{ID: "1", Name: "look", Arguments: `{"a": 1.0}`}}}},
+			&store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunSucceeded, Steps: 2, Usage: json.RawMessage(`{"inputTokens":3,"outputTokens":4}`)}},
+		)).To(Succeed())
+		first := export(ctx, t)
+		Expect(strings.Count(first, "\n")).To(Equal(5), first)
+		_, copied := e.thread("copy")
+		res, err := copied.Import(ctx, strings.NewReader(first))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(x.ExecutionState).To(Equal(runtimev1.ExecutionState{TypeMeta: runtimev1.TypeMetaOf("ExecutionState"), FlowID: "sess_1", Agent: "helper", CurrentSide: "a", StepCount: 2, StartedAt: 7}))
-		Expect(x.Stop(ctx, "enough")).To(Succeed())
-		Expect(e.engine.stopped).To(ConsistOf(st.ID() + " enough"))
-		run.Status, run.EndedAt = store.RunSucceeded, 8
-		Expect(st.Apply(ctx, &store.PutRun{Run: run})).To(Succeed())
-		Expect(t.Execution(ctx)).To(BeNil())
+		Expect(res.Messages).To(BeEquivalentTo(1))
+		Expect(res.Events).To(BeEquivalentTo(3))
+		Expect(export(ctx, copied)).To(Equal(first))
+		_, err = copied.Import(ctx, strings.NewReader(first))
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	})
+	It("say which line is wrong, and leave nothing behind", func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		good := `{"agentId":"a","createdAt":"2026-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z"}` + "\n" + `{"role":"user","text":"x","timestamp":"2026-01-01T00:00:00Z"}` + "\n"
+		_, err := t.Import(ctx, strings.NewReader(good+`{"type":"dance","timestamp":"2026-01-01T00:00:00Z"}`))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring("line 3"), ContainSubstring("dance"))))
+		Expect(t.Messages(ctx, runtimeclient.MessageOptions{})).To(HaveField("Total", int64(0)))
+		_, err = t.Import(ctx, bytes.NewReader(nil))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(e.status("POST", at("hello", "/import"), good, "Content-Type", "image/png").Code).To(BeEquivalentTo(415))
+		Expect(t.Import(ctx, strings.NewReader(good))).To(HaveField("Messages", int64(1)))
 	})
 })
 
-var _ = Describe("runCode in Go", Label("COD-04"), func() {
-	It("gives a handle that settles once", func(ctx SpecContext) {
-		e := newEnv()
-		_, t := e.thread("hello")
-		e.engine.result = sandbox.Result{Status: sandbox.StatusSuccess, Value: 3.0, Reports: []any{1.0, 2.0}}
-		var reported []string
-		x := t.RunCode(ctx, "export const f = (a) => a", runtimeclient.CodeOptions{
-			Fn: "f", Args: []any{1}, Globals: map[string]any{"g": "x"}, Imports: map[string]map[string]any{"lib": {"v": 2}},
-			WallTime: time.Second, Report: func(v json.RawMessage) { reported = append(reported, string(v)) },
-		})
-		Expect(x.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeSuccess), HaveField("Result", MatchJSON(`3`))))
-		Expect(x.Running()).To(BeFalse())
-		Expect(reported).To(Equal([]string{"1", "2"}))
-		var again []string
-		for v := range x.Reports() {
-			again = append(again, string(v))
-		}
-		Expect(again).To(Equal(reported))
-		x.Terminate("too late")
-		Expect(x.Wait(ctx)).To(HaveField("Status", runtimev1.CodeSuccess))
-		Expect(e.engine.code.Fn).To(Equal("f"))
-		Expect(e.engine.code.WallTime).To(Equal(time.Second))
-	})
-
-	It("is ended with a reason, and takes no functions over the wire", func(ctx SpecContext) {
-		e := newEnv()
-		_, t := e.thread("hello")
-		e.engine.block = make(chan string, 2)
-		x := t.RunCode(ctx, "for (;;);", runtimeclient.CodeOptions{})
-		Eventually(e.engine.block).Should(Receive(Equal("begun")))
-		Expect(x.Running()).To(BeTrue())
-		x.Terminate("changed my mind")
-		Expect(x.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "changed my mind")))
-		Eventually(e.engine.block).Should(Receive(Equal("ended")), "the request ended with it")
-
-		x = t.RunCode(ctx, "x", runtimeclient.CodeOptions{Globals: map[string]any{"f": func() {}}})
-		Expect(x.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeLinkError), HaveField("Error.Message", ContainSubstring("function"))))
-	})
-
-	It("says why code did not run at all", func(ctx SpecContext) {
-		e := newEnv()
-		_, t := e.thread("hello")
-		e.engine.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: "no"}
-		_, err := t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
-		Expect(err).To(kind(runtimeclient.ErrUnavailable))
-	})
-})
-
-var _ = Describe("errors of the client", Label("THR-18"), func() {
-	It("have kinds, and are the Kubernetes machinery's too", func(ctx SpecContext) {
+var _ = Describe("usage", Label("LOG-03"), func() {
+	It("is summed by thread, agent and namespace", func(ctx SpecContext) {
 		e := newEnv()
 		st, t := e.thread("hello")
-		for range 5 {
-			_, err := t.Send(ctx, "x")
-			Expect(err).NotTo(HaveOccurred())
-		}
-		_, err := t.Send(ctx, "x")
-		Expect(err).To(kind(runtimeclient.ErrQueueFull))
-		Expect(err).NotTo(kind(runtimeclient.ErrUnavailable))
-		Expect(apierrors.IsTooManyRequests(err)).To(BeTrue())
-		_, wait := apierrors.SuggestsClientDelay(err)
-		Expect(wait).To(BeTrue())
-		_, err = t.Inject(ctx, runtimev1.NewMessage{Role: "king", Content: "x"})
-		Expect(err).To(kind(runtimeclient.ErrInvalid))
-		Expect(apierrors.IsInvalid(err)).To(BeTrue())
-		Expect(t.SetValue(ctx, "k", strings.Repeat("x", runtimev1.MaxBodyBytes))).To(kind(runtimeclient.ErrTooLarge))
-		nobody := *e.config
-		nobody.BearerToken = "bob"
-		c, err := runtimeclient.New(&nobody)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = c.Thread("ns", "hello").Get(ctx)
-		Expect(err).To(kind(runtimeclient.ErrForbidden))
-		Expect(st.Terminate(ctx, "x")).To(Succeed())
-		_, err = t.Send(ctx, "x")
-		Expect(err).To(And(kind(runtimeclient.ErrTerminated), Not(kind(runtimeclient.ErrNotFound))))
-
-		nowhere := *e.config
-		nowhere.Host = "https://127.0.0.1:1"
-		c, err = runtimeclient.New(&nowhere)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = c.Thread("ns", "hello").Get(ctx)
-		Expect(err).To(kind(runtimeclient.ErrUnavailable))
-	})
-
-	It("keep scratch to the handle", Label("STA-08"), func() {
-		e := newEnv()
-		_, t := e.thread("hello")
-		t.Context()["x"] = 1
-		Expect(t.Context()).To(HaveKeyWithValue("x", 1))
-		Expect(e.client().Thread("ns", "hello").Context()).To(BeEmpty())
-		Expect(t.NotPackableRuntimeContext()).To(BeNil())
+		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunSucceeded, Steps: 2, Usage: json.RawMessage(`{"inputTokens":3,"outputTokens":4}`)}})).To(Succeed())
+		Expect(t.Usage(ctx, false)).To(And(HaveField("InputTokens", int64(3)), HaveField("Turns", int64(2)), HaveField("Runs", int64(1)), HaveField("Threads", int64(1))))
+		Expect(t.Usage(ctx, true)).To(HaveField("OutputTokens", int64(4)))
+		Expect(e.client().Usage(ctx, "ns", "")).To(HaveField("InputTokens", int64(3)))
+		Expect(e.client().Usage(ctx, "ns", "helper")).To(HaveField("InputTokens", int64(3)))
+		Expect(e.client().Usage(ctx, "ns", "other")).To(HaveField("InputTokens", int64(0)))
 	})
 })

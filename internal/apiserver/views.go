@@ -26,6 +26,20 @@ type view struct {
 // views is all of the API that is not below a thread.
 func (s *Server) views() map[runtimev1.View]view {
 	return map[runtimev1.View]view{
+		runtimev1.ViewKVStores: {
+			kind: runtimev1.KindKeyList, namespaced: true,
+			below: map[string]route{"values": {
+				kind:   runtimev1.KindKVValue,
+				plain:  verbs{"get": s.listKVKeys},
+				nested: verbs{"get": s.getKV, "update": s.putKV, "delete": s.deleteKV},
+			}},
+		},
+		runtimev1.ViewLifecycle: {
+			kind: runtimev1.KindLifecycleList, namespaced: true, longRunning: true,
+			collection: verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
+			across:     verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
+		},
+		runtimev1.ViewUsage:   {kind: runtimev1.KindUsage, namespaced: true, collection: verbs{"list": s.namespaceUsage}},
 		runtimev1.ViewLookups: {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
 	}
 }

@@ -92,6 +92,9 @@ func (s *Store) op(namespace, threadID string, op store.Op) {
 			op.Event.Data = s.secrets.JSON(namespace, op.Event.Data)
 		}
 		return
+	case *store.ImportConversation:
+		s.importConversation(namespace, threadID, op)
+		return
 	case *store.AppendMessage:
 		s.forget(threadID, op.Message.ID)
 	case *store.PutRun:

@@ -56,6 +56,12 @@ func readCursor(text string) (c store.LifecycleCursor, err error) {
 	return c, nil
 }
 
+// CheckCursor tells whether a text is a cursor, or empty.
+func CheckCursor(text string) error {
+	_, err := readCursor(text)
+	return err
+}
+
 // Lifecycle reads the feed of what happens to threads and sessions, oldest first. Each event comes once to a
 // reader who goes on after the last cursor. Events are kept for a week.
 func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[LifecycleEvent, error] {

@@ -37,6 +37,14 @@ const (
 	// ViewLookups finds a thread by any form of its id across namespaces (SPEC THR-16): GET lookups/{id}. It
 	// is not in a namespace.
 	ViewLookups View = "lookups"
+	// ViewKVStores is the key-value service of a namespace (SPEC STA-07): GET kvstores/{store}/values, and GET, PUT
+	// and DELETE kvstores/{store}/values/{key}.
+	ViewKVStores View = "kvstores"
+	// ViewLifecycle is the feed of what happens to threads and sessions (SPEC STA-06): GET lifecycle, with watch=true
+	// as a stream.
+	ViewLifecycle View = "lifecycle"
+	// ViewUsage sums what runs used, of a namespace or with agent=… of an agent (SPEC LOG-03): GET usage.
+	ViewUsage View = "usage"
 )
 
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
@@ -62,6 +70,11 @@ const (
 	SubresourceNotify      Subresource = "notify"
 	SubresourceStatus      Subresource = "status"
 	SubresourceExecution   Subresource = "execution"
+
+	SubresourceState  Subresource = "state"
+	SubresourceUsage  Subresource = "usage"
+	SubresourceExport Subresource = "export"
+	SubresourceImport Subresource = "import"
 )
 
 // Bounds that the server keeps; what lies beyond them is refused with a Status that says so.

@@ -35,6 +35,12 @@ const (
 	EventTerminated  = "thread.terminated"
 	EventFileWritten = "file.written"
 	EventFileDeleted = "file.deleted"
+	// EventStateSkipped has data StateSkipped: state of a run that was not saved.
+	EventStateSkipped = "state.skipped"
+	// Entries that came by an import; data is the line of the export.
+	EventImportedToolUse       = "imported.tool_use"
+	EventImportedAssistantText = "imported.assistant_text"
+	EventImportedResult        = "imported.result"
 	// EventCustomPrefix comes before the name of an event that code emitted.
 	EventCustomPrefix = "event:"
 )

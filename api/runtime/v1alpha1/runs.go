@@ -26,6 +26,8 @@ type Run struct {
 	EndedAt int64 `json:"endedAt,omitempty"`
 	// Usage of its model calls.
 	Usage json.RawMessage `json:"usage,omitempty"`
+	// SessionState is the state of the session, an object, when code has set any (SPEC STA-01).
+	SessionState json.RawMessage `json:"sessionState,omitempty"`
 }
 
 // Statuses of a run.

@@ -1,0 +1,76 @@
+package apiserver
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// exportThread answers GET export: the conversation as lines of JSON, as a stream (SPEC LOG-01).
+func (s *Server) exportThread(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", runtimev1.MediaTypeJSONL)
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	wrote, err := c.thread.Export(c.r.Context(), out)
+	if err == nil {
+		return nil
+	}
+	if wrote {
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+	}
+	return err
+}
+
+// importMedia are the media types that lines of JSON are sent with.
+var importMedia = map[string]bool{
+	"": true, runtimev1.MediaTypeJSONL: true, "application/x-ndjson": true, "application/jsonlines": true, "application/json": true,
+	"application/octet-stream": true, "text/plain": true,
+}
+
+// importThread answers POST import: the body is what export gives, the thread must be empty (SPEC LOG-02). All or
+// nothing.
+func (s *Server) importThread(c *call) error {
+	media := ""
+	if ct := c.r.Header.Get("Content-Type"); ct != "" {
+		var err error
+		if media, _, err = mime.ParseMediaType(ct); err != nil {
+			media = ct
+		}
+	}
+	if !importMedia[media] {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+			Message: "the body must be lines of JSON: send it with Content-Type: " + runtimev1.MediaTypeJSONL,
+		}}
+	}
+	in := &patientReader{r: c.r.Body, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
+	r, err := c.thread.Import(c.r.Context(), in)
+	var wrong *thread.ImportError
+	switch {
+	case in.err != nil:
+		return apierrors.NewBadRequest("nothing was imported: the body was cut off or came too slowly: send it again")
+	case errors.As(err, &wrong):
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
+	case errors.Is(err, store.ErrNotEmpty):
+		return apierrors.NewConflict(threadsResource, c.name, errors.New("it has a conversation already: import into a new Thread"))
+	case err != nil:
+		return err
+	}
+	return c.writeJSON(http.StatusCreated, runtimev1.ImportResult{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindImportResult), Messages: r.Messages, Events: r.Events, LastEvent: r.LastSeq,
+	})
+}

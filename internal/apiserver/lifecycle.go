@@ -1,0 +1,129 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// lifecycleQuery reads where to begin. after is the cursor of an event, or latest.
+func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int, err error) {
+	q, err := c.query()
+	if err != nil {
+		return o, 0, err
+	}
+	q.flag("watch", false)
+	o = thread.LifecycleOptions{Namespace: c.namespace, After: q.text("after"), Follow: follow}
+	if !follow {
+		limit = q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	} else if id := c.r.Header.Get("Last-Event-ID"); id != "" { // of a browser that connects again: newer than the parameter
+		o.After = id
+	}
+	if o.After == runtimev1.AfterLatest {
+		o.After, o.Latest = "", true
+	}
+	return o, limit, q.check()
+}
+
+// listLifecycle answers GET lifecycle: what has happened to the namespace's threads and sessions (SPEC STA-06).
+func (s *Server) listLifecycle(c *call) error {
+	o, limit, err := c.lifecycleQuery(false)
+	if err != nil {
+		return err
+	}
+	list := runtimev1.LifecycleList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLifecycleList), Events: []runtimev1.LifecycleEvent{}, Next: o.After}
+	if o.Latest {
+		if list.Next, err = s.opts.Threads.LifecycleEnd(c.r.Context()); err != nil {
+			return err
+		}
+		return c.writeJSON(http.StatusOK, list)
+	}
+	for e, err := range s.opts.Threads.Lifecycle(c.r.Context(), o) {
+		if err != nil {
+			return err
+		}
+		if list.HasMore = len(list.Events) == limit; list.HasMore {
+			break
+		}
+		list.Events, list.Next = append(list.Events, lifecycleOf(e)), e.Cursor
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
+	return runtimev1.LifecycleEvent{
+		Cursor: e.Cursor, Type: e.Type, Namespace: e.Namespace, ThreadID: e.ThreadID, ThreadName: e.ThreadName, AgentID: e.Agent,
+		SessionID: e.RunID, Reason: e.Reason, CreatedAt: e.CreatedAt,
+	}
+}
+
+// watchLifecycle answers GET lifecycle?watch=true: the feed as server-sent events, until the client leaves. It goes
+// on after the cursor that the client names, so that nothing is lost or doubled.
+func (s *Server) watchLifecycle(c *call) error {
+	o, _, err := c.lifecycleQuery(true)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	if o.Latest { // fixed before the answer begins: whoever has seen its head misses nothing that follows
+		if o.After, err = s.opts.Threads.LifecycleEnd(ctx); err != nil {
+			return err
+		}
+		o.Latest = false
+	}
+	if err := thread.CheckCursor(o.After); err != nil {
+		return err
+	}
+	out := s.startSSE(c)
+	if out.retry() != nil {
+		return nil
+	}
+	events := make(chan thread.LifecycleEvent)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(events)
+		for e, err := range s.opts.Threads.Lifecycle(ctx, o) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	heartbeat := time.NewTicker(s.opts.heartbeat)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				select {
+				case <-failed:
+					out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedStoreUnavailable, Message: "the store cannot be read: connect again"})
+				default:
+				}
+				return nil
+			}
+			out.buf.Reset()
+			if out.append(e.Cursor, e.Type, lifecycleOf(e)) != nil || out.write(out.buf.Bytes()) != nil {
+				return nil
+			}
+		case <-heartbeat.C:
+			if out.ping(ctx) != nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		case <-s.stopping:
+			out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedServerStopping, Message: "the server is stopping: connect again"})
+			return nil
+		}
+	}
+}
