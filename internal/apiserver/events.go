@@ -122,7 +122,7 @@ func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
 func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	return ch, f.server.opts.Threads.Store().Subscribe(func(h store.Hint) {
-		if h.ThreadID == f.threadID {
+		if h.About(f.threadID) {
 			select {
 			case ch <- struct{}{}:
 			default:

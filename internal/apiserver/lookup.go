@@ -112,7 +112,7 @@ func (l *lookup) awaitStored(ctx context.Context, id string) (*store.Thread, err
 	}
 	changed := make(chan struct{}, 1)
 	stop := l.threads.Store().Subscribe(func(h store.Hint) {
-		if h.ThreadID == id {
+		if h.About(id) {
 			select {
 			case changed <- struct{}{}:
 			default:

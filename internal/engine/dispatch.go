@@ -25,6 +25,13 @@ type activeThread struct {
 
 // hint receives the store's hints. It must not block.
 func (e *Engine) hint(h store.Hint) {
+	if h.ThreadID == "" && h.Remote {
+		e.missed()
+		return
+	}
+	if h.Remote && h.Changed&store.ChangedThread != 0 && e.working(h.ThreadID) {
+		e.observed.Add(h.ThreadID)
+	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()
 	}
@@ -115,7 +122,8 @@ func (e *Engine) delay(id string, on bool) {
 	}
 }
 
-// sweepLoop looks for threads whose hint was lost, or whose holder was: at start and at a slow beat.
+// sweepLoop looks for threads whose hint was lost, or whose holder was: at start, at a slow beat, and when
+// hints may have been missed.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	for {
 		wait := e.opts.SweepInterval
@@ -129,12 +137,15 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 		for _, id := range ids {
 			e.queue.Add(id)
 		}
+		e.observeAll()
 		timer := e.opts.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C():
+		case <-e.sweepNow:
+			timer.Stop()
 		}
 	}
 }

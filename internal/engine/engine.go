@@ -32,6 +32,9 @@ type Engine struct {
 	slots   *semaphore.Weighted
 	runs    sync.WaitGroup
 	effects *effectWorker
+	// observed are threads of which another replica may have decided something.
+	observed workqueue.TypedInterface[string]
+	sweepNow chan struct{}
 	// schemas are the parameters that tools' code declares, by the code's digest.
 	schemas *lru.Cache
 
@@ -65,6 +68,9 @@ func New(o Options) (*Engine, error) {
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
 		hinted:  map[string]bool{},
 		delayed: map[string]bool{},
+
+		observed: workqueue.NewTyped[string](),
+		sweepNow: make(chan struct{}, 1),
 	}
 	e.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry),
@@ -92,7 +98,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.dispatchLoop} {
+	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()

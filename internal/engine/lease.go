@@ -95,6 +95,27 @@ func (l *leases) renewAll(ctx context.Context) {
 	_ = group.Wait() // renew reports by lost
 }
 
+// check finds out whether the lease of a thread is still this replica's, before its next write would.
+func (l *leases) check(ctx context.Context, threadID string) error {
+	l.mu.Lock()
+	var of []*heldLease
+	for h := range l.held {
+		if h.fence.ThreadID == threadID {
+			of = append(of, h)
+		}
+	}
+	l.mu.Unlock()
+	for _, h := range of {
+		switch err := l.store.Renew(ctx, h.fence, l.ttl); {
+		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
+			h.lost(errLeaseLost)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
 // renew touches a lease of which only this goroutine changes the expiry: rounds do not overlap.
 func (l *leases) renew(ctx context.Context, h *heldLease) {
 	expiry := l.clock.Now().Add(l.ttl)

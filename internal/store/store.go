@@ -159,9 +159,14 @@ type Fence struct {
 
 // Hint says that something of a thread has changed.
 type Hint struct {
-	ThreadID string
+	ThreadID string // "" when any thread may have changed, as after hints were missed
 	Changed  Change
+	// Remote: another replica made the change, or may have.
+	Remote bool
 }
+
+// About tells whether the hint is one about a thread.
+func (h Hint) About(threadID string) bool { return h.ThreadID == threadID || h.ThreadID == "" }
 
 // Change is a set of kinds of change.
 type Change uint8

@@ -147,7 +147,7 @@ type data struct {
 
 // openData opens the store and the bucket.
 func openData(ctx context.Context, o *Options) (*data, error) {
-	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: o.DataDir})
+	st, err := o.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}

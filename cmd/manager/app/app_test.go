@@ -26,7 +26,9 @@ func parse(t *testing.T, args ...string) Options {
 
 func TestFlagsSayWhatToDo(t *testing.T) {
 	for _, c := range []struct{ flag, says string }{
-		{"--store=postgres", "--store=postgres: give sqlite"},
+		{"--store=mysql", "--store=mysql: give sqlite or postgres"},
+		{"--store=postgres", "--store=postgres: give the database's URL in --database-url-file or $SKEIN_DATABASE_URL"},
+		{"--database-url-file=x", "give --store=postgres too"},
 		{"--sandbox=docker", "give pods or process"},
 		{"--data-dir=", "--data-dir: name a folder"},
 		{"--sandbox-image=", "--sandbox-image: name the image"},
@@ -43,6 +45,25 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 	}
 	o := parse(t, "--namespaces=shop", "--metrics-bind-address=0")
 	NewWithT(t).Expect(o.validate()).To(Succeed())
+}
+
+func TestTheDatabasesURLIsSaidNowhere(t *testing.T) {
+	g := NewWithT(t)
+	for _, url := range []string{"postgres://skein:hunter2@127.0.0.1:1/skein?sslmode=disable", "postgres://skein:hunter2@[broken"} {
+		t.Setenv("SKEIN_DATABASE_URL", url)
+		o := parse(t, "--store=postgres")
+		_, err := o.openStore(context.Background())
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(err.Error()).NotTo(ContainSubstring("hunter2"))
+	}
+	t.Setenv("SKEIN_DATABASE_URL", "postgres://skein:hunter2@127.0.0.1:1/skein")
+	g.Expect(run(t, "--store=postgres", "--database-url-file=/none")).To(MatchError(ContainSubstring("given twice")))
+	t.Setenv("SKEIN_DATABASE_URL", "")
+	empty := filepath.Join(t.TempDir(), "url")
+	g.Expect(os.WriteFile(empty, []byte("\n"), 0o600)).To(Succeed())
+	o := parse(t, "--store=postgres", "--database-url-file="+empty)
+	_, err := o.openStore(context.Background())
+	g.Expect(err).To(MatchError(ContainSubstring("is empty: it must hold the URL")))
 }
 
 func TestAllMistakesAreNamedAtOnce(t *testing.T) {

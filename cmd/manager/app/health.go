@@ -28,6 +28,7 @@ func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server)
 		o.Started(a)
 	}
 	return errors.Join(
+		o.addOneReplica(mgr),
 		mgr.Add(ready),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("caches", ready.check),

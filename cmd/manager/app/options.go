@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -22,8 +23,16 @@ const (
 	SandboxProcess = "process"
 )
 
-// StoreSQLite keeps everything in one file below the data folder.
-const StoreSQLite = "sqlite"
+// Kinds of store.
+const (
+	// StoreSQLite keeps everything in one file below the data folder, for one replica.
+	StoreSQLite = "sqlite"
+	// StorePostgres keeps everything in a PostgreSQL database, for any number of replicas (SPEC K8S-05).
+	StorePostgres = "postgres"
+)
+
+// databaseURLEnv may give the database's URL in place of a file.
+const databaseURLEnv = "SKEIN_DATABASE_URL"
 
 // disabled as a bind address switches a listener off.
 const disabled = "0"
@@ -38,7 +47,10 @@ type Options struct {
 	// Config stands in for all of these in tests.
 	Config *rest.Config
 
-	Store   string // StoreSQLite
+	Store   string // StoreSQLite or StorePostgres
+	// DatabaseURLFile holds the URL of the PostgreSQL database; $SKEIN_DATABASE_URL when empty. The URL has a
+	// password in it and is said nowhere.
+	DatabaseURLFile string
 	DataDir string
 	BlobURL string // of the bucket of file contents; a folder below DataDir when empty
 
@@ -97,7 +109,8 @@ func Defaults() Options {
 // Flags registers the options.
 func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "`file` that says how to reach the cluster; $KUBECONFIG or the pod's own account when empty")
-	f.StringVar(&o.Store, "store", o.Store, "`kind` of store: sqlite")
+	f.StringVar(&o.Store, "store", o.Store, "`kind` of store: sqlite, or postgres for more than one replica")
+	f.StringVar(&o.DatabaseURLFile, "database-url-file", o.DatabaseURLFile, "`file` with the URL of the PostgreSQL database, postgres://user:password@host:5432/name?sslmode=verify-full; $"+databaseURLEnv+" when empty")
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "`folder` of the store and, unless --blob-url says otherwise, of file contents")
 	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
 	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
@@ -125,7 +138,15 @@ func (o *Options) validate() error {
 		}
 		errs = append(errs, fmt.Errorf("--%s=%s: give %s", flag, value, strings.Join(allowed, " or ")))
 	}
-	oneOf("store", o.Store, StoreSQLite)
+	oneOf("store", o.Store, StoreSQLite, StorePostgres)
+	switch given := o.DatabaseURLFile != "" || os.Getenv(databaseURLEnv) != ""; {
+	case o.Store == StorePostgres && !given:
+		errs = append(errs, errors.New("--store=postgres: give the database's URL in --database-url-file or $"+databaseURLEnv))
+	case o.Store == StorePostgres && o.DatabaseURLFile != "" && os.Getenv(databaseURLEnv) != "":
+		errs = append(errs, errors.New("the database's URL is given twice: unset --database-url-file or $"+databaseURLEnv))
+	case o.Store == StoreSQLite && given:
+		errs = append(errs, errors.New("a database URL is given, but the store is SQLite: give --store=postgres too"))
+	}
 	oneOf("sandbox", o.Sandbox, SandboxPods, SandboxProcess)
 	oneOf("sandbox-image-pull-policy", o.SandboxImagePullPolicy, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
 	oneOf("log-format", o.LogFormat, "json", "text")

@@ -108,7 +108,17 @@ func (s *Source) hint(h store.Hint) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, req := range s.tracked[h.ThreadID] {
+	if h.ThreadID == "" {
+		for _, reqs := range s.tracked {
+			s.enqueue(reqs)
+		}
+		return
+	}
+	s.enqueue(s.tracked[h.ThreadID])
+}
+
+func (s *Source) enqueue(reqs []reconcile.Request) {
+	for _, req := range reqs {
 		if _, waits := s.pending[req]; waits {
 			continue
 		}

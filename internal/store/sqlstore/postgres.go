@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
 const (
@@ -58,11 +60,17 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		return nil, fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, wrap(postgresDialect, err))
 	}
 	s := newStore(postgresDialect, o.Clock)
+	notices := startNotices(config, s.hints.send)
+	s.closers = append(s.closers, notices.close)
+	told := func(hints []store.Hint) {
+		s.hints.send(hints)
+		notices.add(hints)
+	}
 	connect := func(ctx context.Context, writes bool) (link, error) { return connectPostgres(ctx, config, writes) }
 	if o.Writers == 0 {
 		o.Writers = 2
 	}
-	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, s.hints.send)
+	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, postgresDialect, connect, false) })
 	return s, nil
 }

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+)
+
+// openStore opens the database.
+func (o *Options) openStore(ctx context.Context) (*sqlstore.Store, error) {
+	if o.Store != StorePostgres {
+		return sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: o.DataDir})
+	}
+	url, err := o.databaseURL()
+	if err != nil {
+		return nil, err
+	}
+	if o.BlobURL == "" || strings.HasPrefix(o.BlobURL, "file:") {
+		o.Logger.Info("Files are kept in a folder: more than one replica must share it, or a bucket by --blob-url, or a replica lacks the files that another wrote",
+			"folder", o.bucketFolder())
+	}
+	return sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: url})
+}
+
+// databaseURL reads the URL, which never appears in an error.
+func (o *Options) databaseURL() (string, error) {
+	if o.DatabaseURLFile == "" {
+		return strings.TrimSpace(os.Getenv(databaseURLEnv)), nil
+	}
+	b, err := os.ReadFile(o.DatabaseURLFile)
+	if err != nil {
+		return "", fmt.Errorf("--database-url-file: %w", err)
+	}
+	url := strings.TrimSpace(string(b))
+	if url == "" {
+		return "", fmt.Errorf("--database-url-file: %s is empty: it must hold the URL of the PostgreSQL database", o.DatabaseURLFile)
+	}
+	return url, nil
+}
+
+// bucketFolder is where files are kept when they are in a folder.
+func (o *Options) bucketFolder() string {
+	url, err := o.blobURL()
+	if err != nil {
+		return o.BlobURL
+	}
+	return strings.TrimPrefix(url, "file://")
+}
+
+// patience is how long another replica may take to go, as in an update, before it is said that there must not be two.
+const patience = 30 * time.Second
+
+// oneReplica keeps a second replica on SQLite from being ready, and says why: it would have data of its
+// own (SPEC K8S-05).
+type oneReplica struct {
+	mgr  ctrl.Manager
+	wait time.Duration
+}
+
+var errSecondReplica = errors.New("another replica of the manager is at work and this one has a SQLite store, whose data no other replica has: " +
+	"run one replica, or keep the data in PostgreSQL (--store=postgres) to run more")
+
+// check is the readiness check.
+func (r *oneReplica) check(*http.Request) error {
+	select {
+	case <-r.mgr.Elected():
+		return nil
+	default:
+		return errSecondReplica
+	}
+}
+
+// Start implements manager.Runnable.
+func (r *oneReplica) Start(ctx context.Context) error {
+	timer := time.NewTimer(r.wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.mgr.Elected():
+	case <-timer.C:
+		r.mgr.GetLogger().Error(errSecondReplica, "This replica does not become ready")
+	}
+	return nil
+}
+
+// NeedLeaderElection is false: it is about those that are not elected.
+func (*oneReplica) NeedLeaderElection() bool { return false }
+
+// addOneReplica adds the check where it is needed: without leader election nothing is known of others.
+func (o *Options) addOneReplica(mgr ctrl.Manager) error {
+	if o.Store != StoreSQLite || !o.LeaderElect {
+		return nil
+	}
+	r := &oneReplica{mgr: mgr, wait: patience}
+	return errors.Join(mgr.Add(r), mgr.AddReadyzCheck("replicas", r.check))
+}

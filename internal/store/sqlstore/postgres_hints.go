@@ -1,0 +1,187 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	hintChannel = "skein_hints"
+	// maxNotice bounds a notification; PostgreSQL's limit is 8000 bytes.
+	maxNotice = 7500
+	// noticeGap is how long hints are gathered after some were sent.
+	noticeGap = 5 * time.Millisecond
+	// firstReconnect and maxReconnect bound the wait before a lost connection is made again.
+	firstReconnect = 50 * time.Millisecond
+	maxReconnect   = 2 * time.Second
+)
+
+// missedHint is the hint that any change may have been missed.
+var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring, Remote: true}
+
+// notices carry hints to the other replicas of a PostgreSQL database, and theirs here. They are not sent
+// within the transactions that they are about: PostgreSQL lets only one transaction with a notification
+// commit at a time, from before its sync of the disk until after it. A hint that is lost between the two,
+// with the process, only delays.
+type notices struct {
+	config *pgx.ConnConfig
+	hear   func([]store.Hint)
+	origin string // of this replica's notifications
+
+	mu      sync.Mutex
+	pending map[string]store.Change
+	wake    chan struct{}
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+func startNotices(config *pgx.ConnConfig, hear func([]store.Hint)) *notices {
+	ctx, stop := context.WithCancel(context.Background())
+	n := &notices{config: config, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
+	n.done.Go(func() { n.keepConnected(ctx, n.listen) })
+	n.done.Go(func() { n.keepConnected(ctx, n.send) })
+	return n
+}
+
+func (n *notices) close() error {
+	n.stop()
+	n.done.Wait()
+	return nil
+}
+
+// add takes hints to send. It does not block.
+func (n *notices) add(hints []store.Hint) {
+	n.mu.Lock()
+	for _, h := range hints {
+		n.pending[h.ThreadID] |= h.Changed
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keepConnected gives use one connection after the other until ctx ends. use tells whether its was of any good.
+func (n *notices) keepConnected(ctx context.Context, use func(ctx context.Context, c *pgx.Conn) (worked bool)) {
+	for wait := firstReconnect; ctx.Err() == nil; wait = min(2*wait, maxReconnect) {
+		if c, err := pgx.ConnectConfig(ctx, n.config); err == nil {
+			if use(ctx, c) {
+				wait = firstReconnect
+			}
+			_ = (&pgxLink{db: c}).close()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// listen hears the other replicas. What they said before it listened may have been missed.
+func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
+	if _, err := c.Exec(ctx, "LISTEN "+hintChannel); err != nil {
+		return false
+	}
+	n.hear([]store.Hint{missedHint})
+	for {
+		// Without news for a while it asks whether the server is still there.
+		quiet, cancel := context.WithTimeout(ctx, answerTimeout)
+		said, err := c.WaitForNotification(quiet)
+		cancel()
+		switch {
+		case err == nil:
+			n.hear(n.parse(said.Payload))
+		case ctx.Err() != nil:
+			return true
+		case errors.Is(err, context.DeadlineExceeded):
+			if c.IsClosed() || c.Ping(ctx) != nil {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+}
+
+// send tells the other replicas, and gathers what comes in the meantime.
+func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
+	// A notification is no data: it need not wait for the disk.
+	if _, err := c.Exec(ctx, "SET synchronous_commit = off"); err != nil {
+		return false
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-n.wake:
+		}
+		for _, payload := range n.take() {
+			sending, cancel := context.WithTimeout(ctx, answerTimeout)
+			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", hintChannel, payload)
+			cancel()
+			if err != nil {
+				return true // the others look for themselves, when they have lost theirs too or in time
+			}
+		}
+		timer := time.NewTimer(noticeGap)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+}
+
+// take gives what is to be sent: the origin, then for each thread the changes and the id, a line each.
+func (n *notices) take() (payloads []string) {
+	n.mu.Lock()
+	pending := n.pending
+	n.pending = map[string]store.Change{}
+	n.mu.Unlock()
+	var b strings.Builder
+	for id, changed := range pending {
+		line := "\n" + strconv.Itoa(int(changed)) + " " + id
+		if b.Len() > 0 && b.Len()+len(line) > maxNotice {
+			payloads = append(payloads, b.String())
+			b.Reset()
+		}
+		if b.Len() == 0 {
+			b.WriteString(n.origin)
+		}
+		b.WriteString(line)
+	}
+	if b.Len() > 0 {
+		payloads = append(payloads, b.String())
+	}
+	return payloads
+}
+
+// parse reads what another replica said; nothing when it was this one.
+func (n *notices) parse(payload string) (hints []store.Hint) {
+	origin, lines, _ := strings.Cut(payload, "\n")
+	if origin == n.origin {
+		return nil
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
+		changed, id, ok := strings.Cut(line, " ")
+		bits, err := strconv.ParseUint(changed, 10, 8)
+		if ok && err == nil {
+			hints = append(hints, store.Hint{ThreadID: id, Changed: store.Change(bits), Remote: true})
+		}
+	}
+	return hints
+}
