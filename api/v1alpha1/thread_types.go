@@ -58,6 +58,10 @@ type ThreadSpec struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
+
+	// FileQuota bounds what the thread has in files (SPEC FIL-08).
+	// +optional
+	FileQuota *FileQuota `json:"fileQuota,omitempty"`
 }
 
 // DeletionPolicy says what becomes of a thread's data when its object is deleted.

@@ -19,6 +19,8 @@ type NewThread struct {
 	AttachFrom string
 	// Attachments are copied into the new thread and attached to Message (SPEC FIL-07).
 	Attachments []string
+	// MaxFileBytes and MaxFiles bound what it has in files; nil leaves a bound to the manager (SPEC FIL-08).
+	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
 }
@@ -38,6 +40,9 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		return nil, false, err
 	}
 	var ops []store.Op
+	if n.MaxFileBytes != nil || n.MaxFiles != nil {
+		ops = append(ops, &store.SetFileQuota{Bytes: n.MaxFileBytes, Files: n.MaxFiles})
+	}
 	attached, err := s.firstAttachments(ctx, n)
 	if err != nil {
 		return nil, false, err

@@ -22,6 +22,7 @@ type Manager struct {
 	command []string // program and flags
 	env     []string
 	health  string
+	api     string
 	log     io.Writer
 
 	mu   sync.Mutex
@@ -55,7 +56,7 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		"--runtime-api-bind-address=" + net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])),
 	}, o.Args...)
 	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
-	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, log: o.Log}, nil
+	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])), log: o.Log}, nil
 }
 
 // freePorts finds loopback ports that nobody listens on. They stay the manager's over restarts, so that
@@ -163,6 +164,9 @@ func (m *Manager) Running() bool {
 		return true
 	}
 }
+
+// RuntimeAddress is where it serves the runtime API itself.
+func (m *Manager) RuntimeAddress() string { return m.api }
 
 // PID of the process, 0 when it does not run.
 func (m *Manager) PID() int {

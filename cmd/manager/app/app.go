@@ -151,6 +151,10 @@ func openData(ctx context.Context, o *Options) (*data, error) {
 	if err != nil {
 		return nil, err
 	}
+	quota, err := o.fileQuota()
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	url, err := o.blobURL()
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
@@ -161,7 +165,7 @@ func openData(ctx context.Context, o *Options) (*data, error) {
 	}
 	return &data{
 		store:   st,
-		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs, MaxQueued: o.MaxQueued}),
+		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs, MaxQueued: o.MaxQueued, FileQuota: quota}),
 		close:   func() error { return errors.Join(blobs.Close(), st.Close()) },
 	}, nil
 }

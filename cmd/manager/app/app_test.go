@@ -39,6 +39,8 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--namespaces=A_B", "--namespaces=A_B"},
 		{"--log-level=loud", "error or info or debug"},
 		{"--workers=-1", "positive"},
+		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
+		{"--file-quota-files=-1", "give 0 for no bound"},
 	} {
 		o := parse(t, c.flag)
 		NewWithT(t).Expect(o.validate()).To(MatchError(ContainSubstring(c.says)), c.flag)

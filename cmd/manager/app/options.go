@@ -54,6 +54,9 @@ type Options struct {
 	DataDir string
 	BlobURL string // of the bucket of file contents; a folder below DataDir when empty
 
+	FileQuotaBytes string // of threads that have no quota of their own, such as 1Gi; without bound when empty or 0
+	FileQuotaFiles int64
+
 	Sandbox      string // SandboxPods or SandboxProcess
 	SandboxImage string
 	// SandboxImagePullPolicy of SandboxImage.
@@ -113,6 +116,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.DatabaseURLFile, "database-url-file", o.DatabaseURLFile, "`file` with the URL of the PostgreSQL database, postgres://user:password@host:5432/name?sslmode=verify-full; $"+databaseURLEnv+" when empty")
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "`folder` of the store and, unless --blob-url says otherwise, of file contents")
 	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
+	f.StringVar(&o.FileQuotaBytes, "file-quota-bytes", o.FileQuotaBytes, "`amount`, such as 1Gi, that the files of a thread may have unless its spec.fileQuota says otherwise; without bound when empty")
+	f.Int64Var(&o.FileQuotaFiles, "file-quota-files", o.FileQuotaFiles, "`number` of files and folders that a thread may have unless its spec.fileQuota says otherwise; without bound when 0")
 	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
 	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of that image: Always, IfNotPresent or Never")
@@ -156,6 +161,9 @@ func (o *Options) validate() error {
 	}
 	if o.Sandbox == SandboxPods && o.SandboxImage == "" {
 		errs = append(errs, errors.New("--sandbox-image: name the image of sandbox pods"))
+	}
+	if _, err := o.fileQuota(); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))

@@ -102,6 +102,7 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 		},
 		Message: o.Spec.Message,
 	}
+	n.MaxFileBytes, n.MaxFiles = fileQuota(&o.Spec)
 	if a := o.Spec.Arguments; a != nil && len(a.Raw) > 0 {
 		n.Arguments = json.RawMessage(a.Raw)
 	}
@@ -205,6 +206,9 @@ func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	if s.object.Status.ObservedGeneration == s.object.Generation {
 		return nil
+	}
+	if err := r.followQuota(ctx, s); err != nil {
+		return err
 	}
 	var u store.UpdateThread
 	if name := s.object.Spec.AgentRef.Name; name != s.row.Agent {
