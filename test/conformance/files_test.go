@@ -214,13 +214,15 @@ var _ = Describe("The files of a thread", func() {
 
 		long := strings.Repeat("a/", 600)
 		for path, says := range map[string]string{
-			"/x%00y": "NUL", "/" + strings.Repeat("a", 256): "shorter name", "/" + long[:len(long)-1]: "shorter one", "/x%ffy": "UTF-8", "/a/%2e%2e/%2e%2e/b": "..",
+			"/x%00y": "NUL", "/" + strings.Repeat("a", 256): "shorter name", "/" + long[:len(long)-1]: "shorter one", "/x%ffy": "UTF-8",
 		} {
 			// As they are on the wire: the client would not let them out.
 			raw := "/apis/runtime.skein.dev/v1alpha1/namespaces/" + th.Namespace + "/threads/" + th.Name + "/files" + path
 			_, err := cluster.KubectlIn(ctx, "data", "replace", "--raw", raw, "-f", "-")
 			Expect(err).To(MatchError(ContainSubstring(says)), path)
 		}
+		_, err = t.ReadDir(ctx, "/a/../b", runtimeclient.Page{})
+		Expect(err).To(And(MatchError(runtimeclient.ErrInvalid), MatchError(ContainSubstring("without \"..\""))), "by the server")
 		_, err = t.WriteFile(ctx, "/../x", strings.NewReader("x"), runtimeclient.WriteFileOptions{})
 		Expect(err).To(MatchError(ContainSubstring("..")))
 	}, SpecTimeout(2*time.Minute))

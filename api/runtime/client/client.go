@@ -93,6 +93,13 @@ func (t *Thread) request(verb string, sub runtimev1.Subresource, rest ...string)
 }
 
 func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest ...string) (*rest.Request, error) {
+	if sub == runtimev1.SubresourceFiles && len(rest) == 1 {
+		path, err := filePath(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		rest = []string{path}
+	}
 	for _, s := range append([]string{t.namespace, t.name}, rest...) {
 		if err := checkSegment(s); err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -209,4 +210,22 @@ func chunk(r io.Reader, size int64, yield func(runtimev1.FileChunk, error) bool)
 			return
 		}
 	}
+}
+
+// filePath leaves out of a path what means nothing in one, but would in a URL.
+func filePath(path string) (string, error) {
+	var parts []string
+	for part := range strings.SplitSeq(path, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			return "", fmt.Errorf("%q leads out of its folder: write it without \"..\": %w", path, ErrInvalid)
+		default:
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 {
+		return "", fmt.Errorf("name a file, such as /notes.txt: %w", ErrInvalid)
+	}
+	return strings.Join(parts, "/"), nil
 }
