@@ -53,6 +53,14 @@ type AgentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('87600h'))",message="give 0s for never, or a duration from 1s to 87600h such as 1h"
 	// +optional
 	ThreadIdleExpiry *metav1.Duration `json:"threadIdleExpiry,omitempty"`
+
+	// Env are variables of this agent; those of the thread, its user and the instance count before them.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.value) || has(e.valueFrom) || has(e.scoped) || has(e.required))",message="a variable needs value or valueFrom, unless it is scoped or required"
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
 }
 
 // AgentSide is one side of an agent (SPEC AGT-01).

@@ -54,6 +54,8 @@ const (
 	ReasonRunning = "Running"
 	// ReasonWaitingForChild: the run waits for a blocking child.
 	ReasonWaitingForChild = "WaitingForChild"
+	// ReasonEnvMissing: the run waits for variables that its agent requires; the message names them (SPEC ENV-06).
+	ReasonEnvMissing = "EnvMissing"
 	// ReasonIdle: at rest.
 	ReasonIdle = "Idle"
 )

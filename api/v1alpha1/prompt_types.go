@@ -29,6 +29,14 @@ type PromptSpec struct {
 	// ParallelToolCalls lets the calls of one step run at once; results keep the call order.
 	// +optional
 	ParallelToolCalls bool `json:"parallelToolCalls,omitempty"`
+
+	// Env are variables of this prompt; those of the thread, its user and the instance count before them.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.value) || has(e.valueFrom) || has(e.scoped) || has(e.required))",message="a variable needs value or valueFrom, unless it is scoped or required"
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).

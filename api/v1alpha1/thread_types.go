@@ -62,6 +62,15 @@ type ThreadSpec struct {
 	// FileQuota bounds what the thread has in files (SPEC FIL-08).
 	// +optional
 	FileQuota *FileQuota `json:"fileQuota,omitempty"`
+
+	// Env are variables of this thread, which its subagents inherit. What state.setEnv sets counts before an entry
+	// until the entry changes.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (has(e.value) || has(e.valueFrom)) && !has(e.scoped) && !has(e.required))",message="a variable of a Thread needs value or valueFrom, and neither scoped nor required, which are for Agents and Prompts"
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
 }
 
 // DeletionPolicy says what becomes of a thread's data when its object is deleted.

@@ -14,6 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -34,6 +35,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var notReady *engine.NotReadyError
 	var unknown *engine.UnknownError
 	var tooLarge *http.MaxBytesError
+	var unreadable *thread.EnvUnreadableError
 	var quota *store.QuotaError
 	switch {
 	case errors.As(err, &status):
@@ -42,6 +44,12 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		return invalid(name, metav1.CauseTypeFieldValueInvalid, bad.Field, bad.Message)
 	case errors.As(err, &tooLarge):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
+	case errors.As(err, &unreadable):
+		return apierrors.NewServiceUnavailable(unreadable.Error())
+	case errors.Is(err, envkeys.ErrNoKeys):
+		return apierrors.NewServiceUnavailable(envkeys.ErrNoKeys.Error())
+	case errors.Is(err, thread.ErrEnvUnknown):
+		return notFound(name, "%s", err.Error())
 	case errors.As(err, &notReady):
 		e := apierrors.NewServiceUnavailable(fmt.Sprintf("the thread cannot do this yet: %s (%s)", notReady.Message, notReady.Reason))
 		e.ErrStatus.Details = details(name, retrySoon)

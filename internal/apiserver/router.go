@@ -14,6 +14,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -26,6 +27,8 @@ type call struct {
 	name      string   // the thread as the caller wrote it, or what is named of a view
 	path      []string // what follows the subresource
 	verb      string
+
+	secrets *redact.Registry // kept out of every answer
 
 	thread *thread.State
 	row    *store.Thread
@@ -68,6 +71,8 @@ type router struct {
 	lookup *lookup
 	routes map[runtimev1.Subresource]route
 	views  map[runtimev1.View]view
+	// secrets are kept out of every answer; may be nil.
+	secrets *redact.Registry
 }
 
 // longRunning implements apirequest.LongRunningRequestCheck.
@@ -83,9 +88,11 @@ func (rt *router) longRunning(_ *http.Request, info *apirequest.RequestInfo) boo
 
 // ServeHTTP implements http.Handler.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r}
+	c := &call{w: w, r: r, secrets: rt.secrets}
 	if err := rt.serve(c); err != nil {
-		writeStatus(w, r, statusOf(r.Context(), c.name, err))
+		status := statusOf(r.Context(), c.name, err)
+		c.secrets.Value(c.namespace, &status.ErrStatus)
+		writeStatus(w, r, status)
 	}
 }
 
@@ -163,6 +170,7 @@ func (c *call) writeJSON(code int, obj any) error {
 	if err != nil {
 		return err
 	}
+	body = c.secrets.JSON(c.namespace, body)
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
 	_, _ = c.w.Write(body) // the client has gone, there is nobody to tell

@@ -29,6 +29,11 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			plain:  verbs{"get": s.listKeys},
 			nested: verbs{"get": s.getValue, "update": s.putValue, "delete": s.deleteValue},
 		},
+		runtimev1.SubresourceEnv: {
+			kind:   runtimev1.KindEnvVarList,
+			plain:  verbs{"get": s.listEnv},
+			nested: verbs{"get": s.getEnv, "update": s.putEnv, "delete": s.deleteEnv},
+		},
 		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode}},
 		runtimev1.SubresourceEffects: {
 			kind:   runtimev1.KindEffectList,

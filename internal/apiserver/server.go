@@ -21,6 +21,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -49,6 +50,8 @@ type Options struct {
 	Engine   Engine
 	Children Children
 	Effects  Effects
+	// Secrets are kept out of every answer; may be nil.
+	Secrets *redact.Registry
 
 	// Reader finds Thread objects by name; the manager's cache.
 	Reader client.Reader
@@ -146,9 +149,10 @@ func (s *Server) setUp() error {
 		return err
 	}
 	rt := &router{
-		lookup: &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait},
-		routes: s.routes(),
-		views:  s.views(),
+		lookup:  &lookup{threads: s.opts.Threads, reader: s.opts.Reader, live: s.opts.LiveReader, setupWait: s.opts.setupWait},
+		routes:  s.routes(),
+		secrets: s.opts.Secrets,
+		views:   s.views(),
 	}
 	s.lookup = rt.lookup
 	cfg := genericapiserver.NewConfig(codecs)

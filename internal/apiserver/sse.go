@@ -30,7 +30,7 @@ func (s *Server) startSSE(c *call) *sseSink {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not hold events back
 	c.w.WriteHeader(http.StatusOK)
-	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout}
+	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout, clean: c.clean}
 }
 
 // retry tells a browser how long to wait before it connects again, and sends the head of the answer.
@@ -41,6 +41,7 @@ type sseSink struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	clean   func([]byte) []byte // of secrets
 	buf     bytes.Buffer
 }
 
@@ -59,6 +60,7 @@ func (s *sseSink) append(id, event string, data any) error {
 	if err != nil {
 		return err
 	}
+	body = s.clean(body)
 	if id != "" {
 		fmt.Fprintf(&s.buf, "id: %s\n", id)
 	}

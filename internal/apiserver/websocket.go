@@ -20,7 +20,7 @@ func (s *Server) serveWebSocket(c *call, f *follower) error {
 	}
 	defer func() { _ = conn.CloseNow() }()
 	ctx := conn.CloseRead(c.r.Context()) // nothing is expected from the client; ends when it leaves
-	f.run(ctx, &wsSink{conn: conn, timeout: s.opts.transferTimeout})
+	f.run(ctx, &wsSink{conn: conn, timeout: s.opts.transferTimeout, clean: c.clean})
 	return nil
 }
 
@@ -28,6 +28,7 @@ func (s *Server) serveWebSocket(c *call, f *follower) error {
 type wsSink struct {
 	conn    *websocket.Conn
 	timeout time.Duration
+	clean   func([]byte) []byte // of secrets
 }
 
 func (s *wsSink) send(ctx context.Context, events []store.Event) error {
@@ -38,7 +39,7 @@ func (s *wsSink) send(ctx context.Context, events []store.Event) error {
 		if err != nil {
 			return err
 		}
-		if err := s.conn.Write(ctx, websocket.MessageText, body); err != nil {
+		if err := s.conn.Write(ctx, websocket.MessageText, s.clean(body)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/subagent"
 	"github.com/skein-dev/skein/internal/controller/thread"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/redact"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	Pools       Pools
 	// Clock of due times and paces; the real one when nil.
 	Clock clock.PassiveClock
+	// Secrets are kept out of Events and statuses; may be nil.
+	Secrets *redact.Registry
 }
 
 // Workers of each controller: threads and effects wait for the store and the API server most of the time.
@@ -64,14 +67,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	recorder := mgr.GetEventRecorder(recorderName)
-	c := mgr.GetClient()
+	recorder := redact.NewRecorder(mgr.GetEventRecorder(recorderName), o.Secrets)
+	c := redact.NewClient(mgr.GetClient(), o.Secrets)
 	return errors.Join(
 		definition.Setup(mgr, definition.Options{
 			Client: c, Definitions: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: definitionWorkers,
 		}),
 		thread.New(thread.Options{
-			Client: c, Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
+			Client: c, Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
 		}).Setup(mgr),
 		subagent.New(subagent.Options{
 			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: subagentWorkers,

@@ -104,7 +104,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
 		return nil
 	}
-	content := r.clip(o.result.Content)
+	content := r.clip(r.engine.opts.Redact(r.thread.Namespace, o.result.Content))
 	m := &store.Message{
 		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,

@@ -39,6 +39,7 @@ const (
 	ReasonModelFailed      = "ModelFailed"      // the provider, or a script, says that it failed
 	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
 	ReasonMaxStepsReached  = "MaxStepsReached"  // as many model calls as maxSteps allows, and no end of the turn
+	ReasonEnvUnreadable    = "EnvUnreadable"    // a variable of the thread cannot be opened
 	ReasonInvalidTools     = "InvalidTools"     // the prompt's tools cannot be offered
 	ReasonSessionFailed    = "SessionFailed"    // the model called the agent's sessionFail tool
 	ReasonStoppedByUser    = "StoppedByUser"

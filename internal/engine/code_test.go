@@ -155,7 +155,7 @@ export default defineTool({
 		Entry("by using up memory", "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)); }", `.*memory`, 0),
 		Entry("by returning what cannot cross", "export default () => ({ f() {} })", `.*cannot cross`, 0),
 		Entry("by calling what is not there", "export default (state) => state.noSuchThing()", `.*state\.noSuchThing is not a function`, 0),
-		Entry("by asking for what comes later", "export default (state) => state.env('KEY')", `.*NotSupportedError: state\.env: .*state\.setValue`, 0),
+		Entry("by asking for a variable that nobody has set", "export default (state) => state.env('KEY')", `.*there is no such variable: KEY`, 0),
 	)
 
 	It("reaches the rest of the thread through state", Label("TOL-03", "EFF-01", "AGT-07"), func(ctx SpecContext) {

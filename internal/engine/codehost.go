@@ -150,11 +150,23 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	v, err := iso.Invoke(call, invocation, module, args)
+	err = c.redacted(err)
 	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 		c.drop(iso) // it may still be at it
 		return nil, fmt.Errorf("%w within %s: make it faster, or raise spec.timeout of the tool or effect", errCodeTimeout, timeout)
 	}
 	return v, err
+}
+
+// redacted takes the secrets out of what code has thrown, before it is shortened for whoever reads it.
+func (c *codeHost) redacted(err error) error {
+	var thrown *sandbox.Error
+	if !errors.As(err, &thrown) {
+		return err
+	}
+	clean, redact := *thrown, c.engine.opts.Redact
+	clean.Name, clean.Message, clean.Stack = redact(c.thread.Namespace, clean.Name), redact(c.thread.Namespace, clean.Message), redact(c.thread.Namespace, clean.Stack)
+	return &clean
 }
 
 // describe asks a module what it declares.

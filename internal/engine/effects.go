@@ -209,6 +209,9 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	if err != nil {
 		return err
 	}
+	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+		return err
+	}
 	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *NotReadyError

@@ -43,6 +43,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting {
 		record.Status = store.RunWaiting // for others still
 	}
+	record.Reason, record.Message = "", "" // why it waited
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}

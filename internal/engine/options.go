@@ -28,6 +28,8 @@ type Options struct {
 	// EffectWorkers is how many effects may be under way at once: 64 when 0.
 	EffectWorkers int
 	Logger        logr.Logger
+	// Redact takes the secrets of a namespace out of a text, before a part of it is cut off; nil for as it is.
+	Redact func(namespace, text string) string
 	// LeaseTTL is after how long the threads and the effects of a lost replica pass to others: 15 s when 0.
 	LeaseTTL time.Duration
 	// SweepInterval is how often threads whose hints were lost, or whose holder was, are looked for: 15 s when 0.
@@ -58,6 +60,9 @@ type Limits struct {
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.Redact == nil {
+		o.Redact = func(_, text string) string { return text }
 	}
 	orDefault(&o.Workers, 1000)
 	orDefault(&o.EffectWorkers, 64)

@@ -134,6 +134,9 @@ func (e *Engine) outside(ctx context.Context, threadID string) (*execution, erro
 	if err != nil {
 		return nil, err
 	}
+	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+		return nil, err
+	}
 	return e.newExecution(ctx, t, st, agent, ""), nil
 }
 

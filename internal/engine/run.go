@@ -83,6 +83,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		}
 		r.current = true
 	}
+	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
+		return err
+	}
 	r.system = systemPrompt(r.agent.Prompt.Spec.Text, r.thread)
 	for {
 		if ctx.Err() != nil {

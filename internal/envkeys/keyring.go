@@ -19,6 +19,13 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
+const (
+	// DefaultSecret is the name of the Secret with the keyset, in the manager's namespace, when nobody says otherwise.
+	DefaultSecret = "skein-env-keys"
+	// SecretKey is the key of that Secret: a Tink keyset in JSON.
+	SecretKey = "keyset.json"
+)
+
 // ErrNoKeys says that there is no keyset.
 var ErrNoKeys = errors.New("there are no keys to seal variables with: see that the manager can read and create the Secret of --env-key-secret")
 

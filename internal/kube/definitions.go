@@ -15,6 +15,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Definitions is the engine's port of the same name, over a cache. The controllers check definitions by
@@ -25,6 +26,7 @@ type Definitions struct {
 	code     *codeCache
 	schemas  *schemaCache
 	models   model.Factory
+	secrets  thread.EnvSecrets
 }
 
 var _ engine.Definitions = (*Definitions)(nil)
@@ -40,6 +42,9 @@ func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, m
 		models:   models,
 	}
 }
+
+// TellSecrets has every credential of a model registered when it is read. Call it before the port is used.
+func (d *Definitions) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
 
 // Agent implements engine.Definitions.
 func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
@@ -129,10 +134,18 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 	switch kind {
 	case "agent":
 		a := &skeinv1.Agent{}
-		obj, spec = a, func() any { return a.Spec }
+		obj, spec = a, func() any {
+			s := a.Spec
+			s.Env = shownEnv(s.Env)
+			return s
+		}
 	case "prompt":
 		p := &skeinv1.Prompt{}
-		obj, spec = p, func() any { return p.Spec }
+		obj, spec = p, func() any {
+			s := p.Spec
+			s.Env = shownEnv(s.Env)
+			return s
+		}
 	case "model":
 		m := &skeinv1.Model{}
 		obj, spec = m, func() any {
@@ -161,6 +174,17 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 		return nil, err
 	}
 	return json.Marshal(fields)
+}
+
+// shownEnv leaves out the values of secrets, and where they are kept.
+func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
+	out := slices.Clone(list)
+	for i := range out {
+		if out[i].Type != skeinv1.EnvText {
+			out[i].Value, out[i].ValueFrom = nil, nil
+		}
+	}
+	return out
 }
 
 // get reads a definition from the cache without copying it: nobody may change what it points to.

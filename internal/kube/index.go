@@ -12,9 +12,10 @@ import (
 
 // Field indexes of the cache: which objects name another one. Values are names within the namespace.
 const (
-	// IndexSecret: Models by the Secret of their credentials.
+	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
-	// IndexConfigMap: Models, Tools and Effects by the ConfigMap that holds their script or code.
+	// IndexConfigMap: Models, Tools and Effects by the ConfigMap that holds their script or code; Agents, Prompts
+	// and Threads by those of spec.env.
 	IndexConfigMap = "skein.configMap"
 	// IndexModel: Prompts by their Model.
 	IndexModel = "skein.model"
@@ -50,6 +51,12 @@ func Indexes() []Index {
 			}
 			return nil
 		}},
+		{&skeinv1.Agent{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Agent).Spec.Env) }},
+		{&skeinv1.Agent{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Agent).Spec.Env) }},
+		{&skeinv1.Prompt{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Prompt).Spec.Env) }},
+		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Prompt).Spec.Env) }},
+		{&skeinv1.Thread{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Thread).Spec.Env) }},
+		{&skeinv1.Thread{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Thread).Spec.Env) }},
 		{&skeinv1.Model{}, IndexConfigMap, func(o client.Object) []string {
 			if s := o.(*skeinv1.Model).Spec.Script; s != nil && s.ConfigMapKeyRef != nil {
 				return []string{s.ConfigMapKeyRef.Name}
@@ -121,6 +128,24 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SandboxIndex is the value of IndexSandbox for the pods of a pool in a state.
 func SandboxIndex(pool, state string) string { return pool + "/" + state }
+
+func envSecrets(list []skeinv1.EnvVar) (names []string) {
+	for i := range list {
+		if f := list[i].ValueFrom; f != nil && f.SecretKeyRef != nil {
+			names = append(names, f.SecretKeyRef.Name)
+		}
+	}
+	return names
+}
+
+func envConfigMaps(list []skeinv1.EnvVar) (names []string) {
+	for i := range list {
+		if f := list[i].ValueFrom; f != nil && f.ConfigMapKeyRef != nil {
+			names = append(names, f.ConfigMapKeyRef.Name)
+		}
+	}
+	return names
+}
 
 func codeConfigMap(c skeinv1.CodeSource) []string {
 	if c.ConfigMapKeyRef == nil {

@@ -33,6 +33,9 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engi
 		}
 		// A file that a Secret was made of ends in a newline more often than not.
 		out.APIKey = strings.TrimSpace(string(key))
+		if d.secrets != nil {
+			d.secrets.Register(m.Namespace, "model/"+m.Name, out.APIKey)
+		}
 		stamps = append(stamps, "secret", version)
 	}
 	if s := m.Spec.Script; s != nil {

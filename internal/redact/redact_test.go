@@ -196,7 +196,7 @@ var _ = Describe("The doors", Label("ENV-03"), func() {
 			&store.AppendMessage{Message: &store.Message{ID: "m", Role: store.RoleUser, Content: &text}},
 			&store.Enqueue{Item: store.InboxItem{Key: "open-sesame", Kind: store.InboxMessage, Payload: payload}},
 			&store.PutValue{Key: "open-sesame", Value: json.RawMessage(`"b3Blbi1zZXNhbWU="`)},
-			&store.PutFile{File: store.File{Path: "/open-sesame.txt", Digest: strings.Repeat("ab", 32), Size: 1}},
+			&store.PutFile{File: store.File{Path: "/open-sesame.txt", Dir: true}},
 			&store.AppendEvent{Event: store.Event{Type: "event:open-sesame", Data: json.RawMessage(`{"v":"open-sesame"}`)}},
 			&store.PutRun{Run: store.Run{ID: "r", Status: store.RunFailed, Message: "no open-sesame"}},
 		)).To(Succeed())

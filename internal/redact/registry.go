@@ -123,28 +123,29 @@ func markName(name string) string {
 	}, name)
 }
 
-// Text gives a text without the secrets of a namespace.
+// Text gives a text without the secrets of a namespace, of any when it is empty.
 func (r *Registry) Text(namespace, s string) string {
 	if r == nil || r.known.Load() == 0 || len(s) < MinLength {
 		return s
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if ix := r.namespaces[namespace]; ix != nil {
+	if ix := r.index(namespace); ix != nil {
 		return ix.replace(s)
 	}
 	return s
 }
 
-// AnyText gives a text without the secrets of any namespace, for logs.
-func (r *Registry) AnyText(s string) string {
-	if r == nil || r.known.Load() == 0 || len(s) < MinLength {
-		return s
+// index of a namespace, of all when it is empty; nil when it has no secrets.
+func (r *Registry) index(namespace string) *index {
+	if namespace == "" {
+		return r.all
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.all.replace(s)
+	return r.namespaces[namespace]
 }
+
+// AnyText gives a text without the secrets of any namespace, for logs.
+func (r *Registry) AnyText(s string) string { return r.Text("", s) }
 
 // Stream gives what of a text that goes on can be shown already, without secrets, and the end of it that may be
 // the beginning of one: put that in front of what comes next.
@@ -154,19 +155,19 @@ func (r *Registry) Stream(namespace, s string) (ready, held string) {
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	ix := r.namespaces[namespace]
+	ix := r.index(namespace)
 	if ix == nil {
 		return s, ""
 	}
 	return ix.stream(s)
 }
 
-// Holds tells whether a namespace has any secrets that are looked for.
+// Holds tells whether a namespace, or any when it is empty, has secrets that are looked for.
 func (r *Registry) Holds(namespace string) bool {
 	if r == nil || r.known.Load() == 0 {
 		return false
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.namespaces[namespace] != nil
+	return r.index(namespace) != nil
 }

@@ -28,6 +28,21 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // ErrEnvUnknown says that no source has a variable (SPEC ENV-01).
 var ErrEnvUnknown = errors.New("there is no such variable")
 
+// EnvUnreadableError says that a variable of a thread cannot be opened, and why, as a rule because its key is
+// gone.
+type EnvUnreadableError struct {
+	Name  string
+	cause error
+}
+
+// Error implements error.
+func (e *EnvUnreadableError) Error() string {
+	return fmt.Sprintf("the variable %s cannot be read: %v", e.Name, e.cause)
+}
+
+// Unwrap gives the cause.
+func (e *EnvUnreadableError) Unwrap() error { return e.cause }
+
 // EnvSource is where the value of a variable comes from, in the order in which they are asked (SPEC ENV-01).
 type EnvSource string
 
@@ -150,7 +165,7 @@ func (s *Service) openEnv(t *store.Thread, v *store.EnvVar) (*EnvValue, error) {
 	}
 	value, err := s.env.Cipher.Open(t.RootID, v.Name, v.Value)
 	if err != nil {
-		return nil, fmt.Errorf("variable %s of thread %s: %w", v.Name, t.ID, err)
+		return nil, &EnvUnreadableError{Name: v.Name, cause: err}
 	}
 	return &EnvValue{Name: v.Name, Value: string(value), Type: v.Type, Source: EnvFromThread, Origin: v.Origin, UpdatedAt: v.UpdatedAt}, nil
 }

@@ -63,6 +63,7 @@ const (
 	SubresourceCode      Subresource = "code"
 	SubresourceEffects   Subresource = "effects"
 	SubresourceChildren  Subresource = "children"
+	SubresourceEnv       Subresource = "env"
 
 	SubresourceTools       Subresource = "tools"
 	SubresourceDefinitions Subresource = "definitions"

@@ -16,9 +16,10 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/model/provider"
+	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
-	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -70,8 +71,14 @@ func (o *Options) complete() error {
 	if ns := os.Getenv("POD_NAMESPACE"); ns != "" {
 		o.Namespace = ns
 	}
-	if o.Logger.GetSink() == nil {
+	made := o.Logger.GetSink() == nil
+	if made {
 		o.Logger = newLogger(o.LogFormat, o.LogLevel)
+	}
+	// Before anything is logged or stored: no secret that is known gets into either.
+	o.secrets = redact.NewRegistry(nil)
+	o.Logger = redact.NewLogger(o.Logger, o.secrets)
+	if made {
 		useLogger(o.Logger)
 	}
 	if o.Identity == "" {
@@ -103,8 +110,13 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	models := provider.NewFactory(clock.RealClock{})
 	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
-	children := kube.NewChildren(mgr.GetClient())
-	effects := kube.NewEffects(mgr.GetClient(), clock.RealClock{})
+	definitions.TellSecrets(o.secrets)
+	if err := o.serveEnv(ctx, cfg, mgr, data, definitions); err != nil {
+		return err
+	}
+	written := redact.NewClient(mgr.GetClient(), o.secrets)
+	children := kube.NewChildren(written)
+	effects := kube.NewEffects(written, clock.RealClock{})
 	eng, err := engine.New(engine.Options{
 		Threads:     data.threads,
 		Definitions: definitions,
@@ -115,6 +127,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Owner:       o.Identity,
 		Workers:     o.Workers,
 		Logger:      o.Logger.WithName("engine"),
+		Redact:      o.secrets.Text,
 	})
 	if err != nil {
 		return err
@@ -126,7 +139,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		return err
 	}
 	err = controller.Setup(mgr, controller.Options{
-		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools,
+		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 	})
 	if err != nil {
 		return err
@@ -140,7 +153,8 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 
 // data is the data plane.
 type data struct {
-	store   *sqlstore.Store
+	store   store.Store
+	secrets *redact.Registry
 	threads *thread.Service
 	close   func() error
 }
@@ -163,9 +177,11 @@ func openData(ctx context.Context, o *Options) (*data, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	clean := redact.NewStore(st, o.secrets)
 	return &data{
-		store:   st,
-		threads: thread.NewService(thread.Options{Store: st, Blobs: blobs, MaxQueued: o.MaxQueued, FileQuota: quota}),
+		store:   clean,
+		secrets: o.secrets,
+		threads: thread.NewService(thread.Options{Store: clean, Blobs: blobs, MaxQueued: o.MaxQueued, FileQuota: quota}),
 		close:   func() error { return errors.Join(blobs.Close(), st.Close()) },
 	}, nil
 }

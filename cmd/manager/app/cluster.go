@@ -94,18 +94,11 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
-	var namespaces map[string]cache.Config // nil for all
-	if len(o.Namespaces) > 0 {
-		namespaces = make(map[string]cache.Config, len(o.Namespaces))
-	}
-	for _, ns := range o.Namespaces {
-		namespaces[ns] = cache.Config{}
-	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: Scheme(),
 		Logger: o.Logger,
 		Cache: cache.Options{
-			DefaultNamespaces: namespaces,
+			DefaultNamespaces: o.cachedNamespaces(),
 			ByObject:          byObject,
 			// Nobody here asks who wrote which field, and it is half of a small object's size.
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -128,6 +121,18 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
 	return mgr, nil
+}
+
+// cachedNamespaces are those that the manager serves; nil for all.
+func (o *Options) cachedNamespaces() map[string]cache.Config {
+	if len(o.Namespaces) == 0 {
+		return nil
+	}
+	namespaces := make(map[string]cache.Config, len(o.Namespaces))
+	for _, ns := range o.Namespaces {
+		namespaces[ns] = cache.Config{}
+	}
+	return namespaces
 }
 
 // checkResources tells early, and in plain words, that the custom resources are not installed.

@@ -15,6 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+
+	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/redact"
 )
 
 // Where sandboxes run.
@@ -66,6 +69,9 @@ type Options struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 
+	// EnvKeySecret names the Secret, in the manager's namespace, with the keys that seal variables.
+	EnvKeySecret string
+
 	LeaderElect bool
 	Workers     int      // runs at once; the engine's default when 0
 	MaxQueued   int      // user messages that may wait in one thread (SPEC MSG-07)
@@ -82,6 +88,9 @@ type Options struct {
 	SkipNameValidation bool
 	// Started is told the addresses of the listeners once all of them are open; tests use it.
 	Started func(Addresses)
+
+	// secrets are the values that are kept out of all that is written and shown.
+	secrets *redact.Registry
 }
 
 // Addresses of the listeners; nil where one is switched off.
@@ -96,6 +105,7 @@ func Defaults() Options {
 	return Options{
 		Store:                  StoreSQLite,
 		DataDir:                "data",
+		EnvKeySecret:           envkeys.DefaultSecret,
 		Sandbox:                SandboxPods,
 		SandboxImage:           "skein.dev/sandbox:dev",
 		SandboxImagePullPolicy: string(corev1.PullIfNotPresent),
@@ -118,6 +128,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.BlobURL, "blob-url", o.BlobURL, "`URL` of the bucket of file contents, such as file:///var/lib/skein/blobs; a folder in --data-dir when empty")
 	f.StringVar(&o.FileQuotaBytes, "file-quota-bytes", o.FileQuotaBytes, "`amount`, such as 1Gi, that the files of a thread may have unless its spec.fileQuota says otherwise; without bound when empty")
 	f.Int64Var(&o.FileQuotaFiles, "file-quota-files", o.FileQuotaFiles, "`number` of files and folders that a thread may have unless its spec.fileQuota says otherwise; without bound when 0")
+	f.StringVar(&o.EnvKeySecret, "env-key-secret", o.EnvKeySecret, "`name` of the Secret, in the manager's namespace, with the keys that seal variables of threads; made when it is missing")
 	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
 	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
 	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of that image: Always, IfNotPresent or Never")
@@ -164,6 +175,9 @@ func (o *Options) validate() error {
 	}
 	if _, err := o.fileQuota(); err != nil {
 		errs = append(errs, err)
+	}
+	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("--env-key-secret=%s: %s", o.EnvKeySecret, msgs[0]))
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))

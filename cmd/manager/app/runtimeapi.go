@@ -43,6 +43,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		Engine:      eng,
 		Children:    children,
 		Effects:     effects,
+		Secrets:     o.secrets,
 		Reader:      mgr.GetCache(),
 		LiveReader:  mgr.GetAPIReader(),
 		Kubeconfig:  cfg,

@@ -37,6 +37,9 @@ func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
 }
 
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
+	if err := c.defs.CheckEnv(ctx, p.Namespace, p.Spec.Env); err != nil {
+		return err
+	}
 	if err := kube.CheckToolNames(p.Spec.Tools); err != nil {
 		return err
 	}
@@ -57,6 +60,9 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 }
 
 func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
+	if err := c.defs.CheckEnv(ctx, a.Namespace, a.Spec.Env); err != nil {
+		return err
+	}
 	var p skeinv1.Prompt
 	if err := c.ready(ctx, "Prompt", a.Namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
 		return err

@@ -82,6 +82,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			watches: []watch{
 				{&skeinv1.Model{}, kube.IndexModel, watches.ReadyTurned()},
 				{&skeinv1.Tool{}, kube.IndexTool, watches.ReadyTurned()},
+				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Agent, *skeinv1.Agent]{
@@ -93,6 +94,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{&skeinv1.Prompt{}, kube.IndexPrompt, watches.ReadyTurned()},
 				{&skeinv1.Agent{}, kube.IndexAgent, watches.Existence()},
 				{&skeinv1.SandboxPool{}, kube.IndexPool, watches.Existence()},
+				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
 	)

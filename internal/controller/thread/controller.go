@@ -43,6 +43,12 @@ type Sandboxes interface {
 	Forget(threadID string)
 }
 
+// Env follows what the specs of Threads and definitions say of variables.
+type Env interface {
+	ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error)
+	ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error)
+}
+
 // Options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
@@ -50,6 +56,7 @@ type Options struct {
 	Threads   *thread.Service
 	Engine    Engine
 	Sandboxes Sandboxes
+	Env       Env // nil: no variables
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 	Workers   int
@@ -78,6 +85,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
+		Watches(kube.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(kube.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
 		WatchesRawSource(r.hints).
 		WithOptions(watches.Options(r.Workers)).
@@ -119,6 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.delete,    // ends everything when the object is on its way out
 		r.finalizer, // nothing is stored before the object is held until a purge
 		r.store,     // makes the stored thread, or keeps it up with the spec
+		r.env,       // keeps its variables up with the spec
 		r.agent,     // finds out whether it can be served
 	} {
 		done, err := step(ctx, s)

@@ -57,6 +57,9 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, settle(s, err)
 	}
+	if err := r.firstEnv(ctx, s, n); err != nil {
+		return false, settle(s, err)
+	}
 	row, _, err = r.Threads.Create(ctx, *n)
 	var invalid *thread.InvalidError
 	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {

@@ -38,9 +38,7 @@ func init() {
 		"queueTool": queueTool, "invokeTool": invokeTool,
 		"emit": emit, "runCode": runCode, "terminate": terminate,
 
-		"env":     missing("environment variables are not there yet: pass settings in the thread's arguments (state.arguments) or keep them with state.setValue"),
-		"envType": missing("environment variables are not there yet: pass settings in the thread's arguments (state.arguments) or keep them with state.setValue"),
-		"setEnv":  missing("environment variables are not there yet: keep the setting with state.setValue"),
+		"env": env, "envType": envType, "setEnv": setEnv,
 	}
 }
 

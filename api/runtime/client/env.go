@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Errors about variables.
+var (
+	// ErrEnvUnknown: no source has the variable (SPEC ENV-01).
+	ErrEnvUnknown = errors.New("there is no such variable")
+	// ErrEnvSecret: the variable is a secret, and no answer of the runtime API holds one. Code reads it with
+	// state.env.
+	ErrEnvSecret = errors.New("the variable is a secret, whose value is not shown")
+)
+
+// Env gives the value of a text from the first source that has it: thread, user, instance, agent, prompt
+// (SPEC ENV-01). ErrEnvUnknown when none has, ErrEnvSecret when it is a secret.
+func (t *Thread) Env(ctx context.Context, name string) (string, error) {
+	v, err := t.EnvVar(ctx, name)
+	switch {
+	case err != nil:
+		return "", err
+	case v == nil:
+		return "", fmt.Errorf("%w: %s", ErrEnvUnknown, name)
+	case v.Value == nil:
+		return "", fmt.Errorf("%w: %s", ErrEnvSecret, name)
+	}
+	return *v.Value, nil
+}
+
+// EnvVar gives a variable with its type and source, and the value of a text; nil when no source has it.
+func (t *Thread) EnvVar(ctx context.Context, name string) (*runtimev1.EnvVar, error) {
+	v, err := one[runtimev1.EnvVar](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, name) })
+	return v, t.absentBelow(ctx, err)
+}
+
+// EnvType tells whether a variable is a text or a secret; secret when it is not known (SPEC ENV-02).
+func (t *Thread) EnvType(ctx context.Context, name string) (string, error) {
+	v, err := t.EnvVar(ctx, name)
+	if err != nil || v == nil {
+		return runtimev1.EnvSecret, err
+	}
+	return v.Type, nil
+}
+
+// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). kind is text or secret; when
+// empty the variable keeps the one that it has, a new one is secret (SPEC ENV-02).
+func (t *Thread) SetEnv(ctx context.Context, name, value, kind string) error {
+	return t.send(ctx, http.MethodPut, runtimev1.NewEnvValue{Value: &value, Type: kind}, nil, runtimev1.SubresourceEnv, name)
+}
+
+// UnsetEnv removes a variable of the thread itself, and what its descendants inherited of it; false when it had
+// none.
+func (t *Thread) UnsetEnv(ctx context.Context, name string) (bool, error) {
+	err := t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceEnv, name)
+	if apierrors.IsNotFound(err) {
+		return false, t.absentBelow(ctx, err)
+	}
+	return err == nil, err
+}
+
+// ListEnv gives a page of the variables that the thread sees, by name.
+func (t *Thread) ListEnv(ctx context.Context, p Page) (*runtimev1.EnvVarList, error) {
+	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceEnv) })
+}
+
+// PendingEnv says which variables the thread waits for (SPEC ENV-06).
+func (t *Thread) PendingEnv(ctx context.Context) (*runtimev1.EnvRequest, error) {
+	return one[runtimev1.EnvRequest](func(out any) error {
+		return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, runtimev1.EnvRequestPath)
+	})
+}

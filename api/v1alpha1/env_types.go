@@ -1,0 +1,86 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// EnvType says whether the value of a variable may be shown (SPEC ENV-02).
+// +kubebuilder:validation:Enum=text;secret
+type EnvType string
+
+// The types of variables.
+const (
+	EnvText   EnvType = "text"
+	EnvSecret EnvType = "secret"
+)
+
+// EnvVar is a variable that code reads with state.env (SPEC ENV-01).
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.valueFrom))",message="give either value or valueFrom, not both"
+type EnvVar struct {
+	// Name of the variable.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name"`
+
+	// Value in clear, for what is no secret to whoever may read this object.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Value *string `json:"value,omitempty"`
+
+	// ValueFrom takes the value from a Secret or a ConfigMap of the same namespace.
+	// +optional
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+
+	// Type: a text may be shown; a secret, which it is when absent, is kept out of all that is written and shown.
+	// +optional
+	Type EnvType `json:"type,omitempty"`
+
+	// Scoped variables are not inherited from the parent's thread by threads in whose agent graph they are
+	// (SPEC ENV-04). Of Agents and Prompts.
+	// +optional
+	Scoped bool `json:"scoped,omitempty"`
+
+	// Required variables keep a thread from running until somebody gives them a value (SPEC ENV-06). Of Agents
+	// and Prompts.
+	// +optional
+	Required bool `json:"required,omitempty"`
+}
+
+// EnvVarSource is where a value is kept.
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) != has(self.configMapKeyRef)",message="give either secretKeyRef or configMapKeyRef, not both and not neither"
+type EnvVarSource struct {
+	// SecretKeyRef selects a key of a Secret.
+	// +optional
+	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
+
+	// ConfigMapKeyRef selects a key of a ConfigMap.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+}
+
+// Labels of the Secrets and ConfigMaps that hold variables of users and of the instance (SPEC ENV-01). Every key
+// that is the name of a variable is one.
+const (
+	// LabelEnvScope is "user" or "instance".
+	LabelEnvScope = "skein.dev/env-scope"
+	// EnvScopeUser marks the variables of one user; LabelUser says of whom.
+	EnvScopeUser = "user"
+	// EnvScopeInstance marks the variables of all threads of the namespace.
+	EnvScopeInstance = "instance"
+	// LabelUser holds the user's id, or what stands for one that is no value of a label.
+	LabelUser = "skein.dev/user"
+)
+
+// UserLabel is the value of LabelUser for a user: the id itself, or "sha256." and the first 56 hex digits of the
+// hash of one that is no value of a label.
+func UserLabel(userID string) string {
+	if userID != "" && len(validation.IsValidLabelValue(userID)) == 0 {
+		return userID
+	}
+	sum := sha256.Sum256([]byte(userID))
+	return "sha256." + hex.EncodeToString(sum[:])[:56]
+}

@@ -1,0 +1,186 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// resealEvery is how often values under old keys are looked for.
+const resealEvery = time.Minute
+
+var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "skein_env_old_key_values",
+	Help: "Variables of threads that are sealed under another key than the primary one.",
+})
+
+func init() { metrics.Registry.MustRegister(unsealed) }
+
+// serveEnv gives the threads what their variables need, and keeps it up to date.
+func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, definitions *kube.Definitions) error {
+	labelled, err := o.labelledCache(ctx, cfg, mgr)
+	if err != nil {
+		return err
+	}
+	live, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return err
+	}
+	log := o.Logger.WithName("env")
+	ring := &envkeys.Keyring{}
+	keys := &kube.EnvKeys{
+		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, Clock: clock.RealClock{}, Logger: log,
+		InUse: func(ctx context.Context) (bool, error) {
+			used, err := data.threads.Store().EnvKeys(ctx)
+			return len(used) > 0, err
+		},
+	}
+	keys.Load(ctx)
+	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Layers: kube.NewEnv(definitions, labelled), Secrets: data.secrets})
+	for _, r := range []interface{ Start(context.Context) error }{
+		keys,
+		&resealer{threads: data.threads, clock: clock.RealClock{}, log: log},
+		&envWaker{threads: data.threads, cache: labelled, log: log},
+	} {
+		if err := mgr.Add(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelled is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is apart
+// from the manager's, which keeps of these kinds the metadata only, but of all.
+type labelledCache struct{ cache.Cache }
+
+// GetCache makes the manager start it with its own caches.
+func (c *labelledCache) GetCache() cache.Cache { return c.Cache }
+
+func (o *Options) labelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (cache.Cache, error) {
+	scoped, err := labels.NewRequirement(skeinv1.LabelEnvScope, selection.In, []string{skeinv1.EnvScopeUser, skeinv1.EnvScopeInstance})
+	if err != nil {
+		return nil, err
+	}
+	only := cache.ByObject{Label: labels.NewSelector().Add(*scoped)}
+	c, err := cache.New(cfg, cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		ByObject:          map[client.Object]cache.ByObject{&corev1.Secret{}: only, &corev1.ConfigMap{}: only},
+		DefaultNamespaces: o.cachedNamespaces(),
+		DefaultTransform:  cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cache the variables of users and instances: %w", err)
+	}
+	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
+		if _, err := c.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return nil, err
+		}
+	}
+	return c, mgr.Add(&labelledCache{c})
+}
+
+// resealer puts values under the primary key after it has changed.
+type resealer struct {
+	threads *thread.Service
+	clock   clock.WithTicker
+	log     logr.Logger
+}
+
+// Start looks for values under old keys until ctx ends.
+func (r *resealer) Start(ctx context.Context) error {
+	ticker := r.clock.NewTicker(resealEvery)
+	defer ticker.Stop()
+	told := ""
+	for {
+		done, left, err := r.threads.ResealEnv(ctx)
+		unsealed.Set(float64(left))
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case done > 0 && left == 0 && err == nil:
+			r.log.Info("put variables under the primary key; none remains under another", "count", done)
+		case text != "" && text != told:
+			r.log.Error(err, "variables remain under other keys", "done", done, "left", left)
+		}
+		told = text
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// NeedLeaderElection: one replica is enough.
+func (*resealer) NeedLeaderElection() bool { return true }
+
+// envWaker lets threads that wait for variables look again when those of a user or an instance change.
+type envWaker struct {
+	threads *thread.Service
+	cache   cache.Cache
+	log     logr.Logger
+}
+
+// Start watches until ctx ends. All that waits is woken at first: what changed meanwhile was not seen.
+func (w *envWaker) Start(ctx context.Context) error {
+	changed := make(chan string, 1000)
+	note := func(obj any) {
+		if d, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = d.Obj
+		}
+		if o, ok := obj.(client.Object); ok {
+			select {
+			case changed <- o.GetNamespace():
+			case <-ctx.Done():
+			}
+		}
+	}
+	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
+		informer, err := w.cache.GetInformer(ctx, obj)
+		if err != nil {
+			return err
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) },
+		})
+		if err != nil {
+			return err
+		}
+	}
+	namespace := "" // all
+	for {
+		if err := w.threads.WakeEnvWaiters(ctx, namespace); err != nil && ctx.Err() == nil {
+			w.log.Error(err, "cannot wake the threads that wait for variables", "namespace", namespace)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case namespace = <-changed:
+		}
+	}
+}
+
+// NeedLeaderElection: one replica is enough.
+func (*envWaker) NeedLeaderElection() bool { return true }

@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// clean takes the secrets out of JSON that goes to the caller (SPEC ENV-03).
+func (c *call) clean(body []byte) []byte { return c.secrets.JSON(c.namespace, body) }
+
+// listEnv answers GET env: every variable that the thread sees, with the values of texts only.
+func (s *Server) listEnv(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	all, err := c.thread.ListEnv(c.r.Context())
+	if err != nil {
+		return err
+	}
+	page, more := cut(all, limit, offset)
+	list := runtimev1.EnvVarList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvVarList), Variables: make([]runtimev1.EnvVar, len(page)), HasMore: more}
+	for i := range page {
+		list.Variables[i] = envVarOf(&page[i])
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// getEnv answers GET env/{name}, and GET env/pending with what the thread waits for.
+func (s *Server) getEnv(c *call) error {
+	if c.rest() == runtimev1.EnvRequestPath {
+		return s.getEnvRequest(c)
+	}
+	v, err := c.thread.EnvValue(c.r.Context(), c.rest())
+	if errors.Is(err, thread.ErrEnvUnknown) {
+		return notFound(c.name, "thread %q sees no variable %q", c.name, c.rest())
+	}
+	if err != nil {
+		return err
+	}
+	out := envVarOf(v)
+	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindEnvVar)
+	return c.writeJSON(http.StatusOK, out)
+}
+
+// getEnvRequest says which variables the thread waits for (SPEC ENV-06).
+func (s *Server) getEnvRequest(c *call) error {
+	ctx := c.r.Context()
+	out := runtimev1.EnvRequest{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvRequest), Variables: []runtimev1.EnvWanted{}}
+	run, err := s.opts.Threads.Store().Run(ctx, c.row.ID, "")
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return c.writeJSON(http.StatusOK, out)
+	case err != nil:
+		return err
+	case run.Status != store.RunWaiting || run.Reason != store.ReasonEnvMissing:
+		return c.writeJSON(http.StatusOK, out)
+	}
+	missing, err := c.thread.PendingEnv(ctx)
+	if err != nil {
+		return err
+	}
+	out.RunID, out.Since = run.ID, run.StartedAt
+	for _, d := range missing {
+		out.Variables = append(out.Variables, runtimev1.EnvWanted{Name: d.Name, Type: string(d.Type), Scoped: d.Scoped})
+	}
+	return c.writeJSON(http.StatusOK, out)
+}
+
+// putEnv answers PUT env/{name} (SPEC ENV-02, ENV-04). What is answered holds no secret: not even the one sent.
+func (s *Server) putEnv(c *call) error {
+	var body runtimev1.NewEnvValue
+	if err := c.decode(&body, false); err != nil {
+		return err
+	}
+	if body.Value == nil {
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "give the value, a text; to remove the variable use DELETE")
+	}
+	ctx := c.r.Context()
+	if err := c.thread.SetEnv(ctx, c.rest(), *body.Value, store.EnvType(body.Type)); err != nil {
+		return err
+	}
+	return s.getEnv(c)
+}
+
+// deleteEnv answers DELETE env/{name}: the thread's own value goes; what others have of that name shows again.
+func (s *Server) deleteEnv(c *call) error {
+	removed, err := c.thread.UnsetEnv(c.r.Context(), c.rest())
+	if err != nil {
+		return err
+	}
+	if !removed {
+		return notFound(c.name, "thread %q has no variable %q of its own", c.name, c.rest())
+	}
+	return c.writeSuccess()
+}
+
+func envVarOf(v *thread.EnvValue) runtimev1.EnvVar {
+	out := runtimev1.EnvVar{Name: v.Name, Type: string(v.Type), Source: string(v.Source), Origin: string(v.Origin), UpdatedAt: v.UpdatedAt}
+	if v.Type == store.EnvText {
+		out.Value = &v.Value
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// firstEnv gives a new thread its variables: those of its spec, and the names that it does not inherit.
+func (r *Reconciler) firstEnv(ctx context.Context, s *scope, n *thread.NewThread) (err error) {
+	if r.Env == nil {
+		return nil
+	}
+	if n.Env, err = r.Env.ThreadEnv(ctx, s.object); err != nil {
+		return envProblem(err)
+	}
+	if n.ParentID != "" {
+		n.ScopedEnv, err = r.Env.ScopedEnv(ctx, n.Namespace, n.Agent)
+	}
+	return err
+}
+
+// env keeps a thread's variables up with its spec and with what that refers to (SPEC ENV-05), and the names that
+// it does not inherit with its agent (SPEC ENV-04).
+func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
+	if r.Env == nil || s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
+		return false, nil
+	}
+	if s.row.ParentID != "" {
+		scoped, err := r.Env.ScopedEnv(ctx, s.row.Namespace, s.row.Agent)
+		if err != nil {
+			return false, err
+		}
+		if !slices.Equal(scoped, s.row.ScopedEnv) {
+			if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &store.ScopeEnv{Names: scoped}); err != nil {
+				return false, fmt.Errorf("note which variables are not inherited: %w", err)
+			}
+		}
+	}
+	if len(s.object.Spec.Env) == 0 && s.object.Status.ObservedGeneration == s.object.Generation {
+		return false, nil
+	}
+	spec, err := r.Env.ThreadEnv(ctx, s.object)
+	if err != nil {
+		return false, settle(s, envProblem(err))
+	}
+	if err := r.Threads.FollowEnv(ctx, s.row, spec); err != nil {
+		return false, fmt.Errorf("bring the variables up with the spec: %w", err)
+	}
+	return false, nil
+}
+
+// envProblem takes what a user must mend as the state of the thread.
+func envProblem(err error) error {
+	var notReady *engine.NotReadyError
+	if errors.As(err, &notReady) {
+		return &problem{notReady.Reason, notReady.Message}
+	}
+	return err
+}

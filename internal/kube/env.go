@@ -1,0 +1,223 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// Env finds what lies below the variables of a thread (SPEC ENV-01): those of its user and of the instance, in
+// labelled Secrets and ConfigMaps, and those of its agent and its prompt.
+type Env struct {
+	definitions *Definitions
+	labelled    client.Reader
+}
+
+var _ thread.EnvLayerer = (*Env)(nil)
+
+// NewEnv makes the port. labelled is a cache of the Secrets and ConfigMaps that have the label of a scope.
+func NewEnv(d *Definitions, labelled client.Reader) *Env {
+	return &Env{definitions: d, labelled: labelled}
+}
+
+// Layers implements thread.EnvLayerer.
+func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, error) {
+	out := &thread.EnvLayers{}
+	if t.UserID != "" {
+		labels := client.MatchingLabels{skeinv1.LabelEnvScope: skeinv1.EnvScopeUser, skeinv1.LabelUser: skeinv1.UserLabel(t.UserID)}
+		if err := e.scope(ctx, t.Namespace, labels, thread.EnvFromUser, out); err != nil {
+			return nil, err
+		}
+	}
+	labels := client.MatchingLabels{skeinv1.LabelEnvScope: skeinv1.EnvScopeInstance}
+	if err := e.scope(ctx, t.Namespace, labels, thread.EnvFromInstance, out); err != nil {
+		return nil, err
+	}
+	agent, prompt, err := e.definitions.envOwners(ctx, t.Namespace, t.Agent)
+	if err != nil {
+		return nil, err
+	}
+	declared := map[string]thread.EnvDeclaration{}
+	for _, layer := range []struct {
+		source thread.EnvSource
+		list   []skeinv1.EnvVar
+	}{{thread.EnvFromAgent, agent}, {thread.EnvFromPrompt, prompt}} {
+		for i := range layer.list {
+			v := &layer.list[i]
+			d := declared[v.Name]
+			if d.Name == "" {
+				d = thread.EnvDeclaration{Name: v.Name, Type: envType(v)}
+			}
+			d.Required, d.Scoped = d.Required || v.Required, d.Scoped || v.Scoped
+			declared[v.Name] = d
+			value, _, err := e.definitions.envValue(ctx, t.Namespace, v, fmt.Sprintf("spec.env of the %s", layer.source))
+			if err != nil {
+				return nil, err
+			}
+			if value != nil {
+				out.Values = append(out.Values, thread.EnvValue{Name: v.Name, Value: *value, Type: envType(v), Source: layer.source})
+			}
+		}
+	}
+	out.Declared = slices.SortedFunc(maps.Values(declared), func(a, b thread.EnvDeclaration) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// scope adds the variables of labelled objects: Secrets before ConfigMaps, and by name.
+func (e *Env) scope(ctx context.Context, namespace string, labels client.MatchingLabels, source thread.EnvSource, out *thread.EnvLayers) error {
+	add := func(kind store.EnvType, name, value string) {
+		if thread.CheckEnvName(name) == nil && utf8.ValidString(value) {
+			out.Values = append(out.Values, thread.EnvValue{Name: name, Value: value, Type: kind, Source: source})
+		}
+	}
+	var secrets corev1.SecretList
+	if err := e.labelled.List(ctx, &secrets, client.InNamespace(namespace), labels, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the Secrets of the %s: %w", source, err)
+	}
+	slices.SortFunc(secrets.Items, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
+	for i := range secrets.Items {
+		for name, value := range secrets.Items[i].Data {
+			add(store.EnvSecret, name, string(value))
+		}
+	}
+	var maps corev1.ConfigMapList
+	if err := e.labelled.List(ctx, &maps, client.InNamespace(namespace), labels, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the ConfigMaps of the %s: %w", source, err)
+	}
+	slices.SortFunc(maps.Items, func(a, b corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+	for i := range maps.Items {
+		for name, value := range maps.Items[i].Data {
+			add(store.EnvText, name, value)
+		}
+	}
+	return nil
+}
+
+func envType(v *skeinv1.EnvVar) store.EnvType {
+	if v.Type == skeinv1.EnvText {
+		return store.EnvText
+	}
+	return store.EnvSecret
+}
+
+// envOwners gives the variables of an agent and of its prompt; nothing of what does not exist.
+func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (ofAgent, ofPrompt []skeinv1.EnvVar, err error) {
+	var a skeinv1.Agent
+	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read Agent %q: %w", agent, err)
+	}
+	var p skeinv1.Prompt
+	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: a.Spec.SideA.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read Prompt %q: %w", a.Spec.SideA.PromptRef.Name, err)
+	}
+	return a.Spec.Env, p.Spec.Env, nil
+}
+
+// envValue follows an entry to its value and a version that changes with what it refers to; nil when it has
+// none. What it refers to must exist unless it is optional.
+func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1.EnvVar, field string) (value *string, version string, err error) {
+	if v.Value != nil || v.ValueFrom == nil {
+		return v.Value, "", nil
+	}
+	field = fmt.Sprintf("%s, entry %s", field, v.Name)
+	var data []byte
+	if ref := v.ValueFrom.SecretKeyRef; ref != nil {
+		data, version, err = d.contents.SecretKey(ctx, namespace, *ref, field)
+	} else if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil {
+		data, version, err = d.contents.ConfigMapKey(ctx, namespace, *ref, field)
+	}
+	if err != nil || data == nil {
+		return nil, version, err
+	}
+	if !utf8.Valid(data) {
+		return nil, version, notReady(skeinv1.ReasonInvalidSpec, "%s: the value is no UTF-8 text", field)
+	}
+	text := string(data)
+	return &text, version, nil
+}
+
+// CheckEnv finds out whether all that the entries refer to is there.
+func (d *Definitions) CheckEnv(ctx context.Context, namespace string, list []skeinv1.EnvVar) error {
+	for i := range list {
+		if _, _, err := d.envValue(ctx, namespace, &list[i], "spec.env"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ThreadEnv follows the entries of a Thread.
+func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error) {
+	var out []thread.SpecEnv
+	for i := range t.Spec.Env {
+		v := &t.Spec.Env[i]
+		value, version, err := d.envValue(ctx, t.Namespace, v, "spec.env")
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			continue
+		}
+		entry, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(entry)
+		out = append(out, thread.SpecEnv{Name: v.Name, Value: *value, Type: envType(v), Entry: hex.EncodeToString(sum[:8]), Version: version})
+	}
+	return out, nil
+}
+
+// ScopedEnv lists the names that are marked as scoped in an agent's graph (SPEC ENV-04): by the agent, the agents
+// that it reaches as subagents, and their prompts. Sorted.
+func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
+	names := map[string]bool{}
+	seen := map[string]bool{agent: true}
+	for next := []string{agent}; len(next) > 0; next = next[1:] {
+		var a skeinv1.Agent
+		err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: next[0]}, &a, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Agent %q: %w", next[0], err)
+		}
+		_, prompt, err := d.envOwners(ctx, namespace, next[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, list := range [][]skeinv1.EnvVar{a.Spec.Env, prompt} {
+			for i := range list {
+				if list[i].Scoped {
+					names[list[i].Name] = true
+				}
+			}
+		}
+		for _, s := range a.Spec.Subagents {
+			if name := s.AgentRef.Name; !seen[name] {
+				seen[name] = true
+				next = append(next, name)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
