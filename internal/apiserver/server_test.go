@@ -129,7 +129,7 @@ var _ = Describe("the server", func() {
 		Entry("below", "GET", at("hello", "/queue/x"), 404),
 		Entry("method", "DELETE", at("hello", "/messages"), 405),
 		Entry("patch", "PATCH", at("hello", "/kv/x"), 405),
-		Entry("key", "GET", at("hello", "/kv"), 404),
+		Entry("key", "POST", at("hello", "/kv"), 405),
 	)
 
 	It("describes itself", func(ctx SpecContext) {
@@ -151,8 +151,8 @@ var _ = Describe("the server", func() {
 				}
 			}
 			Expect(verbs).To(HaveKeyWithValue("lookups", ConsistOf("get")))
-			Expect(verbs).To(HaveKeyWithValue("threads/messages", ConsistOf("create", "get")))
-			Expect(verbs).To(HaveKeyWithValue("threads/files", ConsistOf("delete", "get", "update")))
+			Expect(verbs).To(HaveKeyWithValue("threads/messages", ContainElements("create", "get")))
+			Expect(verbs).To(HaveKeyWithValue("threads/files", ContainElements("delete", "get", "update")))
 			Expect(verbs).To(HaveKeyWithValue("threads/events", ConsistOf("create", "get", "watch")))
 			Expect(verbs).NotTo(HaveKey("threads"))
 		}

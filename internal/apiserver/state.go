@@ -134,7 +134,7 @@ func (s *Server) getKV(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, runtimev1.KVValue{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKVValue), Exists: v.Exists, Data: v.Data, ExpiresAt: v.ExpiresAt})
+	return c.writeJSON(http.StatusOK, runtimev1.ValueRecord{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindValueRecord), Exists: v.Exists, Data: v.Data, ExpiresAt: v.ExpiresAt})
 }
 
 // maxTTL in seconds: a hundred years.

@@ -29,7 +29,7 @@ func (s *Server) views() map[runtimev1.View]view {
 		runtimev1.ViewKVStores: {
 			kind: runtimev1.KindKeyList, namespaced: true,
 			below: map[string]route{"values": {
-				kind:   runtimev1.KindKVValue,
+				kind:   runtimev1.KindValueRecord,
 				plain:  verbs{"get": s.listKVKeys},
 				nested: verbs{"get": s.getKV, "update": s.putKV, "delete": s.deleteKV},
 			}},

@@ -35,6 +35,10 @@ type write struct {
 
 // writes is every way to write below a thread: "verb subresource", with a "/" at the end of what is nested.
 var writes = map[string]write{
+	"create state":     {good: `{"ops":[{"op":"set","key":"k","value":1}]}`, stays: true},
+	"update state/":    {path: "k", good: `1`, any: true, stays: true},
+	"delete state/":    {path: "k", stays: true},
+	"create import":    {good: `{"agentId":"a","createdAt":"2026-01-01T00:00:00Z"}`, any: true, streamed: true},
 	"create messages":  {good: `{"content":"x"}`, stays: true},
 	"patch messages/":  {path: "m1", good: `{"content":"y"}`, stays: true},
 	"delete messages/": {path: "m1", stays: true},

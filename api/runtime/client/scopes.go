@@ -158,7 +158,7 @@ func (k *KV) request(verb, key string) (*rest.Request, error) {
 
 // Get gives a value: Exists is false when there is none, or it has expired. A key is part of the URL: it cannot
 // have empty parts, "." or ".." between slashes.
-func (k *KV) Get(ctx context.Context, key string) (*runtimev1.KVValue, error) {
+func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error) {
 	if key == "" {
 		return nil, errNoKey
 	}
@@ -166,7 +166,7 @@ func (k *KV) Get(ctx context.Context, key string) (*runtimev1.KVValue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return one[runtimev1.KVValue](func(out any) error { return get(ctx, r, out) })
+	return one[runtimev1.ValueRecord](func(out any) error { return get(ctx, r, out) })
 }
 
 var errNoKey = errors.New("the key is empty: give one")

@@ -76,8 +76,8 @@ type KeyList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// KVValue is a value of the key-value service (SPEC STA-07).
-type KVValue struct {
+// ValueRecord is a value of the key-value service (SPEC STA-07).
+type ValueRecord struct {
 	metav1.TypeMeta `json:",inline"`
 	// Exists is false when there is no such value, or it has expired.
 	Exists bool `json:"exists"`
@@ -178,7 +178,7 @@ const (
 const (
 	KindStateList     = "StateList"
 	KindKeyList       = "KeyList"
-	KindKVValue       = "KVValue"
+	KindValueRecord       = "ValueRecord"
 	KindLifecycleList = "LifecycleList"
 	KindUsage         = "Usage"
 	KindImportResult  = "ImportResult"
