@@ -140,6 +140,10 @@ func (e *echo) Terminate(ctx context.Context, id, reason string) error {
 	return st.Terminate(ctx, reason)
 }
 
+func (e *echo) Destroy(ctx context.Context, id string) error {
+	return e.svc.Store().Apply(ctx, id, nil, &store.Destroy{Reason: store.DestroyedExplicit})
+}
+
 func (*echo) Stop(context.Context, string, string) error { return nil }
 
 func (*echo) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {

@@ -34,6 +34,13 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 	if t.TerminatedAt != 0 {
 		r.Terminated = &t.TerminatedAt
 	}
+	if t.DestroyedAt != 0 {
+		r.Destroyed, r.DestroyedReason = &t.DestroyedAt, t.DestroyedReason
+	}
+	if t.RetainedAt != 0 {
+		r.Retained = &t.RetainedAt
+	}
+	r.IdleExpiry, r.Parked = t.IdleExpiry, t.Parked
 	if last != nil {
 		run := runOf(last)
 		r.LastRun = &run

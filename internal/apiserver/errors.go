@@ -63,6 +63,10 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		e.ErrStatus.Details = details(name, retrySoon)
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQueueFull, Message: store.ErrQueueFull.Error()}}
 		return e
+	case errors.Is(err, store.ErrRetained):
+		return conflict(name, "the Thread object was deleted and the data is retained: create a Thread whose spec.threadID is its id, then go on")
+	case errors.Is(err, store.ErrNotRetained):
+		return conflict(name, "the thread has a Thread object: delete that, and its data goes with it")
 	case errors.Is(err, store.ErrTerminated):
 		return terminated(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
 	case errors.Is(err, store.ErrNotFound):
@@ -88,6 +92,13 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	klog.FromContext(ctx).Error(err, "A request of the runtime API failed", "auditID", id, "thread", name)
 	e := apierrors.NewInternalError(fmt.Errorf("the manager's log has the cause under audit id %q", id))
 	return e
+}
+
+// conflict is a 409: the thread is not in the state that this needs.
+func conflict(name, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: message, Details: details(name, 0),
+	}}
 }
 
 func details(name string, retryAfter int32) *metav1.StatusDetails {

@@ -34,7 +34,7 @@ func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.Stat
 	if obj == nil {
 		return l.byID(ctx, namespace, name)
 	}
-	row, err := l.awaitStored(ctx, obj.ThreadID())
+	row, err := l.awaitStored(ctx, obj)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notStored(name, notReadyBecause(obj))
 	}
@@ -104,9 +104,19 @@ func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]
 	return l.threads.Store().FindThreads(ctx, q)
 }
 
-// awaitStored gives the stored thread, waiting a moment for one that is being set up.
-func (l *lookup) awaitStored(ctx context.Context, id string) (*store.Thread, error) {
-	row, err := l.threads.Store().Thread(ctx, id)
+// awaitStored gives the stored thread of an object, waiting a moment for one that is being set up. One that
+// belongs to another object, as spec.threadID may name any, is not given: whoever was authorized for an object
+// of that name must get no other thread.
+func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
+	id := obj.ThreadID()
+	read := func() (*store.Thread, error) {
+		row, err := l.threads.Store().Thread(ctx, id)
+		if err == nil && !row.HeldBy(string(obj.UID)) {
+			return nil, store.ErrNotFound
+		}
+		return row, err
+	}
+	row, err := read()
 	if !errors.Is(err, store.ErrNotFound) {
 		return row, err
 	}
@@ -123,14 +133,14 @@ func (l *lookup) awaitStored(ctx context.Context, id string) (*store.Thread, err
 	timer := time.NewTimer(l.setupWait)
 	defer timer.Stop()
 	for {
-		row, err := l.threads.Store().Thread(ctx, id)
+		row, err := read()
 		if !errors.Is(err, store.ErrNotFound) {
 			return row, err
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
-			return l.threads.Store().Thread(ctx, id) // a hint may have been lost
+			return read() // a hint may have been lost
 		case <-ctx.Done():
 			return nil, err
 		}

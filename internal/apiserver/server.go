@@ -31,6 +31,7 @@ import (
 type Engine interface {
 	Stop(ctx context.Context, threadID, reason string) error
 	Terminate(ctx context.Context, threadID, reason string) error
+	Destroy(ctx context.Context, threadID string) error
 	RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error)
 	Outside
 }

@@ -257,6 +257,10 @@ func (e *recordingEngine) Stop(_ context.Context, id, reason string) error {
 	return nil
 }
 
+func (e *recordingEngine) Destroy(ctx context.Context, id string) error {
+	return e.svc.Store().Apply(ctx, id, nil, &store.Destroy{Reason: store.DestroyedExplicit})
+}
+
 func (e *recordingEngine) Terminate(ctx context.Context, id, reason string) error {
 	st, err := e.svc.Open(ctx, id)
 	if err != nil {

@@ -41,6 +41,10 @@ func (s *Server) views() map[runtimev1.View]view {
 		},
 		runtimev1.ViewUsage:   {kind: runtimev1.KindUsage, namespaced: true, collection: verbs{"list": s.namespaceUsage}},
 		runtimev1.ViewLookups: {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
+		runtimev1.ViewRetained: {
+			kind: runtimev1.KindRetainedList, namespaced: true,
+			collection: verbs{"list": s.listRetained}, named: verbs{"delete": s.purgeRetained},
+		},
 	}
 }
 

@@ -48,6 +48,8 @@ var writes = map[string]write{
 	"delete files/":    {path: "a.txt", stays: true},
 	"create stop":      {good: `{}`, stays: true},
 	"create terminate": {good: `{}`, stays: true},
+	"create destroy":   {good: `{}`, stays: true},
+	"create continue":  {good: `{}`},
 	"update kv/":       {path: "k", good: `1`, any: true, stays: true},
 	"delete kv/":       {path: "k", stays: true},
 	"create code":      {good: `{"source":"export default 1"}`, outcome: true},

@@ -59,6 +59,9 @@ func (t *Thread) OwnerUID() string {
 	return t.ID
 }
 
+// HeldBy tells whether the thread belongs to a Thread object, by its UID.
+func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
+
 // Reasons of EventDestroyed and of Thread.DestroyedReason.
 const (
 	DestroyedExplicit = "explicit"

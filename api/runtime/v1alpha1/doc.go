@@ -45,6 +45,9 @@ const (
 	ViewLifecycle View = "lifecycle"
 	// ViewUsage sums what runs used, of a namespace or with agent=… of an agent (SPEC LOG-03): GET usage.
 	ViewUsage View = "usage"
+	// ViewRetained lists the threads of a namespace that are kept without a Thread object (SPEC THR-09), and
+	// removes one for good: DELETE retained/{id}.
+	ViewRetained View = "retained"
 )
 
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
@@ -58,6 +61,8 @@ const (
 	SubresourceEvents    Subresource = "events"
 	SubresourceRuns      Subresource = "runs"
 	SubresourceStop      Subresource = "stop"
+	SubresourceDestroy   Subresource = "destroy"
+	SubresourceContinue  Subresource = "continue"
 	SubresourceTerminate Subresource = "terminate"
 	SubresourceKV        Subresource = "kv"
 	SubresourceCode      Subresource = "code"

@@ -33,6 +33,14 @@ const (
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
 	EventTerminated  = "thread.terminated"
+	// EventDestroyed comes when the conversation was cleared; Data is {"reason": "explicit" or "expired", "messages": n}.
+	EventDestroyed = "thread.destroyed"
+	// EventContinued comes when a user let go on what waited since a stop.
+	EventContinued = "thread.continued"
+	// EventRetained comes when the Thread object was deleted and the data is kept, EventAdopted when another
+	// Thread object has taken it over.
+	EventRetained    = "thread.retained"
+	EventAdopted     = "thread.adopted"
 	EventFileWritten = "file.written"
 	EventFileDeleted = "file.deleted"
 	// EventStateSkipped has data StateSkipped: state of a run that was not saved.

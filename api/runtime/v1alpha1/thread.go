@@ -43,6 +43,20 @@ type ThreadRecord struct {
 	// TerminatedReason in CamelCase.
 	TerminatedReason string `json:"terminatedReason,omitempty"`
 
+	// Destroyed is when the conversation was last cleared, in microseconds; null when it never was (SPEC THR-06).
+	Destroyed *int64 `json:"destroyed"`
+	// DestroyedReason is explicit or expired.
+	DestroyedReason string `json:"destroyedReason,omitempty"`
+	// IdleExpiry is after how long without a change the conversation is destroyed, in microseconds; 0 = never
+	// (SPEC THR-07).
+	IdleExpiry int64 `json:"idleExpiry,omitempty"`
+	// Parked tells that what waits in the queue stays there until the next user message or a continue, since
+	// a user has stopped a run (SPEC MSG-08).
+	Parked bool `json:"parked,omitempty"`
+	// Retained is since when the thread is kept without a Thread object, in microseconds; null when it has one
+	// (SPEC THR-09).
+	Retained *int64 `json:"retained,omitempty"`
+
 	// V is the version, which grows by one with each committed change (SPEC THR-11).
 	V int64 `json:"v"`
 	// MessageCount is how many messages are stored.

@@ -138,6 +138,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := mgr.Add(&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")}); err != nil {
 		return err
 	}
+	if err := mgr.Add(&expirer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("expiry")}); err != nil {
+		return err
+	}
 	err = controller.Setup(mgr, controller.Options{
 		Threads: data.threads, Engine: eng, Definitions: definitions, Sandboxes: boxes.port, Pools: boxes.pools, Secrets: o.secrets,
 	})

@@ -30,7 +30,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	}
 	s.thread = &t
 	row, err := r.Store.Thread(ctx, t.ThreadID())
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(t.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		return false, nil
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 
 // own makes the Thread the owner of an effect that was declared by hand (metadata, never spec: SPEC K8S-03).
 func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
-	if s.thread == nil || metav1.GetControllerOf(s.object) != nil {
+	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
 	before := s.object.DeepCopy()

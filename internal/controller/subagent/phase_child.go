@@ -44,7 +44,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	s.child = &child
 	r.hints.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
 		return nil // the thread controller is about to store it
 	}
 	s.row = row

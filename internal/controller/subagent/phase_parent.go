@@ -29,7 +29,7 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 	}
 	s.parent = &parent
 	row, err := r.Store.Thread(ctx, parent.ThreadID())
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(parent.UID))) {
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Thread %q is not stored yet", name)}
 		return nil
 	}
@@ -40,8 +40,8 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 // own makes the parent Thread the owner of a Subagent that was declared by hand (metadata, never spec:
 // SPEC K8S-03). Those that the engine makes come with it.
 func (r *Reconciler) own(ctx context.Context, s *scope) error {
-	if metav1.IsControlledBy(s.object, s.parent) {
-		return nil
+	if metav1.IsControlledBy(s.object, s.parent) || !s.parent.DeletionTimestamp.IsZero() {
+		return nil // a parent that goes takes what it owns with it, or leaves it (--cascade=orphan)
 	}
 	if owner := metav1.GetControllerOf(s.object); owner != nil {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec,

@@ -84,7 +84,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
-		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(watches.ReadyTurned())).
+		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), expiryChanged()))).
 		Watches(kube.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(kube.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
@@ -103,6 +103,8 @@ type scope struct {
 	object *skeinv1.Thread
 	row    *store.Thread // nil until the stored thread is there
 	parent string        // name of the parent Thread; "" for a root
+	// agentSpec is of the thread's agent; nil when it is not there. It belongs to the cache.
+	agentSpec *skeinv1.AgentSpec
 	// problem keeps the thread from being Ready; nil when there is none.
 	problem *problem
 }
@@ -127,9 +129,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, step := range []phase{
 		r.delete,    // ends everything when the object is on its way out
 		r.finalizer, // nothing is stored before the object is held until a purge
-		r.store,     // makes the stored thread, or keeps it up with the spec
+		r.store,     // makes the stored thread, adopts it, or keeps it up with the spec
 		r.env,       // keeps its variables up with the spec
 		r.agent,     // finds out whether it can be served
+		r.expiry,    // and after how long it expires
 	} {
 		done, err := step(ctx, s)
 		if done && err == nil {

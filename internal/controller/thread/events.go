@@ -19,6 +19,9 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "the thread can be served now")
 	}
+	if d := after.Status.Destroyed; d != nil && (before.Status.Destroyed == nil || !before.Status.Destroyed.Time.Equal(&d.Time)) {
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread goes on to be usable", d.Reason)
+	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
 		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason

@@ -28,6 +28,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read Agent %q: %w", name, err)
 	}
+	s.agentSpec = &a.Spec
 	switch c := conditions.Ready(a.Status.Conditions); c.Status {
 	case metav1.ConditionFalse:
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Agent %q is not ready: %s", name, c.Message)}

@@ -16,24 +16,24 @@ import (
 )
 
 // delete ends a thread whose object is on its way out: its run is let go of at once, what is stored is
-// purged, and the object is let go. Children go by their owner references and end themselves the same way
-// (SPEC SUB-08). Nothing here waits for a run, a sandbox or a child.
+// purged or kept, as spec.deletionPolicy says, and the object is let go. Children go by their owner references
+// and end themselves the same way (SPEC SUB-08, THR-09). Nothing here waits for a run, a sandbox or a child.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	id := s.object.ThreadID()
 	if !controllerutil.ContainsFinalizer(s.object, skeinv1.Finalizer) {
 		return true, nil
 	}
-	r.Engine.Abort(ctx, id, "the Thread object was deleted")
-	if err := r.tellParent(ctx, id); err != nil {
+	row, err := r.Threads.Store().Thread(ctx, s.object.ThreadID())
+	switch {
+	case err == nil && row.HeldBy(string(s.object.UID)):
+		if err := r.part(ctx, s, row); err != nil {
+			return true, err
+		}
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return true, err
-	}
-	if err := r.Threads.Purge(ctx, id); err != nil {
-		return true, fmt.Errorf("purge what is stored of the thread: %w", err)
-	}
-	r.Sandboxes.Forget(id)
+	} // else it is gone, or kept, by an earlier try, or was never this object's
 	r.hints.Forget(s.req)
 	r.pace.Forget(s.req)
 	before := s.object.DeepCopy()
@@ -43,15 +43,25 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	return true, client.IgnoreNotFound(r.Client.Patch(ctx, s.object, patch))
 }
 
-// tellParent answers a parent that waits for this child, which will give no result any more.
-func (r *Reconciler) tellParent(ctx context.Context, id string) error {
-	row, err := r.Threads.Store().Thread(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+// part ends what the thread does and purges or keeps what is stored of it.
+func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) error {
+	r.Engine.Abort(ctx, row.ID, "the Thread object was deleted")
+	if err := r.tellParent(ctx, row); err != nil {
 		return err
 	}
+	if s.object.Spec.DeletionPolicy == skeinv1.DeletionRetain {
+		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{}); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("keep what is stored of the thread: %w", err)
+		}
+	} else if err := r.Threads.Purge(ctx, row.ID); err != nil {
+		return fmt.Errorf("purge what is stored of the thread: %w", err)
+	}
+	r.Sandboxes.Forget(row.ID)
+	return nil
+}
+
+// tellParent answers a parent that waits for this child, which will give no result any more.
+func (r *Reconciler) tellParent(ctx context.Context, row *store.Thread) error {
 	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) {
 		return nil
 	}
@@ -60,7 +70,7 @@ func (r *Reconciler) tellParent(ctx context.Context, id string) error {
 	}
 	return r.childResult(ctx, row.ParentID, store.ChildResult{
 		Reference:  row.Reference,
-		ThreadID:   id,
+		ThreadID:   row.ID,
 		Name:       row.Child.Name,
 		ToolCallID: row.Child.ToolCallID,
 		Status:     kube.ChildTerminated,

@@ -45,13 +45,19 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	row, err := r.Threads.Store().Thread(ctx, id)
 	switch {
 	case err == nil:
-		s.row = row
+		if held, err := r.hold(ctx, s, row); err != nil || !held {
+			return false, err
+		}
 		if s.parent, err = r.parentName(ctx, s); err != nil {
 			return false, err
 		}
 		return false, r.follow(ctx, s)
 	case !errors.Is(err, store.ErrNotFound):
 		return false, err
+	}
+	if s.object.Spec.ThreadID != "" {
+		s.problem = notRetained(s.object)
+		return false, nil
 	}
 	n, err := r.describe(ctx, s.object)
 	if err != nil {
@@ -106,6 +112,9 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 		Message: o.Spec.Message,
 	}
 	n.MaxFileBytes, n.MaxFiles = fileQuota(&o.Spec)
+	if d := o.Spec.IdleExpiry; d != nil {
+		n.IdleExpiry = d.Microseconds()
+	}
 	if a := o.Spec.Arguments; a != nil && len(a.Raw) > 0 {
 		n.Arguments = json.RawMessage(a.Raw)
 	}

@@ -22,6 +22,7 @@ const (
 	phaseIdle       = "Idle"
 	phaseRunning    = "Running"
 	phaseWaiting    = "Waiting"
+	phaseParked     = "Parked"
 	phaseTerminated = "Terminated"
 )
 
@@ -104,6 +105,9 @@ func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed e
 		status.Messages = row.Messages
 		status.QueuedMessages = row.Queued
 		status.TerminatedAt = row.TerminatedAt
+		if row.DestroyedAt != 0 {
+			status.Destroyed = &skeinv1.DestroyedStatus{Time: *timeOf(row.DestroyedAt), Reason: row.DestroyedReason}
+		}
 		status.LastActivityTime = timeOf(row.LastActivityAt)
 		status.Parent = s.parent
 	}
@@ -155,6 +159,8 @@ func phaseOf(row *store.Thread, run *store.Run) string {
 		return phasePending
 	case row.TerminatedAt != 0:
 		return phaseTerminated
+	case (run == nil || run.Status.Ended()) && row.Parked && row.Queued > 0:
+		return phaseParked
 	case run == nil || run.Status.Ended():
 		return phaseIdle
 	case run.Status == store.RunWaiting:

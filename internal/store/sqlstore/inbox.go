@@ -9,9 +9,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// madeKey begins the keys of items that came without one. No repeat can have such a key, so that it need
+// madeKey begins the keys of items that came without one, and no others. No repeat can have such a key, so that it need
 // not be kept.
-const madeKey = "skein:"
+const madeKey = "skein:seq:"
 
 func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 	h, err := t.receiver(from, op)

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newContinue(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "continue THREAD",
+		Short: "Let go on what waits in the queue since the thread was stopped",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			rec, err := t.Continue(cmd.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "thread/%s continued\n", rec.Name)
+			return nil
+		},
+	}
+}
+
+func newDestroy(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "destroy THREAD",
+		Short: "Clear the conversation; files and values stay, and the thread can be used again",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			rec, err := t.Destroy(cmd.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "thread/%s destroyed\n", rec.Name)
+			return nil
+		},
+	}
+}
+
+func newRetained(p *plugin) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "retained",
+		Short: "List threads whose object was deleted and whose data is kept",
+		Example: `  # What is kept in this namespace
+  kubectl skein retained
+
+  # Give it to a new Thread: name its id in spec.threadID
+  # Remove it for good
+  kubectl skein purge 6f1c2a54-0000-4000-8000-000000000001`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			c, ns, err := p.client()
+			if err != nil {
+				return err
+			}
+			all := &runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: []runtimev1.ThreadRecord{}}
+			for after := ""; ; {
+				page, err := c.Retained(cmd.Context(), ns, after, runtimev1.MaxPageSize)
+				if err != nil {
+					return err
+				}
+				all.Threads = append(all.Threads, page.Threads...)
+				if !page.HasMore || len(page.Threads) == 0 {
+					break
+				}
+				after = page.Threads[len(page.Threads)-1].ThreadID
+			}
+			if output != "" {
+				return encode(p.Out, output, all)
+			}
+			if len(all.Threads) == 0 {
+				fmt.Fprintf(p.ErrOut, "No retained threads in namespace %s.\n", ns)
+				return nil
+			}
+			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "THREAD ID\tWAS\tAGENT\tMESSAGES\tQUEUED\tRETAINED")
+			for _, t := range all.Threads {
+				age := "?"
+				if t.Retained != nil {
+					age = duration.HumanDuration(time.Since(time.UnixMicro(*t.Retained)))
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", t.ThreadID, t.Name, t.AgentID, t.MessageCount, t.QueuedCount, age)
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	return cmd
+}
+
+func newPurge(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "purge ID",
+		Short: "Remove the data of a retained thread for good",
+		Args:  exactly("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, ns, err := p.client()
+			if err != nil {
+				return err
+			}
+			if err := c.PurgeRetained(cmd.Context(), ns, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "thread %s purged\n", args[0])
+			return nil
+		},
+	}
+}
+
+// client gives the runtime API and the namespace that the flags and the kubeconfig say.
+func (p *plugin) client() (*runtimeclient.Client, string, error) {
+	cfg, ns, err := p.config()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := runtimeclient.New(cfg)
+	return c, ns, err
+}

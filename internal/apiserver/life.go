@@ -1,0 +1,72 @@
+package apiserver
+
+import (
+	"net/http"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// destroyThread answers POST destroy: clears the conversation, not the thread (SPEC THR-06).
+func (s *Server) destroyThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
+		return err
+	}
+	if err := s.opts.Engine.Destroy(c.r.Context(), c.row.ID); err != nil {
+		return err
+	}
+	return s.writeThread(c)
+}
+
+// continueThread answers POST continue: what waits since a user's stop goes on (SPEC MSG-08). Where nothing is
+// parked it does nothing.
+func (s *Server) continueThread(c *call) error {
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
+		return err
+	}
+	if _, err := c.thread.Continue(c.r.Context()); err != nil {
+		return err
+	}
+	return s.writeThread(c)
+}
+
+// listRetained answers GET retained: the threads of a namespace that have no object (SPEC THR-09).
+func (s *Server) listRetained(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	after := q.text("after")
+	if id, ok := parseThreadID(after); ok {
+		after = id
+	} else if after != "" {
+		q.bad("after", "%q is not the id of a thread: give that of the last one of the page before", after)
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	threads, err := s.opts.Threads.Store().Retained(c.r.Context(), c.namespace, after, limit+1)
+	if err != nil {
+		return err
+	}
+	page, more := cut(threads, limit, 0)
+	list := runtimev1.RetainedList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRetainedList), Threads: make([]runtimev1.ThreadRecord, len(page)), HasMore: more}
+	for i := range page {
+		list.Threads[i] = *threadRecord(&page[i], nil)
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// purgeRetained answers DELETE retained/{id}: removes what is kept, for good.
+func (s *Server) purgeRetained(c *call) error {
+	id, ok := parseThreadID(c.name)
+	if !ok {
+		return notFound(c.name, "%q is not the id of a thread: give its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
+	}
+	if err := s.opts.Threads.PurgeRetained(c.r.Context(), c.namespace, id); err != nil {
+		return err
+	}
+	return c.writeSuccess()
+}

@@ -1,0 +1,56 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// hold makes sure that the stored thread belongs to the object: it does, or it is retained and the object
+// adopts it (SPEC THR-09). A thread that is somebody else's is not even looked at: whether it exists in
+// another namespace does not show.
+func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
+	o := s.object
+	switch {
+	case row.HeldBy(string(o.UID)):
+		s.row = row
+		return true, nil
+	case row.Namespace != o.Namespace:
+		s.problem = notRetained(o)
+		return false, nil
+	case row.RetainedAt == 0:
+		s.problem = &problem{skeinv1.ReasonThreadInUse, fmt.Sprintf(
+			"thread %s belongs to Thread %q: delete that one, with spec.deletionPolicy: Retain, and its data passes to this one", row.ID, row.Name)}
+		return false, nil
+	case o.Spec.UserID != "" && o.Spec.UserID != row.UserID:
+		s.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+			"spec.userID is %q, but thread %s is a conversation with another user: leave userID out, or name that user in a new Thread", o.Spec.UserID, row.ID)}
+		return false, nil
+	}
+	err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Adopt{
+		ObjectUID: string(o.UID), Name: o.Name, Agent: o.Spec.AgentRef.Name, Title: o.Spec.Title,
+	})
+	if errors.Is(err, store.ErrNotRetained) || errors.Is(err, store.ErrNotFound) { // another was faster, or it is being purged
+		s.problem = notRetained(o)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("adopt thread %s: %w", row.ID, err)
+	}
+	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s belongs to this Thread now", row.ID)
+	s.row = row
+	return true, r.reload(ctx, s)
+}
+
+// notRetained is the problem of an object that names data which is not there for it to adopt. It heals when
+// the data is retained.
+func notRetained(o *skeinv1.Thread) *problem {
+	return &problem{skeinv1.ReasonThreadNotRetained, fmt.Sprintf(
+		"namespace %q has no retained data of thread %s: `kubectl skein retained` lists what there is; create the Thread without spec.threadID for a new conversation",
+		o.Namespace, o.Spec.ThreadID)}
+}
