@@ -19,6 +19,7 @@ type Outside interface {
 	QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error
 	NotifyParent(ctx context.Context, threadID, key, content string) error
 	SetStatus(ctx context.Context, threadID, status string) error
+	Stopping(threadID string) bool
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)
 	Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }
@@ -146,7 +147,9 @@ func (s *Server) getExecution(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, executionOf(run))
+	x := executionOf(run)
+	x.Stopped = s.opts.Engine.Stopping(c.row.ID)
+	return c.writeJSON(http.StatusOK, x)
 }
 
 func executionOf(r *store.Run) *runtimev1.ExecutionState {

@@ -168,7 +168,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 				Expect(s.Details.Causes).To(ConsistOf(HaveField("Type", runtimev1.CauseTerminated)), key)
 				return
 			}
-			resp, body := e.do(method, at(name, path), body(w), "Content-Type", asJSON) //nolint:bodyclose // do has closed it
+			resp, body := e.do(method, at(name, path), body(w), "Content-Type", asJSON)
 			Expect(resp.StatusCode).To(Or(BeNumerically("<", 300), Equal(http.StatusNotFound)), "%s: %s", key, body)
 		})
 	})

@@ -90,6 +90,14 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 	}
 }
 
+// Stopping tells whether the run of a thread that is under way here is being ended.
+func (e *Engine) Stopping(threadID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.active[threadID]
+	return a != nil && a.cause != nil
+}
+
 // DefinitionNames lists the definitions of a namespace: those of kind "agent", "prompt" or "model" (SPEC AGT-07).
 func (e *Engine) DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error) {
 	return e.opts.Definitions.Names(ctx, namespace, kind)

@@ -116,6 +116,29 @@ var _ = Describe("Callers outside of runs", func() {
 		}
 	})
 
+	It("see that a run is being stopped", Label("RUN-03"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Script(skeinv1.ScriptStep{Content: "slow", Latency: ms(60_000)}))
+		reached, resume := make(chan struct{}), make(chan struct{})
+		e, _ := start(w, func(o *engine.Options) {
+			o.Faults = func(point string) {
+				if point == "stop.before" {
+					close(reached)
+					<-resume
+				}
+			}
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Expect(e.Stopping(id)).To(BeFalse())
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		Eventually(reached, "5s").Should(BeClosed())
+		Expect(e.Stopping(id)).To(BeTrue())
+		close(resume)
+		rest(ctx, w, id)
+		Eventually(func() bool { return e.Stopping(id) }, "5s", "2ms").Should(BeFalse())
+	})
+
 	It("load definitions", Label("AGT-07"), func(ctx SpecContext) {
 		w.Definitions.Put("a")
 		e, _ := start(w)

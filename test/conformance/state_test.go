@@ -187,6 +187,7 @@ func listen(ctx context.Context, t *harness.Thread) *websocket.Conn {
 	Expect(err).NotTo(HaveOccurred())
 	transport, err := rest.HTTPWrappersForConfig(cluster.Config, &http.Transport{TLSClientConfig: tlsConfig})
 	Expect(err).NotTo(HaveOccurred())
+	//nolint:bodyclose // it is the connection's own
 	conn, resp, err := websocket.Dial(ctx, golangURL(t, "events?after=latest"), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{runtimev1.EventsSubprotocol},
 	})

@@ -99,7 +99,7 @@ type ExecutionState struct {
 	CurrentSide string `json:"currentSide"`
 	// StepCount is how many model calls the run has made.
 	StepCount int `json:"stepCount"`
-	// Stopped tells that the run is being stopped.
+	// Stopped tells that the run is being ended, as far as the replica that was asked knows.
 	Stopped bool `json:"stopped"`
 	// Waiting tells that the run waits, and WaitingFor for what.
 	Waiting bool `json:"waiting"`
