@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -62,7 +64,9 @@ var _ = Describe("ThreadState in Go", Label("THR-18", "THR-02", "THR-05"), func(
 		members := []member{
 			{"Info", func() {
 				i := fresh()
-				Expect(i.ThreadID()).To(Equal(info.Children()[0].ThreadID))
+				o, err := wire.Object(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(i.ThreadID()).To(Equal(string(o.UID)))
 				Expect(i.AgentID()).To(Equal("worker"))
 				Expect(i.UserID()).To(BeNil())
 				Expect(time.UnixMicro(i.CreatedAt())).To(BeTemporally("~", time.Now(), 10*time.Minute))
@@ -150,6 +154,52 @@ var _ = Describe("ThreadState in Go", Label("THR-18", "THR-02", "THR-05"), func(
 				Expect(state.QueueTool(ctx, "set_value", map[string]any{"key": "q", "value": true})).To(Succeed())
 				_, status := result(settled(ctx, wire, 4), "set_value")
 				Expect(status).To(Equal("success"))
+			}},
+			{"WriteFile", func() {
+				Expect(state.WriteFile(ctx, "/data/orders.csv", strings.NewReader("a,b\n1,2\n"), runtimeclient.WriteFileOptions{Metadata: map[string]any{"from": "ada"}})).To(And(
+					HaveField("Path", "/data/orders.csv"), HaveField("Size", int64(8)), HaveField("Metadata", MatchJSON(`{"from":"ada"}`))))
+			}},
+			{"ReadFile", func() {
+				file, err := state.ReadFile(ctx, "/data/orders.csv")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(io.ReadAll(file)).To(BeEquivalentTo("a,b\n1,2\n"))
+				Expect(file.Close()).To(Succeed())
+				Expect(state.ReadFile(ctx, "/none")).To(BeNil())
+			}},
+			{"ReadFileStream", func() {
+				chunks, err := state.ReadFileStream(ctx, "/data/orders.csv")
+				Expect(err).NotTo(HaveOccurred())
+				for c, err := range chunks {
+					Expect(err).NotTo(HaveOccurred())
+					Expect(c).To(Equal(runtimev1.FileChunk{Data: []byte("a,b\n1,2\n"), TotalChunks: 1, IsLast: true}))
+				}
+				Expect(state.ReadFileStream(ctx, "/none")).To(BeNil())
+			}},
+			{"StatFile", func() {
+				Expect(state.StatFile(ctx, "/data/orders.csv")).To(HaveField("Size", int64(8)))
+				Expect(state.StatFile(ctx, "/none")).To(BeNil())
+			}},
+			{"MakeDir", func() { Expect(state.MakeDir(ctx, "/data/empty")).To(HaveField("IsDirectory", true)) }},
+			{"ReadDir", func() {
+				Expect(state.ReadDir(ctx, "/data", runtimeclient.Page{})).To(HaveField("Files", HaveExactElements(HaveField("Name", "empty"), HaveField("Name", "orders.csv"))))
+			}},
+			{"FileStats", func() {
+				Expect(state.FileStats(ctx)).To(And(HaveField("FileCount", int64(1)), HaveField("DirectoryCount", int64(2)), HaveField("TotalSize", int64(8))))
+			}},
+			{"GrepFiles", func() {
+				Expect(state.GrepFiles(ctx, "^1", 0)).To(HaveField("Results", ConsistOf(HaveField("Matches", ConsistOf(HaveField("Line", 2))))))
+			}},
+			{"FindFiles", func() { Expect(state.FindFiles(ctx, "*.csv", 0)).To(HaveField("Paths", ConsistOf("/data/orders.csv"))) }},
+			{"Thumbnail", func() {
+				Expect(state.Thumbnail(ctx, "/data/orders.csv", runtimeclient.ThumbnailOptions{})).To(BeNil(), "it is no image")
+			}},
+			{"RemoveDir", func() {
+				Expect(state.RemoveDir(ctx, "/data")).To(kind(runtimeclient.ErrInvalid), "it is not empty")
+				Expect(state.RemoveDir(ctx, "/data/empty")).To(Succeed())
+			}},
+			{"Unlink", func() {
+				Expect(state.Unlink(ctx, "/data/orders.csv")).To(Succeed())
+				Expect(state.Unlink(ctx, "/data/orders.csv")).To(kind(runtimeclient.ErrNotFound))
 			}},
 			{"ScheduleEffect", func() {
 				effect, err = state.ScheduleEffect(ctx, "remind", map[string]any{"to": "ada"}, time.Hour)
