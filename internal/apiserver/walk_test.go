@@ -56,6 +56,10 @@ var writes = map[string]write{
 	"create effects":   {good: `{"name":"e"}`},
 	"delete effects/":  {path: "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", stays: true},
 	"create tools/":    {path: "get_value", good: `{"arguments":{"key":"k"}}`},
+	"create state":     {good: `{"ops":[{"op":"set","key":"a","value":1}]}`, stays: true},
+	"update state/":    {path: "a", good: `1`, any: true, stays: true},
+	"delete state/":    {path: "a", stays: true},
+	"create import":    {good: `{"agentId":"helper","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`, any: true, streamed: true},
 	"create notify":    {good: `{"content":"x"}`, child: true},
 	"update status":    {good: `{"status":"x"}`, child: true},
 }
@@ -63,10 +67,8 @@ var writes = map[string]write{
 // writing are the verbs that authorization has for writes, with their methods.
 var writing = map[string]string{"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete}
 
-// eachWrite goes through every way to write that the router has.
-func eachWrite(f func(key, method, path string, w write)) {
-	GinkgoHelper()
-	var keys []string
+// served lists every way to write that the router has.
+func served() (keys []string) {
 	for sub, r := range (&Server{}).routes() {
 		for verb := range r.plain {
 			keys = append(keys, verb+" "+string(sub))
@@ -76,20 +78,27 @@ func eachWrite(f func(key, method, path string, w write)) {
 		}
 	}
 	slices.Sort(keys)
-	for _, key := range keys {
+	return slices.DeleteFunc(keys, func(key string) bool {
+		verb, _, _ := strings.Cut(key, " ")
+		return writing[verb] == ""
+	})
+}
+
+// eachWrite goes through every way to write that the router has.
+func eachWrite(f func(key, method, path string, w write)) {
+	GinkgoHelper()
+	for _, key := range served() {
 		verb, sub, _ := strings.Cut(key, " ")
-		method, ok := writing[verb]
-		if !ok {
-			continue
-		}
 		w, known := writes[key]
-		Expect(known).To(BeTrue(), "%q is a way to write that the walk does not know: add it to writes, so that its errors are checked", key)
+		if !known {
+			continue // one spec says so, that is enough
+		}
 		path := "/" + sub
 		if sub == "" {
 			path = ""
 		}
 		By(key)
-		f(key, method, path+w.path, w)
+		f(key, writing[verb], path+w.path, w)
 	}
 }
 
@@ -185,12 +194,12 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		})
 	})
 
-	It("is known to the walk only while the router has it", func() {
-		seen := map[string]bool{}
-		eachWrite(func(key, _, _ string, _ write) { seen[key] = true })
+	It("is known to the walk", func() {
+		var known []string
 		for key := range writes {
-			Expect(seen).To(HaveKey(key))
+			known = append(known, key)
 		}
+		Expect(known).To(ConsistOf(served()), "add to writes how it is called, so that its errors are checked")
 	})
 })
 
