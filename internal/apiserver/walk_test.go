@@ -56,10 +56,6 @@ var writes = map[string]write{
 	"create effects":   {good: `{"name":"e"}`},
 	"delete effects/":  {path: "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", stays: true},
 	"create tools/":    {path: "get_value", good: `{"arguments":{"key":"k"}}`},
-	"create state":     {good: `{"ops":[{"op":"set","key":"a","value":1}]}`, stays: true},
-	"update state/":    {path: "a", good: `1`, any: true, stays: true},
-	"delete state/":    {path: "a", stays: true},
-	"create import":    {good: `{"agentId":"helper","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`, any: true, streamed: true},
 	"create notify":    {good: `{"content":"x"}`, child: true},
 	"update status":    {good: `{"status":"x"}`, child: true},
 }
