@@ -29,6 +29,7 @@ var clusterHelpers = []string{
 	module + "/internal/testenv",
 	module + "/test/harness",
 	module + "/internal/store/storetest/pgtest",
+	module + "/internal/thread/s3test",
 	"sigs.k8s.io/controller-runtime/pkg/envtest",
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/fileblob" // the file:// scheme
+	_ "gocloud.dev/blob/s3blob"   // the s3:// scheme
 
 	"golang.org/x/sys/unix"
 

@@ -3,31 +3,38 @@ package thread
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// maxUploads is how often contents in memory are uploaded for one file.
+const maxUploads = 3
 
 // putContents makes a file out of contents that put has stored. When the row is written, or certainly will not
 // be, the objects that are needed no longer are removed.
 func (st *State) putContents(ctx context.Context, p *content, f store.File) (*store.File, error) {
 	f.Digest, f.Size = p.digest, p.size
-	for {
+	for attempt := 1; ; attempt++ {
 		op := &store.PutFile{File: f, Object: p.object, Uploaded: p.uploaded, Instead: p.instead, Quota: st.svc.quota}
 		err := st.Apply(ctx, op)
 		switch {
 		case err == nil:
 			st.svc.blobs.remove(ctx, op.Freed...)
 			return &op.File, nil
-		case errors.Is(err, store.ErrNoContents) && p.object == "":
-			// They went between the look and the write: now they are ours to bring.
-			if err := st.svc.blobs.upload(ctx, p); err != nil {
-				return nil, err
-			}
-			continue
 		case p.object != "" && refused(err):
 			st.svc.blobs.remove(ctx, p.object)
 		}
-		return nil, pathError(f.Path, err)
+		if !errors.Is(err, store.ErrNoContents) {
+			return nil, pathError(f.Path, err)
+		}
+		if int64(len(p.head)) < p.size || attempt == maxUploads {
+			return nil, fmt.Errorf("%w: the upload of %s ended too long ago: send it again: %w", store.ErrUnavailable, f.Path, err)
+		}
+		// They went between the look and the write: now they are ours to bring.
+		if err := st.svc.blobs.upload(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 }
 

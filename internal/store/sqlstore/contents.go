@@ -28,7 +28,14 @@ func (t *tx) holdContents(op *store.PutFile) error {
 			time.Duration(t.now-op.Uploaded)*time.Microsecond, store.ErrNoContents)
 	}
 	var object string
-	if err := t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object); err != nil {
+	err := t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object)
+	if errors.Is(err, store.ErrNotFound) { // the digest has an object, or ours was swept
+		err = t.row(t.ctx, qUseContents, []any{t.now, f.Digest}, &object)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("contents %s of %s were swept: %w", f.Digest, f.Path, store.ErrNoContents)
+	}
+	if err != nil {
 		return err
 	}
 	switch object {
@@ -71,18 +78,22 @@ func (s *Store) Contents(ctx context.Context, digest string) (object string, err
 	return object, nil
 }
 
+// sweptKept is how much longer than an upload can wait for its row it stays known that its object was swept.
+const sweptKept = 7 * 24 * time.Hour
+
 // SweepObjects notes objects without contents, and gives back those that were noted long ago.
 func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error) {
 	var unknown []string
 	err = s.readers.read(ctx, func(c *conn) error {
 		unknown = nil
 		for _, o := range objects {
-			var one int
-			switch err := c.row(ctx, qObjectUsed, []any{o}, &one); {
-			case errors.Is(err, store.ErrNotFound):
-				unknown = append(unknown, o)
-			case err != nil:
+			var size int64
+			err := c.row(ctx, qObjectSize, []any{o}, &size)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
+			}
+			if err != nil || size < 0 {
+				unknown = append(unknown, o)
 			}
 		}
 		return nil
@@ -92,6 +103,9 @@ func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
 		remove = nil
+		if err := t.write(t.ctx, qForgetSwept, before-sweptKept.Microseconds()); err != nil {
+			return err
+		}
 		for _, o := range unknown {
 			old, err := t.sweepObject(o, before)
 			if err != nil {
@@ -106,24 +120,24 @@ func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64
 	return remove, err
 }
 
-// sweepObject tells whether an object is to be removed: it was seen without contents long ago, and has none now.
-func (t *tx) sweepObject(object string, before int64) (old bool, err error) {
+// sweepObject tells whether an object is to be removed: it was seen without contents long ago, and nobody can come
+// to refer to it any more. A row of its own excludes that, as the names of objects in these rows are unique: it
+// waits for transactions that are about to refer to the object, and whoever comes later finds it swept.
+func (t *tx) sweepObject(object string, before int64) (remove bool, err error) {
 	var seen int64
 	err = t.row(t.ctx, qOrphanSeen, []any{object}, &seen)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, t.write(t.ctx, qNoteOrphan, object, t.now)
 	}
-	if err != nil {
+	if err != nil || seen > before {
 		return false, err
 	}
-	var one int
-	err = t.row(t.ctx, qObjectUsed, []any{object}, &one)
-	used := err == nil
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if _, err := t.exec(t.ctx, qSweepContents, object, object, t.now); err != nil {
 		return false, err
 	}
-	if !used && seen > before {
-		return false, nil
+	var size int64
+	if err := t.row(t.ctx, qObjectSize, []any{object}, &size); err != nil {
+		return false, err
 	}
-	return !used, t.write(t.ctx, qDropOrphan, object)
+	return size < 0, t.write(t.ctx, qDropOrphan, object)
 }

@@ -8,6 +8,7 @@ func init() {
 		}{text, args}
 	}
 	add("contents", qContents, 1)
-	add("object used", qObjectUsed, 1)
+	add("object size", qObjectSize, 1)
+	add("forget swept", qForgetSwept, 1)
 	add("file usage", qFileUsage, 1)
 }

@@ -147,10 +147,13 @@ const (
 	qContents     = `SELECT object FROM contents WHERE digest = ?`
 	qUseContents  = `UPDATE contents SET used_at = ? WHERE digest = ? RETURNING object`
 	qKeepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at RETURNING object`
+		ON CONFLICT DO NOTHING RETURNING object`
 	qReplaceObject = `UPDATE contents SET object = ? WHERE digest = ?`
 	qDropContents  = `DELETE FROM contents WHERE digest = ?`
-	qObjectUsed    = `SELECT 1 FROM contents WHERE object = ?`
+	qObjectSize    = `SELECT size FROM contents WHERE object = ?`
+	// Under a digest that no contents have, an object is taken from whoever would come to refer to it.
+	qSweepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES ('swept ' || ?, ?, -1, ?) ON CONFLICT DO NOTHING`
+	qForgetSwept   = `DELETE FROM contents WHERE size < 0 AND used_at < ?`
 	qOrphanSeen    = `SELECT seen_at FROM orphan_object WHERE object = ?`
 	qNoteOrphan    = `INSERT INTO orphan_object (object, seen_at) VALUES (?, ?) ON CONFLICT (object) DO NOTHING`
 	qDropOrphan    = `DELETE FROM orphan_object WHERE object = ?`

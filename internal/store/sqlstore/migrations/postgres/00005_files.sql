@@ -5,9 +5,10 @@
 CREATE TABLE contents (
     digest  TEXT NOT NULL PRIMARY KEY,
     object  TEXT NOT NULL UNIQUE,
-    size    BIGINT NOT NULL,
+    size    BIGINT NOT NULL, -- -1: swept, nothing may come to refer to the object any more
     used_at BIGINT NOT NULL -- when a file last came to refer to it; writing it locks the row
 );
+CREATE INDEX contents_swept ON contents (used_at) WHERE size < 0;
 INSERT INTO contents (digest, object, size, used_at)
     SELECT digest, 'blobs/' || substr(digest, 1, 2) || '/' || substr(digest, 3), max(size), max(created_at)
     FROM file WHERE digest <> '' GROUP BY digest;
