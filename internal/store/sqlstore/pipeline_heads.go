@@ -49,6 +49,9 @@ func (ps *pipe) readHeads(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
+		if ps.leases == nil { // those that were read before a lease changed are forgotten
+			ps.leases = map[int64]store.Fence{}
+		}
 		ps.heads[h.id], ps.leases[h.key] = h, f
 		return nil
 	})
