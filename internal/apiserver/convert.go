@@ -31,6 +31,9 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 	if len(r.Arguments) == 0 {
 		r.Arguments = json.RawMessage("{}")
 	}
+	if t.OriginID != "" {
+		r.OriginThreadID, r.ForkPointIndex = t.OriginID, &t.ForkIndex
+	}
 	if t.TerminatedAt != 0 {
 		r.Terminated = &t.TerminatedAt
 	}

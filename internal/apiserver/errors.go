@@ -71,6 +71,8 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		return terminated(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
 	case errors.Is(err, store.ErrNotFound):
 		return apierrors.NewNotFound(threadsResource, name)
+	case errors.Is(err, store.ErrRunning):
+		return apierrors.NewConflict(threadsResource, name, errors.New("a run is under way: stop it, or wait until it has ended, and try again"))
 	case errors.Is(err, store.ErrConflict):
 		return apierrors.NewConflict(threadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrLeaseHeld):

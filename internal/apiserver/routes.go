@@ -26,6 +26,10 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 		runtimev1.SubresourceDestroy:   {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.destroyThread}},
 		runtimev1.SubresourceContinue:  {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.continueThread}},
 		runtimev1.SubresourceTerminate: {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.terminateThread}},
+		runtimev1.SubresourceTruncate:  {kind: "Truncated", plain: verbs{"create": s.truncateThread}},
+		runtimev1.SubresourceRelationships: {
+			kind: runtimev1.KindRelationshipList, plain: verbs{"get": s.listRelationships, "create": s.addRelationship},
+		},
 		runtimev1.SubresourceKV: {
 			kind:   "Value",
 			plain:  verbs{"get": s.listKeys},

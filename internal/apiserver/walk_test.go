@@ -35,6 +35,9 @@ type write struct {
 
 // writes is every way to write below a thread: "verb subresource", with a "/" at the end of what is nested.
 var writes = map[string]write{
+	"create truncate":      {good: `{"messageIndex":-1}`, stays: true},
+	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`, stays: true},
+
 	"create state":     {good: `{"ops":[{"op":"set","key":"k","value":1}]}`, stays: true},
 	"update state/":    {path: "k", good: `1`, any: true, stays: true},
 	"delete state/":    {path: "k", stays: true},

@@ -23,6 +23,8 @@ type NewThread struct {
 	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
+
+	fork *store.Fork // set by Fork
 }
 
 // firstMessageKey makes the first message of a thread happen once.
@@ -40,6 +42,9 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		return nil, false, err
 	}
 	var ops []store.Op
+	if n.fork != nil {
+		ops = append(ops, n.fork)
+	}
 	if n.MaxFileBytes != nil || n.MaxFiles != nil {
 		ops = append(ops, &store.SetFileQuota{Bytes: n.MaxFileBytes, Files: n.MaxFiles})
 	}

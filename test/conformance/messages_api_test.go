@@ -267,3 +267,59 @@ var _ = Describe("The messages of a thread", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(2*time.Minute))
 })
+
+var _ = Describe("A conversation", func() {
+	It("is truncated at a message, with the relationships made past it", Label("MSG-11"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		th := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("hold", harness.Slow(time.Hour, harness.Answer("never"))), harness.Echo()})
+		create(ctx, harness.NewThread(ns, "early", "agent"), harness.NewThread(ns, "late", "agent"))
+		early, late := ready(ctx, cluster.Thread(ns, "early")), ready(ctx, cluster.Thread(ns, "late"))
+		t := conversation(th)
+		numbered(ctx, t, 12)
+		for peer, index := range map[string]int64{"early": 3, "late": 9} {
+			_, err := t.Relate(ctx, runtimev1.Relationship{ThreadID: peer, Type: "mention", Role: "parent", MessageIndex: &index, Comment: "see"})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		object, err := early.Object(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		rs, err := t.Relationships(ctx, runtimeclient.Page{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rs.Relationships).To(HaveLen(2))
+		Expect(conversation(late).Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", ConsistOf(And(
+			HaveField("Role", "child"), HaveField("MessageIndex", HaveValue(BeEquivalentTo(9))), HaveField("Comment", "see")))), "the other end has it, too")
+
+		before, err := t.Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		five := int64(5)
+		old := before.V - 1
+		_, err = t.Truncate(ctx, runtimev1.Truncate{MessageIndex: &five, V: &old})
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		done, err := t.Truncate(ctx, runtimev1.Truncate{MessageID: "m5", V: &before.V})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(done).To(HaveValue(Equal(runtimev1.Truncated{MessageIndex: 5, Removed: 6})))
+		l, err := t.Messages(ctx, runtimeclient.MessageOptions{IncludeSilent: true, AllDepths: true})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(contents(l)).To(Equal([]string{"0", "1", "2", "3", "4", "5"}))
+		Expect(t.Message(ctx, "m6")).To(BeNil())
+		Expect(t.Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", ConsistOf(HaveField("ThreadID", string(object.UID)))))
+		log, err := th.Log(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(log[len(log)-1].Type).To(Equal("thread.truncated"))
+
+		for _, bad := range []runtimev1.Truncate{{}, {MessageID: "none"}, {MessageID: "m1", MessageIndex: &five}, {MessageIndex: &before.V}} {
+			_, err := t.Truncate(ctx, bad)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%+v: %v", bad, err)
+		}
+		ms := say(ctx, th, 1, "and on")
+		Expect(texts(ms)[len(ms)-2:]).To(Equal([]string{"user: and on", "assistant: echo: and on"}), "it goes on from there")
+
+		By("refusing while a run is under way, with the queue untouched")
+		Expect(th.Say(ctx, "hold")).To(Succeed())
+		Eventually(ctx, func(g Gomega) { g.Expect(t.Queued(ctx, runtimeclient.Page{})).To(HaveField("Total", BeZero())) }).Should(Succeed())
+		Expect(th.Say(ctx, "waits")).To(Succeed())
+		_, err = t.Truncate(ctx, runtimev1.Truncate{MessageIndex: &five})
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("run is under way")))
+		Expect(t.Queued(ctx, runtimeclient.Page{})).To(HaveField("Total", BeEquivalentTo(1)))
+	}, SpecTimeout(2*time.Minute))
+})

@@ -29,6 +29,11 @@ type ThreadRecord struct {
 	// LastActivityAt in microseconds.
 	LastActivityAt int64 `json:"lastActivityAt,omitempty"`
 
+	// OriginThreadID is the thread that this one was forked from (SPEC REL-02).
+	OriginThreadID string `json:"originThreadID,omitempty"`
+	// ForkPointIndex is the index of the last message that it was forked with.
+	ForkPointIndex *int64 `json:"forkPointIndex,omitempty"`
+
 	// ParentID is the thread that this one is a child of.
 	ParentID string `json:"parentId,omitempty"`
 	// RootID is the outermost ancestor, the thread itself when it has no parent.

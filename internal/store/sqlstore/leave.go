@@ -86,12 +86,14 @@ func (t *tx) cutMessages(h *head, cut int64, kept counts) error {
 	if err != nil {
 		return err
 	}
-	last := h.lastSeq
-	for _, s := range append(inherited, segment{lo: cut, hi: last, source: h.key}) {
-		if s.source == h.key && s.hi != last {
-			continue // it is among the last ones
+	removed := []segment{{lo: cut, hi: h.lastSeq, source: h.key}} // its own, wherever they are
+	for _, s := range inherited {
+		if s.source != h.key {
+			removed = append(removed, segment{lo: max(s.lo, cut), hi: s.hi, source: s.source})
 		}
-		if err := t.logRemoval(h, segment{lo: max(s.lo, cut), hi: s.hi, source: s.source}); err != nil {
+	}
+	for _, s := range removed {
+		if err := t.logRemoval(h, s); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	"pgregory.net/rapid"
@@ -46,6 +47,7 @@ type forkModel struct {
 	round   int
 	made    int
 	threads []*forkThread
+	did     []string // for whoever looks into a failure
 }
 
 type forkThread struct {
@@ -60,8 +62,11 @@ type forkMessage struct {
 }
 
 func (f *forkModel) apply(t *rapid.T, th *forkThread, ops ...store.Op) {
+	for _, op := range ops {
+		f.did = append(f.did, fmt.Sprintf("%s %T %+v", th.id, op, op))
+	}
 	if err := f.store.Apply(f.ctx, th.id, nil, ops...); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s\n%v", strings.Join(f.did, "\n"), err)
 	}
 }
 
@@ -84,6 +89,7 @@ func (f *forkModel) filled(t *rapid.T) (*forkThread, int) {
 func (f *forkModel) create(t *rapid.T, messages []forkMessage, ops ...store.Op) {
 	f.made++
 	th := &forkThread{id: fmt.Sprintf("fork-%d-%d", f.round, f.made), messages: slices.Clone(messages)}
+	f.did = append(f.did, fmt.Sprintf("%s create %+v", th.id, ops))
 	if _, _, err := f.store.CreateThread(f.ctx, store.Thread{ID: th.id, Namespace: "n", Agent: "a"}, ops...); err != nil {
 		t.Fatal(err)
 	}

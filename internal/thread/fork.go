@@ -1,0 +1,133 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// ForkOf says what a new thread is forked from (SPEC REL-02).
+type ForkOf struct {
+	ThreadID string
+	// MessageID of the last message that the fork has; else Index, the number of messages before it, silent ones and
+	// those of deeper levels included.
+	MessageID string
+	Index     int64
+}
+
+// Fork makes a new thread that begins with the messages of another up to one of them (SPEC REL-02). It has the
+// origin's files and workspace, and none of its mode, caps, skills, queue, values, state and variables. What is left
+// out of n is the origin's: the namespace, the agent, the user and, with "Forked: " before it, the title. Idempotent
+// by n.ID like Create. store.ErrNotFound when there is no origin; the origin is untouched but for the relationship.
+func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
+	origin, err := s.store.Thread(ctx, of.ThreadID)
+	if err != nil {
+		return nil, false, fmt.Errorf("origin of the fork: %w", err)
+	}
+	if n.Namespace == "" {
+		n.Namespace = origin.Namespace
+	}
+	if n.Agent == "" {
+		n.Agent = origin.Agent
+	}
+	if n.UserID == "" {
+		n.UserID = origin.UserID
+	}
+	if n.Title == "" {
+		n.Title = ForkTitle(origin.Title)
+	}
+	if n.Fields.Workspace == nil {
+		n.Fields.Workspace = origin.Fields.Workspace
+	}
+	n.fork = &store.Fork{Origin: of.ThreadID, MessageID: of.MessageID, Index: of.Index}
+	t, created, err = s.Create(ctx, n)
+	if errors.Is(err, store.ErrForkPoint) {
+		return nil, false, forkPoint(origin, of.MessageID, of.Index, err)
+	}
+	return t, created, err
+}
+
+// forkPoint says which messages there are to fork or to cut at.
+func forkPoint(t *store.Thread, messageID string, index int64, cause error) error {
+	e := invalid("messageIndex", "the thread has %d messages: give an index from 0 to %d, not %d", t.Messages, t.Messages-1, index)
+	switch {
+	case messageID != "":
+		e = invalid("messageId", "the thread has no message %q: a queued one is not part of the conversation yet", messageID)
+	case t.Messages == 0:
+		e = invalid("messageIndex", "the thread has no messages")
+	}
+	e.cause = cause
+	return e
+}
+
+const forkedPrefix = "Forked"
+
+var forkedTitle = regexp.MustCompile(`(?s)^` + forkedPrefix + `(?:\((\d{1,6})\))?: (.+)$`)
+
+// ForkTitle is the title of a fork: "Forked: X", of a fork's fork "Forked(2): X" and so on.
+func ForkTitle(title string) string {
+	if title == "" {
+		title = "Untitled"
+	}
+	m := forkedTitle.FindStringSubmatch(title)
+	if m == nil {
+		return forkedPrefix + ": " + title
+	}
+	n := 1
+	if m[1] != "" {
+		n, _ = strconv.Atoi(m[1]) // digits only
+	}
+	return fmt.Sprintf("%s(%d): %s", forkedPrefix, n+1, m[2])
+}
+
+// Truncation says where to cut a conversation (SPEC MSG-11).
+type Truncation struct {
+	MessageID     string // of the last message that stays; else Index
+	Index         int64  // -1 removes all
+	ExpectVersion *int64 // fails with store.ErrConflict when the thread is at another (SPEC THR-11)
+}
+
+// Truncate removes all messages after one, and the relationships made past it; the queue stays (SPEC MSG-11). It
+// gives the index of the last message that stayed and how many were removed. store.ErrRunning while a run is under way.
+func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed int64, err error) {
+	op := &store.Truncate{MessageID: at.MessageID, Index: at.Index, ExpectVersion: at.ExpectVersion}
+	err = st.Apply(ctx, op)
+	if errors.Is(err, store.ErrForkPoint) {
+		info, gone := st.Info(ctx)
+		if gone != nil {
+			return 0, 0, gone
+		}
+		return 0, 0, forkPoint(info, at.MessageID, at.Index, err)
+	}
+	return op.Index, op.Removed, err
+}
+
+// maxComment bounds the comment of a relationship, in bytes.
+const maxComment = 4096
+
+// Relate keeps a relationship of the thread with another on both ends (SPEC REL-01). A second one of the same peer,
+// type and role changes nothing. store.ErrNotFound when there is no such peer.
+func (st *State) Relate(ctx context.Context, r store.Relationship) error {
+	switch {
+	case r.Type != store.RelationHandoff && r.Type != store.RelationMention:
+		return invalid("type", "give handoff or mention, not %q: a fork relates by itself", r.Type)
+	case r.Role != store.RelationParent && r.Role != store.RelationChild:
+		return invalid("role", "give parent or child, not %q", r.Role)
+	case len(r.Comment) > maxComment:
+		return invalid("comment", "it has %d bytes, more than %d", len(r.Comment), maxComment)
+	case r.ThreadID == st.id:
+		return invalid("threadID", "a thread does not relate with itself")
+	case r.MessageIndex < -1:
+		return invalid("messageIndex", "give the index of a message, or leave it out")
+	}
+	return st.Apply(ctx, &store.PutRelationship{R: r})
+}
+
+// Relationships of the thread with others, oldest first, and how many there are.
+func (st *State) Relationships(ctx context.Context, limit, offset int) ([]store.Relationship, int64, error) {
+	return st.svc.store.Relationships(ctx, st.id, limit, offset)
+}
