@@ -31,6 +31,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -71,6 +72,11 @@ func newEnv(change ...func(*Options)) *env {
 	bucket, err := thread.OpenBucket(context.Background(), "file://"+GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	e.svc = thread.NewService(thread.Options{Store: db, Blobs: bucket})
+	keyset, err := envkeys.Generate()
+	Expect(err).NotTo(HaveOccurred())
+	ring := &envkeys.Keyring{}
+	Expect(ring.Use(keyset)).To(BeTrue())
+	e.svc.ServeEnv(thread.EnvOptions{Cipher: ring})
 	e.engine = &recordingEngine{svc: e.svc, Outside: e.outside()}
 	s := runtime.NewScheme()
 	Expect(skeinv1.AddToScheme(s)).To(Succeed())

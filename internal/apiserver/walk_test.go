@@ -59,6 +59,8 @@ var writes = map[string]write{
 	"create effects":   {good: `{"name":"e"}`},
 	"delete effects/":  {path: "5c4fe7a4-7a7c-4c7b-9e0e-000000000001", stays: true},
 	"create tools/":    {path: "get_value", good: `{"arguments":{"key":"k"}}`},
+	"update env/":      {path: "REGION", good: `{"value":"north","type":"text"}`, stays: true},
+	"delete env/":      {path: "REGION", stays: true},
 	"create notify":    {good: `{"content":"x"}`, child: true},
 	"update status":    {good: `{"status":"x"}`, child: true},
 }

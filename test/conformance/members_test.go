@@ -137,6 +137,23 @@ var _ = Describe("ThreadState in Go", Label("THR-18", "THR-02", "THR-05"), func(
 					g.Expect(i.Children()).To(ConsistOf(HaveField("Status", "idling")))
 				}).Should(Succeed())
 			}},
+			{"SetEnv", func() {
+				Expect(state.SetEnv(ctx, "REGION", "north", runtimev1.EnvText)).To(Succeed())
+				Expect(state.SetEnv(ctx, "TOKEN", "hunter2-is-long-enough", "")).To(Succeed())
+				Expect(state.SetEnv(ctx, "no name", "x", "")).To(kind(runtimeclient.ErrInvalid))
+			}},
+			{"EnvType", func() {
+				Expect(state.EnvType(ctx, "REGION")).To(Equal(runtimev1.EnvText))
+				Expect(state.EnvType(ctx, "TOKEN")).To(Equal(runtimev1.EnvSecret))
+				Expect(state.EnvType(ctx, "NONE")).To(Equal(runtimev1.EnvSecret))
+			}},
+			{"Env", func() {
+				Expect(state.Env(ctx, "REGION")).To(Equal("north"))
+				_, err := state.Env(ctx, "TOKEN")
+				Expect(err).To(MatchError(runtimeclient.ErrEnvSecret))
+				_, err = state.Env(ctx, "NONE")
+				Expect(err).To(And(MatchError(runtimeclient.ErrEnvUnknown), kind(runtimeclient.ErrNotFound)))
+			}},
 			{"InvokeTool", func() {
 				Expect(state.InvokeTool(ctx, "set_value", map[string]any{"key": "k", "value": 1})).To(HaveField("Status", runtimev1.ToolSuccess))
 			}},

@@ -13,8 +13,8 @@ import (
 
 // Errors about variables.
 var (
-	// ErrEnvUnknown: no source has the variable (SPEC ENV-01).
-	ErrEnvUnknown = errors.New("there is no such variable")
+	// ErrEnvUnknown: no source has the variable (SPEC ENV-01). It is an ErrNotFound.
+	ErrEnvUnknown = fmt.Errorf("there is no such variable: %w", ErrNotFound)
 	// ErrEnvSecret: the variable is a secret, and no answer of the runtime API holds one. Code reads it with
 	// state.env.
 	ErrEnvSecret = errors.New("the variable is a secret, whose value is not shown")

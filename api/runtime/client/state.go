@@ -60,6 +60,15 @@ type ThreadState interface {
 	// SetStatus changes what the parent's registry shows of the thread (SPEC SUB-05). ErrInvalid without a parent.
 	SetStatus(ctx context.Context, status string) error
 
+	// Env gives the value of a variable from the first source that has it: thread, user, instance, agent, prompt
+	// (SPEC ENV-01). ErrEnvUnknown when none has, ErrEnvSecret for a secret, which no client is shown.
+	Env(ctx context.Context, name string) (string, error)
+	// EnvType tells whether a variable is a "text" or a "secret"; secret when it is not known (SPEC ENV-02).
+	EnvType(ctx context.Context, name string) (string, error)
+	// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). kind is "text" or "secret";
+	// when empty, the variable keeps the one that it has, and a new one is a secret.
+	SetEnv(ctx context.Context, name, value, kind string) error
+
 	// QueueTool adds a tool call to the execution under way, or starts one (SPEC TOL-01). ErrNotFound when the agent
 	// has no such tool.
 	QueueTool(ctx context.Context, name string, args any) error
