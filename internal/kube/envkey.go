@@ -25,6 +25,8 @@ type EnvKeys struct {
 	Namespace string
 	Secret    string
 	Ring      *envkeys.Keyring
+	// MakeNamespace makes the namespace when it is missing, for a manager that runs outside of the cluster.
+	MakeNamespace bool
 	// InUse tells whether anything is sealed already: then a missing Secret is lost, and no new one is made in
 	// its place.
 	InUse  func(ctx context.Context) (bool, error)
@@ -74,6 +76,12 @@ func (k *EnvKeys) create(ctx context.Context) error {
 	}
 	if used {
 		return fmt.Errorf("it is gone, and variables are sealed under its keys: restore it from a backup, or delete those variables and create it anew with kubectl skein env rotate")
+	}
+	if k.MakeNamespace {
+		err := k.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.Namespace}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
 	}
 	keyset, err := envkeys.Generate()
 	if err != nil {

@@ -95,6 +95,13 @@ func (s *Store) op(namespace, threadID string, op store.Op) {
 	case *store.ImportConversation:
 		s.importConversation(namespace, threadID, op)
 		return
+	case *store.Once:
+		if result := op.Result; result != nil {
+			op.Result = func() (json.RawMessage, error) {
+				data, err := result()
+				return s.secrets.JSON(namespace, data), err
+			}
+		}
 	case *store.AppendMessage:
 		s.forget(threadID, op.Message.ID)
 	case *store.PutRun:
@@ -184,6 +191,11 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (bool, error) 
 // held against all of them.
 func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
 	return s.Store.FinishFiring(ctx, effectID, due, status, s.secrets.AnyText(errText), retryAfter)
+}
+
+// Recorded implements store.Store.
+func (s *Store) Recorded(ctx context.Context, threadID, key string) (string, json.RawMessage, error) {
+	return s.Store.Recorded(ctx, threadID, s.stored(ctx, threadID, key))
 }
 
 // Message implements store.Store.

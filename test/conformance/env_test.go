@@ -99,7 +99,7 @@ var _ = Describe("Variables", func() {
 				map[string]string{"B": "eve-b", "EVE": "eve-only"}),
 			secretOf(ns, "unlabelled", nil, map[string]string{"HIDDEN": "not-for-threads"}),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "instance", Labels: map[string]string{skeinv1.LabelEnvScope: "instance"}},
-				Data: map[string]string{"A": "instance-a", "B": "instance-b", "C": "instance-c", "not a name": "x"}})
+				Data: map[string]string{"A": "instance-a", "B": "instance-b", "C": "instance-c", "not-a-name": "x"}})
 		t := eachEnv(ctx, ns,
 			[]skeinv1.EnvVar{textVar("A", "agent-a"), textVar("B", "agent-b"), textVar("C", "agent-c"), textVar("D", "agent-d")},
 			[]skeinv1.EnvVar{textVar("A", "prompt-a"), textVar("B", "prompt-b"), textVar("C", "prompt-c"), textVar("D", "prompt-d"), textVar("E", "prompt-e")},
@@ -170,7 +170,9 @@ var _ = Describe("Variables", func() {
 		create(ctx, envTool(ns),
 			harness.Scripted(ns, "model", start("plain"), start("scoping"), start("below"), harness.After("subagent_create", harness.Answer("started")), harness.Echo()),
 			harness.Prompt(ns, "prompt", "model", "env", "builtin:subagents"),
-			harness.Agent(ns, "root", "prompt", func(s *skeinv1.AgentSpec) { s.Subagents = []skeinv1.AgentSubagent{sub("plain", "plain"), sub("scoping", "scoping")} }),
+			harness.Agent(ns, "root", "prompt", func(s *skeinv1.AgentSpec) {
+				s.Subagents = []skeinv1.AgentSubagent{sub("plain", "plain"), sub("scoping", "scoping")}
+			}),
 			harness.Agent(ns, "plain", "prompt"),
 			harness.Agent(ns, "scoping", "prompt", func(s *skeinv1.AgentSpec) {
 				s.Subagents, s.Env = []skeinv1.AgentSubagent{sub("below", "plain")}, []skeinv1.EnvVar{{Name: "OWN", Scoped: true}}
@@ -269,7 +271,7 @@ var _ = Describe("Variables", func() {
 			return string(b)
 		}).WithTimeout(2 * time.Minute).Should(ContainSubstring("none remains under another"))
 		Expect(inCode(ctx, th, "TOKEN")).To(Equal("set-token-3"))
-		out, err = cluster.Plugin(ctx, "env", "rotate", "--prune")
+		out, err = cluster.Plugin(ctx, "env", "rotate", "--prune") // what the manager holds is the new key alone from its next start on
 		Expect(err).NotTo(HaveOccurred(), out)
 		manager.Kill()
 		Expect(manager.Start(ctx)).To(Succeed())
@@ -321,6 +323,7 @@ var _ = Describe("Variables", func() {
 
 		manager.Kill() // it waits durably
 		Expect(manager.Start(ctx)).To(Succeed())
+		Eventually(ctx, func() error { _, err := child.PendingEnv(ctx); return err }).Should(Succeed(), "the API is reached again")
 		Eventually(ctx, pending).Should(Equal([]string{"API_KEY secret", "REGION text"}))
 		Expect(child.SetEnv(ctx, "API_KEY", "of-the-child", "")).To(Succeed())
 		Eventually(ctx, pending).Should(Equal([]string{"REGION text"}))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"time"
 )
 
 // ChatServer speaks OpenAI's streaming chat completions on loopback and answers as a test says.
@@ -69,12 +70,15 @@ func (s *ChatServer) Requests() ([]ChatRequest, []string) {
 }
 
 // Say streams pieces of text as one answer, the way the real API does.
-func Say(w http.ResponseWriter, model string, pieces ...string) {
+func Say(w http.ResponseWriter, model string, pieces ...string) { SaySlowly(w, model, 0, pieces...) }
+
+// SaySlowly is Say with a pause before each piece.
+func SaySlowly(w http.ResponseWriter, model string, pause time.Duration, pieces ...string) {
 	chunks := []map[string]any{{"role": "assistant", "content": ""}}
 	for _, p := range pieces {
 		chunks = append(chunks, map[string]any{"content": p})
 	}
-	stream(w, model, chunks, "stop")
+	stream(w, model, pause, chunks, "stop")
 }
 
 // CallTool streams one tool call, its arguments split over two chunks.
@@ -83,14 +87,14 @@ func CallTool(w http.ResponseWriter, model, id, name, args string) {
 	call := func(fields map[string]any) map[string]any {
 		return map[string]any{"tool_calls": []any{fields}}
 	}
-	stream(w, model, []map[string]any{
+	stream(w, model, 0, []map[string]any{
 		call(map[string]any{"index": 0, "id": id, "type": "function", "function": map[string]any{"name": name, "arguments": ""}}),
 		call(map[string]any{"index": 0, "function": map[string]any{"arguments": args[:half]}}),
 		call(map[string]any{"index": 0, "function": map[string]any{"arguments": args[half:]}}),
 	}, "tool_calls")
 }
 
-func stream(w http.ResponseWriter, model string, deltas []map[string]any, finish string) {
+func stream(w http.ResponseWriter, model string, pause time.Duration, deltas []map[string]any, finish string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(choices []any, usage any) {
 		b, _ := json.Marshal(map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": choices, "usage": usage})
@@ -98,6 +102,7 @@ func stream(w http.ResponseWriter, model string, deltas []map[string]any, finish
 		_ = http.NewResponseController(w).Flush()
 	}
 	for _, d := range deltas {
+		time.Sleep(pause)
 		send([]any{map[string]any{"index": 0, "delta": d, "finish_reason": nil}}, nil)
 	}
 	send([]any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": finish}}, nil)

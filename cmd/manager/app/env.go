@@ -47,7 +47,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	log := o.Logger.WithName("env")
 	ring := &envkeys.Keyring{}
 	keys := &kube.EnvKeys{
-		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, Clock: clock.RealClock{}, Logger: log,
+		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, MakeNamespace: !o.inCluster(), Clock: clock.RealClock{}, Logger: log,
 		InUse: func(ctx context.Context) (bool, error) {
 			used, err := data.threads.Store().EnvKeys(ctx)
 			return len(used) > 0, err
@@ -67,7 +67,7 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	return nil
 }
 
-// labelled is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is apart
+// labelledCache is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is apart
 // from the manager's, which keeps of these kinds the metadata only, but of all.
 type labelledCache struct{ cache.Cache }
 

@@ -50,12 +50,12 @@ type Options struct {
 	// Config stands in for all of these in tests.
 	Config *rest.Config
 
-	Store   string // StoreSQLite or StorePostgres
+	Store string // StoreSQLite or StorePostgres
 	// DatabaseURLFile holds the URL of the PostgreSQL database; $SKEIN_DATABASE_URL when empty. The URL has a
 	// password in it and is said nowhere.
 	DatabaseURLFile string
-	DataDir string
-	BlobURL string // of the bucket of file contents; a folder below DataDir when empty
+	DataDir         string
+	BlobURL         string // of the bucket of file contents; a folder below DataDir when empty
 
 	FileQuotaBytes string // of threads that have no quota of their own, such as 1Gi; without bound when empty or 0
 	FileQuotaFiles int64
