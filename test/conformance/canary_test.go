@@ -130,7 +130,7 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 			answers.Write(b)
 		}
 		By("leaking within runs")
-		runs := 0
+		results := 0
 		for _, name := range slices.Sorted(maps.Keys(c)) {
 			hows := leaks
 			switch name {
@@ -141,25 +141,21 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 				hows = []string{"return", "throw", "base64"}
 			}
 			for _, how := range hows {
-				runs++
-				if how == "queue" {
-					runs++ // what it queues is answered
-				}
-				keep(say(ctx, th, 0, name+" "+how))
+				results++
+				Expect(th.Say(ctx, name+" "+how)).To(Succeed())
+				Eventually(ctx, func(g Gomega) {
+					ms := settled(ctx, th, 1)
+					keep(ms)
+					n := 0
+					for _, m := range ms {
+						if m.Role == runtimev1.RoleTool {
+							n++
+						}
+					}
+					g.Expect(n).To(Equal(results), "the tool was called")
+				}).Should(Succeed())
 			}
 		}
-		Eventually(ctx, func(g Gomega) {
-			ms, err := th.Messages(ctx)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(last(ms)).To(ContainSubstring("echo: "))
-			results := 0
-			for _, m := range ms {
-				if m.Role == runtimev1.RoleTool {
-					results++
-				}
-			}
-			g.Expect(results).To(BeNumerically(">=", len(leaks)+5*3))
-		}).Should(Succeed())
 		ms, err := th.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		for _, name := range []string{"THREAD", "SPEC", "USER", "INSTANCE", "AGENT", "PROMPT"} {
@@ -177,10 +173,16 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		code, err := th.Code(ctx, runtimev1.CodeRequest{Source: fmt.Sprintf("console.log(%q); throw new Error(%[1]q)", c["THREAD"])})
 		Expect(err).NotTo(HaveOccurred())
 		keep(code)
-		_, err = th.Inject(ctx, runtimev1.NewMessage{Content: "the user says " + c["THREAD"], ID: "id-" + c["THREAD"][3:27], Metadata: map[string]any{"x": c["USER"]}})
+		_, err = th.Inject(ctx, runtimev1.NewMessage{Content: "the user says " + c["THREAD"], ID: "id-" + c["THREAD"], Metadata: map[string]any{"x": c["USER"]}})
 		Expect(err).NotTo(HaveOccurred())
-		for path, body := range map[string]string{"env/THREAD": `{"value":1,"type":"` + c["THREAD"][3:27] + `"}`, "env/1" + c["THREAD"][3:27]: `{"value":"x"}`, "kv/x": c["SPEC"]} {
-			raw, err := th.Request(http.MethodPut, path).SetHeader("Content-Type", "application/json").Body([]byte(body)).DoRaw(ctx)
+		for path, body := range map[string]any{
+			"env/THREAD": map[string]any{"value": "x", "type": c["THREAD"]},
+			"env/" + strings.ReplaceAll(url.PathEscape(c["THREAD"]), "/", "%2F"): map[string]any{"value": "x"},
+			"messages": map[string]any{"role": c["SPEC"], "content": "x"},
+		} {
+			body, err := json.Marshal(body)
+			Expect(err).NotTo(HaveOccurred())
+			raw, err := th.Request(http.MethodPut, path).SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
 			Expect(err).To(HaveOccurred())
 			answers.Write(raw)
 		}
