@@ -25,7 +25,11 @@ type replayed struct {
 	values     map[string]string
 	files      map[string]int64 // size; -1 for a folder
 	runs       map[string]store.Run
+	started    []string // runs in the order of their start
+	state      map[string][]string
 	title      string
+	mode       string
+	archived   bool
 	terminated bool
 	version    int64
 	epoch      int64
@@ -99,7 +103,7 @@ func stepOf(e store.Event) (*step, error) {
 func replay(id string, log []store.Event, steps map[string]*step) (*replayed, error) {
 	r := &replayed{
 		id: id, content: map[string]string{}, metadata: map[string]any{}, keys: map[string]bool{}, values: map[string]string{},
-		files: map[string]int64{}, runs: map[string]store.Run{},
+		files: map[string]int64{}, runs: map[string]store.Run{}, state: map[string][]string{},
 	}
 	queued := map[string]int64{} // message → sequence number of its item
 	for _, e := range log {
@@ -164,6 +168,9 @@ func (r *replayed) apply(a action, queued map[string]int64) error {
 	case "dequeue":
 		r.inbox = slices.DeleteFunc(r.inbox, func(m modelMessage) bool { return slices.Contains(a.Seqs, m.seq) })
 	case "run":
+		if _, known := r.runs[a.ID]; !known {
+			r.started = append(r.started, a.ID)
+		}
 		r.runs[a.ID] = store.Run{Status: store.RunStatus(a.Text), Steps: a.Size}
 	case "value":
 		if r.values[a.ID] = a.Text; a.Text == "" {
@@ -175,6 +182,16 @@ func (r *replayed) apply(a action, queued map[string]int64) error {
 		return r.remove(a.ID)
 	case "title":
 		r.title = a.Text
+	case "archive":
+		r.archived = a.Silent
+	case "mode":
+		r.mode = a.Text
+	case "state":
+		return r.merge(a)
+	case "truncate":
+		return r.truncate(a.Size)
+	case "destroy":
+		r.destroy()
 	case "terminate":
 		if !r.terminated {
 			r.terminated, r.inbox = true, nil
@@ -229,14 +246,65 @@ func (r *replayed) remove(p string) error {
 	return nil
 }
 
+// notArray stands for a value of the state that is none.
+const notArray = "text"
+
+func (r *replayed) merge(a action) error {
+	switch store.StateVerb(a.To) {
+	case store.StateClear:
+		clear(r.state)
+	case store.StateDelete:
+		delete(r.state, a.ID)
+	case store.StateSet:
+		if r.state[a.ID] = []string{}; a.Text != `[]` {
+			r.state[a.ID] = []string{notArray}
+		}
+	case store.StatePush:
+		if slices.Equal(r.state[a.ID], []string{notArray}) {
+			return errors.New("it is no array")
+		}
+		r.state[a.ID] = append(slices.Clone(r.state[a.ID]), strings.Trim(a.Text, `"`))
+		if n := len(r.state[a.ID]); a.Size > 0 && n > a.Size {
+			r.state[a.ID] = r.state[a.ID][n-a.Size:]
+		}
+	}
+	return nil
+}
+
+func (r *replayed) truncate(last int) error {
+	for _, id := range r.started {
+		if !r.runs[id].Status.Ended() {
+			return fmt.Errorf("run %s is under way", id)
+		}
+	}
+	if last >= len(r.messages) {
+		return errors.New("there is no such message")
+	}
+	r.messages = r.messages[:last+1]
+	return nil
+}
+
+func (r *replayed) destroy() {
+	r.messages, r.inbox = nil, nil
+	clear(r.state)
+	if len(r.started) > 0 {
+		newest := r.started[len(r.started)-1]
+		if run := r.runs[newest]; !run.Status.Ended() {
+			run.Status = store.RunStopped
+			r.runs[newest] = run
+		}
+	}
+}
+
 // compare tells the first difference between what must be and what is.
 func (r *replayed) compare(ctx context.Context, s store.Store) error {
 	info, err := s.Thread(ctx, r.id)
 	if err != nil {
 		return err
 	}
-	is := fmt.Sprintf("version %d, %d messages, %d queued, title %q, terminated %v", info.Version, info.Messages, info.Queued, info.Title, info.TerminatedAt != 0)
-	must := fmt.Sprintf("version %d, %d messages, %d queued, title %q, terminated %v", r.version, len(r.messages), len(r.inbox), r.title, r.terminated)
+	const form = "version %d, %d messages, %d queued, title %q, mode %q, archived %v, terminated %v"
+	is := fmt.Sprintf(form, info.Version, info.Messages, info.Queued, info.Title, info.Fields.AgentMode, info.ArchivedAt != 0, info.TerminatedAt != 0)
+	must := fmt.Sprintf(form, r.version, len(r.messages), len(r.inbox), r.title, r.mode, r.archived, r.terminated)
 	if is != must {
 		return fmt.Errorf("it has %s; its log says %s", is, must)
 	}
@@ -267,7 +335,7 @@ func (r *replayed) compare(ctx context.Context, s store.Store) error {
 			return fmt.Errorf("value %s is %s, its log says %s", name, v, r.values[name])
 		}
 	}
-	return errors.Join(r.compareFiles(ctx, s), r.compareRuns(ctx, s))
+	return errors.Join(r.compareFiles(ctx, s), r.compareRuns(ctx, s), r.compareState(ctx, s))
 }
 
 func (r *replayed) compareMessages(ctx context.Context, s store.Store) error {
@@ -321,6 +389,25 @@ func (r *replayed) compareRuns(ctx context.Context, s store.Store) error {
 		if run.Status != want.Status || run.Steps != want.Steps {
 			return fmt.Errorf("run %s is %s after %d steps, its log says %s after %d", id, run.Status, run.Steps, want.Status, want.Steps)
 		}
+	}
+	return nil
+}
+
+func (r *replayed) compareState(ctx context.Context, s store.Store) error {
+	page, err := s.State(ctx, r.id, store.StateQuery{})
+	if err != nil {
+		return err
+	}
+	have := map[string][]string{}
+	for _, e := range page.Entries {
+		list := []string{}
+		if json.Unmarshal(e.Value, &list) != nil {
+			list = []string{notArray}
+		}
+		have[e.Key] = list
+	}
+	if !reflect.DeepEqual(have, r.state) {
+		return fmt.Errorf("its state is %v, its log says %v", have, r.state)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type action struct {
 	Kind   string  `json:"kind"`
 	ID     string  `json:"id,omitempty"` // of a message, run, key, path or other thread
 	Text   string  `json:"text,omitempty"`
-	To     string  `json:"to,omitempty"`
+	To     string  `json:"to,omitempty"` // another thread, or the kind of change of state
 	Silent bool    `json:"silent,omitempty"`
 	Size   int     `json:"size,omitempty"`
 	Seqs   []int64 `json:"seqs,omitempty"`
@@ -88,6 +88,23 @@ func (a action) op() store.Op {
 		return &store.RemoveFile{Path: a.ID}
 	case "title":
 		return &store.UpdateThread{Title: &a.Text}
+	case "archive":
+		return &store.UpdateThread{Archived: &a.Silent}
+	case "mode":
+		return &store.UpdateThread{EditFields: func(f *store.Fields) error {
+			f.AgentMode = a.Text
+			return nil
+		}}
+	case "state":
+		c := store.StateChange{Verb: store.StateVerb(a.To), Key: a.ID, Max: a.Size}
+		if a.Text != "" {
+			c.Value = json.RawMessage(a.Text)
+		}
+		return &store.MergeState{Changes: []store.StateChange{c}, Strict: true}
+	case "truncate":
+		return &store.Truncate{Index: int64(a.Size)}
+	case "destroy":
+		return &store.Destroy{Reason: store.DestroyedExplicit}
 	case "terminate":
 		return &store.Terminate{Reason: "Asked"}
 	}
@@ -113,7 +130,7 @@ func (w *scriptWriter) next(waiting func(thread string) []store.InboxItem) *step
 	foreign := false
 	for i := range 1 + w.choose(3) {
 		a := w.action(s, i, waiting)
-		if a.To != "" {
+		if a.Kind == "enqueue" && a.To != "" {
 			if foreign {
 				continue // one at most, so that what it does to the other thread is one change there
 			}
@@ -128,7 +145,7 @@ func (w *scriptWriter) next(waiting func(thread string) []store.InboxItem) *step
 var scriptPaths = []string{"/a", "/b", "/d/x", "/d/y", "/d"}
 
 func (w *scriptWriter) action(s *step, i int, waiting func(string) []store.InboxItem) action {
-	switch k := w.choose(100); {
+	switch k := w.choose(120); {
 	case k < 30:
 		w.appends++
 		return action{Kind: "append", ID: w.message(w.appends), Silent: w.choose(4) == 0, Size: w.choose(3) * w.choose(1000)}
@@ -168,10 +185,38 @@ func (w *scriptWriter) action(s *step, i int, waiting func(string) []store.Inbox
 		return action{Kind: "file", ID: scriptPaths[w.choose(len(scriptPaths))], Size: 1 + w.choose(1000)}
 	case k < 95:
 		return action{Kind: "remove", ID: scriptPaths[w.choose(len(scriptPaths))]}
-	case k < 99 || w.choose(20) > 0:
+	case k < 99:
 		return action{Kind: "title", Text: s.Tag}
+	case k < 109:
+		return w.stateChange(s)
+	case k < 112:
+		return action{Kind: "archive", Silent: w.choose(2) == 0}
+	case k < 115:
+		return action{Kind: "mode", Text: s.Tag}
+	case k < 118:
+		return action{Kind: "truncate", Size: w.choose(w.appends + 1)}
+	case k < 119:
+		return action{Kind: "destroy"}
+	}
+	if w.choose(20) > 0 {
+		return action{Kind: "archive"}
 	}
 	return action{Kind: "terminate"}
+}
+
+func (w *scriptWriter) stateChange(s *step) action {
+	a := action{Kind: "state", ID: fmt.Sprint("s", w.choose(3))}
+	switch w.choose(8) {
+	case 0:
+		return action{Kind: "state", To: string(store.StateClear)}
+	case 1:
+		a.To = string(store.StateDelete)
+	case 2, 3:
+		a.To, a.Text = string(store.StateSet), []string{`[]`, `"text"`}[w.choose(2)]
+	default:
+		a.To, a.Text, a.Size = string(store.StatePush), fmt.Sprintf("%q", s.Tag), w.choose(4)
+	}
+	return a
 }
 
 // message names the n-th message of the writer; it may have been appended to any thread, or not at all.

@@ -85,7 +85,8 @@ type playWriter struct {
 }
 
 // refusals that a step may meet, by what the others have done.
-var refusals = []error{store.ErrNotFound, store.ErrTerminated, store.ErrFolder, store.ErrNotFolder, store.ErrFenced}
+var refusals = []error{store.ErrNotFound, store.ErrTerminated, store.ErrFolder, store.ErrNotFolder, store.ErrFenced,
+	store.ErrNotArray, store.ErrRunning, store.ErrForkPoint}
 
 func (w *playWriter) write(ctx context.Context) error {
 	for n := 0; w.steps == 0 || n < w.steps; n++ {
