@@ -63,11 +63,8 @@ func (c *contents) write(ctx context.Context, key string, r io.Reader) (size int
 	if size, err = io.Copy(w, source); err != nil {
 		cancel()
 		_ = w.Close()
-		if IsInvalid(source.err) || errors.Is(source.err, store.ErrQuota) {
-			return 0, source.err
-		}
 		if source.err != nil {
-			return 0, fmt.Errorf("read the file's contents: %w", source.err)
+			return 0, sourceError(source.err)
 		}
 		return 0, fmt.Errorf("write contents: %w", unavailable(err))
 	}
@@ -78,6 +75,14 @@ func (c *contents) write(ctx context.Context, key string, r io.Reader) (size int
 		return 0, fmt.Errorf("write contents to disk: %w", unavailable(err))
 	}
 	return size, nil
+}
+
+// sourceError is an error of what is read: a refusal as it is, anything else the sender's.
+func sourceError(err error) error {
+	if IsInvalid(err) || errors.Is(err, store.ErrQuota) {
+		return err
+	}
+	return fmt.Errorf("read the file's contents: %w", err)
 }
 
 // sourceReader tells an error of the sender's from one of the bucket's.

@@ -59,7 +59,7 @@ func (c *contents) put(ctx context.Context, r io.Reader, limit int64, tooMuch fu
 	case err == nil:
 		return c.putLarge(ctx, head, r, limit, tooMuch)
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("read the file's contents: %w", err)
+		return nil, sourceError(err)
 	case int64(n) > limit:
 		return nil, tooMuch(int64(n))
 	}

@@ -120,3 +120,24 @@ func findFiles(ctx context.Context, c *stateCall) (any, error) {
 	}
 	return c.host.State.FindFiles(ctx, pattern)
 }
+
+// getFileThumbnail gives the bytes of a small JPEG or PNG, null when the file is no image (SPEC FIL-06). The options
+// {width, height} are the box that it fits into.
+func getFileThumbnail(ctx context.Context, c *stateCall) (any, error) {
+	path, err := c.text(0, "path")
+	if err != nil {
+		return nil, err
+	}
+	var o struct {
+		Width  int `json:"width"`
+		Height int `json:"height"`
+	}
+	if err := c.into(1, "the options", &o); err != nil {
+		return nil, err
+	}
+	t, err := c.host.State.Thumbnail(ctx, path, thread.ThumbnailOptions{Width: o.Width, Height: o.Height})
+	if t == nil || err != nil {
+		return nil, err
+	}
+	return t.Data, nil
+}

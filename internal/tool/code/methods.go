@@ -24,7 +24,7 @@ func init() {
 		"writeFile": writeFile, "readFile": readFile, "statFile": statFile, "readdirFile": readdirFile,
 		"unlinkFile": unlinkFile, "mkdirFile": mkdirFile, "rmdirFile": rmdirFile, "getFileStats": getFileStats,
 		"grepFiles": grepFiles, "findFiles": findFiles,
-		"getFileThumbnail": missing("thumbnails are not made yet: read the file with state.readFile"),
+		"getFileThumbnail": getFileThumbnail,
 
 		"getValue": getValue, "setValue": setValue,
 
