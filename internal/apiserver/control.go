@@ -23,7 +23,11 @@ func (s *Server) writeThread(c *call) error {
 	} else if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, threadRecord(row, last))
+	record := threadRecord(row, last)
+	if err := s.addRelated(c.r.Context(), c.thread, row, record); err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, record)
 }
 
 // listRuns answers GET runs, newest first.

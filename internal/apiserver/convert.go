@@ -22,6 +22,7 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 		ThreadID: t.ID, AgentID: t.Agent, TaskID: t.TaskID, Title: t.Title, Arguments: t.Arguments,
 		CreatedAt: t.CreatedAt, LastActivityAt: t.LastActivityAt,
 		ParentID: t.ParentID, RootID: t.RootID, Reference: t.Reference, Depth: t.Depth,
+		ThreadFields:     fieldsOf(t),
 		TerminatedReason: t.TerminatedReason,
 		V:                t.Version, MessageCount: t.Messages, QueuedCount: t.Queued, LastEvent: t.LastSeq,
 	}

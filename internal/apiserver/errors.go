@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var unknown *engine.UnknownError
 	var tooLarge *http.MaxBytesError
 	var unreadable *thread.EnvUnreadableError
+	var version *store.VersionError
 	var quota *store.QuotaError
 	switch {
 	case errors.As(err, &status):
@@ -73,10 +75,16 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		return apierrors.NewNotFound(threadsResource, name)
 	case errors.Is(err, store.ErrRunning):
 		return apierrors.NewConflict(threadsResource, name, errors.New("a run is under way: stop it, or wait until it has ended, and try again"))
+	case errors.Is(err, store.ErrKeyReused):
+		return keyReused(name)
+	case errors.As(err, &version):
+		return versionConflict(name, version)
+	case errors.Is(err, store.ErrFenced):
+		return apierrors.NewConflict(threadsResource, name, errors.New("the lease of this write has ended or passed to another holder, and nothing was written: acquire the thread again"))
+	case errors.Is(err, store.ErrLeaseHeld):
+		return leaseHeld(name)
 	case errors.Is(err, store.ErrConflict):
 		return apierrors.NewConflict(threadsResource, name, errors.New("it has changed since it was read: read it again and repeat the change"))
-	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrLeaseHeld):
-		return apierrors.NewConflict(threadsResource, name, errors.New("another replica holds it: try again"))
 	case errors.As(err, &quota):
 		return overQuota(name, quota)
 	case errors.Is(err, store.ErrNoSpace):
@@ -101,6 +109,22 @@ func conflict(name, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: message, Details: details(name, 0),
 	}}
+}
+
+// versionConflict is a 409 that says which version the thread has (SPEC THR-11).
+func versionConflict(name string, v *store.VersionError) *apierrors.StatusError {
+	e := apierrors.NewConflict(threadsResource, name, fmt.Errorf("it is at version %d, not %d: read it again and repeat the change", v.Current, v.Expected))
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeFieldValueInvalid, Field: parameterVersion, Message: strconv.FormatInt(v.Current, 10),
+	}}
+	return e
+}
+
+// leaseHeld is a 409: somebody works on the thread (SPEC THR-12).
+func leaseHeld(name string) *apierrors.StatusError {
+	e := apierrors.NewConflict(threadsResource, name, errors.New("a run or another writer holds it: try again when that has ended"))
+	e.ErrStatus.Details.RetryAfterSeconds = retrySoon
+	return e
 }
 
 func details(name string, retryAfter int32) *metav1.StatusDetails {

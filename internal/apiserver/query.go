@@ -29,7 +29,11 @@ func (c *call) query() (*query, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest("the query cannot be read: escape special characters in it: " + err.Error())
 	}
-	return &query{name: c.name, values: v, known: slices.Clone(commonParameters)}, nil
+	q := &query{name: c.name, values: v, known: slices.Clone(commonParameters)}
+	if writeVerbs[c.verb] {
+		q.known = append(q.known, parameterVersion)
+	}
+	return q, nil
 }
 
 func (q *query) bad(field, format string, args ...any) {

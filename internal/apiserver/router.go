@@ -28,7 +28,9 @@ type call struct {
 	path      []string // what follows the subresource
 	verb      string
 
-	secrets *redact.Registry // kept out of every answer
+	secrets      *redact.Registry // kept out of every answer
+	subresource  runtimev1.Subresource
+	managesLease bool // the lease in the header is what the call is about, not what it is made under
 
 	thread *thread.State
 	row    *store.Thread
@@ -73,6 +75,8 @@ type router struct {
 	views  map[runtimev1.View]view
 	// secrets are kept out of every answer; may be nil.
 	secrets *redact.Registry
+
+	repeats repeats
 }
 
 // longRunning implements apirequest.LongRunningRequestCheck.
@@ -126,7 +130,9 @@ func (rt *router) serve(c *call) error {
 	if c.thread, c.row, err = rt.lookup.open(ctx, c.namespace, c.name); err != nil {
 		return err
 	}
-	return h(c)
+	c.subresource = runtimev1.Subresource(info.Subresource)
+	c.managesLease = c.subresource == runtimev1.SubresourceLease
+	return rt.serveThread(c, rte, h)
 }
 
 // of gives the handlers of the route for a call.

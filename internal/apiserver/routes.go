@@ -8,7 +8,7 @@ type verbs = map[string]handler
 // routes is the whole API. The verb watch is a GET below /watch/, which API servers know not to time out.
 func (s *Server) routes() map[runtimev1.Subresource]route {
 	return map[runtimev1.Subresource]route{
-		"": {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getThread}},
+		"": {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getThread, "patch": s.patchThread}},
 		runtimev1.SubresourceMessages: {
 			kind:   runtimev1.KindMessageList,
 			plain:  verbs{"get": s.listMessages, "create": s.injectMessage},
@@ -46,7 +46,12 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			plain:  verbs{"get": s.listEffects, "create": s.scheduleEffect},
 			nested: verbs{"delete": s.removeEffect},
 		},
-		runtimev1.SubresourceChildren:    {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}, nested: verbs{"get": s.getChild}},
+		runtimev1.SubresourceChildren: {kind: runtimev1.KindChildList, plain: verbs{"get": s.listChildren}, nested: verbs{"get": s.getChild}},
+		runtimev1.SubresourceSkills:   {kind: "SkillActivation", plain: verbs{"create": s.activateSkill}},
+		runtimev1.SubresourceLease: {
+			kind:  runtimev1.KindLease,
+			plain: verbs{"create": s.acquireLease, "update": s.renewLease, "delete": s.releaseLease},
+		},
 		runtimev1.SubresourceParent:      {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getParent}},
 		runtimev1.SubresourceNotify:      {kind: "Notification", plain: verbs{"create": s.notifyParent}},
 		runtimev1.SubresourceStatus:      {kind: "RegistryStatus", plain: verbs{"get": s.getStatus, "update": s.setStatus}},

@@ -45,6 +45,10 @@ func (s *Server) views() map[runtimev1.View]view {
 			kind: runtimev1.KindRetainedList, namespaced: true,
 			collection: verbs{"list": s.listRetained}, named: verbs{"delete": s.purgeRetained},
 		},
+		runtimev1.ViewHistory: {
+			kind: runtimev1.KindThreadHistory, namespaced: true,
+			collection: verbs{"list": s.listHistory}, across: verbs{"list": s.listHistory},
+		},
 	}
 }
 

@@ -70,10 +70,16 @@ type Relationship struct {
 	Comment      string
 }
 
+// MaxParents bounds how many parents of one thread a list shows.
+const MaxParents = 20
+
 // RelationStore is what a Store knows of how threads relate.
 type RelationStore interface {
 	// Relationships of a thread, oldest first, and how many there are.
 	Relationships(ctx context.Context, threadID string, limit, offset int) (rs []Relationship, total int64, err error)
+	// ParentRelationships gives those in which the given threads are the child, by thread, oldest first; at most
+	// MaxParents of each.
+	ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]Relationship, error)
 }
 
 // EventTruncated is the log entry of Truncate; its Data is {"index", "removed"}.

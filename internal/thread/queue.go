@@ -37,8 +37,13 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	if op.Existed {
 		return st.first(ctx, m)
 	}
-	m.MarkQueued()
-	return m, nil
+	// A repeat under an idempotency key has put nothing into the inbox: the message is the one that is there.
+	first := *m
+	if err := json.Unmarshal(op.Item.Payload, &first); err != nil {
+		return nil, fmt.Errorf("inbox item of thread %s holds no message: %w", st.id, err)
+	}
+	first.MarkQueued()
+	return &first, nil
 }
 
 // Queued lists the messages that wait, in order.

@@ -12,11 +12,14 @@ type State struct {
 	svc   *Service
 	id    string
 	fence *store.Fence
+	guard *guard
 }
 
-// WithFence gives the same thread, bound to a run's fence.
+// WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.
 func (st *State) WithFence(f *store.Fence) *State {
-	return &State{svc: st.svc, id: st.id, fence: f}
+	bound := *st
+	bound.fence = f
+	return &bound
 }
 
 // ID of the thread, a UUID.
@@ -29,5 +32,8 @@ func (st *State) Info(ctx context.Context) (*store.Thread, error) {
 
 // Apply commits operations of the store on this thread, under the fence when there is one.
 func (st *State) Apply(ctx context.Context, ops ...store.Op) error {
+	if st.guard != nil {
+		return st.guard.apply(ctx, st, ops)
+	}
 	return st.svc.store.Apply(ctx, st.id, st.fence, ops...)
 }

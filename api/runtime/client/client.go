@@ -85,6 +85,8 @@ type Thread struct {
 	client          *Client
 	namespace, name string
 	scratch         map[string]any
+	headers         [][2]string // of writes
+	expect          *int64      // version that writes have seen
 }
 
 // request begins a call below the thread. Where rest is a path, it is part of the URL as it is.
@@ -116,7 +118,7 @@ func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest
 	if sub != "" {
 		segments = append(segments, string(sub))
 	}
-	return t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...), nil
+	return t.bind(verb, t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...)), nil
 }
 
 // checkSegment refuses what URL handling on the way would take for something else.

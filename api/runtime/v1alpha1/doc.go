@@ -48,6 +48,8 @@ const (
 	// ViewRetained lists the threads of a namespace that are kept without a Thread object (SPEC THR-09), and
 	// removes one for good: DELETE retained/{id}.
 	ViewRetained View = "retained"
+	// ViewHistory lists threads (SPEC THR-15): GET history, of a namespace or of all.
+	ViewHistory View = "history"
 )
 
 // Subresource is the part of the URL after the thread's name. RBAC rules name it "threads/<subresource>".
@@ -67,6 +69,8 @@ const (
 	SubresourceKV        Subresource = "kv"
 	SubresourceCode      Subresource = "code"
 	SubresourceEffects   Subresource = "effects"
+	SubresourceLease     Subresource = "lease"
+	SubresourceSkills    Subresource = "skills"
 	SubresourceChildren  Subresource = "children"
 	SubresourceEnv       Subresource = "env"
 
@@ -98,6 +102,13 @@ const (
 // HeaderIdempotencyKey may carry the key of a write instead of the body's field: a repeat of a write
 // under the same key changes nothing (SPEC MSG-10).
 const HeaderIdempotencyKey = "Idempotency-Key"
+
+// HeaderIdempotentReplayed is "true" on an answer that was given before to the same write under the same key.
+const HeaderIdempotentReplayed = "Idempotent-Replayed"
+
+// HeaderLease carries the token of a lease (SPEC THR-12): a write that has it fails with a conflict, and
+// changes nothing, once the lease has ended or passed to another holder.
+const HeaderLease = "Skein-Lease"
 
 // HeaderFileRecord carries the FileRecord, as JSON, with the bytes of a file.
 const HeaderFileRecord = "Skein-File-Record"

@@ -178,7 +178,7 @@ const (
 const (
 	KindStateList     = "StateList"
 	KindKeyList       = "KeyList"
-	KindValueRecord       = "ValueRecord"
+	KindValueRecord   = "ValueRecord"
 	KindLifecycleList = "LifecycleList"
 	KindUsage         = "Usage"
 	KindImportResult  = "ImportResult"

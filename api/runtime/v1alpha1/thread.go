@@ -43,6 +43,8 @@ type ThreadRecord struct {
 	// Depth below the outermost ancestor, 0 for it.
 	Depth int `json:"depth"`
 
+	ThreadFields `json:",inline"`
+
 	// Terminated is when the thread was terminated, in microseconds; null while it is active (SPEC THR-05).
 	Terminated *int64 `json:"terminated"`
 	// TerminatedReason in CamelCase.

@@ -37,6 +37,9 @@ func (s *sweeper) Start(ctx context.Context) error {
 		} else if removed > 0 {
 			s.log.Info("removed contents of files that nothing referred to", "count", removed)
 		}
+		if _, err := s.threads.SweepKeys(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error(err, "forget old idempotency keys; the next sweep tries again")
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func describeFields(e *env) {
 		It("count files by what became of them", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			put := func(path string, n byte) *store.PutFile {
-				return &store.PutFile{File: store.File{Path: path, Digest: digest(n)}}
+				return &store.PutFile{File: store.File{Path: path, Digest: digest(n)}, Object: object(n), Uploaded: e.now()}
 			}
 			e.apply(ctx, id, put("/d/a", 1), put("/b", 1))
 			e.apply(ctx, id, put("/b", 2))

@@ -1,0 +1,25 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NewLease is the body of POST lease, which takes the exclusive right to write a thread, and of PUT lease,
+// which makes it last longer (SPEC THR-12). It may be left out.
+type NewLease struct {
+	// TTLSeconds is the term, from 1 to 3600; 60 when it is left out.
+	TTLSeconds int64 `json:"ttlSeconds,omitempty"`
+}
+
+// Lease is the exclusive right to write a thread: while it holds, no run of the thread starts and nobody else
+// gets one. Writes that carry the token in the header Skein-Lease fail with a conflict once it has passed on.
+type Lease struct {
+	metav1.TypeMeta `json:",inline"`
+	// Token names the holder. It is a secret.
+	Token string `json:"token"`
+	// Epoch grows with each holder of the thread.
+	Epoch int64 `json:"epoch"`
+	// ExpiresAt is when the term ends, in microseconds, unless it is renewed.
+	ExpiresAt int64 `json:"expiresAt"`
+}
+
+// KindLease is the kind of a Lease.
+const KindLease = "Lease"

@@ -1,0 +1,180 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// shownOfEach bounds the lists within a thread's record.
+const shownOfEach = 100
+
+// threadPatch is runtimev1.ThreadPatch with what merge patches tell apart: left out, null and a value.
+type threadPatch struct {
+	Title           json.RawMessage `json:"title"`
+	Archived        json.RawMessage `json:"archived"`
+	Draft           json.RawMessage `json:"draft"`
+	AutoSubmitDraft json.RawMessage `json:"autoSubmitDraft"`
+	AgentMode       json.RawMessage `json:"agentMode"`
+	MaxTokens       json.RawMessage `json:"maxTokens"`
+	Workspace       json.RawMessage `json:"workspace"`
+	V               json.RawMessage `json:"v"`
+}
+
+// patched reads one field of a merge patch: nil when it is left out, the zero value when it is null.
+func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	v := new(T)
+	if bytes.Equal(raw, []byte("null")) {
+		return v, nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "it has the wrong type: "+err.Error())
+	}
+	return v, nil
+}
+
+// update reads the patch. The first field that is wrong is the error.
+func (p *threadPatch) update(name string) (u thread.ThreadUpdate, err error) {
+	read := func(err2 error) {
+		if err == nil {
+			err = err2
+		}
+	}
+	var err2 error
+	u.Title, err2 = patched[string](name, "title", p.Title)
+	read(err2)
+	u.Archived, err2 = patched[bool](name, "archived", p.Archived)
+	read(err2)
+	u.Draft, err2 = patched[string](name, "draft", p.Draft)
+	read(err2)
+	u.AutoSubmitDraft, err2 = patched[bool](name, "autoSubmitDraft", p.AutoSubmitDraft)
+	read(err2)
+	u.AgentMode, err2 = patched[string](name, "agentMode", p.AgentMode)
+	read(err2)
+	u.MaxTokens, err2 = patched[int64](name, "maxTokens", p.MaxTokens)
+	read(err2)
+	u.ExpectVersion, err2 = patched[int64](name, "v", p.V)
+	read(err2)
+	u.Trees, u.Tags, err2 = p.workspace(name)
+	read(err2)
+	return u, err
+}
+
+func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]string, err error) {
+	if len(p.Workspace) == 0 {
+		return nil, nil, nil
+	}
+	if bytes.Equal(p.Workspace, []byte("null")) {
+		return new([]json.RawMessage), new([]string), nil
+	}
+	var w struct {
+		Trees json.RawMessage `json:"trees"`
+		Tags  json.RawMessage `json:"tags"`
+	}
+	if err := decodeStrict(name, p.Workspace, &w); err != nil {
+		return nil, nil, err
+	}
+	if trees, err = patched[[]json.RawMessage](name, "workspace.trees", w.Trees); err != nil {
+		return nil, nil, err
+	}
+	tags, err = patched[[]string](name, "workspace.tags", w.Tags)
+	return trees, tags, err
+}
+
+// patchThread answers PATCH of the thread itself (SPEC THR-08, THR-11, THR-14).
+func (s *Server) patchThread(c *call) error {
+	var body threadPatch
+	if err := c.decode(&body, false); err != nil {
+		return err
+	}
+	u, err := body.update(c.name)
+	if err != nil {
+		return err
+	}
+	if u.Title != nil {
+		obj, err := s.lookup.object(c.r.Context(), c.row.Namespace, c.row.Name)
+		if err != nil {
+			return err
+		}
+		if obj != nil && obj.Spec.Title != "" && obj.Spec.Title != *u.Title {
+			return invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object says the title: change its spec.title, or take it out of there")
+		}
+	}
+	if err := c.thread.Update(c.r.Context(), u); err != nil {
+		return err
+	}
+	return s.writeThread(c)
+}
+
+// activateSkill answers POST skills: recorded once per name, again gives the first record (SPEC AGT-08).
+func (s *Server) activateSkill(c *call) error {
+	var body runtimev1.SkillActivation
+	if err := c.decode(&body, false); err != nil {
+		return err
+	}
+	skill, recorded, err := c.thread.ActivateSkill(c.r.Context(), body.Name, body.Arguments)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if recorded {
+		code = http.StatusCreated
+	}
+	return c.writeJSON(code, runtimev1.SkillActivation(skill))
+}
+
+// fieldsOf gives the fields of a thread's record that stand in its row.
+func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
+	f := runtimev1.ThreadFields{
+		Archived: t.ArchivedAt != 0, Draft: t.Fields.Draft, AutoSubmitDraft: t.Fields.AutoSubmitDraft, AgentMode: t.Fields.AgentMode,
+		MaxTokens: t.Fields.MaxTokens, Workspace: workspaceOf(t.Fields.Workspace), NextMessageID: t.Appended + 1,
+		ActivatedSkills: mapped(t.Fields.ActivatedSkills, func(s store.SkillActivation) runtimev1.SkillActivation { return runtimev1.SkillActivation(s) }),
+		OriginThreadID:  t.OriginID, MainThreadID: mainOf(t), UserLastInteractedAt: userInteraction(t),
+	}
+	if t.OriginID != "" {
+		f.ForkPointIndex = &t.ForkIndex
+	}
+	return f
+}
+
+func workspaceOf(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
+
+// mainOf is the outermost ancestor of a subagent's thread.
+func mainOf(t *store.Thread) string {
+	if t.ParentID == "" {
+		return ""
+	}
+	return t.RootID
+}
+
+// userInteraction is when a user last said something, or else when somebody made the thread.
+func userInteraction(t *store.Thread) int64 { return max(t.UserActivityAt, t.CreatedAt) }
+
+// addRelated adds to a record what does not stand in the thread's row.
+func (s *Server) addRelated(ctx context.Context, st *thread.State, row *store.Thread, r *runtimev1.ThreadRecord) error {
+	if row.Queued > 0 {
+		waiting, err := st.Queued(ctx)
+		if err != nil {
+			return err
+		}
+		r.QueuedMessages = messagesOf(waiting[:min(len(waiting), shownOfEach)])
+	}
+	rs, _, err := s.opts.Threads.Store().Relationships(ctx, row.ID, shownOfEach, 0)
+	if err != nil {
+		return err
+	}
+	if len(rs) > 0 {
+		r.Relationships = relationshipsOf(rs)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package apiserver
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// listHistory answers GET history, of a namespace or of all: threads by their newest activity, without their
+// messages (SPEC THR-08, THR-15).
+func (s *Server) listHistory(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	tq := store.ThreadQuery{
+		Namespace: c.namespace,
+		Agent:     q.text("agent"), UserID: q.text("user"), TaskID: q.text("task"),
+		Limit:  q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize),
+		Offset: q.number("offset", 0, 0, math.MaxInt32),
+		After:  q.cursor("continue"),
+	}
+	tq.Archived = map[string]store.ArchivedFilter{"true": store.ArchivedOnly, "all": store.ArchivedShown}[q.oneOf("archived", "false", "true", "all")]
+	if err := q.check(); err != nil {
+		return err
+	}
+	limit := tq.Limit
+	tq.Limit++
+	threads, err := s.opts.Threads.Store().Threads(c.r.Context(), tq)
+	if err != nil {
+		return err
+	}
+	page, more := cut(threads, limit, 0)
+	list := runtimev1.ThreadHistoryList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistoryList), HasMore: more}
+	if more {
+		list.Continue = cursorOf(&page[len(page)-1])
+	}
+	if list.Items, err = s.historyOf(c.r.Context(), page); err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+func (s *Server) historyOf(ctx context.Context, threads []store.Thread) ([]runtimev1.ThreadHistory, error) {
+	ids := make([]string, len(threads))
+	for i := range threads {
+		ids[i] = threads[i].ID
+	}
+	parents, err := s.opts.Threads.Store().ParentRelationships(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]runtimev1.ThreadHistory, len(threads))
+	for i := range threads {
+		items[i] = historyItem(&threads[i], parents[threads[i].ID])
+	}
+	return items, nil
+}
+
+func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.ThreadHistory {
+	item := runtimev1.ThreadHistory{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindThreadHistory),
+		ObjectMeta: metav1.ObjectMeta{
+			Name: t.Name, Namespace: t.Namespace, UID: types.UID(t.ID), CreationTimestamp: metav1.NewTime(time.UnixMicro(t.CreatedAt)),
+		},
+		ThreadID: t.ID, V: t.Version, Created: t.CreatedAt, AgentID: t.Agent, TaskID: t.TaskID,
+		UserLastInteractedAt: userInteraction(t), LastActivityAt: t.LastActivityAt,
+		Workspace: workspaceOf(t.Fields.Workspace), OriginThreadID: t.OriginID, MainThreadID: mainOf(t),
+		ParentRelationships: relationshipsOf(parents),
+		SummaryStats:        runtimev1.SummaryStats{DiffStats: runtimev1.DiffStats(t.Diff), MessageCount: t.Messages},
+		AgentMode:           t.Fields.AgentMode, Archived: t.ArchivedAt != 0,
+	}
+	if t.Title != "" {
+		item.Title = &t.Title
+	}
+	if t.UserID != "" {
+		item.UserID = &t.UserID
+	}
+	if t.TerminatedAt != 0 {
+		item.Terminated = &t.TerminatedAt
+	}
+	return item
+}
+
+// cursorOf writes the place of a thread in the list.
+func cursorOf(t *store.Thread) string { return strconv.FormatInt(t.LastActivityAt, 10) + "." + t.ID }
+
+// cursor reads such a place; nil when there is none.
+func (q *query) cursor(key string) *store.ThreadCursor {
+	v, ok := q.get(key)
+	if !ok || v == "" {
+		return nil
+	}
+	at, id, found := strings.Cut(v, ".")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if !found || err != nil || n < 0 || id == "" {
+		q.bad(key, "%q is not what the page before this one said in metadata.continue", v)
+		return nil
+	}
+	return &store.ThreadCursor{LastActivityAt: n, ID: id}
+}

@@ -1,0 +1,80 @@
+package apiserver
+
+import (
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// defaultLease is the term of a lease that none was asked for.
+const defaultLease = 60
+
+// acquireLease answers POST lease: the exclusive right to write the thread, for a term (SPEC THR-12).
+func (s *Server) acquireLease(c *call) error {
+	ttl, err := c.leaseTerm()
+	if err != nil {
+		return err
+	}
+	w, err := s.opts.Threads.Acquire(c.r.Context(), c.row.ID, ttl)
+	if err != nil {
+		return err
+	}
+	return c.writeLease(http.StatusCreated, w, ttl)
+}
+
+// renewLease answers PUT lease: the lease of the header Skein-Lease ends later.
+func (s *Server) renewLease(c *call) error {
+	ttl, err := c.leaseTerm()
+	if err != nil {
+		return err
+	}
+	w, err := s.leaseOf(c)
+	if err != nil {
+		return err
+	}
+	if err := w.Renew(c.r.Context(), ttl); err != nil {
+		return err
+	}
+	return c.writeLease(http.StatusOK, w, ttl)
+}
+
+// releaseLease answers DELETE lease: the lease of the header Skein-Lease ends now. Again is no error.
+func (s *Server) releaseLease(c *call) error {
+	w, err := s.leaseOf(c)
+	if err != nil {
+		return err
+	}
+	if err := w.Release(c.r.Context()); err != nil {
+		return err
+	}
+	return c.writeSuccess()
+}
+
+func (s *Server) leaseOf(c *call) (*thread.Writer, error) {
+	token := c.r.Header.Get(runtimev1.HeaderLease)
+	if token == "" {
+		return nil, invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "give the token that POST lease has given")
+	}
+	return s.opts.Threads.WriterOf(c.row.ID, token)
+}
+
+func (c *call) leaseTerm() (time.Duration, error) {
+	body := runtimev1.NewLease{TTLSeconds: defaultLease}
+	if err := c.decode(&body, true); err != nil {
+		return 0, err
+	}
+	if body.TTLSeconds > int64(time.Hour.Seconds()) { // before it overflows
+		body.TTLSeconds = 0
+	}
+	return time.Duration(body.TTLSeconds) * time.Second, nil
+}
+
+func (c *call) writeLease(code int, w *thread.Writer, ttl time.Duration) error {
+	return c.writeJSON(code, runtimev1.Lease{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindLease), Token: w.Token(), Epoch: w.Epoch(), ExpiresAt: time.Now().Add(ttl).UnixMicro(),
+	})
+}

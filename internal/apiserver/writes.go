@@ -1,0 +1,87 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// What any write to a thread may carry, whatever it writes: the version that it expects (?v=), the lease in
+// whose name it is made (Skein-Lease) and the key under which it happens once (Idempotency-Key). The router
+// binds them to the thread that the handler gets, so that a handler need not know.
+
+// parameterVersion is the query parameter of the expected version.
+const parameterVersion = "v"
+
+// writeVerbs are those that change something.
+var writeVerbs = map[string]bool{"create": true, "update": true, "patch": true, "delete": true, "deletecollection": true}
+
+// serveThread answers a call on a thread.
+func (rt *router) serveThread(c *call, r route, h handler) error {
+	if !writeVerbs[c.verb] {
+		return h(c)
+	}
+	key := c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
+	if key == "" {
+		return rt.serveWrite(c, h)
+	}
+	return rt.repeats.serve(c, r, key, func(c *call) error { return rt.serveWrite(c, h) })
+}
+
+// serveWrite binds the call's thread to its lease and to the version that it expects. Writes that do not go
+// through the store find both checked here; those that do are checked again in their transaction.
+func (rt *router) serveWrite(c *call, h handler) error {
+	ctx := c.r.Context()
+	if token := c.r.Header.Get(runtimev1.HeaderLease); token != "" && !c.managesLease {
+		w, err := rt.lookup.threads.WriterOf(c.row.ID, token)
+		if err != nil {
+			return err
+		}
+		c.thread = c.thread.WithFence(w.Fence())
+		if err := rt.lookup.threads.Store().Apply(ctx, c.row.ID, w.Fence()); err != nil {
+			return err
+		}
+	}
+	expected, err := c.expectedVersion()
+	if err != nil || expected == nil {
+		if err != nil {
+			return err
+		}
+		return h(c)
+	}
+	row, err := c.thread.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if row.Version != *expected {
+		return &store.VersionError{ThreadID: row.ID, Expected: *expected, Current: row.Version}
+	}
+	c.thread = c.thread.Expecting(*expected)
+	return h(c)
+}
+
+// expectedVersion gives the version that the caller has seen; nil when he does not say.
+func (c *call) expectedVersion() (*int64, error) {
+	values, ok := c.r.URL.Query()[parameterVersion]
+	if !ok {
+		return nil, nil
+	}
+	v, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil || v < 0 || len(values) > 1 {
+		return nil, invalid(c.name, metav1.CauseTypeFieldValueInvalid, parameterVersion, "give the version that you have read, once, as a whole number of 0 or more")
+	}
+	return &v, nil
+}
+
+// keepTimeout bounds how long it takes to keep an answer that the client may no longer wait for.
+const keepTimeout = 10 * time.Second
+
+func keepContext(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), keepTimeout)
+}
