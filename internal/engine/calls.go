@@ -116,9 +116,11 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if next != nil {
 		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	if err := r.apply(ctx, "result", ops...); err != nil {
+	saved, scoped := r.stepScopes()
+	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
 		return err
 	}
+	saved()
 	r.conv.add(*m)
 	return nil
 }

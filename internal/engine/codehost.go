@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
@@ -27,6 +28,7 @@ type codeHost struct {
 	thread *store.Thread
 	pool   string
 	state  *code.State
+	host   *tool.Host
 
 	mu       sync.Mutex
 	modules  map[string]sandbox.Module
@@ -34,10 +36,12 @@ type codeHost struct {
 	sbx      sandbox.Sandbox
 	releases []func() // of every sandbox that was had
 	iso      sandbox.Isolate
+	// responses are of invocations under way: what they answer before they are over.
+	responses map[string]chan any
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
-	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{}}
+	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{}, responses: map[string]chan any{}}
 }
 
 // add makes a module known, before the isolate is opened.
@@ -148,25 +152,68 @@ func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args a
 
 func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, module string, args any, timeout time.Duration) (any, error) {
 	call, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	v, err := iso.Invoke(call, invocation, module, args)
-	err = c.redacted(err)
-	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
-		c.drop(iso) // it may still be at it
-		return nil, fmt.Errorf("%w within %s: make it faster, or raise spec.timeout of the tool or effect", errCodeTimeout, timeout)
+	responded := make(chan any, 1)
+	c.mu.Lock()
+	c.responses[invocation] = responded
+	c.mu.Unlock()
+	settled := make(chan outcomeOf, 1)
+	over := func() {
+		cancel()
+		c.mu.Lock()
+		delete(c.responses, invocation)
+		c.mu.Unlock()
 	}
-	return v, err
+	go func() {
+		v, err := iso.Invoke(call, invocation, module, args)
+		if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+			c.drop(iso) // it may still be at it
+			err = fmt.Errorf("%w within %s: make it faster, or raise spec.timeout of the tool or effect", errCodeTimeout, timeout)
+		}
+		settled <- outcomeOf{v, err}
+	}()
+	select {
+	case o := <-settled:
+		over()
+		return o.value, o.err
+	case v := <-responded:
+		done := c.host.Session.Begin() // the session goes on until the work is done (SPEC STA-06)
+		go func() {
+			defer done()
+			defer over()
+			if o := <-settled; o.err != nil {
+				c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", o.err.Error())
+			}
+		}()
+		return v, nil
+	}
 }
 
-// redacted takes the secrets out of what code has thrown, before it is shortened for whoever reads it.
-func (c *codeHost) redacted(err error) error {
-	var thrown *sandbox.Error
-	if !errors.As(err, &thrown) {
-		return err
+// outcomeOf an invocation.
+type outcomeOf struct {
+	value any
+	err   error
+}
+
+// methodRespond is how code answers before its invocation is over.
+const methodRespond = "waitUntil.respond"
+
+// serve answers the calls of code.
+func (c *codeHost) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	if method != methodRespond {
+		return c.state.Serve(ctx, invocation, method, args)
 	}
-	clean, redact := *thrown, c.engine.opts.Redact
-	clean.Name, clean.Message, clean.Stack = redact(c.thread.Namespace, clean.Name), redact(c.thread.Namespace, clean.Message), redact(c.thread.Namespace, clean.Stack)
-	return &clean
+	c.mu.Lock()
+	responded := c.responses[invocation]
+	c.mu.Unlock()
+	if responded == nil || len(args) != 1 {
+		return nil, errors.New("there is nothing to respond to")
+	}
+	select {
+	case responded <- args[0]:
+		return nil, nil
+	default:
+		return nil, errors.New("the response was given already")
+	}
 }
 
 // describe asks a module what it declares.
@@ -214,7 +261,7 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 		return nil, nil, fmt.Errorf("no sandbox could be had: %w", err)
 	}
 	iso, err := sbx.OpenIsolate(c.life, sandbox.IsolateRequest{
-		Modules: maps.Clone(c.modules), Host: c.state.Serve, Static: static, WallTime: c.wall, Log: c.logged,
+		Modules: maps.Clone(c.modules), Host: c.serve, Static: static, WallTime: c.wall, Log: c.logged,
 	})
 	if err != nil {
 		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", err)

@@ -231,7 +231,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	_, err = x.host.Code.Invoke(ctx, idempotencyKey(f), module, args, timeout)
 	e.fault("effect.handler.after")
 	if err == nil {
-		return nil
+		return x.saveOutside(ctx)
 	}
 	if errors.Is(context.Cause(ctx), errTerminal) {
 		return &effectError{"the thread was terminated"}

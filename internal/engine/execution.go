@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/scopes"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/builtin"
 	"github.com/skein-dev/skein/internal/tool/code"
@@ -41,7 +43,9 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
 	x.host.Tools = &callerOf{execution: x}
+	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
+	x.code.host = x.host
 	x.host.Code = x.code
 	if agent != nil {
 		for i := range agent.Tools {

@@ -15,6 +15,10 @@ import (
 
 // finish ends the turn with an answer. m is the answer's message when it is not in the log yet.
 func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
+	m, err := r.settleWork(ctx, m)
+	if err != nil {
+		return err
+	}
 	r.record.Status = store.RunSucceeded
 	if end.failed {
 		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
@@ -103,7 +107,11 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if m != nil {
 		ops = append(ops, &store.AppendMessage{Message: m})
 	}
-	ops = append(ops, &store.PutRun{Run: record})
+	save, scoped := r.saveScopes(true)
+	if save != nil {
+		record.SessionState = save.State
+	}
+	ops = append(append(ops, scoped...), &store.PutRun{Run: record})
 	if record.Status == store.RunStopped && !r.endsWithResult() {
 		ops = append(ops, &store.Park{}) // SPEC MSG-08
 	}
@@ -116,6 +124,10 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	r.record = record
+	if save != nil {
+		save.Done()
+		r.exec.host.Session.Complete(context.WithoutCancel(ctx))
+	}
 	if r.endsWithResult() {
 		// The thread is terminated; so are, from now on, the children that it may have left behind.
 		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {

@@ -35,7 +35,11 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	if err := x.knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
-	return x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
+	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
+	if err != nil {
+		return res, err
+	}
+	return res, x.saveOutside(ctx)
 }
 
 // QueueTool has a tool called in the execution under way, or starts one, and does not wait (SPEC TOL-01). A repeat

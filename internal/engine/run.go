@@ -26,13 +26,14 @@ type run struct {
 	agent  *Agent
 	active *activeThread
 
-	life    context.Context // of the run: its code ends with it
-	record  store.Run
-	kept    runState
-	resumed bool // it was under way before: calls without a result may have been made
-	conv    *conversation
-	system  string
-	usage   model.Usage
+	life         context.Context // of the run: its code ends with it
+	record       store.Run
+	kept         runState
+	sessionState json.RawMessage // of a run that goes on, as it was saved
+	resumed      bool            // it was under way before: calls without a result may have been made
+	conv         *conversation
+	system       string
+	usage        model.Usage
 
 	exec  *execution // made when the first tool is
 	tools *tool.Set
@@ -49,6 +50,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 		}
 	}()
 	r.life = ctx
+	r.sessionState, r.record.SessionState = r.record.SessionState, nil // saving leaves what is stored as it is
 	err := r.guard(func() error { return r.loop(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
@@ -148,7 +150,12 @@ func (r *run) park(ctx context.Context) error {
 	}
 	r.record.Status = store.RunWaiting
 	r.record.State = r.kept.encode()
-	return r.apply(ctx, "park", &store.PutRun{Run: r.record})
+	saved, scoped := r.stepScopes()
+	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+		return err
+	}
+	saved()
+	return nil
 }
 
 // apply commits a step of the run, between two fault points.
@@ -183,6 +190,9 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 			return err
 		}
 		r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
+		if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
+			r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
+		}
 	}
 	r.tools, err = r.exec.buildTools(ctx)
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
 // Host is what one execution (a run, the firing of an effect, a call from outside) offers to its tools.
@@ -20,6 +21,8 @@ type Host struct {
 	State *thread.State
 	// RunID of the run; empty outside of one.
 	RunID string
+	// Session is the state of the execution and of its thread (SPEC STA-01).
+	Session *scopes.Session
 
 	Threads     *thread.Service
 	Effects     Effects

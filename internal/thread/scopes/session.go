@@ -24,9 +24,7 @@ type Options struct {
 	Destroy func(ctx context.Context) error
 	// Encode writes values as JSON; encoding/json's when nil.
 	Encode Encoder
-	// Restore is the session state of a run that goes on: what it saved before.
-	Restore json.RawMessage
-	Log     logr.Logger
+	Log    logr.Logger
 }
 
 // Session is one run as handlers see it: its state, its thread, the work that goes on after the response.
@@ -55,23 +53,23 @@ type Thread struct {
 }
 
 // New makes a session.
-func New(o Options) (*Session, error) {
+func New(o Options) *Session {
 	if o.Encode == nil {
 		o.Encode = json.Marshal
 	}
 	s := &Session{ID: o.ID, State: NewValues(), encode: o.Encode, log: o.Log, idle: make(chan struct{})}
 	close(s.idle)
 	s.Thread = &Thread{ID: o.ThreadID, State: &ThreadState{backend: o.Backend, encode: o.Encode}, destroy: o.Destroy}
-	if len(o.Restore) > 0 {
-		if err := s.restore(o.Restore); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return s
 }
 
-// restore reads the state back in the order in which it was written.
-func (s *Session) restore(data json.RawMessage) error {
+// Restore reads the state of a run that goes on back, in the order in which it was written.
+func (s *Session) Restore(data json.RawMessage) error {
+	if len(data) == 0 {
+		return nil
+	}
+	s.State.mu.Lock()
+	defer s.State.mu.Unlock()
 	keys, values, err := readObject(data)
 	if err != nil {
 		return fmt.Errorf("the session's state is damaged: %w", err)

@@ -32,6 +32,9 @@ func NewState(h *tool.Host, edited func()) *State {
 	return &State{host: h, edited: edited, times: map[string]int{}}
 }
 
+// scopesProperty carries what the scopes of state start with; code does not see it.
+const scopesProperty = "$scopes"
+
 // Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
 // do not wait.
 func (s *State) Static(ctx context.Context) (map[string]any, error) {
@@ -54,7 +57,8 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	}
 	static := map[string]any{
 		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
-		"arguments": arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
+		scopesProperty: scopesStatic(t, s.host.Session),
+		"arguments":    arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
 	}
 	// These answer at once, so their answers are there beforehand.
 	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {

@@ -4,7 +4,7 @@
   'use strict';
   const kindKey = Symbol.for('skein.kind');
   const context = {}; // state.context: one object for the isolate's whole life
-  const statics = sys.statics;
+  const { $scopes: scopes, ...statics } = sys.statics;
 
   // ---- state ------------------------------------------------------------------------------------------
 
@@ -49,9 +49,114 @@
     };
   }
 
+  // ---- scopes: request, session and thread state ------------------------------------------------------
+
+  // Session state is one for the isolate; every change of it goes to the host too.
+  const session = new Map(scopes?.entries ?? []);
+  // What an invocation has sent and not awaited, and its work that goes on after the response.
+  const sent = new Map();
+  const waiting = new Map();
+
+  const pushed = (key, list, value, max) => {
+    if (list === undefined) list = [];
+    if (!Array.isArray(list)) throw new TypeError(`push to "${key}": the value is not an array`);
+    const next = [...list, value];
+    return max > 0 ? next.slice(-max) : next;
+  };
+
+  // A scope whose methods answer at once; changed is told what to do elsewhere.
+  const scopeOf = (map, changed) => ({
+    get: (key) => map.get(key),
+    has: (key) => map.has(key),
+    set(key, value) {
+      map.set(key, value);
+      changed('set', [key, value]);
+    },
+    delete(key) {
+      const there = map.delete(key);
+      changed('delete', [key]);
+      return there;
+    },
+    clear() {
+      map.clear();
+      changed('clear', []);
+    },
+    push(key, value, max = 0) {
+      const next = pushed(key, map.get(key), value, max);
+      map.set(key, next);
+      changed('set', [key, next]);
+    },
+    keys: () => [...map.keys()],
+    values: () => [...map.values()],
+    entries: () => [...map.entries()],
+    get size() {
+      return map.size;
+    },
+  });
+
+  function scopesFor(invocation) {
+    const send = (name, args) => {
+      const p = sys.call(invocation, name, args, true);
+      p.catch(() => {}); // told of when it is awaited
+      sent.get(invocation)?.push(p);
+    };
+    const ask = (name, ...args) => sys.call(invocation, name, args, true);
+    let loaded = false;
+    let dirty = false;
+    const read = async (name, ...args) => {
+      const v = await ask(name, ...args);
+      loaded = true;
+      return v;
+    };
+    const write = async (name, ...args) => {
+      await ask(name, ...args);
+      dirty = true;
+    };
+    const entries = () => read('thread.entries');
+    const threadState = {
+      get: async (key) => (await read('thread.get', key))[0],
+      has: (key) => read('thread.has', key),
+      set: (key, value) => write('thread.set', key, value),
+      delete: (key) => write('thread.delete', key),
+      clear: () => write('thread.clear'),
+      push: (key, value, max) => write('thread.push', key, value, max),
+      entries,
+      keys: async () => (await entries()).map(([k]) => k),
+      values: async () => (await entries()).map(([, v]) => v),
+      size: async () => (await entries()).length,
+      get loaded() {
+        return loaded;
+      },
+      get dirty() {
+        return dirty;
+      },
+    };
+    return {
+      request: { state: scopeOf(new Map(), () => {}) },
+      session: { id: scopes.session, state: scopeOf(session, (name, args) => send('session.' + name, args)) },
+      thread: { id: scopes.thread, state: threadState },
+      waitUntil(work) {
+        const list = waiting.get(invocation);
+        if (list === undefined) throw new Error('waitUntil: the call that this belongs to has ended');
+        list.push((async () => (typeof work === 'function' ? work() : work))());
+      },
+    };
+  }
+
+  // settle awaits what an invocation has sent. Values that cannot cross are told of, and left out.
+  async function settle(invocation) {
+    const list = sent.get(invocation);
+    while (list.length > 0) {
+      for (const r of await Promise.allSettled(list.splice(0))) {
+        if (r.status === 'rejected') console.error('state was not kept: ' + r.reason?.message);
+      }
+    }
+  }
+
   // The state that one invocation gets. Whatever is no property is a method of the host.
   function stateFor(invocation) {
     const methods = new Map();
+    const scoped = scopes ? scopesFor(invocation) : {};
     const method = (name) => {
       let f = methods.get(name);
       if (f !== undefined) return f;
@@ -70,6 +175,7 @@
       {
         get(_, name) {
           if (name === 'context') return context;
+          if (Object.hasOwn(scoped, name)) return scoped[name];
           if (typeof name === 'symbol' || name === 'then' || name === 'toJSON') return undefined;
           if (Object.hasOwn(statics, name)) return statics[name];
           // A method whose answer is known beforehand answers at once.
@@ -147,7 +253,26 @@
       }
       args = parsed.data;
     }
-    return definition.execute(stateFor(invocation), args);
+    sent.set(invocation, []);
+    waiting.set(invocation, []);
+    try {
+      const result = await definition.execute(stateFor(invocation), args);
+      await settle(invocation);
+      const work = waiting.get(invocation);
+      if (work.length > 0) {
+        await sys.call(invocation, 'waitUntil.respond', [result], false);
+        while (work.length > 0) {
+          for (const r of await Promise.allSettled(work.splice(0))) {
+            if (r.status === 'rejected') console.error('work after the response failed: ' + (r.reason?.stack ?? r.reason));
+          }
+          await settle(invocation);
+        }
+      }
+      return result;
+    } finally {
+      sent.delete(invocation);
+      waiting.delete(invocation);
+    }
   }
 
   // ---- globals ----------------------------------------------------------------------------------------

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/scopes"
+)
+
+// afterResponse is how long a run waits for the work that goes on after its response (SPEC STA-06).
+const afterResponse = time.Minute
+
+// saveScopes gives the operations that store session and thread state together with a step of the run. Call done
+// once they are. The changes of an unfinished step are lost with it when it is repeated, none of a finished one.
+func (r *run) saveScopes(final bool) (save *scopes.Save, ops []store.Op) {
+	if r.exec == nil {
+		return nil, nil
+	}
+	save = r.exec.host.Session.Save(final)
+	return save, save.Ops
+}
+
+// stepScopes is saveScopes for a step that does not write the run's row otherwise.
+func (r *run) stepScopes() (done func(), ops []store.Op) {
+	save, ops := r.saveScopes(false)
+	if save == nil || save.Empty() {
+		return func() {}, nil
+	}
+	if save.State != nil {
+		record := r.record
+		record.SessionState = save.State
+		ops = append(ops, &store.PutRun{Run: record})
+	}
+	return save.Done, ops
+}
+
+// settleWork waits, once the answer is in the log, for the work that goes on after it: its changes of state are
+// saved with the run's end. m is the answer when it is not in the log yet; the same comes back while it is not.
+func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message, error) {
+	if r.exec == nil || !r.exec.host.Session.Working() {
+		return m, nil
+	}
+	if m != nil {
+		if err := r.apply(ctx, "answer", &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}); err != nil {
+			return m, err
+		}
+		r.conv.add(*m)
+		m = nil
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
+	defer cancel()
+	err := r.exec.host.Session.Wait(wait)
+	if errors.Is(err, errSlowWork) {
+		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
+		return m, nil
+	}
+	return m, err
+}
+
+var errSlowWork = errors.New("work after the response takes too long")
+
+// saveOutside stores the state that code changed outside of a run: an effect, a call from the API.
+func (x *execution) saveOutside(ctx context.Context) error {
+	if err := x.host.Session.Wait(ctx); err != nil {
+		return err
+	}
+	save := x.host.Session.Save(true)
+	if len(save.Ops) == 0 {
+		return nil
+	}
+	if err := x.host.State.Apply(ctx, save.Ops...); err != nil {
+		return err
+	}
+	save.Done()
+	return nil
+}

@@ -1,0 +1,179 @@
+package code
+
+import (
+	"context"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/scopes"
+)
+
+// The scopes of state (SPEC STA-01, docs/state.md). What code sees of session state is a copy in its isolate, as
+// its methods do not wait; every change of it comes here. Thread state is here only.
+
+func init() {
+	for name, m := range map[string]method{
+		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
+		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
+		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,
+	} {
+		methods[name] = m
+	}
+}
+
+func (c *stateCall) session() (*scopes.Session, error) {
+	if c.host.Session == nil {
+		return nil, &sandbox.Error{Name: "NotSupportedError", Message: "there is no session here"}
+	}
+	return c.host.Session, nil
+}
+
+// value gives an argument as it is, null included.
+func (c *stateCall) value(i int) any {
+	if i >= len(c.args) {
+		return nil
+	}
+	return c.args[i]
+}
+
+// key gives the key of an entry.
+func (c *stateCall) entryKey() (*scopes.Session, string, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := c.text(0, "key")
+	return s, key, err
+}
+
+func sessionSet(_ context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	s.State.Set(key, c.value(1))
+	return nil, nil
+}
+
+func sessionDelete(_ context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	return s.State.Delete(key), nil
+}
+
+func sessionClear(_ context.Context, c *stateCall) (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	s.State.Clear()
+	return nil, nil
+}
+
+func threadGet(ctx context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	v, ok, err := s.Thread.State.Get(ctx, key)
+	if err != nil || !ok {
+		return []any{}, err
+	}
+	return []any{v}, nil // absent is not null
+}
+
+func threadHas(ctx context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	return s.Thread.State.Has(ctx, key)
+}
+
+func threadSet(_ context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	s.Thread.State.Set(key, c.value(1))
+	return nil, nil
+}
+
+func threadDelete(_ context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	s.Thread.State.Delete(key)
+	return nil, nil
+}
+
+func threadClear(_ context.Context, c *stateCall) (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	s.Thread.State.Clear()
+	return nil, nil
+}
+
+func threadPush(_ context.Context, c *stateCall) (any, error) {
+	s, key, err := c.entryKey()
+	if err != nil {
+		return nil, err
+	}
+	limit := 0
+	if v := c.arg(2); v != nil {
+		n, ok := v.(float64)
+		if !ok || n < 1 || n > 1e6 || n != float64(int(n)) {
+			return nil, c.wrong(2, "how many of the last elements to keep, a whole number from 1")
+		}
+		limit = int(n)
+	}
+	return nil, s.Thread.State.Push(key, c.value(1), limit)
+}
+
+func threadEntries(ctx context.Context, c *stateCall) (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.Thread.State.Entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pairs(entries), nil
+}
+
+func pairs(entries []scopes.Entry) []any {
+	out := make([]any, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, []any{e.Key, e.Value})
+	}
+	return out
+}
+
+// threadStatus tells whether the state is loaded and whether there is something to save.
+func threadStatus(_ context.Context, c *stateCall) (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"loaded": s.Thread.State.Loaded(), "dirty": s.Thread.State.Dirty()}, nil
+}
+
+// scopesStatic is what an isolate starts with.
+func scopesStatic(t *store.Thread, s *scopes.Session) any {
+	if s == nil {
+		return nil
+	}
+	entries := []any{}
+	for _, e := range s.State.Entries() {
+		if _, isFunc := e.Value.(sandbox.FuncRef); !isFunc { // a function is of the isolate that it came from
+			entries = append(entries, []any{e.Key, e.Value})
+		}
+	}
+	return map[string]any{"session": s.ID, "thread": t.ID, "entries": entries}
+}
