@@ -15,7 +15,8 @@ IMAGE_SANDBOX ?= skein.dev/sandbox:dev
 # The dev cluster: its name, and whether it gets a real node (auto: where this machine can).
 CLUSTER ?= skein
 NODE ?= auto
-# What `make deploy` installs: default (data on an emptyDir) or persistent (data on a volume claim).
+# What `make deploy` installs: default (data on an emptyDir), persistent (data on a volume claim)
+# or postgres (data in PostgreSQL, two replicas; see docs/install.md).
 OVERLAY ?= default
 
 DEVCLUSTER := hack/devcluster/devcluster.sh
@@ -112,18 +113,23 @@ test-unit: $(TESTRUN) ## Packages that need nothing around them.
 # PREBUILT=1 says that the programs are there already, as `make test` does after it has built them once.
 NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
 
+# PostgreSQL's server programs; the tests start and stop servers of their own.
+.PHONY: postgres
+postgres:
+	@hack/postgres.sh install
+
 .PHONY: test-integration
-test-integration: $(NEEDS) ## Packages that need a control plane.
+test-integration: $(NEEDS) postgres ## Packages that need a control plane or PostgreSQL.
 	@export KUBEBUILDER_ASSETS="$$($(DEVCLUSTER) env --assets)"; \
 	$(TESTRUN) tier $(TESTFLAGS) -p 1 integration $(PKG)
 
 .PHONY: conformance
-conformance: $(NEEDS) ## The rows of the specification [ROWS="MSG FIL-03"].
+conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-03"].
 	@hack/conformance.sh $(ROWS)
 
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
-test-conformance: $(NEEDS)
+test-conformance: $(NEEDS) postgres
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 conformance $(PKG)
 
 .PHONY: test-e2e

@@ -22,7 +22,7 @@ type Manager struct {
 	command []string // program and flags
 	env     []string
 	health  string
-	api     string
+	api     string // address of its runtime API
 	log     io.Writer
 
 	mu   sync.Mutex
@@ -47,16 +47,17 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		return nil, err
 	}
 	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	api := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
 	args := append([]string{
 		"--kubeconfig=" + c.Kubeconfig,
 		"--data-dir=" + o.Dir,
 		"--sandbox=process",
 		"--health-probe-bind-address=" + health,
 		"--metrics-bind-address=0",
-		"--runtime-api-bind-address=" + net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])),
+		"--runtime-api-bind-address=" + api,
 	}, o.Args...)
 	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
-	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1])), log: o.Log}, nil
+	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log}, nil
 }
 
 // freePorts finds loopback ports that nobody listens on. They stay the manager's over restarts, so that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -44,7 +45,13 @@ type conn struct {
 	dialect *dialect
 	// failed: an error has made the connection doubtful; whoever returns it closes it.
 	failed bool
+	// age is how often connections of this store were lost; nil where that says nothing of the others.
+	age  *atomic.Int64
+	born int64
 }
+
+// stale tells that a connection was lost since this one was made: it is likely to be lost too.
+func (c *conn) stale() bool { return c.age != nil && c.age.Load() != c.born }
 
 var _ querier = (*conn)(nil)
 
@@ -117,6 +124,9 @@ func (c *conn) fail(err error) error {
 	}
 	if class := c.dialect.classify(err); class == unavailable || class == broken || class == givenUp {
 		c.failed = true
+		if c.age != nil && class == unavailable {
+			c.age.Add(1)
+		}
 	}
 	return wrap(c.dialect, err)
 }

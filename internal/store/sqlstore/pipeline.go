@@ -24,7 +24,7 @@ const maxAttempts = 20
 //     again while it only met others that wrote at the same time.
 type pipeline struct {
 	dialect *dialect
-	open    opener
+	open    func(ctx context.Context, writes bool) (*conn, error)
 	now     func() int64
 
 	conn *conn
@@ -85,8 +85,12 @@ func (p *pipeline) use(fn func(ctx context.Context, c *conn) error) error {
 	// A transaction that has begun is not given up halfway by its caller, nor waits for a server for ever.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
+	if p.conn != nil && p.conn.stale() {
+		_ = p.conn.close()
+		p.conn = nil
+	}
 	if p.conn == nil {
-		c, err := newConn(ctx, p.dialect, p.open, true)
+		c, err := p.open(ctx, true)
 		if err != nil {
 			return err
 		}

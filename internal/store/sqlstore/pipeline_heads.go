@@ -119,7 +119,7 @@ func (ps *pipe) checkFence(h *head, f *store.Fence) (known, holds bool) {
 func (ps *pipe) changesLease(query string) {
 	for _, verb := range []string{"INSERT INTO lease", "UPDATE lease", "DELETE FROM lease"} {
 		if strings.HasPrefix(query, verb) {
-			ps.leases = nil
+			clear(ps.leases)
 		}
 	}
 }

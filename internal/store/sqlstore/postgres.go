@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,19 +60,34 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	if err := migratePostgres(ctx, config); err != nil {
 		return nil, fmt.Errorf("open the database %s on %s: %w", config.Database, config.Host, wrap(postgresDialect, err))
 	}
+	shared := &databaseClock{}
+	if o.Clock == nil {
+		o.Clock = shared
+	}
 	s := newStore(postgresDialect, o.Clock)
-	notices := startNotices(config, s.hints.send)
+	lost := &atomic.Int64{}
+	notices := startNotices(config, shared, lost, s.hints.send)
 	s.closers = append(s.closers, notices.close)
 	told := func(hints []store.Hint) {
 		s.hints.send(hints)
 		notices.add(hints)
 	}
-	connect := func(ctx context.Context, writes bool) (link, error) { return connectPostgres(ctx, config, writes) }
+	connect := func(ctx context.Context, writes bool) (*conn, error) {
+		born := lost.Load()
+		c, err := newConn(ctx, postgresDialect, func(ctx context.Context, writes bool) (link, error) {
+			return connectPostgres(ctx, config, shared, writes)
+		}, writes)
+		if err != nil {
+			return nil, err
+		}
+		c.age, c.born = lost, born
+		return c, nil
+	}
 	if o.Writers == 0 {
 		o.Writers = 2
 	}
 	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
-	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, postgresDialect, connect, false) })
+	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return connect(ctx, false) })
 	return s, nil
 }
 
@@ -95,10 +111,13 @@ func configure(c *pgx.ConnConfig) {
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 }
 
-func connectPostgres(ctx context.Context, config *pgx.ConnConfig, writes bool) (link, error) {
+func connectPostgres(ctx context.Context, config *pgx.ConnConfig, shared *databaseClock, writes bool) (link, error) {
 	db, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
+	}
+	if err := shared.read(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close(ctx))
 	}
 	if writes {
 		// What is acknowledged must be on disk, whatever the server's default is; a stricter one stays.

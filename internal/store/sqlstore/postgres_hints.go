@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,8 @@ var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | 
 // with the process, only delays.
 type notices struct {
 	config *pgx.ConnConfig
+	clock  *databaseClock
+	lost   *atomic.Int64 // counts lost connections
 	hear   func([]store.Hint)
 	origin string // of this replica's notifications
 
@@ -45,9 +48,9 @@ type notices struct {
 	done sync.WaitGroup
 }
 
-func startNotices(config *pgx.ConnConfig, hear func([]store.Hint)) *notices {
+func startNotices(config *pgx.ConnConfig, clock *databaseClock, lost *atomic.Int64, hear func([]store.Hint)) *notices {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &notices{config: config, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
+	n := &notices{config: config, clock: clock, lost: lost, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
 	n.done.Go(func() { n.keepConnected(ctx, n.listen) })
 	n.done.Go(func() { n.keepConnected(ctx, n.send) })
 	return n
@@ -79,6 +82,7 @@ func (n *notices) keepConnected(ctx context.Context, use func(ctx context.Contex
 			if use(ctx, c) {
 				wait = firstReconnect
 			}
+			n.lost.Add(1)
 			_ = (&pgxLink{db: c}).close()
 		}
 		timer := time.NewTimer(wait)
@@ -96,22 +100,23 @@ func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 		return false
 	}
 	n.hear([]store.Hint{missedHint})
-	for {
-		// Without news for a while it asks whether the server is still there.
-		quiet, cancel := context.WithTimeout(ctx, answerTimeout)
+	for asked := time.Now(); ; {
+		quiet, cancel := context.WithDeadline(ctx, asked.Add(answerTimeout))
 		said, err := c.WaitForNotification(quiet)
 		cancel()
 		switch {
 		case err == nil:
 			n.hear(n.parse(said.Payload))
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), c.IsClosed():
 			return true
-		case errors.Is(err, context.DeadlineExceeded):
-			if c.IsClosed() || c.Ping(ctx) != nil {
+		default: // it is time to ask whether the server is still there, and what time it is
+			asking, cancel := context.WithTimeout(ctx, connectTimeout)
+			err := n.clock.read(asking, c)
+			cancel()
+			if err != nil {
 				return true
 			}
-		default:
-			return true
+			asked = time.Now()
 		}
 	}
 }
@@ -128,12 +133,14 @@ func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
 			return true
 		case <-n.wake:
 		}
-		for _, payload := range n.take() {
+		taken := n.take()
+		for _, payload := range payloads(n.origin, taken) {
 			sending, cancel := context.WithTimeout(ctx, answerTimeout)
 			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", hintChannel, payload)
 			cancel()
 			if err != nil {
-				return true // the others look for themselves, when they have lost theirs too or in time
+				n.add(taken) // over the next connection
+				return true
 			}
 		}
 		timer := time.NewTimer(noticeGap)
@@ -146,21 +153,27 @@ func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
 	}
 }
 
-// take gives what is to be sent: the origin, then for each thread the changes and the id, a line each.
-func (n *notices) take() (payloads []string) {
+func (n *notices) take() (hints []store.Hint) {
 	n.mu.Lock()
-	pending := n.pending
-	n.pending = map[string]store.Change{}
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	for id, changed := range n.pending {
+		hints = append(hints, store.Hint{ThreadID: id, Changed: changed})
+	}
+	clear(n.pending)
+	return hints
+}
+
+// payloads says hints: the origin, then for each the changes and the thread's id, a line each.
+func payloads(origin string, hints []store.Hint) (payloads []string) {
 	var b strings.Builder
-	for id, changed := range pending {
-		line := "\n" + strconv.Itoa(int(changed)) + " " + id
+	for _, h := range hints {
+		line := "\n" + strconv.Itoa(int(h.Changed)) + " " + h.ThreadID
 		if b.Len() > 0 && b.Len()+len(line) > maxNotice {
 			payloads = append(payloads, b.String())
 			b.Reset()
 		}
 		if b.Len() == 0 {
-			b.WriteString(n.origin)
+			b.WriteString(origin)
 		}
 		b.WriteString(line)
 	}

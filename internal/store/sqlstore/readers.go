@@ -47,6 +47,10 @@ func (r *readers) read(ctx context.Context, fn func(c *conn) error) error {
 	if closed {
 		return errors.Join(store.ErrUnavailable, errClosed)
 	}
+	if c != nil && c.stale() {
+		_ = c.close()
+		c = nil
+	}
 	if c == nil {
 		fresh, err := r.open(ctx)
 		if err != nil {

@@ -37,6 +37,15 @@ func newStore(d *dialect, c clock.PassiveClock) *Store {
 	return &Store{dialect: d, clock: c}
 }
 
+// Migrations are the migrations of a kind of database, sqlite or postgres, in goose's form.
+func Migrations(kind string) (fs.FS, error) {
+	d := sqliteDialect
+	if kind == postgresDialect.name {
+		d = postgresDialect
+	}
+	return fs.Sub(migrations, d.folder)
+}
+
 // migrate brings the schema up to date. A schema of a newer release is refused rather than misread.
 func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
 	files, err := fs.Sub(migrations, d.folder)

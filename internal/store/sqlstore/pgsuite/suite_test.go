@@ -38,14 +38,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 })
 
 // database is one of the server's.
-type database struct{ url string }
+type database struct{ name, url string }
 
 func newDatabase(ctx context.Context) database {
 	GinkgoHelper()
 	name, err := server.NewDatabase(ctx, template)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(server.DropDatabase(ctx, name)).To(Succeed()) })
-	return database{server.URL(name)}
+	return database{name, server.URL(name)}
 }
 
 func (d database) Open(c clock.PassiveClock) (store.Store, error) {

@@ -191,6 +191,11 @@ func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
 }
 
+// Disconnect ends all connections to a database.
+func (s *Server) Disconnect(ctx context.Context, name string) error {
+	return s.exec(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", name))
+}
+
 func (s *Server) exec(ctx context.Context, query string) error {
 	c, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
