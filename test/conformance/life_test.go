@@ -1,0 +1,488 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// api is the Go client of the runtime API, as the cluster's administrator.
+func api() *runtimeclient.Client {
+	GinkgoHelper()
+	c, err := runtimeclient.New(cluster.Config)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// running waits until a run of the thread is under way.
+func running(ctx SpecContext, t *harness.Thread) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+	}).Should(Succeed())
+}
+
+// eventTypes gives the types of the thread's log, deltas left out.
+func eventTypes(ctx SpecContext, t *harness.Thread) []string {
+	GinkgoHelper()
+	events, err := t.Log(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	var types []string
+	for i, e := range events {
+		if i > 0 {
+			Expect(e.Seq).To(Equal(events[i-1].Seq+1), "the log has no gaps")
+		}
+		if e.Type != runtimev1.EventDelta {
+			types = append(types, e.Type)
+		}
+	}
+	return types
+}
+
+// hang is a step that never answers "hang".
+func hang() skeinv1.ScriptStep { return harness.On("hang", harness.Slow(time.Hour, harness.Answer("never"))) }
+
+var _ = Describe("The end of threads", func() {
+	It("is soft by terminate: the run is aborted, work refused, all to be read, the parent told", Label("THR-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := family(ctx, ns,
+			[]skeinv1.ScriptStep{
+				harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hang"})),
+				harness.After("subagent_create", harness.Answer("told: {{ .Last.Content }}")), harness.Echo()},
+			[]skeinv1.ScriptStep{hang()},
+			helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true }))
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		var child *harness.Thread
+		Eventually(ctx, func(g Gomega) {
+			subs := subagents(ctx, ns)
+			g.Expect(subs).To(HaveLen(1))
+			child = cluster.Thread(ns, subs[0].Name)
+			g.Expect(child.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+		}).Should(Succeed())
+
+		before := time.Now().UnixMicro()
+		Expect(api().Thread(ns, child.Name).Terminate(ctx)).To(Succeed())
+		rec := must(api().Thread(ns, child.Name).Get(ctx))
+		Expect(rec.Terminated).To(HaveValue(And(BeNumerically(">=", before), BeNumerically("<=", time.Now().UnixMicro()))), "in microseconds")
+		settled(ctx, child, 1)
+		Expect(child.Runs(ctx)).To(HaveExactElements(HaveField("Status", "terminated")))
+		Expect(api().Thread(ns, child.Name).Terminate(ctx)).To(Succeed())
+		Expect(must(api().Thread(ns, child.Name).Get(ctx)).Terminated).To(Equal(rec.Terminated), "again changes nothing")
+
+		_, err := api().Thread(ns, child.Name).Queue(ctx, runtimev1.NewMessage{Content: "more"})
+		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("make a new Thread")))
+		_, err = child.Code(ctx, runtimev1.CodeRequest{Source: "export default 1"})
+		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
+		Expect(texts(must(child.Messages(ctx)))).To(Equal([]string{"user: hang"}), "reads still work")
+
+		Expect(last(settled(ctx, t, 1))).To(ContainSubstring("terminated"), "the parent that waited was told")
+		list, err := api().Thread(ns, "thread").Children(ctx, runtimeclient.Page{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Children).To(HaveExactElements(HaveField("Status", "terminated")))
+
+		By("terminating a parent whose child runs")
+		create(ctx, harness.NewThread(ns, "second", "parent"))
+		second := ready(ctx, cluster.Thread(ns, "second"))
+		Expect(second.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			for _, s := range subagents(ctx, ns) {
+				if s.Spec.ParentRef.Name == "second" {
+					child = cluster.Thread(ns, s.Name)
+				}
+			}
+			g.Expect(child.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+		}).Should(Succeed())
+		Expect(second.Terminate(ctx)).To(Succeed())
+		settled(ctx, child, 1)
+		Expect(child.Runs(ctx)).To(HaveExactElements(HaveField("Status", "terminated")))
+		o, err := child.Object(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		rec, err = api().Thread(ns, child.Name).Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.TerminatedReason).To(Equal(skeinv1.ReasonParentTerminated), o.Name)
+	}, SpecTimeout(3*time.Minute))
+
+	It("clears the conversation by destroy, and the thread goes on under its id", Label("THR-06"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{hang(), harness.Echo()})
+		say(ctx, t, 1, "one")
+		Expect(t.WriteFile(ctx, "/keep.txt", "text/plain", []byte("kept"))).To(Succeed())
+		Expect(t.SetValue(ctx, "color", `"red"`)).To(Succeed())
+		Expect(t.Say(ctx, "hang")).To(Succeed())
+		running(ctx, t)
+		Expect(t.Say(ctx, "waits")).To(Succeed())
+		rec, err := api().Thread(ns, "thread").Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		id, seen := rec.ThreadID, rec.LastEvent
+
+		rec, err = api().Thread(ns, "thread").Destroy(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.MessageCount).To(BeZero())
+		Expect(rec.QueuedCount).To(BeZero())
+		Expect(rec.DestroyedReason).To(Equal("explicit"))
+		Expect(rec.ThreadID).To(Equal(id))
+		Expect(t.Messages(ctx)).To(BeEmpty())
+		Expect(settled(ctx, t, 2)).To(BeEmpty(), "nothing of the run that was under way comes back")
+		Expect(t.Runs(ctx)).To(HaveExactElements(And(HaveField("Status", "stopped"), HaveField("Reason", "Destroyed")), HaveField("Status", "succeeded")))
+		Expect(t.ReadFile(ctx, "/keep.txt")).To(BeEquivalentTo("kept"))
+		Expect(t.Value(ctx, "color")).To(MatchJSON(`"red"`))
+
+		events, err := t.Log(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		var fired []runtimev1.Event
+		deleted := 0
+		for _, e := range events {
+			switch {
+			case e.Type == runtimev1.EventDestroyed:
+				fired = append(fired, e)
+			case e.Type == runtimev1.EventMessageDeleted:
+				deleted++
+			}
+		}
+		Expect(fired).To(HaveLen(1))
+		Expect(fired[0].Seq).To(BeNumerically(">", seen))
+		Expect(fired[0].Data).To(MatchJSON(`{"reason":"explicit","messages":3}`))
+		Expect(deleted).To(Equal(3))
+		Expect(eventTypes(ctx, t)).To(ContainElement(runtimev1.EventMessageCreated), "the log has only grown")
+
+		Expect(texts(say(ctx, t, 3, "again"))).To(Equal([]string{"user: again", "assistant: echo: again"}))
+		out, err := cluster.Plugin(ctx, "-n", ns, "destroy", "thread")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(Equal("thread/thread destroyed\n"))
+		Expect(t.Messages(ctx)).To(BeEmpty())
+		Eventually(ctx, func(g Gomega) {
+			o, err := t.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Destroyed).To(HaveValue(HaveField("Reason", "explicit")))
+			out, err := cluster.Kubectl(ctx, "-n", ns, "get", "events.events.k8s.io", "-o", "jsonpath={.items[*].reason}")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out).To(ContainSubstring("Destroyed"))
+		}).Should(Succeed())
+	}, SpecTimeout(2*time.Minute))
+
+	It("comes to the conversations of idle threads, and to no other", Label("THR-07"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		short := &metav1.Duration{Duration: 2 * time.Second}
+		create(ctx, harness.Scripted(ns, "model", hang(), harness.Echo()), harness.Prompt(ns, "prompt", "model"),
+			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) { s.ThreadIdleExpiry = short }),
+			harness.NewThread(ns, "agents", "agent"),
+			harness.NewThread(ns, "never", "agent", func(s *skeinv1.ThreadSpec) { s.IdleExpiry = &metav1.Duration{} }),
+			harness.NewThread(ns, "busy", "agent"))
+		expires, never, busy := ready(ctx, cluster.Thread(ns, "agents")), ready(ctx, cluster.Thread(ns, "never")), ready(ctx, cluster.Thread(ns, "busy"))
+		Expect(busy.Say(ctx, "hang")).To(Succeed())
+		running(ctx, busy)
+		say(ctx, never, 1, "stay")
+		say(ctx, expires, 1, "go")
+		for _, name := range []string{"agents", "never", "busy"} {
+			want := int64(2_000_000)
+			if name == "never" {
+				want = 0
+			}
+			Expect(api().Thread(ns, name).Get(ctx)).To(HaveField("IdleExpiry", want), name)
+		}
+		Expect(expires.Messages(ctx)).NotTo(BeEmpty())
+		Eventually(ctx, func(g Gomega) { g.Expect(expires.Messages(ctx)).To(BeEmpty()) }).Should(Succeed())
+		rec, err := api().Thread(ns, "agents").Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.DestroyedReason).To(Equal("expired"))
+		Expect(texts(say(ctx, expires, 2, "back"))).To(Equal([]string{"user: back", "assistant: echo: back"}))
+		Eventually(ctx, func(g Gomega) { g.Expect(expires.Messages(ctx)).To(BeEmpty()) }).Should(Succeed(), "it expires again")
+		// All the while the others were idle for longer, or ran.
+		Expect(never.Messages(ctx)).To(HaveLen(2))
+		Expect(busy.Messages(ctx)).To(HaveLen(1))
+		Expect(busy.Runs(ctx)).To(HaveExactElements(HaveField("Status", "running")))
+
+		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "thread", "never", "--type=merge", "-p", `{"spec":{"idleExpiry":"1s"}}`)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) { g.Expect(never.Messages(ctx)).To(BeEmpty()) }).Should(Succeed())
+		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "thread", "never", "--type=merge", "-p", `{"spec":{"idleExpiry":"1ms"}}`)
+		Expect(err).To(MatchError(ContainSubstring("give 0s for never")))
+	}, SpecTimeout(2*time.Minute))
+
+	It("has five verbs that differ", Label("THR-10"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Scripted(ns, "model", hang(), harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
+		type effect struct {
+			Run, Record         string // of the run that was under way; what the record says of the thread
+			Messages            bool   // are still there
+			Takes, Listed, File bool
+		}
+		// after starts a thread, does the verb to it while it runs, and tells what became of it.
+		after := func(name string, verb func(t *harness.Thread) error) effect {
+			create(ctx, harness.NewThread(ns, name, "agent"))
+			t := ready(ctx, cluster.Thread(ns, name))
+			Expect(t.WriteFile(ctx, "/f", "text/plain", []byte("x"))).To(Succeed())
+			Expect(t.Say(ctx, "hang")).To(Succeed())
+			running(ctx, t)
+			Expect(verb(t)).To(Succeed(), name)
+			if name == "archive" {
+				_, err := api().Thread(ns, name).Stop(ctx, "the spec needs it at rest")
+				Expect(err).NotTo(HaveOccurred())
+			}
+			rec, err := api().Thread(ns, name).Get(ctx)
+			if apierrors.IsNotFound(err) {
+				return effect{Record: "gone"}
+			}
+			Expect(err).NotTo(HaveOccurred())
+			settled(ctx, t, 1)
+			runs := must(t.Runs(ctx))
+			e := effect{Run: runs[len(runs)-1].Status + " " + runs[len(runs)-1].Reason, Messages: rec.MessageCount > 0}
+			switch {
+			case rec.Terminated != nil:
+				e.Record = "terminated"
+			case rec.Destroyed != nil:
+				e.Record = "destroyed"
+			}
+			_, err = t.ReadFile(ctx, "/f")
+			e.File = err == nil
+			raw, err := t.Request(http.MethodGet, "").AbsPath("/apis/runtime.skein.dev/v1alpha1/namespaces/" + ns + "/history").DoRaw(ctx)
+			Expect(err).NotTo(HaveOccurred(), string(raw))
+			var list struct{ Items []json.RawMessage }
+			Expect(json.Unmarshal(raw, &list)).To(Succeed())
+			for _, item := range list.Items {
+				e.Listed = e.Listed || json.Valid(item) && containsName(item, name)
+			}
+			_, err = t.Queue(ctx, runtimev1.NewMessage{Content: "more"})
+			e.Takes = err == nil
+			return e
+		}
+		Expect(after("stop", func(t *harness.Thread) error { _, err := api().Thread(ns, t.Name).Stop(ctx, ""); return err })).
+			To(Equal(effect{Run: "stopped StoppedByUser", Messages: true, Takes: true, Listed: true, File: true}))
+		Expect(after("terminate", func(t *harness.Thread) error { return t.Terminate(ctx) })).
+			To(Equal(effect{Run: "terminated Terminated", Record: "terminated", Messages: true, Listed: true, File: true}))
+		Expect(after("archive", func(t *harness.Thread) error {
+			raw, err := t.Request(http.MethodPatch, "").SetHeader("Content-Type", "application/merge-patch+json").Body([]byte(`{"archived":true}`)).DoRaw(ctx)
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, raw)
+			}
+			Expect(t.Runs(ctx)).To(HaveExactElements(HaveField("Status", "running")), "archiving does not touch the run")
+			return nil
+		})).To(Equal(effect{Run: "stopped StoppedByUser", Messages: true, Takes: true, File: true}))
+		Expect(after("destroy", func(t *harness.Thread) error { _, err := api().Thread(ns, t.Name).Destroy(ctx); return err })).
+			To(Equal(effect{Run: "stopped Destroyed", Record: "destroyed", Takes: true, Listed: true, File: true}))
+		Expect(after("delete", func(t *harness.Thread) error {
+			if err := t.Delete(ctx); err != nil {
+				return err
+			}
+			Eventually(ctx, func() bool { _, err := t.Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+			return nil
+		})).To(Equal(effect{Record: "gone"}))
+	}, SpecTimeout(3*time.Minute))
+})
+
+// containsName tells whether a history item is of the thread of that name.
+func containsName(item []byte, name string) bool {
+	var v struct {
+		Name     string
+		Metadata struct{ Name string }
+	}
+	return json.Unmarshal(item, &v) == nil && (v.Name == name || v.Metadata.Name == name)
+}
+
+// must gives a value whose error would be a fault of the spec.
+func must[T any](v T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return v
+}
+
+var _ = Describe("Deleted threads", func() {
+	It("take their descendants and all data with them, the child first", Label("THR-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := family(ctx, ns,
+			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hang"}))},
+			[]skeinv1.ScriptStep{hang()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true }))
+		Expect(t.WriteFile(ctx, "/f", "text/plain", []byte("x"))).To(Succeed())
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		var child *harness.Thread
+		Eventually(ctx, func(g Gomega) {
+			subs := subagents(ctx, ns)
+			g.Expect(subs).To(HaveLen(1))
+			child = cluster.Thread(ns, subs[0].Name)
+			g.Expect(child.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+		}).Should(Succeed())
+		parentID, childID := must(t.Object(ctx)).ThreadID(), must(child.Object(ctx)).ThreadID()
+		_, err := cluster.Kubectl(ctx, "-n", ns, "delete", "thread", "thread", "--cascade=foreground", "--timeout=30s")
+		Expect(err).NotTo(HaveOccurred())
+		var l skeinv1.ThreadList
+		Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+		Expect(l.Items).To(BeEmpty(), "in the foreground the parent goes last")
+		Expect(subagents(ctx, ns)).To(BeEmpty())
+		for _, id := range []string{parentID, childID} {
+			_, err := api().Lookup(ctx, id)
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		}
+		Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", BeEmpty()))
+	}, SpecTimeout(2*time.Minute))
+
+	It("leave their subagents to themselves with --cascade=orphan", Label("THR-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := family(ctx, ns,
+			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hello"})), harness.After("subagent_create", harness.Answer("ok"))},
+			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
+		say(ctx, t, 1, "go")
+		child := cluster.Thread(ns, subagents(ctx, ns)[0].Name)
+		id := must(t.Object(ctx)).ThreadID()
+		_, err := cluster.Kubectl(ctx, "-n", ns, "delete", "thread", "thread", "--cascade=orphan", "--timeout=30s")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = api().Lookup(ctx, id)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "its own data is purged: %v", err)
+		Expect(last(say(ctx, child, 2, "still there"))).To(Equal("echo: still there"))
+		Consistently(ctx, func(g Gomega) { // the garbage collector has nothing to say about it
+			o, err := child.Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.DeletionTimestamp).To(BeNil())
+			g.Expect(subagents(ctx, ns)).To(HaveExactElements(HaveField("OwnerReferences", BeEmpty())))
+		}, "2s", "100ms").Should(Succeed())
+		Expect(child.Delete(ctx)).To(Succeed())
+		Eventually(ctx, func() bool { _, err := child.Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+	}, SpecTimeout(2*time.Minute))
+
+	It("leave their data with deletionPolicy Retain, to a Thread that names its id", Label("THR-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{hang(), harness.Echo()}, func(s *skeinv1.ThreadSpec) {
+			s.DeletionPolicy, s.UserID, s.Arguments = skeinv1.DeletionRetain, "ada", harness.Raw(map[string]any{"n": 3})
+		})
+		say(ctx, t, 1, "one")
+		Expect(t.WriteFile(ctx, "/f", "text/plain", []byte("kept"))).To(Succeed())
+		Expect(t.SetValue(ctx, "color", `"red"`)).To(Succeed())
+		id := must(t.Object(ctx)).ThreadID()
+		adopting := func(name, ns string) *skeinv1.Thread {
+			return harness.NewThread(ns, name, "agent", func(s *skeinv1.ThreadSpec) { s.ThreadID = id })
+		}
+		notReady := func(name, reason string) {
+			GinkgoHelper()
+			Eventually(ctx, func(g Gomega) {
+				o, err := cluster.Thread(ns, name).Object(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, reason)))
+			}).Should(Succeed())
+		}
+		By("trying while it has its object")
+		create(ctx, adopting("second", ns))
+		notReady("second", skeinv1.ReasonThreadInUse)
+		_, err := cluster.Thread(ns, "second").Messages(ctx)
+		Expect(apierrors.IsServiceUnavailable(err)).To(BeTrue(), "another's conversation does not show: %v", err)
+		Expect(cluster.Thread(ns, "second").Delete(ctx)).To(Succeed())
+		Eventually(ctx, func() bool { _, err := cluster.Thread(ns, "second").Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+		Expect(t.Messages(ctx)).To(HaveLen(2), "nor does its end touch it")
+
+		By("deleting it while it runs and a message waits")
+		Expect(t.Say(ctx, "hang")).To(Succeed())
+		running(ctx, t)
+		Expect(t.Say(ctx, "waits")).To(Succeed())
+		Expect(t.Delete(ctx)).To(Succeed())
+		Eventually(ctx, func() bool { _, err := t.Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+		list, err := api().Retained(ctx, ns, "", 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Threads).To(HaveExactElements(And(HaveField("ThreadID", id), HaveField("Name", "thread"), HaveField("MessageCount", int64(3)), HaveField("QueuedCount", int64(1)))))
+		out, err := cluster.Plugin(ctx, "-n", ns, "retained")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(ContainSubstring(id))
+		kept := cluster.Thread(ns, id)
+		Expect(kept.Messages(ctx)).To(HaveLen(4), "it can be read by its id")
+		_, err = kept.Queue(ctx, runtimev1.NewMessage{Content: "no"})
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("spec.threadID")))
+		Expect(kept.SetValue(ctx, "color", `"blue"`)).NotTo(Succeed())
+
+		By("adopting it elsewhere")
+		other := namespace(ctx)
+		create(ctx, harness.Scripted(other, "model", harness.Echo()), harness.Prompt(other, "prompt", "model"), harness.Agent(other, "agent", "prompt"), adopting("thief", other))
+		Eventually(ctx, func(g Gomega) {
+			o, err := cluster.Thread(other, "thief").Object(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonThreadNotRetained)))
+		}).Should(Succeed())
+
+		By("adopting it")
+		create(ctx, adopting("again", ns))
+		again := ready(ctx, cluster.Thread(ns, "again"))
+		Expect(last(settled(ctx, again, 3))).To(Equal("echo: waits"), "what waited is taken up")
+		Expect(texts(must(again.Messages(ctx)))).To(Equal([]string{"user: one", "assistant: echo: one", "user: hang", "user: waits", "assistant: echo: waits"}))
+		Expect(again.ReadFile(ctx, "/f")).To(BeEquivalentTo("kept"))
+		Expect(again.Value(ctx, "color")).To(MatchJSON(`"red"`))
+		rec, err := api().Thread(ns, "again").Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.ThreadID).To(Equal(id))
+		Expect(rec.Name).To(Equal("again"))
+		Expect(rec.UserID).To(HaveValue(Equal("ada")))
+		Expect(rec.Arguments).To(MatchJSON(`{"n":3}`))
+		Expect(must(again.Object(ctx)).Status.ThreadID).To(Equal(id))
+		Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", BeEmpty()))
+		err = api().PurgeRetained(ctx, ns, id)
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "it has an object: %v", err)
+		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "thread", "again", "--type=merge", "-p", `{"spec":{"threadID":null}}`)
+		Expect(err).To(MatchError(ContainSubstring("threadID is fixed")))
+
+		By("retaining it again, and purging it")
+		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "thread", "again", "--type=merge", "-p", `{"spec":{"deletionPolicy":"Retain"}}`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.Delete(ctx)).To(Succeed())
+		Eventually(ctx, func(g Gomega) { g.Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", HaveLen(1))) }).Should(Succeed())
+		out, err = cluster.Plugin(ctx, "-n", ns, "purge", id)
+		Expect(err).NotTo(HaveOccurred(), out)
+		_, err = api().Lookup(ctx, id)
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		create(ctx, adopting("late", ns))
+		notReady("late", skeinv1.ReasonThreadNotRetained)
+	}, SpecTimeout(3*time.Minute))
+})
+
+var _ = Describe("A stop", func() {
+	It("parks what waits until the next user message or a continue, over restarts", Label("MSG-08"), Serial, func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{hang(), harness.Echo()})
+		stop := func(runs int) {
+			GinkgoHelper()
+			Expect(t.Say(ctx, "hang")).To(Succeed())
+			running(ctx, t)
+			Expect(t.Say(ctx, "w"+fmt.Sprint(runs))).To(Succeed())
+			_, err := api().Thread(ns, "thread").Stop(ctx, "enough")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(t.Runs(ctx)).To(And(HaveLen(runs), HaveEach(Not(HaveField("Status", "running")))), "it is over when the stop has been answered")
+		}
+		stop(1)
+		Expect(api().Thread(ns, "thread").Get(ctx)).To(And(HaveField("Parked", true), HaveField("QueuedCount", int64(1))))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(must(t.Object(ctx)).Status.Phase).To(Equal("Parked"))
+		}).Should(Succeed())
+		manager.Kill()
+		Expect(manager.Start(ctx)).To(Succeed())
+		// Longer than the engine takes to find work that was left behind at its start.
+		Consistently(ctx, func(g Gomega) {
+			runs, err := t.Runs(ctx)
+			if err == nil { // the aggregation layer may still be finding the manager
+				g.Expect(runs).To(HaveLen(1))
+			}
+		}, "3s", "100ms").Should(Succeed())
+		Eventually(ctx, func() error { _, err := t.Messages(ctx); return err }).Should(Succeed())
+		Expect(texts(must(t.Messages(ctx)))).To(Equal([]string{"user: hang", "assistant: (stopped by user)", "user: w1"}))
+
+		By("the next user message")
+		Expect(t.Say(ctx, "next")).To(Succeed())
+		Expect(texts(settled(ctx, t, 2))).To(Equal([]string{"user: hang", "assistant: (stopped by user)", "user: w1", "user: next", "assistant: echo: next"}))
+		Expect(api().Thread(ns, "thread").Get(ctx)).To(HaveField("Parked", false))
+
+		By("an explicit continue")
+		stop(3)
+		out, err := cluster.Plugin(ctx, "-n", ns, "continue", "thread")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(last(settled(ctx, t, 4))).To(Equal("echo: w3"))
+		_, err = api().Thread(ns, "thread").Continue(ctx)
+		Expect(err).NotTo(HaveOccurred(), "again does nothing")
+	}, SpecTimeout(2*time.Minute))
+})
