@@ -62,6 +62,9 @@ func (t *Thread) OwnerUID() string {
 // HeldBy tells whether the thread belongs to a Thread object, by its UID.
 func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
 
+// ReasonPurged is the TerminatedReason of a thread that is being purged.
+const ReasonPurged = "Purged"
+
 // Reasons of EventDestroyed and of Thread.DestroyedReason.
 const (
 	DestroyedExplicit = "explicit"

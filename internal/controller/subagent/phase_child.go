@@ -92,6 +92,9 @@ func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
 	if s.row == nil || s.parentRow.TerminatedAt == 0 || s.row.TerminatedAt != 0 {
 		return nil
 	}
+	if s.parentRow.TerminatedReason == store.ReasonPurged {
+		return nil // the parent is being deleted: this goes by its owner reference, or stays (--cascade=orphan)
+	}
 	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
 		return fmt.Errorf("terminate the child with its parent: %w", err)
 	}

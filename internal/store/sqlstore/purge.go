@@ -34,7 +34,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 		}
 		h.running, h.taken = 0, true // nobody is to take its run over
 		h.touch(0)
-		return t.terminate(h, &store.Terminate{Reason: "Purged"})
+		return t.terminate(h, &store.Terminate{Reason: store.ReasonPurged})
 	}, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
