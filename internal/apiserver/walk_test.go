@@ -205,6 +205,36 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		})
 	})
 
+	It("of a view needs its right, and says what is wrong with its body", Label("K8S-04"), func() {
+		e, _ := parentAndChild()
+		const store = "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/kvstores/cache/values/k"
+		Expect(e.refused("bob", http.MethodPut, store, `1`, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
+		Expect(e.refused("bob", http.MethodDelete, store, ``, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
+		Expect(e.refused("alice", http.MethodPut, store, `{"cut": "off`, asJSON)).To(And(
+			HaveField("Reason", metav1.StatusReasonInvalid), HaveField("Message", ContainSubstring("JSON"))))
+		Expect(e.refused("alice", http.MethodPut, store, `<a/>`, "text/xml").Reason).To(Equal(metav1.StatusReasonUnsupportedMediaType))
+		Expect(e.refused("alice", http.MethodPut, store, `"`+strings.Repeat("x", runtimev1.MaxBodyBytes)+`"`, asJSON).Reason).To(Equal(metav1.StatusReasonRequestEntityTooLarge))
+		Expect(e.refused("alice", http.MethodDelete, store, ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
+		Expect(e.refused("bob", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonForbidden))
+		Expect(e.refused("alice", http.MethodDelete, "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/retained/x", ``, asJSON).Reason).To(Equal(metav1.StatusReasonNotFound))
+
+		var ways []string
+		for name, v := range (&Server{}).views() {
+			for _, table := range []verbs{v.collection, v.across, v.named} {
+				for verb := range table {
+					ways = append(ways, verb+" "+string(name))
+				}
+			}
+			for sub, r := range v.below {
+				for _, verb := range r.verbs() {
+					ways = append(ways, verb+" "+string(name)+"/"+sub)
+				}
+			}
+		}
+		Expect(slices.DeleteFunc(ways, func(way string) bool { verb, _, _ := strings.Cut(way, " "); return writing[verb] == "" })).To(
+			ConsistOf("update kvstores/values", "delete kvstores/values", "delete retained"), "a new one belongs here")
+	})
+
 	It("is known to the walk", func() {
 		var known []string
 		for key := range writes {

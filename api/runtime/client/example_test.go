@@ -85,6 +85,30 @@ func ExampleError() {
 	}
 }
 
+func ExampleThread_Once() {
+	order := runtimev1.NewMessage{Content: "Order 4711 has arrived."}
+	if _, err := thread.Once("order-4711").Queue(ctx, order); err != nil {
+		log.Fatal(err) // sent again under the same key, it is queued once
+	}
+}
+
+func ExampleThread_Holding() {
+	lease, err := thread.Acquire(ctx, 30*time.Second)
+	if errors.Is(err, client.ErrConflict) {
+		return // somebody else writes, or a run is under way
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	mine := thread.Holding(lease)
+	if err := mine.SetValue(ctx, "imported", true); err != nil {
+		log.Print(err) // ErrConflict: the lease has ended, and nothing was written
+	}
+	if err := mine.Release(ctx); err != nil {
+		log.Print(err)
+	}
+}
+
 func ExampleThread_InvokeTool() {
 	result, err := thread.InvokeTool(ctx, "sum_column", map[string]any{"path": "/orders.csv"})
 	switch {
