@@ -39,8 +39,9 @@ func (s *Server) views() map[runtimev1.View]view {
 			collection: verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
 			across:     verbs{"list": s.listLifecycle, "watch": s.watchLifecycle},
 		},
-		runtimev1.ViewUsage:   {kind: runtimev1.KindUsage, namespaced: true, collection: verbs{"list": s.namespaceUsage}},
-		runtimev1.ViewLookups: {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
+		runtimev1.ViewUsage:    {kind: runtimev1.KindUsage, namespaced: true, collection: verbs{"list": s.namespaceUsage}},
+		runtimev1.ViewSearches: {kind: runtimev1.KindSearchHitList, collection: verbs{"list": s.searchMessages}},
+		runtimev1.ViewLookups:  {kind: runtimev1.KindThreadRecord, named: verbs{"get": s.getLookup}},
 		runtimev1.ViewRetained: {
 			kind: runtimev1.KindRetainedList, namespaced: true,
 			collection: verbs{"list": s.listRetained}, named: verbs{"delete": s.purgeRetained},

@@ -135,6 +135,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := mgr.Add(eng); err != nil {
 		return err
 	}
+	if err := mgr.Add(&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")}); err != nil {
+		return err
+	}
 	if err := mgr.Add(&sweeper{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("sweeper")}); err != nil {
 		return err
 	}

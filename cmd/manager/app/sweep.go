@@ -45,3 +45,32 @@ func (s *sweeper) Start(ctx context.Context) error {
 
 // NeedLeaderElection: one replica is enough.
 func (*sweeper) NeedLeaderElection() bool { return true }
+
+// indexEvery is how often what was said is brought into the index of texts, so that a search need not wait for it.
+const indexEvery = 10 * time.Second
+
+// indexer brings new messages into the index of texts.
+type indexer struct {
+	threads *thread.Service
+	clock   clock.WithTicker
+	log     logr.Logger
+}
+
+// Start indexes until ctx ends.
+func (i *indexer) Start(ctx context.Context) error {
+	ticker := i.clock.NewTicker(indexEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		if err := i.threads.Store().IndexMessages(ctx); err != nil && ctx.Err() == nil {
+			i.log.Error(err, "index messages; the next search tries again")
+		}
+	}
+}
+
+// NeedLeaderElection: one replica is enough.
+func (*indexer) NeedLeaderElection() bool { return true }

@@ -4,6 +4,8 @@ import (
 	"embed"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
 //go:embed migrations
@@ -25,6 +27,10 @@ type dialect struct {
 	adopt []string
 	// manyWriters: transactions of several writers commit in another order than they take numbers in.
 	manyWriters bool
+	// search begins the query of messages that have the terms.
+	search func(terms []store.SearchTerm) (query string, args []any)
+	// searchesByItself: the database keeps its index of texts up to date.
+	searchesByItself bool
 	// classify tells what an error of the driver means.
 	classify func(err error) class
 }

@@ -160,8 +160,10 @@ var postgresDialect = &dialect{
 	claimable: qClaimable + ` FOR UPDATE SKIP LOCKED`,
 	purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
-	manyWriters: true,
-	classify:    classifyPostgres,
+	manyWriters:      true,
+	search:           searchByTSQuery,
+	searchesByItself: true,
+	classify:         classifyPostgres,
 }
 
 func classifyPostgres(err error) class {

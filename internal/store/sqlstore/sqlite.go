@@ -101,6 +101,7 @@ var sqliteDialect = &dialect{
 	// The folder belongs to one process at a time: whoever held a lease or a firing is gone, and its work
 	// need not wait until the term is over. Epochs stay, so that the next holder's is higher.
 	adopt:    []string{qFreeLeases, qFreeFirings},
+	search:   searchByFTS5,
 	classify: classifySQLite,
 }
 

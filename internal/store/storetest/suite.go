@@ -34,7 +34,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 		for _, part := range []func(*env){
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeMessages, describePages, describeInbox, describeLog,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeHints,
-			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkModel,
+			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkModel, describeSearch,
 			describeState, describeKVService, describeLifecycle, describeUsage, describeImport,
 		} {
 			part(e)

@@ -1,0 +1,79 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// maxSearchOffset bounds how deep a search may page: the database sorts all that comes before.
+const maxSearchOffset = 10_000
+
+// searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
+// (SPEC THR-16). A namespace where he may not is as good as empty.
+func (s *Server) searchMessages(c *call) error {
+	ctx := c.r.Context()
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
+	offset := q.number("offset", 0, 0, maxSearchOffset)
+	sq := store.SearchQuery{Text: q.text("q"), Role: store.Role(q.text("role")), Limit: limit, Offset: offset}
+	namespace, name := q.text("namespace"), q.text("thread")
+	if err := q.check(); err != nil {
+		return err
+	}
+	if sq.Namespaces, err = s.searchable(c, namespace); err != nil {
+		return err
+	}
+	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
+	if name != "" {
+		found, err := s.lookup.stored(ctx, store.FindQuery{Namespace: namespace, Limit: maxCandidates}, name)
+		if err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(found, func(t store.Thread) bool {
+			return sq.Namespaces != nil && !slices.Contains(sq.Namespaces, t.Namespace)
+		})
+		switch len(found) {
+		case 0:
+			return c.writeJSON(http.StatusOK, list) // there is no such thread for the caller
+		case 1:
+			sq.ThreadID = found[0].ID
+		default:
+			return ambiguous(name, "")
+		}
+	}
+	hits, more, err := s.opts.Threads.SearchMessages(ctx, sq)
+	if err != nil {
+		return err
+	}
+	list.HasMore = more
+	for i := range hits {
+		h := &hits[i]
+		list.Hits = append(list.Hits, runtimev1.SearchHit{
+			Namespace: h.Namespace, Thread: h.Name, ThreadID: h.ThreadID, Title: h.Title, Snippet: h.Snippet, Rank: h.Rank, Message: messageOf(&h.Message),
+		})
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// searchable gives the namespaces that a search covers; nil for all.
+func (s *Server) searchable(c *call, namespace string) ([]string, error) {
+	ctx := c.r.Context()
+	if namespace != "" {
+		ok, err := s.may(ctx, "get", runtimev1.SubresourceMessages, namespace, "")
+		if err != nil || !ok {
+			return []string{}, err
+		}
+		return []string{namespace}, nil
+	}
+	allowed, all, err := s.allowedNamespaces(ctx, "get", runtimev1.SubresourceMessages)
+	if err != nil || all {
+		return nil, err
+	}
+	return append([]string{}, allowed...), nil
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// ErrSearchText: the text of a search cannot be searched for; the error says why.
+var ErrSearchText = errors.New("nothing to search for")
+
+// Searcher finds messages by their text (SPEC THR-16).
+type Searcher interface {
+	// Search finds messages, the best first, and tells whether there are more. It sees all that was acknowledged
+	// before it began. What a fork has inherited is found once, under the thread that it comes from. An error that
+	// is ErrSearchText is the caller's mistake.
+	Search(ctx context.Context, q SearchQuery) (hits []SearchHit, more bool, err error)
+	// IndexMessages brings the index up to date, which a search also does, but then has to wait for.
+	IndexMessages(ctx context.Context) error
+}
+
+// SearchQuery selects messages by their text.
+type SearchQuery struct {
+	Text       string   // see ParseSearch
+	Namespaces []string // nil for all
+	ThreadID   string   // all when empty
+	Role       Role     // all when empty
+	Limit      int      // 100 when 0
+	Offset     int
+}
+
+// SearchHit is one message that was found.
+type SearchHit struct {
+	ThreadID  string
+	Namespace string
+	Name      string // of the Thread object
+	Title     string
+	Message   Message
+	Snippet   string  // of the content, around the first word that was found
+	Rank      float64 // more is better; only hits of one search compare
+}
+
+// SearchTerm is one condition of a search: its words follow each other in the text.
+type SearchTerm struct {
+	Words  []string // letters and digits
+	Prefix bool     // the last word is the beginning of one
+	Not    bool     // the text does not have it
+}
+
+// maxSearchTerms and maxSearchBytes bound a search.
+const (
+	maxSearchTerms = 32
+	maxSearchBytes = 1000
+)
+
+// ParseSearch reads what people write to search: words that all must be there, in any order, "phrases in quotes",
+// -words and -"phrases" that must not, and beginnings of words with an asterisk*. Anything but letters and digits
+// separates words. There is no other syntax, and nothing that a person can write is an error but a search for
+// nothing, for what is not there alone, or for too much.
+func ParseSearch(text string) ([]SearchTerm, error) {
+	if len(text) > maxSearchBytes {
+		return nil, fmt.Errorf("%w: the search has %d bytes, more than %d", ErrSearchText, len(text), maxSearchBytes)
+	}
+	var terms []SearchTerm
+	wanted := false
+	for rest := strings.ToValidUTF8(text, " "); rest != ""; {
+		var term SearchTerm
+		var piece string
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		if strings.HasPrefix(rest, "-") {
+			term.Not, rest = true, strings.TrimLeft(rest, "-")
+		}
+		if strings.HasPrefix(rest, `"`) {
+			piece, rest, _ = strings.Cut(rest[1:], `"`)
+			if strings.HasPrefix(rest, "*") {
+				piece, rest = piece+"*", rest[1:]
+			}
+		} else if end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || r == '"' }); end >= 0 {
+			piece, rest = rest[:end], rest[end:]
+		} else {
+			piece, rest = rest, ""
+		}
+		term.Prefix = strings.HasSuffix(piece, "*")
+		term.Words = SearchWords(piece)
+		if len(term.Words) == 0 {
+			continue
+		}
+		terms = append(terms, term)
+		wanted = wanted || !term.Not
+	}
+	switch {
+	case len(terms) > maxSearchTerms:
+		return nil, fmt.Errorf("%w: the search has %d terms, more than %d", ErrSearchText, len(terms), maxSearchTerms)
+	case !wanted:
+		return nil, fmt.Errorf(`%w: give at least one word to look for, such as: invoice "last week" -draft pay*`, ErrSearchText)
+	}
+	return terms, nil
+}
+
+// SearchWords splits a text into the words that can be searched for.
+func SearchWords(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
+}
+
+// snippetRunes is how long a snippet is, at most, before and after the word that was found.
+const snippetRunes = 60
+
+// Snippet cuts out of a text what is around the first word that a search looks for.
+func Snippet(text string, terms []SearchTerm) string {
+	runes := []rune(text)
+	at := 0
+	for i := 0; i < len(runes); {
+		start := i
+		for i < len(runes) && (unicode.IsLetter(runes[i]) || unicode.IsNumber(runes[i])) {
+			i++
+		}
+		if i > start && wantsWord(terms, strings.ToLower(string(runes[start:i]))) {
+			at = start
+			break
+		}
+		if i == start {
+			i++
+		}
+	}
+	from, to := max(at-snippetRunes, 0), min(at+snippetRunes, len(runes))
+	out := strings.Join(strings.Fields(string(runes[from:to])), " ")
+	if from > 0 {
+		out = "…" + out
+	}
+	if to < len(runes) {
+		out += "…"
+	}
+	return out
+}
+
+func wantsWord(terms []SearchTerm, word string) bool {
+	for _, t := range terms {
+		if t.Not {
+			continue
+		}
+		first := strings.ToLower(t.Words[0])
+		if word == first || t.Prefix && len(t.Words) == 1 && strings.HasPrefix(word, first) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeSearch(e *env) {
+	Describe("a search", Label("THR-16"), func() {
+		found := func(ctx SpecContext, q store.SearchQuery) []string {
+			GinkgoHelper()
+			hits, _, err := e.store.Search(ctx, q)
+			Expect(err).NotTo(HaveOccurred())
+			out := []string{}
+			for _, h := range hits {
+				out = append(out, *h.Message.Content)
+			}
+			return out
+		}
+		text := func(ctx SpecContext, t string) []string {
+			GinkgoHelper()
+			return found(ctx, store.SearchQuery{Text: t})
+		}
+
+		It("finds words, phrases and beginnings, and leaves out what must not be there", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for _, t := range []string{"The invoice was paid last week", "Last invoice, not paid; see foo-bar@example.com", "week last", "Rechnung für Ünal"} {
+				e.say(ctx, id, t)
+			}
+			Expect(text(ctx, "INVOICE")).To(HaveLen(2))
+			Expect(text(ctx, "invoice week")).To(Equal([]string{"The invoice was paid last week"}))
+			Expect(text(ctx, `"last week"`)).To(Equal([]string{"The invoice was paid last week"}))
+			Expect(text(ctx, `invoice -week`)).To(Equal([]string{"Last invoice, not paid; see foo-bar@example.com"}))
+			Expect(text(ctx, `invoice -"last week"`)).To(Equal([]string{"Last invoice, not paid; see foo-bar@example.com"}))
+			Expect(text(ctx, "inv*")).To(HaveLen(2))
+			Expect(text(ctx, "inv")).To(BeEmpty())
+			Expect(text(ctx, "example")).To(HaveLen(1), "words end where letters and digits end")
+			Expect(text(ctx, "foo-bar")).To(HaveLen(1))
+			Expect(text(ctx, "Ünal")).To(HaveLen(1))
+			Expect(text(ctx, `paid" OR "week) NEAR(' ; DROP`)).To(BeEmpty(), "there is no other syntax")
+			for _, nothing := range []string{"", "-week", `""`, "!!"} {
+				_, _, err := e.store.Search(ctx, store.SearchQuery{Text: nothing})
+				Expect(err).To(MatchError(store.ErrSearchText))
+			}
+		})
+
+		It("stays within namespaces, a thread, a role and a page", func(ctx SpecContext) {
+			a, b := e.threadIn(ctx, "a"), e.threadIn(ctx, "b")
+			for i := range 5 {
+				e.say(ctx, a, fmt.Sprint("word ", i))
+			}
+			answer := message("word from b")
+			answer.Role = store.RoleAssistant
+			e.apply(ctx, b, &store.AppendMessage{Message: answer})
+			Expect(text(ctx, "word")).To(HaveLen(6))
+			Expect(found(ctx, store.SearchQuery{Text: "word", Namespaces: []string{"b"}})).To(Equal([]string{"word from b"}))
+			Expect(found(ctx, store.SearchQuery{Text: "word", Namespaces: []string{}})).To(BeEmpty())
+			Expect(found(ctx, store.SearchQuery{Text: "word", ThreadID: b})).To(Equal([]string{"word from b"}))
+			Expect(found(ctx, store.SearchQuery{Text: "word", Role: store.RoleUser})).To(HaveLen(5))
+			hits, more, err := e.store.Search(ctx, store.SearchQuery{Text: "word", Namespaces: []string{"a"}, Limit: 2, Offset: 1})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(hits).To(HaveLen(2))
+			Expect(more).To(BeTrue())
+			Expect(hits[0]).To(And(HaveField("ThreadID", a), HaveField("Namespace", "a"), HaveField("Snippet", Equal(*hits[0].Message.Content)), HaveField("Rank", BeNumerically(">", 0))))
+			_, more, err = e.store.Search(ctx, store.SearchQuery{Text: "word", Namespaces: []string{"a"}, Limit: 2, Offset: 3})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(more).To(BeFalse())
+		})
+
+		It("sees edits and deletions, whatever was indexed before", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			m := e.say(ctx, id, "apples")
+			last := e.say(ctx, id, "pears")
+			Expect(text(ctx, "apples")).To(HaveLen(1))
+			e.apply(ctx, id, &store.UpdateMessage{ID: m.ID, Content: ptr("plums")})
+			Expect(text(ctx, "apples")).To(BeEmpty())
+			Expect(text(ctx, "plums")).To(HaveLen(1))
+			e.apply(ctx, id, &store.DeleteMessage{ID: last.ID})
+			Expect(text(ctx, "pears")).To(BeEmpty())
+			e.say(ctx, id, "grapes")
+			Expect(text(ctx, "grapes")).To(HaveLen(1))
+			e.apply(ctx, id, &store.Truncate{Index: -1})
+			e.say(ctx, id, "lemons")
+			Expect(text(ctx, "grapes")).To(BeEmpty())
+			Expect(text(ctx, "lemons")).To(HaveLen(1))
+			_, err := e.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(text(ctx, "lemons")).To(BeEmpty())
+		})
+
+		It("finds what a fork has inherited once, under the origin", Label("REL-02"), func(ctx SpecContext) {
+			origin := e.said(ctx, 3)
+			e.say(ctx, origin, "treasure")
+			fork := e.fork(ctx, origin, 3)
+			hits, _, err := e.store.Search(ctx, store.SearchQuery{Text: "treasure"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(hits).To(ConsistOf(HaveField("ThreadID", origin)))
+			e.say(ctx, fork, "my treasure")
+			Expect(text(ctx, "treasure")).To(HaveLen(2))
+			_, err = e.store.PurgeThread(ctx, origin)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(text(ctx, "treasure")).To(Equal([]string{"my treasure"}), "what is left of a purged thread is not found")
+		})
+	})
+}
