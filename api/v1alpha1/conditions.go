@@ -8,6 +8,9 @@ const (
 	ConditionExecuting = "Executing"
 	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good (SPEC THR-05).
 	ConditionTerminated = "Terminated"
+	// ConditionStatePersisted is False while state that code set could not be saved (SPEC STA-05), and True once a
+	// later save fitted. Threads that never had that have no such condition.
+	ConditionStatePersisted = "StatePersisted"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired (SPEC EFF-04).
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
@@ -122,4 +125,12 @@ const (
 	Finalizer = "skein.dev/purge"
 	// DefaultPoolName is the SandboxPool that agents use when they name none.
 	DefaultPoolName = "default"
+)
+
+// Reasons of StatePersisted.
+const (
+	// ReasonStateTooLarge: thread or session state had more than 1,048,576 bytes of JSON; the message says which.
+	ReasonStateTooLarge = "StateTooLarge"
+	// ReasonStateSaved: all of the state is saved again.
+	ReasonStateSaved = "StateSaved"
 )

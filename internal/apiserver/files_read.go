@@ -113,7 +113,9 @@ func (s *Server) pageFiles(c *call, q *query) (err error) {
 	if glob != "" && (prefix != "" || recursive) {
 		q.bad("glob", "give either glob or prefix and recursive: a glob may start with a folder, such as /reports/**")
 	}
-	q.known = append(q.known, "stats", "find", "grep", "dir")
+	for _, other := range []string{"stats", "find", "grep", "dir"} {
+		q.known = append(q.known, other)
+	}
 	if err := q.check(); err != nil {
 		return err
 	}

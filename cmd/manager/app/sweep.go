@@ -31,6 +31,9 @@ func (s *sweeper) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
+		if _, err := s.threads.SweepSession(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error(err, "sweep expired values and old lifecycle events; the next sweep tries again")
+		}
 		removed, err := s.threads.Sweep(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.log.Error(err, "sweep the contents of files; the next sweep tries again", "removed", removed)

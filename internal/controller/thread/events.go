@@ -22,6 +22,10 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	if d := after.Status.Destroyed; d != nil && (before.Status.Destroyed == nil || !before.Status.Destroyed.Time.Equal(&d.Time)) {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread goes on to be usable", d.Reason)
 	}
+	if c := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionStatePersisted); c != nil && c.Status == metav1.ConditionFalse &&
+		!meta.IsStatusConditionFalse(before.Status.Conditions, skeinv1.ConditionStatePersisted) {
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "SaveState", "%s", c.Message)
+	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, skeinv1.ConditionTerminated) &&
 		!meta.IsStatusConditionTrue(before.Status.Conditions, skeinv1.ConditionTerminated) {
 		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason

@@ -40,6 +40,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	if before.Phase == "" || before.ObservedGeneration != after.ObservedGeneration || before.ThreadID != after.ThreadID ||
 		before.Agent != after.Agent || before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
 		conditionDiffers(before, after, skeinv1.ConditionReady) || conditionDiffers(before, after, skeinv1.ConditionTerminated) ||
+		conditionDiffers(before, after, skeinv1.ConditionStatePersisted) ||
 		!equality.Semantic.DeepEqual(before.Destroyed, after.Destroyed) ||
 		endedSince(before.LastRun, after.LastRun) {
 		return now

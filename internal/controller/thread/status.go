@@ -40,6 +40,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	at := r.Clock.Now()
 	s.compute(run, children, failed, at)
+	if err := r.computeState(ctx, s, at); err != nil {
+		return ctrl.Result{}, err
+	}
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
 		r.pace.Settled(s.req)

@@ -1,0 +1,166 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// export gives the lines of a conversation.
+func export(ctx context.Context, t *harness.Thread) []byte {
+	GinkgoHelper()
+	rc, err := api().Thread(t.Namespace, t.Name).Export(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	defer rc.Close()
+	data, err := io.ReadAll(rc)
+	Expect(err).NotTo(HaveOccurred())
+	return data
+}
+
+func linesOf(data []byte) (lines []map[string]any) {
+	GinkgoHelper()
+	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
+		var line map[string]any
+		Expect(json.Unmarshal(s.Bytes(), &line)).To(Succeed(), s.Text())
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+var _ = Describe("The log", func() {
+	It("is exported as lines, and imported to the same", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, []string{"builtin:files"}, []skeinv1.ScriptStep{
+			harness.On("go", skeinv1.ScriptStep{Content: "I will look", ToolCalls: []skeinv1.ScriptToolCall{{Name: "list_files", Arguments: harness.Raw(map[string]any{"path": "/"})}}}),
+			harness.After("list_files", harness.Answer("there are none")),
+		}, func(s *skeinv1.ThreadSpec) { s.TaskID, s.Title = "task-7", "Files <of> \"mine\"" })
+		say(ctx, t, 1, "go & see")
+		first := export(ctx, t)
+		lines := linesOf(first)
+		Expect(lines).To(HaveLen(6), "%s", first)
+		Expect(lines[0]).To(And(HaveKeyWithValue("agentId", "agent"), HaveKeyWithValue("taskId", "task-7"), HaveKeyWithValue("title", `Files <of> "mine"`),
+			HaveKeyWithValue("sessionId", HavePrefix("sess_")), HaveKey("createdAt"), HaveKey("updatedAt"), Not(HaveKey("type"))))
+		Expect(lines[1]).To(And(HaveKeyWithValue("type", "message"), HaveKeyWithValue("role", "user"), HaveKeyWithValue("text", "go & see")))
+		Expect(lines[2]).To(And(HaveKeyWithValue("type", "assistant_text"), HaveKeyWithValue("text", "I will look")))
+		Expect(lines[3]).To(And(HaveKeyWithValue("type", "tool_use"), HaveKeyWithValue("name", "list_files"), HaveKeyWithValue("input", HaveKeyWithValue("path", "/"))))
+		Expect(lines[4]).To(And(HaveKeyWithValue("type", "message"), HaveKeyWithValue("role", "assistant"), HaveKeyWithValue("text", "there are none")))
+		Expect(lines[5]).To(And(HaveKeyWithValue("type", "result"), HaveKeyWithValue("turns", 2.0), HaveKey("durationMs")))
+		for _, l := range lines[1:] {
+			_, err := time.Parse(time.RFC3339Nano, l["timestamp"].(string))
+			Expect(err).NotTo(HaveOccurred())
+		}
+
+		create(ctx, harness.NewThread(ns, "copy", "agent"))
+		copied := ready(ctx, cluster.Thread(ns, "copy"))
+		res, err := api().Thread(ns, "copy").Import(ctx, bytes.NewReader(first))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(res.Messages).To(BeEquivalentTo(2))
+		Expect(res.Events).To(BeEquivalentTo(3))
+		Expect(string(export(ctx, copied))).To(Equal(string(first)), "export of an import is the same")
+		Expect(copied.Runs(ctx)).To(BeEmpty(), "an import runs nothing")
+		_, err = api().Thread(ns, "copy").Import(ctx, bytes.NewReader(first))
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		Expect(last(say(ctx, copied, 1, "go"))).To(Equal("there are none"), "the conversation goes on")
+	}, SpecTimeout(3*time.Minute))
+
+	It("is imported from older forms, and refused with the line that is wrong", Label("LOG-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		c := api().Thread(ns, t.Name)
+		legacy := `{"agentId":"agent","channel":"telegram","title":"Old","createdAt":"2024-05-01T10:00:00.000Z","updatedAt":"2024-05-01T10:05:00.000Z"}
+{"role":"user","text":"hi","timestamp":"2024-05-01T10:00:01.000Z"}
+{"type":"message","role":"assistant","text":"hello","timestamp":"2024-05-01T10:00:02.000Z"}
+{"type":"result","cost":0.01,"inputTokens":5,"timestamp":"2024-05-01T10:00:03.000Z"}
+`
+		for wrong, line := range map[string]string{
+			strings.Replace(legacy, `"type":"message"`, `"type":"dance"`, 1):              "line 3",
+			strings.Replace(legacy, `{"role":"user"`, `{"role":"user"`+"\x00", 1):         "line 2",
+			strings.Replace(legacy, `2024-05-01T10:00:03.000Z`, `yesterday`, 1):           "line 4",
+			strings.Replace(legacy, `"role":"assistant","text":"hello",`, `"text":1,`, 1): "line 3",
+			legacy + "{": "line 5", "": "line 1", legacy[strings.Index(legacy, "\n")+1:]: "line 1",
+		} {
+			_, err := c.Import(ctx, strings.NewReader(wrong))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring(line)), wrong)
+		}
+		Expect(t.Messages(ctx)).To(BeEmpty(), "a failed import leaves nothing")
+		_, err := c.Import(ctx, strings.NewReader(legacy))
+		Expect(err).NotTo(HaveOccurred())
+		ms, err := t.Messages(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(texts(ms)).To(Equal([]string{"user: hi", "assistant: hello"}))
+		once := strings.NewReplacer(`"channel":"telegram",`, "", `{"role":"user"`, `{"type":"message","role":"user"`).Replace(legacy)
+		Expect(string(export(ctx, t))).To(Equal(once))
+	}, SpecTimeout(2*time.Minute))
+
+	It("only grows: edits and deletions are entries of it", Label("LOG-03"), func(ctx SpecContext) {
+		t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()})
+		kept, err := t.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: "first"})
+		Expect(err).NotTo(HaveOccurred())
+		gone, err := t.Inject(ctx, runtimev1.NewMessage{Role: "user", Content: "second"})
+		Expect(err).NotTo(HaveOccurred())
+		before, err := t.Log(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(t.Request("PATCH", "messages/"+kept.ID).SetHeader("Content-Type", "application/json").Body([]byte(`{"content":"edited"}`)).Do(ctx).Error()).To(Succeed())
+		Expect(t.Request("DELETE", "messages/"+gone.ID).Do(ctx).Error()).To(Succeed())
+		after, err := t.Log(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(after)).To(Equal(len(before) + 2))
+		for i := range before {
+			Expect(after[i].Seq).To(Equal(before[i].Seq))
+			Expect(after[i].Type).To(Equal(before[i].Type))
+			Expect(after[i].MessageID).To(Equal(before[i].MessageID))
+		}
+		Expect(after[len(before)]).To(And(HaveField("Type", runtimev1.EventMessageUpdated), HaveField("MessageID", kept.ID)))
+		Expect(after[len(before)+1]).To(And(HaveField("Type", runtimev1.EventMessageDeleted), HaveField("MessageID", gone.ID)))
+		Expect(string(export(ctx, t))).To(And(ContainSubstring("edited"), Not(ContainSubstring("second"))), "the export is what the conversation is now")
+	}, SpecTimeout(2*time.Minute))
+
+	It("sums usage by thread, subtree, agent and namespace, deleted threads included", Label("LOG-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+			harness.Say(w, req.Model, "counted")
+		})
+		DeferCleanup(server.Close)
+		create(ctx,
+			harness.OpenAI(ns, "child-model", server.URL, ""), harness.Prompt(ns, "child-prompt", "child-model"), harness.Agent(ns, "child-agent", "child-prompt"),
+			harness.Scripted(ns, "model", harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "count"})),
+				harness.After("subagent_create", harness.Answer("done"))),
+			harness.Prompt(ns, "prompt", "model", "builtin:subagents"),
+			harness.Agent(ns, "agent", "prompt", func(a *skeinv1.AgentSpec) {
+				a.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child-agent"}, Blocking: true}}
+			}),
+			harness.NewThread(ns, "thread", "agent"),
+		)
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		say(ctx, t, 1, "go")
+		c := api()
+		tree, err := c.Thread(ns, "thread").Usage(ctx, true)
+		Expect(err).NotTo(HaveOccurred())
+		own, err := c.Thread(ns, "thread").Usage(ctx, false)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(own).To(HaveValue(And(HaveField("Runs", int64(1)), HaveField("Turns", int64(2)), HaveField("Threads", int64(1)))))
+		Expect(tree).To(HaveValue(And(HaveField("Runs", int64(2)), HaveField("Threads", int64(2)), HaveField("InputTokens", own.InputTokens+10), HaveField("OutputTokens", own.OutputTokens+5))))
+		Expect(c.Usage(ctx, ns, "child-agent")).To(HaveValue(And(HaveField("Runs", int64(1)), HaveField("InputTokens", int64(10)))))
+		Expect(c.Usage(ctx, ns, "")).To(HaveField("InputTokens", tree.InputTokens))
+		Expect(t.Delete(ctx)).To(Succeed())
+		Eventually(ctx, func() error {
+			return cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "thread"}, &skeinv1.Thread{})
+		}).Should(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, func() (*runtimev1.Usage, error) { return c.Usage(ctx, ns, "") }).Should(And(HaveField("InputTokens", tree.InputTokens), HaveField("Runs", int64(2))))
+	}, SpecTimeout(3*time.Minute))
+})
