@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("variables", func() {
+	It("are set, shown when they are texts, and removed", Label("ENV-01", "ENV-02"), func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		Expect(t.SetEnv(ctx, "B", "visible", runtimev1.EnvText)).To(Succeed())
+		Expect(t.SetEnv(ctx, "A", "not-visible", "")).To(Succeed())
+		_, body := e.do(http.MethodGet, at("hello", "/env"), nil)
+		Expect(body).To(And(ContainSubstring(`"visible"`), Not(ContainSubstring("not-visible"))))
+		list, err := t.ListEnv(ctx, runtimeclient.Page{Limit: 1})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.HasMore).To(BeTrue())
+		Expect(list.Variables).To(ConsistOf(And(HaveField("Name", "A"), HaveField("Type", "secret"), HaveField("Value", BeNil()), HaveField("Origin", "set"))))
+		Expect(t.Env(ctx, "B")).To(Equal("visible"))
+		Expect(t.UnsetEnv(ctx, "B")).To(BeTrue())
+		Expect(e.status(http.MethodGet, at("hello", "/env/B"), "").Reason).To(Equal(metav1.StatusReasonNotFound))
+		for _, bad := range []string{"", "{}", `{"value":1}`, `{"value":"x","kind":"text"}`} {
+			s := e.status(http.MethodPut, at("hello", "/env/C"), bad)
+			Expect(s.Code).To(BeNumerically("<", 500), bad)
+		}
+		req, err := t.PendingEnv(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(req.Variables).To(BeEmpty())
+	})
+
+	It("that are secret are in no answer, also where they were before they were secrets", Label("ENV-03"), func(ctx SpecContext) {
+		secrets := redact.NewRegistry(nil)
+		e := newEnv(func(o *Options) { o.Secrets = secrets })
+		keyset, err := envkeys.Generate()
+		Expect(err).NotTo(HaveOccurred())
+		ring := &envkeys.Keyring{}
+		Expect(ring.Use(keyset)).To(BeTrue())
+		e.svc.ServeEnv(thread.EnvOptions{Cipher: ring, Secrets: secrets})
+		_, t := e.thread("hello")
+		_, err = t.Inject(ctx, runtimev1.NewMessage{Content: `say open"sesame`, Silent: true})
+		Expect(err).NotTo(HaveOccurred())
+		read := func() string {
+			_, messages := e.do(http.MethodGet, at("hello", "/messages?includeSilent=true"), nil)
+			_, events := e.do(http.MethodGet, at("hello", "/events?follow=false"), nil, "Accept", "text/event-stream")
+			return messages + events
+		}
+		Expect(strings.Count(read(), `open\"sesame`)).To(Equal(2))
+		Expect(t.SetEnv(ctx, "KEY", `open"sesame`, "")).To(Succeed())
+		Expect(read()).NotTo(ContainSubstring("sesame"))
+		Expect(strings.Count(read(), "[redacted:KEY]")).To(Equal(2))
+		s := e.status(http.MethodPut, at("hello", "/env/KEY"), `{"value":"x","type":"open\"sesame"}`)
+		Expect(s.Message).To(And(ContainSubstring("redacted:KEY"), Not(ContainSubstring("sesame"))))
+	})
+})
