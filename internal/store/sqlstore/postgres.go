@@ -41,7 +41,7 @@ type PostgresOptions struct {
 	Clock clock.PassiveClock
 	// Readers bounds the connections that read; 8 when 0.
 	Readers int
-	// Writers is how many connections write; 2 when 0.
+	// Writers is how many connections write; 4 when 0.
 	Writers int
 }
 
@@ -84,7 +84,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		return c, nil
 	}
 	if o.Writers == 0 {
-		o.Writers = 2
+		o.Writers = 4
 	}
 	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return connect(ctx, false) })
