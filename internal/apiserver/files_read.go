@@ -113,9 +113,7 @@ func (s *Server) pageFiles(c *call, q *query) (err error) {
 	if glob != "" && (prefix != "" || recursive) {
 		q.bad("glob", "give either glob or prefix and recursive: a glob may start with a folder, such as /reports/**")
 	}
-	for _, other := range []string{"stats", "find", "grep", "dir"} {
-		q.known = append(q.known, other)
-	}
+	q.known = append(q.known, "stats", "find", "grep", "dir")
 	if err := q.check(); err != nil {
 		return err
 	}

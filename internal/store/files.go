@@ -10,6 +10,7 @@ import (
 // contents alone for much longer, so that they never remove what a transaction is about to refer to.
 const MaxUploadAge = time.Hour
 
+// Errors of files that callers test with errors.Is.
 var (
 	// ErrNoContents: the bucket has no object with these contents that a file could refer to: put them there
 	// and try again.

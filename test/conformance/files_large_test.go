@@ -28,6 +28,7 @@ import (
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/thread/s3test"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -170,4 +171,32 @@ var _ = Describe("The disk of file contents", Serial, func() {
 		Expect(got(ctx, t, "/much")).To(HaveLen(8 << 20))
 		Expect(small.PID()).To(Equal(pid))
 	}, NodeTimeout(5*patience))
+})
+
+var _ = Describe("Contents of files in an S3 bucket", Serial, func() {
+	It("are written, read, copied and removed as in a folder", Label("FIL-01", "FIL-03"), func(ctx SpecContext) {
+		s3, err := s3test.Start(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(s3.Stop)
+		url, err := s3.NewBucket()
+		Expect(err).NotTo(HaveOccurred())
+		var env []string
+		for name, value := range s3.Env() {
+			env = append(env, name+"="+value)
+		}
+		ns := namespace(ctx)
+		dir := filepath.Join(GinkgoT().TempDir(), "data")
+		instead(ctx, harness.ManagerOptions{Dir: dir, Args: []string{"--namespaces=" + ns, "--blob-url=" + url}, Env: env})
+		t := conversation(converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()}))
+		put(ctx, t, "/small", "a few bytes")
+		source := newNoise(40<<20, 1)
+		_, err = t.WriteFile(ctx, "/large", source, runtimeclient.WriteFileOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got(ctx, t, "/small")).To(Equal("a few bytes"))
+		back := sha256.Sum256([]byte(got(ctx, t, "/large")))
+		Expect(back[:]).To(Equal(source.sum.Sum(nil)))
+		Expect(filepath.Join(dir, "blobs")).NotTo(BeADirectory(), "nothing is kept beside the bucket")
+		Expect(t.Unlink(ctx, "/large")).To(Succeed())
+		Expect(t.StatFile(ctx, "/large")).To(BeNil())
+	}, SpecTimeout(10*time.Minute))
 })

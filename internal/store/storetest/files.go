@@ -11,9 +11,7 @@ import (
 
 func describeFiles(e *env) {
 	Describe("files", Label("FIL-02", "FIL-04"), func() {
-		put := func(path string, n byte) *store.PutFile {
-			return putFile(path, n)
-		}
+		put := putFile
 		paths := func(ctx SpecContext, id, prefix string, recursive bool) []string {
 			GinkgoHelper()
 			files, err := e.store.Files(ctx, id, prefix, recursive)

@@ -205,16 +205,16 @@ func (w *scriptWriter) action(s *step, i int, waiting func(string) []store.Inbox
 }
 
 func (w *scriptWriter) stateChange(s *step) action {
-	a := action{Kind: "state", ID: fmt.Sprint("s", w.choose(3))}
-	switch w.choose(8) {
+	a := action{Kind: "state", ID: fmt.Sprint("s", w.choose(2))}
+	switch w.choose(20) {
 	case 0:
 		return action{Kind: "state", To: string(store.StateClear)}
 	case 1:
 		a.To = string(store.StateDelete)
-	case 2, 3:
+	case 2:
 		a.To, a.Text = string(store.StateSet), []string{`[]`, `"text"`}[w.choose(2)]
 	default:
-		a.To, a.Text, a.Size = string(store.StatePush), fmt.Sprintf("%q", s.Tag), w.choose(4)
+		a.To, a.Text, a.Size = string(store.StatePush), fmt.Sprintf("%q", s.Tag), w.choose(3)
 	}
 	return a
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newHistory(p *plugin) *cobra.Command {
+	var o runtimeclient.HistoryOptions
+	var allNamespaces bool
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List threads, those with the newest activity first",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, ns, err := p.config()
+			if err != nil {
+				return err
+			}
+			c, err := runtimeclient.New(cfg)
+			if err != nil {
+				return err
+			}
+			if allNamespaces {
+				ns = ""
+			}
+			list, err := c.History(cmd.Context(), ns, o)
+			if err != nil {
+				return err
+			}
+			if len(list.Items) == 0 {
+				fmt.Fprintln(p.ErrOut, "No threads found.")
+				return nil
+			}
+			p.printHistory(list, allNamespaces)
+			if list.HasMore {
+				fmt.Fprintf(p.ErrOut, "There are more: --continue=%s\n", list.Continue)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Of all namespaces.")
+	f.IntVar(&o.Limit, "limit", 50, "At most so many.")
+	f.StringVar(&o.Continue, "continue", "", "Those behind the list that said so.")
+	f.StringVar(&o.Archived, "archived", "false", `"false", "true" for archived threads only, or "all".`)
+	f.StringVar(&o.Agent, "agent", "", "Only those of this agent.")
+	f.StringVar(&o.User, "user-id", "", "Only those with this user.")
+	f.StringVar(&o.Task, "task", "", "Only those of this task.")
+	return cmd
+}
+
+func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace bool) {
+	w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+	head := "NAME\tTITLE\tAGENT\tMESSAGES\tFILES\tACTIVE\tID\n"
+	if withNamespace {
+		head = "NAMESPACE\t" + head
+	}
+	fmt.Fprint(w, head)
+	for _, i := range list.Items {
+		if withNamespace {
+			fmt.Fprintf(w, "%s\t", i.Namespace)
+		}
+		title := "-"
+		if i.Title != nil {
+			title = *i.Title
+		}
+		if i.Archived {
+			title += " (archived)"
+		}
+		d := i.SummaryStats.DiffStats
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t+%d ~%d -%d\t%s\t%s\n", i.Name, title, i.AgentID, i.SummaryStats.MessageCount,
+			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID)
+	}
+	_ = w.Flush() // as any output that nobody reads
+}
+
+func newArchive(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "archive THREAD",
+		Short: "Hide a thread from the history; it can still be read and written",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := t.Archive(cmd.Context()); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "thread/%s archived\n", args[0])
+			return nil
+		},
+	}
+}
+
+func newUnarchive(p *plugin) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unarchive THREAD",
+		Short: "Show an archived thread in the history again",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := t.Unarchive(cmd.Context()); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "thread/%s unarchived\n", args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+func describeLife(e *env) {
+	const ttl = time.Minute
+	running := func(id string) *store.PutRun {
+		return &store.PutRun{Run: store.Run{ID: id, Agent: "helper", Status: store.RunRunning}}
+	}
+
+	Describe("clearing a conversation", func() {
+		It("takes messages, inbox and run, keeps files and values, and logs all of it", Label("THR-06", "LOG-03"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.say(ctx, id, "one")
+			e.apply(ctx, id, queued("m2", "two"), &store.PutValue{Key: "k", Value: []byte(`1`)})
+			f, err := e.store.Acquire(ctx, id, "me", ttl)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
+			seen := e.info(ctx, id).LastSeq
+
+			op := &store.Destroy{Reason: store.DestroyedExplicit}
+			e.apply(ctx, id, op)
+			Expect(op.Done).To(BeTrue())
+			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("late")})).To(MatchError(store.ErrFenced))
+			t := e.info(ctx, id)
+			Expect(*t).To(And(HaveField("Messages", BeZero()), HaveField("Queued", BeZero()), HaveField("DestroyedReason", "explicit"), HaveField("DestroyedAt", e.now())))
+			Expect(e.texts(ctx, id, store.MessageQuery{IncludeQueued: true})).To(BeEmpty())
+			Expect(e.inbox(ctx, id)).To(BeEmpty())
+			Expect(e.store.Run(ctx, id, "")).To(HaveValue(And(HaveField("Status", store.RunStopped), HaveField("Reason", "Destroyed"))))
+			Expect(e.store.Value(ctx, id, "k")).To(MatchJSON(`1`))
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			events := e.events(ctx, id)
+			for i, ev := range events {
+				Expect(ev.Seq).To(Equal(int64(i+1)), "the log has no gaps")
+			}
+			last := events[len(events)-1]
+			Expect(last.Seq).To(BeNumerically(">", seen))
+			Expect(last.Type).To(Equal(store.EventDestroyed))
+			Expect(last.Data).To(MatchJSON(`{"reason":"explicit","messages":1}`))
+			Expect(e.eventTypes(ctx, id)).To(ContainElements(store.EventMessageCreated, store.EventMessageDeleted, store.EventRunEnded))
+
+			e.say(ctx, id, "again")
+			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"again"}))
+		})
+	})
+
+	Describe("idle expiry", func() {
+		const hour = int64(3600e6)
+		expire := func(ctx SpecContext, id string) bool {
+			GinkgoHelper()
+			op := &store.Destroy{Reason: store.DestroyedExpired, IfExpired: true}
+			e.apply(ctx, id, op)
+			return op.Done
+		}
+		due := func(ctx SpecContext) []string {
+			GinkgoHelper()
+			ids, err := e.store.Expired(ctx, 10)
+			Expect(err).NotTo(HaveOccurred())
+			return ids
+		}
+
+		It("counts from the last change, once for each time that something happened", Label("THR-07"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.say(ctx, id, "one")
+			e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
+			e.clock.Step(59 * time.Minute)
+			Expect(due(ctx)).To(BeEmpty())
+			e.say(ctx, id, "two")
+			version := e.info(ctx, id).Version
+			e.clock.Step(2 * time.Minute)
+			Expect(due(ctx)).To(Equal([]string{id}), "it is time to look")
+			Expect(expire(ctx, id)).To(BeFalse(), "but something has happened")
+			Expect(due(ctx)).To(BeEmpty())
+			Expect(e.info(ctx, id).Version).To(Equal(version), "looking is no change")
+			e.clock.Step(58 * time.Minute)
+			Expect(due(ctx)).To(Equal([]string{id}))
+			Expect(expire(ctx, id)).To(BeTrue())
+			Expect(e.info(ctx, id).DestroyedReason).To(Equal("expired"))
+			e.clock.Step(24 * time.Hour)
+			Expect(due(ctx)).To(BeEmpty(), "there is nothing left that could expire")
+			e.say(ctx, id, "three")
+			e.clock.Step(time.Hour)
+			Expect(due(ctx)).To(Equal([]string{id}))
+			Expect(expire(ctx, id)).To(BeTrue())
+			e.say(ctx, id, "four")
+			e.apply(ctx, id, &store.SetIdleExpiry{})
+			e.clock.Step(24 * time.Hour)
+			Expect(due(ctx)).To(BeEmpty())
+			Expect(expire(ctx, id)).To(BeFalse())
+		})
+
+		It("leaves alone what runs, waits, is queued for or held", Label("THR-07"), func(ctx SpecContext) {
+			waiting := running("sess_1")
+			waiting.Run.Status = store.RunWaiting
+			for what, busy := range map[string]store.Op{"running": running("sess_1"), "waiting": waiting, "queued": queued("m", "hi"), "held": nil} {
+				id := e.thread(ctx)
+				e.say(ctx, id, "one")
+				e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
+				if busy != nil {
+					e.apply(ctx, id, busy)
+				}
+				e.clock.Step(time.Hour)
+				if busy == nil {
+					_, err := e.store.Acquire(ctx, id, "external:me", ttl)
+					Expect(err).NotTo(HaveOccurred())
+				}
+				Expect(due(ctx)).To(ContainElement(id), what)
+				Expect(expire(ctx, id)).To(BeFalse(), what)
+				Expect(due(ctx)).NotTo(ContainElement(id), what)
+				Expect(e.info(ctx, id).Messages).To(Equal(int64(1)), what)
+			}
+		})
+	})
+
+	Describe("parking", func() {
+		It("keeps what waits until a user's message or Continue", Label("MSG-08"), func(ctx SpecContext) {
+			id := e.thread(ctx, queued("m1", "one"))
+			e.apply(ctx, id, &store.Park{})
+			Expect(e.info(ctx, id).Parked).To(BeTrue())
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			e.apply(ctx, id, queued("m2", "by itself"))
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			said := queued("m3", "from a user")
+			said.Unpark = true
+			e.apply(ctx, id, said)
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
+			Expect(e.info(ctx, id).Parked).To(BeFalse())
+			Expect(e.inbox(ctx, id)).To(HaveLen(3))
+
+			e.apply(ctx, id, &store.Park{})
+			op := &store.Continue{}
+			e.apply(ctx, id, op)
+			Expect(op.Was).To(BeTrue())
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
+			e.apply(ctx, id, op)
+			Expect(op.Was).To(BeFalse())
+			e.apply(ctx, id, &store.Terminate{})
+			Expect(e.store.Apply(ctx, id, nil, op)).To(MatchError(store.ErrTerminated))
+		})
+	})
+
+	Describe("retaining", func() {
+		It("keeps everything, takes nothing, and passes to the object that adopts it", Label("THR-09"), func(ctx SpecContext) {
+			id := e.thread(ctx, queued("m1", "one"))
+			e.say(ctx, id, "said")
+			f, err := e.store.Acquire(ctx, id, "me", ttl)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
+			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "other", Name: "other", Agent: "helper"})).To(MatchError(store.ErrNotRetained))
+			Expect(e.store.Apply(ctx, id, nil, &store.Condemn{})).To(MatchError(store.ErrNotRetained))
+
+			e.apply(ctx, id, &store.Retain{})
+			e.apply(ctx, id, &store.Retain{}) // again is no error
+			t := e.info(ctx, id)
+			Expect(t.RetainedAt).To(Equal(e.now()))
+			Expect(t.HeldBy(id)).To(BeFalse())
+			Expect(e.store.Run(ctx, id, "")).To(HaveValue(HaveField("Status", store.RunStopped)))
+			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
+			Expect(e.inbox(ctx, id)).To(HaveLen(1))
+			for _, op := range []store.Op{queued("m2", "no"), &store.AppendMessage{Message: message("no")}, &store.PutValue{Key: "k", Value: []byte("1")}, &store.Terminate{}, &store.Destroy{}} {
+				Expect(e.store.Apply(ctx, id, nil, op)).To(MatchError(store.ErrRetained), "%T", op)
+			}
+			child := e.thread(ctx)
+			result := queued("m3", "dropped")
+			result.To, result.IgnoreTerminated = id, true
+			e.apply(ctx, child, result)
+			Expect(e.inbox(ctx, id)).To(HaveLen(1))
+			Expect(e.store.Retained(ctx, t.Namespace, "", 10)).To(HaveExactElements(HaveField("ID", id)))
+			Expect(e.store.Retained(ctx, t.Namespace, id, 10)).To(BeEmpty())
+			Expect(e.store.Retained(ctx, "elsewhere", "", 10)).To(BeEmpty())
+
+			adopt := &store.Adopt{ObjectUID: "uid-2", Name: "second", Agent: "other"}
+			e.apply(ctx, id, adopt)
+			e.apply(ctx, id, adopt) // again is no error
+			t = e.info(ctx, id)
+			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
+			Expect(t.HeldBy("uid-2")).To(BeTrue())
+			Expect(t.OwnerUID()).To(Equal("uid-2"))
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
+			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"said"}))
+			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-3", Name: "third", Agent: "a"})).To(MatchError(store.ErrNotRetained))
+		})
+
+		It("lets nobody adopt what is being purged", Label("THR-09"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.apply(ctx, id, &store.Retain{})
+			e.apply(ctx, id, &store.Condemn{})
+			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-2", Name: "n", Agent: "a"})).To(MatchError(store.ErrNotRetained))
+			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10)).To(HaveLen(1), "it can be purged again when that was cut off")
+			_, err := e.store.PurgeThread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = e.store.Thread(ctx, id)
+			Expect(err).To(MatchError(store.ErrNotFound))
+		})
+	})
+}
