@@ -32,6 +32,9 @@ func (s *Server) searchMessages(c *call) error {
 	list := runtimev1.SearchHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindSearchHitList), Hits: []runtimev1.SearchHit{}}
 	if name != "" {
 		found, err := s.lookup.stored(ctx, store.FindQuery{Namespace: namespace, Limit: maxCandidates}, name)
+		if err == nil && len(found) == 0 {
+			found, err = s.opts.Threads.Store().FindThreads(ctx, store.FindQuery{Name: name, Namespace: namespace, Limit: maxCandidates})
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newSearch(p *plugin) *cobra.Command {
+	var output, thread, role string
+	var all bool
+	limit := 20
+	cmd := &cobra.Command{
+		Use:   "search TEXT",
+		Short: "Find messages by their text",
+		Long: `Find messages by their text, the best first, in the threads that you may read.
+
+All words must be there, in any order. "Phrases" stand in quotes, -words must not be there, and begin* is the
+beginning of a word. What a fork has inherited is found once, under the thread that it comes from.`,
+		Example: `  # In the namespace
+  kubectl skein search invoice
+
+  # In every namespace that you may read
+  kubectl skein search '"last week" invoice -draft' --all-namespaces`,
+		Args: exactly("TEXT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if limit < 1 || limit > runtimev1.MaxPageSize {
+				return fmt.Errorf("--limit=%d: give a number from 1 to %d", limit, runtimev1.MaxPageSize)
+			}
+			cfg, ns, err := p.config()
+			if err != nil {
+				return err
+			}
+			c, err := runtimeclient.New(cfg)
+			if err != nil {
+				return err
+			}
+			if all {
+				ns = ""
+			}
+			list, err := c.Search(cmd.Context(), args[0], runtimeclient.SearchOptions{
+				Page: runtimeclient.Page{Limit: limit}, Namespace: ns, Thread: thread, Role: role,
+			})
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return encode(p.Out, output, list)
+			}
+			if len(list.Hits) == 0 {
+				fmt.Fprintln(p.ErrOut, "Nothing found.")
+			}
+			for _, h := range list.Hits {
+				name := h.Thread
+				if all {
+					name = h.Namespace + "/" + name
+				}
+				fmt.Fprintf(p.Out, "%s\t%s\t%s\n", name, h.Message.Role, h.Snippet)
+			}
+			if list.HasMore {
+				fmt.Fprintln(p.ErrOut, "(there is more: --limit shows it)")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	cmd.Flags().StringVar(&thread, "thread", "", "Only in this thread.")
+	cmd.Flags().StringVar(&role, "role", "", "Only messages of this role: system, user, assistant or tool.")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "In every namespace that you may read.")
+	cmd.Flags().IntVar(&limit, "limit", limit, "How many messages to show.")
+	return cmd
+}
