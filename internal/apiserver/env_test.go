@@ -39,6 +39,20 @@ var _ = Describe("variables", func() {
 		Expect(req.Variables).To(BeEmpty())
 	})
 
+	It("are set once under an idempotency key, of which nothing is kept that tells the value", Label("ENV-03", "MSG-10"), func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		put := func(body string) *http.Response {
+			resp, _ := e.do(http.MethodPut, at("hello", "/env/PIN"), strings.NewReader(body), runtimev1.HeaderIdempotencyKey, "k")
+			return resp
+		}
+		Expect(put(`{"value":"1234","type":"text"}`).StatusCode).To(Equal(http.StatusOK))
+		repeat := put(`{"value":"5678","type":"text"}`)
+		Expect(repeat.StatusCode).To(Equal(http.StatusOK), "were the value part of what is kept, this would be another request")
+		Expect(repeat.Header).To(HaveKey(http.CanonicalHeaderKey(runtimev1.HeaderIdempotentReplayed)))
+		Expect(t.Env(ctx, "PIN")).To(Equal("1234"))
+	})
+
 	It("that are secret are in no answer, also where they were before they were secrets", Label("ENV-03"), func(ctx SpecContext) {
 		secrets := redact.NewRegistry(nil)
 		e := newEnv(func(o *Options) { o.Secrets = secrets })

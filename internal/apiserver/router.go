@@ -51,6 +51,8 @@ type route struct {
 	nested map[string]handler
 	// longRunning requests have no deadline and are not counted against the in-flight bound.
 	longRunning bool
+	// secret: the bodies of its writes hold secrets. A repeat under an idempotency key is then known by its URL alone.
+	secret bool
 }
 
 func (r route) verbs() metav1.Verbs { return verbsOf(r.plain, r.nested) }

@@ -36,7 +36,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			nested: verbs{"get": s.getValue, "update": s.putValue, "delete": s.deleteValue},
 		},
 		runtimev1.SubresourceEnv: {
-			kind:   runtimev1.KindEnvVarList,
+			kind: runtimev1.KindEnvVarList, secret: true,
 			plain:  verbs{"get": s.listEnv},
 			nested: verbs{"get": s.getEnv, "update": s.putEnv, "delete": s.deleteEnv},
 		},
