@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -105,7 +107,8 @@ func (s *Server) watchLifecycle(c *call) error {
 		case e, ok := <-events:
 			if !ok {
 				select {
-				case <-failed:
+				case err := <-failed:
+					klog.FromContext(ctx).Error(err, "The lifecycle feed cannot be read")
 					out.close(ctx, runtimev1.StreamClosed{Reason: runtimev1.ClosedStoreUnavailable, Message: "the store cannot be read: connect again"})
 				default:
 				}

@@ -188,7 +188,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 			if w.held {
 				return
 			}
-			resp, body := e.do(method, at(name, path), body(w), "Content-Type", asJSON) //nolint:bodyclose // do has closed it
+			resp, body := e.do(method, at(name, path), body(w), "Content-Type", asJSON)
 			Expect(resp.StatusCode).To(Or(BeNumerically("<", 300), Equal(http.StatusNotFound)), "%s: %s", key, body)
 		})
 	})

@@ -5,11 +5,12 @@ import (
 	"errors"
 )
 
-// ErrForkPoint: there is no such message to fork or to cut at.
-var ErrForkPoint = errors.New("there is no such message")
-
-// ErrRunning: a run is under way, which must end first.
-var ErrRunning = errors.New("a run is under way")
+var (
+	// ErrForkPoint: there is no such message to fork or to cut at.
+	ErrForkPoint = errors.New("there is no such message")
+	// ErrRunning: a run is under way, which must end first.
+	ErrRunning = errors.New("a run is under way")
+)
 
 // Fork is the first op of CreateThread: the new thread has the messages of another up to one of them, and what
 // files it has. Nothing is copied of the messages: they are read through to the origin, and what either side

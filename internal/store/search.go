@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// ErrSearchText: the text of a search cannot be searched for; the error says why.
+// ErrSearchText says that a search has a text that cannot be searched for, and why.
 var ErrSearchText = errors.New("nothing to search for")
 
 // Searcher finds messages by their text (SPEC THR-16).

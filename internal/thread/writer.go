@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ErrReleased: the writer was released and cannot be used any more.
+// ErrReleased says that the writer was released and cannot be used any more.
 var ErrReleased = errors.New("the writer has given the thread back")
 
 const (

@@ -119,7 +119,7 @@ var _ = Describe("The log", func() {
 		Expect(t.Request("DELETE", "messages/"+gone.ID).Do(ctx).Error()).To(Succeed())
 		after, err := t.Log(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(len(after)).To(Equal(len(before) + 2))
+		Expect(after).To(HaveLen(len(before) + 2))
 		for i := range before {
 			Expect(after[i].Seq).To(Equal(before[i].Seq))
 			Expect(after[i].Type).To(Equal(before[i].Type))

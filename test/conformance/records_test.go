@@ -170,7 +170,7 @@ var _ = Describe("Records of threads", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, text := range []string{string(record), string(history), crd} {
 			for _, word := range []string{"channel", "telegram", "slack", "delivery"} {
-				Expect(strings.ToLower(text)).NotTo(ContainSubstring(`"` + word), word)
+				Expect(strings.ToLower(text)).NotTo(ContainSubstring(`"`+word), word)
 			}
 		}
 		_, err = t.Inject(ctx, runtimev1.NewMessage{Content: "x"})

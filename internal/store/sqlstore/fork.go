@@ -12,7 +12,7 @@ import (
 // the rows of files, whatever the number of messages.
 func (t *tx) fork(h *head, op *store.Fork) error {
 	if !h.fresh || h.lastSeq != 0 {
-		return errors.New("Fork is the first op of a new thread")
+		return errors.New("a Fork is the first op of a new thread, and of no other")
 	}
 	o, err := t.head(op.Origin)
 	if err != nil {

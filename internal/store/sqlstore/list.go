@@ -96,7 +96,7 @@ func listQuery(q store.ThreadQuery, by *byColumn) (string, []any) {
 		return `SELECT a.thread, a.activity_second, a.last_activity_at FROM ` + from + ` WHERE ` + strings.Join(conds, ` AND `) +
 			` ORDER BY a.activity_second DESC, a.last_activity_at DESC, a.thread DESC LIMIT ?`
 	}
-	top := args
+	var top []any
 	var found string
 	switch q.Archived {
 	case store.ArchivedShown: // the first of each, then the first of both

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -39,13 +38,6 @@ func init() {
 		"emit": emit, "runCode": runCode, "terminate": terminate,
 
 		"env": env, "envType": envType, "setEnv": setEnv,
-	}
-}
-
-// missing is a method that a later release brings.
-func missing(what string) method {
-	return func(_ context.Context, c *stateCall) (any, error) {
-		return nil, &sandbox.Error{Name: "NotSupportedError", Message: "state." + c.method + ": " + what}
 	}
 }
 
