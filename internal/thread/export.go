@@ -31,10 +31,14 @@ func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error
 	if err != nil {
 		return false, err
 	}
+	begin, err := e.begin(info)
+	if err != nil {
+		return false, err
+	}
 	if err := e.enc.Encode(m); err != nil {
 		return true, err
 	}
-	if err := e.lines(); err != nil {
+	if err := e.lines(begin); err != nil {
 		return true, err
 	}
 	return true, e.out.Flush()
@@ -82,15 +86,35 @@ func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
 	return m, nil
 }
 
+// begin gives the sequence number behind which the conversation begins: where it was last destroyed. The log keeps
+// the ends of runs before that, but they are none of this conversation's.
+func (e *exporter) begin(info *store.Thread) (seq int64, err error) {
+	for info.DestroyedAt != 0 {
+		page, err := e.st.svc.store.LogEntries(e.ctx, info.ID, seq, exportPage, store.EventDestroyed)
+		if err != nil {
+			return 0, err
+		}
+		for _, v := range page {
+			if v.Seq <= e.last {
+				seq = v.Seq
+			}
+		}
+		if len(page) < exportPage || page[len(page)-1].Seq > e.last {
+			break
+		}
+	}
+	return seq, nil
+}
+
 // exported are the log's own entries that have lines.
 var exported = []string{store.EventRunEnded, store.EventImportedToolUse, store.EventImportedAssistantText, store.EventImportedResult}
 
-// lines merges messages and the log's own entries by their sequence numbers.
-func (e *exporter) lines() error {
-	messages := pages[store.Message]{read: e.messages}
+// lines merges messages and the log's own entries behind a sequence number by theirs.
+func (e *exporter) lines(after int64) error {
+	messages := pages[store.Message]{read: e.messages, after: after}
 	entries := pages[store.Event]{read: func(after int64) ([]store.Event, error) {
 		return e.st.svc.store.LogEntries(e.ctx, e.st.id, after, exportPage, exported...)
-	}, seq: func(v *store.Event) int64 { return v.Seq }}
+	}, seq: func(v *store.Event) int64 { return v.Seq }, after: after}
 	messages.seq = func(m *store.Message) int64 { return m.Seq }
 	for {
 		m, err := messages.peek()

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -75,6 +77,50 @@ var _ = Describe("The log", func() {
 		_, err = api().Thread(ns, "copy").Import(ctx, bytes.NewReader(first))
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
 		Expect(last(say(ctx, copied, 1, "go"))).To(Equal("there are none"), "the conversation goes on")
+	}, SpecTimeout(3*time.Minute))
+
+	It("leaves and enters with kubectl, byte for byte", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, []string{"builtin:files"}, []skeinv1.ScriptStep{
+			harness.On("go", skeinv1.ScriptStep{Content: "I will look", ToolCalls: []skeinv1.ScriptToolCall{{Name: "list_files", Arguments: harness.Raw(map[string]any{"path": "/"})}}}),
+			harness.After("list_files", harness.Answer("there are none")),
+		})
+		say(ctx, t, 1, "go <there> & back: ü")
+		dir := GinkgoT().TempDir()
+		exported := func(name string) []byte {
+			GinkgoHelper()
+			file := filepath.Join(dir, name+".jsonl")
+			Expect(cluster.Plugin(ctx, "-n", ns, "export", name, "-o", file)).To(BeEmpty())
+			data, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			return data
+		}
+		first := exported("thread")
+		Expect(first).To(Equal(export(ctx, t)))
+		Expect(linesOf(first)).To(HaveLen(6), "%s", first)
+
+		create(ctx, harness.NewThread(ns, "there", "agent"))
+		ready(ctx, cluster.Thread(ns, "there"))
+		file := filepath.Join(dir, "thread.jsonl")
+		Expect(cluster.Plugin(ctx, "-n", ns, "import", file, "--thread", "there")).To(Equal("thread/there imported: messages 2, other lines 3\n"))
+		Expect(string(exported("there"))).To(Equal(string(first)))
+		_, err := cluster.Plugin(ctx, "-n", ns, "import", file, "--thread", "there")
+		Expect(err).To(MatchError(ContainSubstring("Conflict")), "it is not empty any more")
+
+		Expect(cluster.Plugin(ctx, "-n", ns, "import", file, "--agent", "agent", "--name", "made")).To(Equal("thread/made imported: messages 2, other lines 3\n"))
+		Expect(string(exported("made"))).To(Equal(string(first)))
+
+		broken := filepath.Join(dir, "broken.jsonl")
+		Expect(os.WriteFile(broken, bytes.Replace(first, []byte(`"role":"assistant"`), []byte(`"role":"parrot"`), 1), 0o600)).To(Succeed())
+		_, err = cluster.Plugin(ctx, "-n", ns, "import", broken, "--agent", "agent", "--name", "never")
+		Expect(err).To(MatchError(ContainSubstring("line 5: the role of a message is user, assistant or system")))
+		Eventually(ctx, func() error {
+			return cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "never"}, &skeinv1.Thread{})
+		}).Should(Satisfy(apierrors.IsNotFound), "the thread that was made goes again")
+
+		_, err = api().Thread(ns, "thread").Destroy(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(linesOf(exported("thread"))).To(HaveLen(1), "nothing of what was destroyed is exported")
 	}, SpecTimeout(3*time.Minute))
 
 	It("is imported from older forms, and refused with the line that is wrong", Label("LOG-02"), func(ctx SpecContext) {
