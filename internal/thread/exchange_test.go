@@ -1,0 +1,103 @@
+package thread_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("export and import", func() {
+	// Texts as people and models write them, and as they do not.
+	words := rapid.OneOf(rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) }),
+		rapid.SampledFrom([]string{"", "\n", "<a href=\"x\">&", "\u2028", "😀", `\`, strings.Repeat("long ", 20_000)}))
+	arguments := rapid.OneOf(rapid.Just(""), rapid.Just("{}"), rapid.Just(` { "a" : [1, 2] } `), rapid.Just("[1]"), rapid.Just("not JSON"), rapid.Just(`{"n":1e400}`),
+		rapid.Custom(func(t *rapid.T) string {
+			data, err := json.Marshal(map[string]string{words.Draw(t, "key"): words.Draw(t, "value")})
+			Expect(err).NotTo(HaveOccurred())
+			return string(data)
+		}))
+
+	It("of any log: what an import brings is exported as the same bytes", Label("LOG-02"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		n := 0
+		export := func(st *thread.State) []byte {
+			GinkgoHelper()
+			var out bytes.Buffer
+			_, err := st.Export(ctx, &out)
+			Expect(err).NotTo(HaveOccurred())
+			return out.Bytes()
+		}
+		rapid.Check(GinkgoT(), func(t *rapid.T) {
+			n++
+			from := e.create(ctx, fmt.Sprintf("from-%d", n))
+			if rapid.Bool().Draw(t, "destroyed before") {
+				logged(ctx, from, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr("gone")}}, &store.Destroy{Reason: store.DestroyedExplicit})
+			}
+			for i := range rapid.IntRange(0, 8).Draw(t, "entries") {
+				e.clock.Step(1_000_001) // a millisecond and a bit
+				if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+					r := store.Run{ID: fmt.Sprintf("sess_%032x", n*100+i), ThreadID: from.ID(), Agent: "helper", Status: store.RunRunning, StartedAt: e.clock.Now().UnixMicro()}
+					ended := r
+					ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, r.StartedAt+rapid.Int64Range(0, 1e9).Draw(t, "took"), rapid.IntRange(0, 9).Draw(t, "steps")
+					var err error
+					ended.Usage, err = json.Marshal(store.RunUsage{Cost: rapid.Float64Range(0, 10).Draw(t, "cost"), InputTokens: rapid.Int64Range(0, 1e9).Draw(t, "tokens")})
+					Expect(err).NotTo(HaveOccurred())
+					logged(ctx, from, &store.PutRun{Run: r}, &store.PutRun{Run: ended})
+					continue
+				}
+				m := &store.Message{Role: rapid.SampledFrom([]store.Role{store.RoleUser, store.RoleAssistant, store.RoleSystem, store.RoleTool}).Draw(t, "role")}
+				m.Content, m.Silent = ptr(words.Draw(t, "text")), rapid.Bool().Draw(t, "silent")
+				switch m.Role {
+				case store.RoleAssistant:
+					for c := range rapid.IntRange(0, 2).Draw(t, "calls") {
+						m.ToolCalls = append(m.ToolCalls, store.ToolCall{ID: fmt.Sprint("c", c), Name: "look", Arguments: arguments.Draw(t, "arguments")})
+					}
+				case store.RoleTool:
+					m.ToolCallID, m.Name, m.ToolStatus = "c0", "look", "success"
+				}
+				logged(ctx, from, &store.AppendMessage{Message: m})
+			}
+			first := export(from)
+			into := e.create(ctx, fmt.Sprintf("into-%d", n))
+			_, err := into.Import(ctx, bytes.NewReader(first))
+			Expect(err).NotTo(HaveOccurred(), "%s", first)
+			Expect(string(export(into))).To(Equal(string(first)))
+		})
+	})
+
+	It("begins behind the last destruction", Label("LOG-01"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t1")
+		end := func(i int) []store.Op {
+			r := store.Run{ID: fmt.Sprintf("sess_%032x", i), ThreadID: "t1", Agent: "helper", Status: store.RunRunning, StartedAt: 1}
+			ended := r
+			ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, 2, i
+			return []store.Op{&store.PutRun{Run: r}, &store.PutRun{Run: ended}}
+		}
+		for i := range 60 { // more than a page of them
+			logged(ctx, st, append(end(i), &store.Destroy{Reason: store.DestroyedExplicit})...)
+		}
+		logged(ctx, st, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr("anew")}})
+		logged(ctx, st, end(77)...)
+		var out bytes.Buffer
+		_, err := st.Export(ctx, &out)
+		Expect(err).NotTo(HaveOccurred())
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		Expect(lines).To(HaveLen(3), out.String())
+		Expect(lines[1]).To(ContainSubstring(`"anew"`))
+		Expect(lines[2]).To(ContainSubstring(`"turns":77`))
+	})
+})
+
+func logged(ctx SpecContext, st *thread.State, ops ...store.Op) {
+	GinkgoHelper()
+	Expect(st.Apply(ctx, ops...)).To(Succeed())
+}
