@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func (c *counted) StateEntries(ctx context.Context, q store.StateQuery) (*store.
 var _ = Describe("the scopes of state", func() {
 	var db *sqlstore.Store
 	var backend *counted
+	var logging sync.Mutex // work goes on beside
 	var logs []string
 
 	BeforeEach(func(ctx SpecContext) {
@@ -57,7 +59,11 @@ var _ = Describe("the scopes of state", func() {
 		backend, logs = &counted{State: st}, nil
 	})
 	session := func(edit ...func(*scopes.Options)) *scopes.Session {
-		o := scopes.Options{ID: "sess_1", ThreadID: "t1", Backend: backend, Log: funcr.New(func(_, args string) { logs = append(logs, args) }, funcr.Options{})}
+		o := scopes.Options{ID: "sess_1", ThreadID: "t1", Backend: backend, Log: funcr.New(func(_, args string) {
+			logging.Lock()
+			defer logging.Unlock()
+			logs = append(logs, args)
+		}, funcr.Options{})}
 		for _, fn := range edit {
 			fn(&o)
 		}
@@ -267,8 +273,12 @@ var _ = Describe("the scopes of state", func() {
 		refuse := errors.New("not now")
 		s := session(func(o *scopes.Options) { o.Destroy = func(context.Context) error { return refuse } })
 		for i := range 2 {
-			s.OnCompleted(func(_ context.Context, s *scopes.Session) { heard = append(heard, fmt.Sprint("completed ", s.ID, " ", i)) })
-			s.Thread.OnDestroyed(func(_ context.Context, t *scopes.Thread) { heard = append(heard, fmt.Sprint("destroyed ", t.ID, " ", i)) })
+			s.OnCompleted(func(_ context.Context, s *scopes.Session) {
+				heard = append(heard, fmt.Sprint("completed ", s.ID, " ", i))
+			})
+			s.Thread.OnDestroyed(func(_ context.Context, t *scopes.Thread) {
+				heard = append(heard, fmt.Sprint("destroyed ", t.ID, " ", i))
+			})
 		}
 		s.Thread.State.Set("pending", 1)
 		Expect(s.Thread.Destroy(ctx)).To(MatchError(refuse))
