@@ -145,7 +145,10 @@ func (in *importer) parse(data []byte) (*store.ImportLine, error) {
 		CreatedAt: int64(l.Timestamp), Status: store.MessageCompleted,
 	}
 	if err := in.svc.checkSize("message", m); err != nil {
-		return nil, errors.New(err.(*InvalidError).Message)
+		if wrong, ok := errors.AsType[*InvalidError](err); ok {
+			return nil, errors.New(wrong.Message) // the field is the line
+		}
+		return nil, err
 	}
 	return &store.ImportLine{Message: m}, nil
 }
@@ -157,7 +160,7 @@ func (in *importer) replay(ctx context.Context, temp string, yield func(store.Im
 		yield(store.ImportLine{}, unavailable(err))
 		return
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was read only
 	n := 0
 	err = in.scan(r, func(data []byte) error {
 		if n++; n == 1 {
