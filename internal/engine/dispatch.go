@@ -21,6 +21,8 @@ type activeThread struct {
 	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
 	poked atomic.Bool
+	// ended are runs whose post-run tasks begin when the lease is no longer theirs.
+	ended []store.RunRef
 }
 
 // hint receives the store's hints. It must not block.
@@ -162,10 +164,11 @@ func (e *Engine) register(id string, a *activeThread) bool {
 	return true
 }
 
-// unregister lets go of a thread. It queues it again when a hint came in the meantime, and sees to it that
+// unregister lets go of a thread, after its lease was given back. It queues it again when a hint came in the meantime, and sees to it that
 // a cancellation that came too late for the run, while it was being parked, is not lost.
 func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	defer close(a.done)
+	e.postRun.flush(a)
 	e.mu.Lock()
 	delete(e.active, id)
 	delayed, cause := e.delayed[id], a.cause

@@ -123,11 +123,12 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		start(w)
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "later", nil)
-		Eventually(func() int {
+		// An attempt counts from when it begins: only its error tells that it is over.
+		Eventually(func() *store.Firing {
 			got, err := w.Store.Firing(ctx, f.EffectID, f.Due)
 			Expect(err).NotTo(HaveOccurred())
-			return got.Attempts
-		}, "5s", "5ms").Should(Equal(1))
+			return got
+		}, "5s", "5ms").Should(And(HaveField("Attempts", 1), HaveField("Error", ContainSubstring(`"later" does not exist`))))
 		effect("later", `export default async (state) => { await state.setValue('done', true) }`)
 		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
 

@@ -32,6 +32,7 @@ type Engine struct {
 	slots   *semaphore.Weighted
 	runs    sync.WaitGroup
 	effects *effectWorker
+	postRun *postRunWorker
 	// observed are threads of which another replica may have decided something.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
@@ -77,6 +78,7 @@ func New(o Options) (*Engine, error) {
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock})
 	e.leases = newLeases(e.store, o.Clock, o.LeaseTTL, e.log)
 	e.effects = newEffectWorker(e)
+	e.postRun = newPostRunWorker(e)
 	return e, nil
 }
 
@@ -98,7 +100,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.dispatchLoop, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.postRun.loop, e.postRun.sweepLoop, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()

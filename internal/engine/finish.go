@@ -101,7 +101,7 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = nil
+	record.State = r.engine.postRun.mark()
 	record.Message = clipText(record.Message, maxRunMessage)
 	var ops []store.Op
 	if m != nil {
@@ -124,6 +124,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	r.record = record
+	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	if save != nil {
 		save.Done()
 		r.exec.host.Session.Complete(context.WithoutCancel(ctx))

@@ -36,10 +36,16 @@ type Options struct {
 	SweepInterval time.Duration
 	// Limits of runs.
 	Limits Limits
+	// PostRun are tasks that follow every run, none by default.
+	PostRun []PostRunTask
+	// PostRunWorkers is for how many runs the tasks may be under way at once: 64 when 0.
+	PostRunWorkers int
+	// PostRunTimeout bounds the tasks of one run: a minute when 0.
+	PostRunTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
 	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
 	// park, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire; and
-	// isolate.opened, effect.finish.before. It may panic, which the engine takes for its own fault.
+	// isolate.opened, effect.finish.before, settle.before. It may panic, which the engine takes for its own fault.
 	Faults func(point string)
 }
 
@@ -66,6 +72,8 @@ func (o *Options) setDefaults() {
 	}
 	orDefault(&o.Workers, 1000)
 	orDefault(&o.EffectWorkers, 64)
+	orDefault(&o.PostRunWorkers, 64)
+	orDefault(&o.PostRunTimeout, time.Minute)
 	orDefault(&o.LeaseTTL, 15*time.Second)
 	orDefault(&o.SweepInterval, 15*time.Second)
 	orDefault(&o.Limits.Depth, 5)

@@ -131,10 +131,12 @@ var _ = Describe("Callers outside of runs", func() {
 		send(ctx, w, id, "go")
 		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
 		Expect(e.Stopping(id)).To(BeFalse())
-		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		stopped := make(chan error, 1)
+		go func() { stopped <- e.Stop(ctx, id, "enough") }() // it returns when the run has ended
 		Eventually(reached, "5s").Should(BeClosed())
 		Expect(e.Stopping(id)).To(BeTrue())
 		close(resume)
+		Eventually(stopped, "5s").Should(Receive(BeNil()))
 		rest(ctx, w, id)
 		Eventually(func() bool { return e.Stopping(id) }, "5s", "2ms").Should(BeFalse())
 	})

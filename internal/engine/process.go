@@ -127,6 +127,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 		return false, err
 	}
+	e.postRun.flush(active) // the lease is the next run's now
 	err = r.execute(ctx, items)
 	return r.record.Status.Ended(), err
 }
@@ -142,8 +143,12 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 
 // endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), nil
-	return e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r})
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark()
+	if err := e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r}); err != nil {
+		return err
+	}
+	e.postRun.add(store.RunRef{ThreadID: id, RunID: r.ID})
+	return nil
 }
 
 func ignoreNotFound(err error) error {

@@ -58,6 +58,7 @@ func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
 // the parent is told.
 func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason string) error {
 	var ops []store.Op
+	var ended []store.RunRef
 	last, err := e.store.Run(ctx, t.ID, "")
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -67,8 +68,9 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
-		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), nil
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark()
 		ops = append(ops, &store.PutRun{Run: *last})
+		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
 	}
 	if t.Child != nil {
 		status := tool.ChildTerminated
@@ -85,7 +87,11 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 	if !e.here(t.ID) {
 		ops = append(ops, &store.Revoke{}) // another replica may be at it: nothing more of its run counts
 	}
-	return e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...)
+	if err := e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
+		return err
+	}
+	e.postRun.add(ended...)
+	return nil
 }
 
 // openReplies lists the parent's calls that wait for a thread: those of its run, of messages that wait in

@@ -96,6 +96,11 @@ type Store interface {
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
 	// Runs lists, newest first.
 	Runs(ctx context.Context, threadID string, limit int) ([]Run, error)
+	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the longest
+	// ended first; 100 when limit is 0.
+	Unsettled(ctx context.Context, before int64, limit int) ([]RunRef, error)
+	// Settle takes RunUnsettled from a run. It is no change of the thread, and no error when there is none to take.
+	Settle(ctx context.Context, run RunRef) error
 
 	// Value of the key-value store, as JSON; ErrNotFound when absent (SPEC KVS-01).
 	Value(ctx context.Context, threadID, key string) ([]byte, error)

@@ -52,7 +52,9 @@ func eventTypes(ctx SpecContext, t *harness.Thread) []string {
 }
 
 // hang is a step that never answers "hang".
-func hang() skeinv1.ScriptStep { return harness.On("hang", harness.Slow(time.Hour, harness.Answer("never"))) }
+func hang() skeinv1.ScriptStep {
+	return harness.On("hang", harness.Slow(time.Hour, harness.Answer("never")))
+}
 
 var _ = Describe("The end of threads", func() {
 	It("is soft by terminate: the run is aborted, work refused, all to be read, the parent told", Label("THR-05"), func(ctx SpecContext) {
@@ -145,10 +147,10 @@ var _ = Describe("The end of threads", func() {
 		var fired []runtimev1.Event
 		deleted := 0
 		for _, e := range events {
-			switch {
-			case e.Type == runtimev1.EventDestroyed:
+			switch e.Type {
+			case runtimev1.EventDestroyed:
 				fired = append(fired, e)
-			case e.Type == runtimev1.EventMessageDeleted:
+			case runtimev1.EventMessageDeleted:
 				deleted++
 			}
 		}

@@ -158,13 +158,15 @@ var _ = Describe("Replicas on one PostgreSQL database", Serial, Label("K8S-05"),
 		hanging(ctx, ns, h, "to-stop", "to-terminate")
 		for i, name := range []string{"to-stop", "to-terminate"} {
 			here, there := rs[0].api.Thread(ns, name), rs[1].api.Thread(ns, name)
+			// The run is the first replica's: the other is not there when it begins.
+			rs[1].Stop()
 			_, err := here.Queue(ctx, runtimev1.NewMessage{Content: "hello"})
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, h.asked.Load).Should(Equal(int64(i + 1)))
+			Expect(rs[1].Start(ctx)).To(Succeed())
 			Expect(newest(ctx, there).Status).To(Equal("running"))
 			Expect(h.gone.Load()).To(Equal(int64(i)))
 
-			// To both: whichever has the run, one of them has not.
 			began := time.Now()
 			if name == "to-stop" {
 				_, err = there.Stop(ctx, "enough")

@@ -84,6 +84,14 @@ func (g *Gate) FinishFiring(ctx context.Context, effectID string, due int64, sta
 	return g.Store.FinishFiring(ctx, effectID, due, status, text, after)
 }
 
+// Settle implements store.Store.
+func (g *Gate) Settle(ctx context.Context, run store.RunRef) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Store.Settle(ctx, run)
+}
+
 // Inbox implements store.Store: a process that is gone reads nothing either.
 func (g *Gate) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) {
 	if err := g.check(); err != nil {

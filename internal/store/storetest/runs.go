@@ -45,6 +45,36 @@ func describeRuns(e *env) {
 			Expect(e.store.Runs(ctx, e.thread(ctx), 0)).To(BeEmpty())
 		})
 
+		It("that ended with tasks to follow are listed until they are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			for _, run := range []string{"first", "second", "none"} {
+				state := store.RunUnsettled
+				if run == "none" {
+					state = nil
+				}
+				e.clock.Step(time.Second)
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: run, Status: store.RunSucceeded, State: state}})
+			}
+			later := e.now() + 1
+			first, second := store.RunRef{ThreadID: id, RunID: "first"}, store.RunRef{ThreadID: id, RunID: "second"}
+			Expect(e.store.Unsettled(ctx, later, 0)).To(Equal([]store.RunRef{first, second}))
+			Expect(e.store.Unsettled(ctx, later, 1)).To(Equal([]store.RunRef{first}))
+			before, err := e.store.Run(ctx, id, "second")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(e.store.Unsettled(ctx, before.EndedAt, 0)).To(Equal([]store.RunRef{first}), "only what ended before")
+			was, err := e.store.Thread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+
+			for range 2 {
+				Expect(e.store.Settle(ctx, second)).To(Succeed(), "again is no error")
+			}
+			Expect(e.store.Settle(ctx, store.RunRef{ThreadID: "nowhere", RunID: "second"})).To(Succeed())
+			Expect(e.store.Unsettled(ctx, later, 0)).To(Equal([]store.RunRef{first}))
+			before.State = nil
+			Expect(e.store.Run(ctx, id, "second")).To(Equal(before))
+			Expect(e.store.Thread(ctx, id)).To(Equal(was))
+		})
+
 		It("log their start, waiting and end once each", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, status := range []store.RunStatus{store.RunRunning, store.RunRunning, store.RunWaiting, store.RunRunning, store.RunStopped, store.RunStopped} {

@@ -1,0 +1,151 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+var _ = Describe("Post-run tasks", Label("THR-13"), func() {
+	var w *enginetest.World
+	BeforeEach(func() {
+		w = newWorld()
+		w.Definitions.Put("a", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+	})
+
+	task := func(name string, do func(context.Context, engine.PostRun) error) engine.PostRunTask {
+		return engine.PostRunTask{Name: name, Do: do}
+	}
+	unsettled := func(ctx context.Context) []store.RunRef {
+		GinkgoHelper()
+		runs, err := w.Store.Unsettled(ctx, time.Now().Add(time.Hour).UnixMicro(), 0)
+		Expect(err).NotTo(HaveOccurred())
+		return runs
+	}
+
+	It("hold neither the thread's lease nor its next run", func(ctx SpecContext) {
+		began, goOn := make(chan engine.PostRun, 8), make(chan struct{})
+		start(w, func(o *engine.Options) {
+			o.PostRun = []engine.PostRunTask{task("slow", func(ctx context.Context, r engine.PostRun) error {
+				began <- r
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+				}
+				return nil
+			})}
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		var first engine.PostRun
+		Eventually(began, "10s").Should(Receive(&first))
+		Expect(first.Thread.ID).To(Equal(id))
+		Expect(first.Run).To(And(HaveField("ID", lastRun(ctx, w, id).ID), HaveField("Status", store.RunSucceeded)))
+		fence, err := w.Store.Acquire(ctx, id, "another", time.Minute)
+		Expect(err).NotTo(HaveOccurred(), "nobody has the lease")
+		Expect(w.Store.Release(ctx, fence)).To(Succeed())
+
+		send(ctx, w, id, "two")
+		var second engine.PostRun
+		Eventually(began, "10s").Should(Receive(&second), "the second run has ended while the first one's task goes on")
+		Expect(second.Run.ID).NotTo(Equal(first.Run.ID))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
+		Expect(unsettled(ctx)).To(HaveExactElements(HaveField("RunID", first.Run.ID), HaveField("RunID", second.Run.ID)))
+
+		close(goOn)
+		Eventually(unsettled, "10s", "5ms").WithContext(ctx).Should(BeEmpty())
+		Expect(began).NotTo(Receive(), "once each")
+	})
+
+	It("go on when one of them fails, panics or takes too long", func(ctx SpecContext) {
+		var mu sync.Mutex
+		var did []string
+		note := func(name string, then func(context.Context) error) engine.PostRunTask {
+			return task(name, func(ctx context.Context, _ engine.PostRun) error {
+				err := then(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				did = append(did, name)
+				return err
+			})
+		}
+		start(w, func(o *engine.Options) {
+			o.PostRunTimeout = 300 * time.Millisecond
+			o.PostRun = []engine.PostRunTask{
+				note("fails", func(context.Context) error { return errors.New("no") }),
+				task("panics", func(context.Context, engine.PostRun) error { panic("no") }),
+				note("works", func(context.Context) error { return nil }),
+				note("waits", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }),
+			}
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		rest(ctx, w, id)
+		Eventually(unsettled, "10s", "5ms").WithContext(ctx).Should(BeEmpty())
+		mu.Lock()
+		defer mu.Unlock()
+		Expect(did).To(ConsistOf("fails", "works", "waits"))
+	})
+
+	It("are done by the next manager when one is lost before they were", func(ctx SpecContext) {
+		did := make(chan string, 8)
+		tasks := func(o *engine.Options) {
+			o.PostRunTimeout, o.LeaseTTL, o.SweepInterval = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
+			o.PostRun = []engine.PostRunTask{task("note", func(_ context.Context, r engine.PostRun) error {
+				did <- r.Run.ID
+				return nil
+			})}
+		}
+		gate := &enginetest.Gate{Store: w.Store}
+		_, stop := start(w, tasks, func(o *engine.Options) {
+			o.Threads = w.Over(gate)
+			o.Faults = func(p string) {
+				if p == "settle.before" {
+					gate.Cut()
+				}
+			}
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		Eventually(gate.IsCut, "10s", "5ms").Should(BeTrue())
+		stop()
+		run := lastRun(ctx, w, id)
+		Expect(run.Status).To(Equal(store.RunSucceeded))
+		Expect(unsettled(ctx)).To(ConsistOf(store.RunRef{ThreadID: id, RunID: run.ID}))
+		for len(did) > 0 {
+			<-did
+		}
+		start(w, tasks)
+		Eventually(did, "10s").Should(Receive(Equal(run.ID)))
+		Eventually(unsettled, "10s", "5ms").WithContext(ctx).Should(BeEmpty())
+		runs, err := w.Runs(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs).To(HaveLen(1), "the run itself is not made again")
+	})
+
+	It("follow a run that was ended by terminating its thread", func(ctx SpecContext) {
+		did := make(chan store.RunStatus, 8)
+		w.Definitions.Put("hang", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+		e, _ := start(w, func(o *engine.Options) {
+			o.PostRun = []engine.PostRunTask{task("note", func(_ context.Context, r engine.PostRun) error {
+				did <- r.Run.Status
+				return nil
+			})}
+		})
+		id := makeThread(ctx, w, "hang")
+		send(ctx, w, id, "go")
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		Eventually(did, "10s").Should(Receive(Equal(store.RunTerminated)))
+		Eventually(unsettled, "10s", "5ms").WithContext(ctx).Should(BeEmpty())
+	})
+})
