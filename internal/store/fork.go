@@ -6,9 +6,9 @@ import (
 )
 
 var (
-	// ErrForkPoint: there is no such message to fork or to cut at.
+	// ErrForkPoint says that there is no such message to fork or to cut at.
 	ErrForkPoint = errors.New("there is no such message")
-	// ErrRunning: a run is under way, which must end first.
+	// ErrRunning says that a run is under way, which must end first.
 	ErrRunning = errors.New("a run is under way")
 )
 
