@@ -12,46 +12,6 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-func newContinue(p *plugin) *cobra.Command {
-	return &cobra.Command{
-		Use:   "continue THREAD",
-		Short: "Let go on what waits in the queue since the thread was stopped",
-		Args:  exactly("THREAD"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := p.thread(args[0])
-			if err != nil {
-				return err
-			}
-			rec, err := t.Continue(cmd.Context())
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(p.Out, "thread/%s continued\n", rec.Name)
-			return nil
-		},
-	}
-}
-
-func newDestroy(p *plugin) *cobra.Command {
-	return &cobra.Command{
-		Use:   "destroy THREAD",
-		Short: "Clear the conversation; files and values stay, and the thread can be used again",
-		Args:  exactly("THREAD"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := p.thread(args[0])
-			if err != nil {
-				return err
-			}
-			rec, err := t.Destroy(cmd.Context())
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(p.Out, "thread/%s destroyed\n", rec.Name)
-			return nil
-		},
-	}
-}
-
 func newRetained(p *plugin) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
