@@ -27,14 +27,7 @@ func (t *tx) holdContents(op *store.PutFile) error {
 		return fmt.Errorf("contents %s of %s came %s ago: %w", f.Digest, f.Path,
 			time.Duration(t.now-op.Uploaded)*time.Microsecond, store.ErrNoContents)
 	}
-	var object string
-	err := t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object)
-	if errors.Is(err, store.ErrNotFound) { // the digest has an object, or ours was swept
-		err = t.row(t.ctx, qUseContents, []any{t.now, f.Digest}, &object)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("contents %s of %s were swept: %w", f.Digest, f.Path, store.ErrNoContents)
-	}
+	object, err := t.keepContents(op)
 	if err != nil {
 		return err
 	}
@@ -46,6 +39,29 @@ func (t *tx) holdContents(op *store.PutFile) error {
 	}
 	op.Freed = append(op.Freed, op.Object)
 	return nil
+}
+
+// keepContents makes the digest stand for the operation's object unless it has one, and gives the one that it has.
+func (t *tx) keepContents(op *store.PutFile) (object string, err error) {
+	f := &op.File
+	for t.ctx.Err() == nil {
+		err = t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object)
+		if errors.Is(err, store.ErrNotFound) { // the digest has an object, or ours was swept
+			err = t.row(t.ctx, qUseContents, []any{t.now, f.Digest}, &object)
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return object, err
+		}
+		var size int64
+		if err = t.row(t.ctx, qObjectSize, []any{op.Object}, &size); err == nil && size < 0 {
+			return "", fmt.Errorf("contents %s of %s were swept: %w", f.Digest, f.Path, store.ErrNoContents)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", err
+		}
+		// The digest had an object, which another transaction has freed since: it is ours to give it one.
+	}
+	return "", t.ctx.Err()
 }
 
 // freeContents forgets contents that no file refers to any more, and gives the object that had them, "" when
