@@ -86,6 +86,30 @@ var _ = Describe("The store", func() {
 				round(quantile(middle, .5)), round(quantile(floor, .5)), times(newest, floor), times(middle, floor))
 		}, NodeTimeout(5*time.Minute))
 
+		It("forks on "+db.name, func(ctx SpecContext) {
+			s := db.open(ctx)
+			conversation(ctx, s, "small", 10)
+			conversation(ctx, s, "large", 100_000)
+			made := 0
+			fork := func(origin string, index int64) time.Duration {
+				made++
+				return timed(func() {
+					op := &store.Fork{Origin: origin, Index: index}
+					_, _, err := s.CreateThread(ctx, store.Thread{ID: fmt.Sprint("fork-", made), Namespace: "bench", Agent: "a"}, op)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(op.Messages).To(Equal(index + 1))
+				})
+			}
+			floor, end, middle := []time.Duration{}, []time.Duration{}, []time.Duration{}
+			for range 100 {
+				floor = append(floor, fork("small", 9))
+				end = append(end, fork("large", 99_999))
+				middle = append(middle, fork("large", 50_000))
+			}
+			figure("fork, "+db.name, "at 100,000 messages %s, in their middle %s, at 10 %s  (%.2f and %.2f times)", round(quantile(end, .5)),
+				round(quantile(middle, .5)), round(quantile(floor, .5)), times(end, floor), times(middle, floor))
+		}, NodeTimeout(5*time.Minute))
+
 		It("lists threads on "+db.name, func(ctx SpecContext) {
 			s := db.open(ctx)
 			list := func(namespace string) time.Duration {
