@@ -121,14 +121,7 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 	}
 	defer func() { _ = body.Close() }()
 	s.connected = true
-	err = readSSE(body, func(f frame) error {
-		if f.event == runtimev1.StreamClosedEvent {
-			return closedError(f.data)
-		}
-		var e runtimev1.Event
-		if err := json.Unmarshal(f.data, &e); err != nil {
-			return fmt.Errorf("%w: %w", errMalformed, err)
-		}
+	err = readEvents(body, func(e runtimev1.Event) error {
 		progress = true
 		s.after = strconv.FormatInt(e.Seq, 10)
 		if !yield(e, nil) {
@@ -137,6 +130,20 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 		return nil
 	})
 	return progress, err
+}
+
+// readEvents decodes each event of a stream, until it ends or the server says why it ends it.
+func readEvents[T any](body io.Reader, each func(T) error) error {
+	return readSSE(body, func(f frame) error {
+		if f.event == runtimev1.StreamClosedEvent {
+			return closedError(f.data)
+		}
+		var e T
+		if err := json.Unmarshal(f.data, &e); err != nil {
+			return fmt.Errorf("%w: %w", errMalformed, err)
+		}
+		return each(e)
+	})
 }
 
 // closedError says what the server's reason for the end means to us: go on elsewhere (nil), or not.

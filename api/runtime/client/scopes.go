@@ -330,14 +330,7 @@ func (f *feed) watch(ctx context.Context, yield func(runtimev1.LifecycleEvent, e
 	}
 	defer func() { _ = body.Close() }()
 	f.connected = true
-	err = readSSE(body, func(fr frame) error {
-		if fr.event == runtimev1.StreamClosedEvent {
-			return closedError(fr.data)
-		}
-		var e runtimev1.LifecycleEvent
-		if err := json.Unmarshal(fr.data, &e); err != nil {
-			return fmt.Errorf("%w: %w", errMalformed, err)
-		}
+	err = readEvents(body, func(e runtimev1.LifecycleEvent) error {
 		progress, f.after = true, e.Cursor
 		if !yield(e, nil) {
 			return errDone
