@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"time"
 
 	"gocloud.dev/blob"
@@ -23,12 +23,12 @@ const (
 // and still are. It gives the number of removed objects. Any replica may sweep, several at once too.
 func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 	before := s.clock.Now().Add(-sweepAge).UnixMicro()
-	objects := s.blobs.bucket.List(&blob.ListOptions{})
-	for {
-		page, err := nextObjects(ctx, objects)
-		if err != nil || len(page) == 0 {
+	for token := blob.FirstPageToken; len(token) > 0; {
+		page, next, err := s.listObjects(ctx, token)
+		if err != nil {
 			return removed, err
 		}
+		token = next
 		forgotten, err := s.store.SweepObjects(ctx, page, before)
 		if err != nil {
 			return removed, err
@@ -40,21 +40,26 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 			removed++
 		}
 	}
+	return removed, nil
 }
 
-// nextObjects gives some more of a listing, none at its end.
-func nextObjects(ctx context.Context, list *blob.ListIterator) (page []string, err error) {
-	for len(page) < sweepPage {
-		o, err := list.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return page, nil
+// listObjects gives a page of the bucket's objects and the token of the next one, none at the end.
+func (s *Service) listObjects(ctx context.Context, token []byte) (page []string, next []byte, err error) {
+	for {
+		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, nil)
+		// A folder is listed by name first and looked at afterwards: a file that somebody removes in between ends the
+		// listing as not found. Nothing is wrong, and listing again does not meet that file.
+		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
+			return nil, nil, fmt.Errorf("list the bucket of file contents: %w", unavailable(err))
 		}
-		if !o.IsDir {
-			page = append(page, o.Key)
+		for _, o := range objects {
+			if !o.IsDir {
+				page = append(page, o.Key)
+			}
 		}
+		return page, next, nil
 	}
-	return page, nil
 }
