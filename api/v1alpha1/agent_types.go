@@ -61,6 +61,14 @@ type AgentSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.value) || has(e.valueFrom) || has(e.scoped) || has(e.required))",message="a variable needs value or valueFrom, unless it is scoped or required"
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+
+	// Hooks of this agent's threads, one for each moment. A hook of the prompt takes the place of the agent's of the
+	// same name (SPEC HOK-01).
+	// +listType=map
+	// +listMapKey=hook
+	// +kubebuilder:validation:MaxItems=12
+	// +optional
+	Hooks []Hook `json:"hooks,omitempty"`
 }
 
 // AgentSide is one side of an agent (SPEC AGT-01).

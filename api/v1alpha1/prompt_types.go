@@ -37,6 +37,14 @@ type PromptSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.value) || has(e.valueFrom) || has(e.scoped) || has(e.required))",message="a variable needs value or valueFrom, unless it is scoped or required"
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+
+	// Hooks of threads while this prompt is in use, one for each moment; each takes the place of the agent's hook of
+	// the same name (SPEC HOK-01).
+	// +listType=map
+	// +listMapKey=hook
+	// +kubebuilder:validation:MaxItems=12
+	// +optional
+	Hooks []Hook `json:"hooks,omitempty"`
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).

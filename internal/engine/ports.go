@@ -18,6 +18,8 @@ import (
 type Definitions interface {
 	// Agent resolves an agent with its prompt, model and tools.
 	Agent(ctx context.Context, namespace, name string) (*Agent, error)
+	// Hooks resolves the hooks of an agent alone: those of its prompt in the place of its own; nil when it has none.
+	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*Effect, error)
 	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
@@ -34,6 +36,16 @@ type Agent struct {
 	Prompt    Prompt
 	Model     Model
 	Tools     []Tool // the prompt's Tool objects, in its order
+	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
+	Hooks map[skeinv1.HookName]*Hook
+}
+
+// Hook is code that is called at a moment in the life of a thread (SPEC HOK-01), compiled.
+type Hook struct {
+	Name    skeinv1.HookName
+	Owner   string // kind and name of the object that has it
+	Timeout time.Duration
+	Module  sandbox.Module
 }
 
 // Prompt of an agent's side.

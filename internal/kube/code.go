@@ -26,6 +26,7 @@ const compilerFailed = "Error"
 type codeOwner struct {
 	kind, namespace, name, uid string
 	generation                 int64
+	field                      string // where in the object the code is
 }
 
 // compiled is the outcome for one version of one object's code.

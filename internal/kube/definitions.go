@@ -53,19 +53,24 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 		return nil, err
 	}
 	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
-	err := d.resolveSide(ctx, namespace, a.Spec.SideA, out)
+	err := d.resolveSide(ctx, &a, out)
 	if err != nil {
 		return nil, within("Agent", name, err)
 	}
 	return out, nil
 }
 
-func (d *Definitions) resolveSide(ctx context.Context, namespace string, side skeinv1.AgentSide, out *engine.Agent) error {
+func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) error {
+	namespace := a.Namespace
 	var p skeinv1.Prompt
-	if err := d.get(ctx, "Prompt", namespace, side.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
+	if err := d.get(ctx, "Prompt", namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
 		return err
 	}
 	out.Prompt = engine.Prompt{Name: p.Name, Spec: p.Spec}
+	var err error
+	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
+		return err
+	}
 	if err := CheckToolNames(p.Spec.Tools); err != nil {
 		return within("Prompt", p.Name, err)
 	}

@@ -15,7 +15,7 @@ const (
 	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap: Models, Tools and Effects by the ConfigMap that holds their script or code; Agents, Prompts
-	// and Threads by those of spec.env.
+	// and Threads by those of spec.env and spec.hooks.
 	IndexConfigMap = "skein.configMap"
 	// IndexModel: Prompts by their Model.
 	IndexModel = "skein.model"
@@ -52,9 +52,15 @@ func Indexes() []Index {
 			return nil
 		}},
 		{&skeinv1.Agent{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Agent).Spec.Env) }},
-		{&skeinv1.Agent{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Agent).Spec.Env) }},
+		{&skeinv1.Agent{}, IndexConfigMap, func(o client.Object) []string {
+			spec := &o.(*skeinv1.Agent).Spec
+			return append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
+		}},
 		{&skeinv1.Prompt{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Prompt).Spec.Env) }},
-		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Prompt).Spec.Env) }},
+		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string {
+			spec := &o.(*skeinv1.Prompt).Spec
+			return append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
+		}},
 		{&skeinv1.Thread{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Thread).Spec.Env) }},
 		{&skeinv1.Thread{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Thread).Spec.Env) }},
 		{&skeinv1.Model{}, IndexConfigMap, func(o client.Object) []string {
@@ -143,6 +149,13 @@ func envConfigMaps(list []skeinv1.EnvVar) (names []string) {
 		if f := list[i].ValueFrom; f != nil && f.ConfigMapKeyRef != nil {
 			names = append(names, f.ConfigMapKeyRef.Name)
 		}
+	}
+	return names
+}
+
+func hookConfigMaps(list []skeinv1.Hook) (names []string) {
+	for i := range list {
+		names = append(names, codeConfigMap(list[i].Code)...)
 	}
 	return names
 }

@@ -99,7 +99,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 	if err := d.schemas.check(t.Spec.Parameters); err != nil {
 		return nil, err
 	}
-	c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation}, t.Spec.Code)
+	c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, t.Spec.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*en
 	if err := d.schemas.check(e.Spec.Parameters); err != nil {
 		return nil, err
 	}
-	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation}, e.Spec.Code)
+	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -124,14 +124,14 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	if src.Language == string(sandbox.JavaScript) {
 		filename, lang = owner.name+".js", sandbox.JavaScript
 	}
-	version := "inline"
+	version, field := "inline", owner.field+".configMapKeyRef"
 	if ref := src.ConfigMapKeyRef; ref != nil {
-		text, v, err := d.contents.ConfigMapKey(ctx, owner.namespace, *ref, "spec.code.configMapKeyRef")
+		text, v, err := d.contents.ConfigMapKey(ctx, owner.namespace, *ref, field)
 		if err != nil {
 			return nil, err
 		}
 		if text == nil {
-			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct spec.code.configMapKeyRef", ref.Key, ref.Name)
+			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, field)
 		}
 		source, filename, lang, version = string(text), ref.Key, sandbox.TypeScript, v
 		if strings.HasSuffix(ref.Key, ".js") || strings.HasSuffix(ref.Key, ".mjs") {

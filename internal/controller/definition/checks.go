@@ -43,6 +43,9 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := kube.CheckToolNames(p.Spec.Tools); err != nil {
 		return err
 	}
+	if err := c.defs.CheckPromptHooks(ctx, p); err != nil {
+		return err
+	}
 	var m skeinv1.Model
 	if err := c.ready(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 		return err
@@ -61,6 +64,9 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 
 func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 	if err := c.defs.CheckEnv(ctx, a.Namespace, a.Spec.Env); err != nil {
+		return err
+	}
+	if err := c.defs.CheckAgentHooks(ctx, a); err != nil {
 		return err
 	}
 	var p skeinv1.Prompt

@@ -115,4 +115,19 @@ var _ = Describe("The definition controllers", func() {
 		Reconcile(ctx, of(e, func(x *skeinv1.Effect) *skeinv1.DefinitionStatus { return &x.Status }, c.effect), x)
 		Expect(ready(Get(ctx, e, x).Status.Conditions)).To(HaveValue(HaveField("Reason", skeinv1.ReasonCompileFailed)))
 	})
+
+	It("say which hook does not compile, and where", Label("K8S-02", "HOK-01"), func(ctx SpecContext) {
+		wrong := []skeinv1.Hook{
+			{Hook: skeinv1.HookAfterThreadCreated, Code: skeinv1.CodeSource{Inline: "export default () => 1;"}},
+			{Hook: skeinv1.HookFilterMessages, Code: skeinv1.CodeSource{Inline: "export default () => {\n  a: = 1\n}"}},
+		}
+		p := &skeinv1.Prompt{ObjectMeta: Meta("p"), Spec: skeinv1.PromptSpec{ModelRef: skeinv1.LocalRef{Name: "m"}, Hooks: wrong}}
+		a := &skeinv1.Agent{ObjectMeta: Meta("a"), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: "p"}}, Hooks: wrong}}
+		e.Create(ctx, p, a)
+		broken := HaveValue(And(HaveField("Reason", skeinv1.ReasonCompileFailed), HaveField("Message", And(ContainSubstring(`the hook "filter_messages"`), ContainSubstring("line 2, column 6")))))
+		Reconcile(ctx, of(e, func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status }, c.prompt), p)
+		Expect(ready(Get(ctx, e, p).Status.Conditions)).To(broken)
+		Reconcile(ctx, of(e, func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status }, c.agent), a)
+		Expect(ready(Get(ctx, e, a).Status.Conditions)).To(broken)
+	})
 })

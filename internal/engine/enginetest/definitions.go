@@ -37,6 +37,15 @@ func (d *Definitions) Agent(_ context.Context, namespace, name string) (*engine.
 	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
 }
 
+// Hooks implements engine.Definitions.
+func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*engine.Hook, error) {
+	a, err := d.Agent(ctx, namespace, agent)
+	if err != nil {
+		return nil, err
+	}
+	return a.Hooks, nil
+}
+
 // Effect implements engine.Definitions.
 func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect, error) {
 	d.mu.Lock()

@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// Hooks implements engine.Definitions.
+func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*engine.Hook, error) {
+	var a skeinv1.Agent
+	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
+		return nil, err
+	}
+	var p skeinv1.Prompt
+	if err := d.get(ctx, "Prompt", namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
+		return nil, within("Agent", agent, err)
+	}
+	return d.resolveHooks(ctx, &a, &p)
+}
+
+// resolveHooks gives the hooks of an agent with this prompt: the prompt's take the place of the agent's of the same
+// name (SPEC HOK-01). Without any it is nil.
+func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*engine.Hook, error) {
+	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
+		return nil, nil
+	}
+	hooks := make(map[skeinv1.HookName]*engine.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
+	if err := d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
+		return nil, within("Prompt", p.Name, err)
+	}
+	if err := d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, hooks); err != nil {
+		return nil, within("Agent", a.Name, err)
+	}
+	return hooks, nil
+}
+
+// CheckAgentHooks tells what is wrong with the hooks of an Agent, those that its prompt overrides included.
+func (d *Definitions) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
+	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+}
+
+// CheckPromptHooks tells what is wrong with the hooks of a Prompt.
+func (d *Definitions) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
+	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+}
+
+// compileHooks adds the hooks of one object to those that are known, which stay.
+func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*engine.Hook) error {
+	for i := range list {
+		h := &list[i]
+		if known[h.Hook] != nil {
+			continue
+		}
+		of := owner
+		of.name, of.field = owner.name+"."+string(h.Hook), fmt.Sprintf("spec.hooks[%d].code", i)
+		c, err := d.compileCode(ctx, of, h.Code)
+		if err != nil {
+			return within("the hook", string(h.Hook), err)
+		}
+		hook := &engine.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
+		if h.Timeout != nil {
+			hook.Timeout = h.Timeout.Duration
+		}
+		known[h.Hook] = hook
+	}
+	return nil
+}
+
+func agentOwner(a *skeinv1.Agent) codeOwner {
+	return codeOwner{kind: "Agent", namespace: a.Namespace, name: a.Name, uid: string(a.UID), generation: a.Generation}
+}
+
+func promptOwner(p *skeinv1.Prompt) codeOwner {
+	return codeOwner{kind: "Prompt", namespace: p.Namespace, name: p.Name, uid: string(p.UID), generation: p.Generation}
+}
