@@ -8,6 +8,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -53,7 +54,19 @@ type CodeRequest struct {
 	MemoryLimitBytes int64         // 0 = the pool's default; never above its cap
 	WallTime         time.Duration // 0 = the pool's cap
 	Report           func(v any)   // called in order for each report(value); may be nil
+	Log              func(l Log)   // called in order for each call of console; may be nil
+
+	// Depth counts the runs that wait for this one, itself included: 0 and 1 are a run that no other waits for.
+	// A nested run does not queue for long, since those that hold the places wait for it.
+	Depth int
 }
+
+// MaxDepth of runs that wait for each other.
+const MaxDepth = 4
+
+// ErrBusy says that a sandbox runs as much as it may, and that no place came free in time. The sandbox is a good
+// one: what it runs goes on.
+var ErrBusy = errors.New("the sandbox is busy")
 
 // Binding is what a global or an import is bound to: a function of the host when Func is set, else Value.
 type Binding struct {

@@ -23,6 +23,7 @@ import (
 // The supervisor's end of the contract; it is a package that only Linux builds.
 const (
 	threadHeader = "Skein-Thread"
+	nestedHeader = "Skein-Nested"
 	streamPath   = "/v1/isolate"
 )
 
@@ -51,7 +52,10 @@ type Client struct {
 	url       string
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	streams   sync.WaitGroup
+
+	mu      sync.Mutex // of closed and of entering streams
+	closed  bool
+	streams sync.WaitGroup
 }
 
 var _ sandbox.Sandbox = (*Client)(nil)
@@ -95,8 +99,22 @@ func newTransport(config *tls.Config, dial func(context.Context, string, string)
 	}
 }
 
+// enter counts a stream in, unless the connection is closed. streams.Done counts it out.
+func (c *Client) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.streams.Add(1)
+	return true
+}
+
 // Close implements sandbox.Sandbox.
 func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.cancel(errClosed)
 	c.streams.Wait()
 	c.transport.CloseIdleConnections()
@@ -120,8 +138,13 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.text }
 
-// open starts a stream with an encoded Open. The stream ends with ctx, with Close, and by its own close.
-func (c *Client) open(ctx context.Context, open []byte) (*stream, error) {
+// Is tells a sandbox that has no room from one that is of no use.
+func (e *refusedError) Is(target error) bool {
+	return target == sandbox.ErrBusy && e.status == http.StatusTooManyRequests
+}
+
+// open starts a stream with an encoded Open; nested is of a run that another run waits for. The stream ends with ctx, with Close, and by its own close.
+func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, error) {
 	if c.ctx.Err() != nil {
 		return nil, errClosed
 	}
@@ -135,6 +158,11 @@ func (c *Client) open(ctx context.Context, open []byte) (*stream, error) {
 		return nil, err
 	}
 	req.Header.Set(threadHeader, c.opts.ThreadID)
+	if nested {
+		req.Header.Set(nestedHeader, "true")
+	}
+	// The transport heeds the context only between two pieces of the request's body, and waits for those here.
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	s := &stream{pipe: out, ctx: ctx, cancel: func(cause error) { stop(); cancel(cause) }}
 	sent := protocol.NewConn(nil, out, nil)
 	go func() {

@@ -48,7 +48,10 @@ func (c *Client) RunCode(ctx context.Context, req sandbox.CodeRequest) sandbox.E
 	// The stream outlives ctx, so that a cancelled execution still says how it ended.
 	streamCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.cancel = cancel
-	c.streams.Add(1)
+	if !c.enter() {
+		e.settle(e.lost(errClosed))
+		return e
+	}
 	go func() {
 		defer c.streams.Done()
 		e.run(ctx, streamCtx)
@@ -120,7 +123,7 @@ func (e *execution) run(ctx, streamCtx context.Context) {
 		e.settle(sandbox.Result{Status: sandbox.StatusLinkError, Error: failed})
 		return
 	}
-	s, err := e.client.open(streamCtx, p.open)
+	s, err := e.client.open(streamCtx, p.open, e.req.Depth > 1)
 	if err != nil {
 		e.settle(e.lost(err))
 		return
@@ -243,10 +246,14 @@ func (e *execution) report(content []byte) error {
 
 func (e *execution) log(l sandbox.Log) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.logs) < maxLogs && e.logBytes < maxLogBytes {
+	kept := !e.settled && len(e.logs) < maxLogs && e.logBytes < maxLogBytes
+	if kept {
 		e.logs = append(e.logs, l)
 		e.logBytes += len(l.Message)
+	}
+	e.mu.Unlock()
+	if kept && e.req.Log != nil {
+		e.req.Log(l)
 	}
 }
 
@@ -296,7 +303,8 @@ func (e *execution) lost(err error) sandbox.Result {
 	switch {
 	case errors.As(err, &refused):
 		r.Error = &sandbox.Error{Name: "SandboxError", Message: refused.text}
-		r.Retriable = refused.status != http.StatusBadRequest
+		// A sandbox that is busy is a good one: code must not take it away from the code that it runs.
+		r.Retriable = refused.status != http.StatusBadRequest && !errors.Is(err, sandbox.ErrBusy)
 	case errors.Is(err, errClosed):
 		r.Error = &sandbox.Error{Name: "Terminated", Message: errClosed.Error()}
 	default:

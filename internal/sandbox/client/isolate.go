@@ -46,8 +46,15 @@ func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (s
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.open(ctx, open)
+	if !c.enter() {
+		return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: errClosed.Error()})
+	}
+	s, err := c.open(ctx, open, false)
 	if err != nil {
+		c.streams.Done()
+		if errors.Is(err, sandbox.ErrBusy) {
+			return nil, err
+		}
 		return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: err.Error()})
 	}
 	i := &isolate{
@@ -55,7 +62,6 @@ func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (s
 		waiting: map[uint64]chan protocol.Outcome{}, invocations: map[string]context.Context{},
 	}
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
-	c.streams.Add(1)
 	go func() {
 		defer c.streams.Done()
 		i.read()

@@ -313,6 +313,23 @@ export default defineTool({
 			Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{[]any{"terminated", "never mind"}, []any{"terminated", "that will do"}}))
 		})
 
+		It("nests: code runs code through a function that it was given, to a depth", Label("COD-03"), func() {
+			serve(`export default async (state) => {
+				const run = (source) => state.runCode(source, { globals: { run }, imports: { nested: { run } }, report: (v) => depths.push(v) });
+				const depths = [];
+				const nest = (n) => n === 0 ? 'report(0); export default () => 7' :
+					'report(' + n + '); import { run as other } from "nested"; const r = await ' + (n % 2 ? 'run' : 'other') + '(' + JSON.stringify(nest(n - 1)) + '); if (r.error) throw new Error(r.status + ": " + r.error.message); export default () => r.result';
+				const out = await run(nest(3));
+				const over = await run(nest(4));
+				const after = await run('export default () => 8');
+				return [out.result, out.error?.message, depths.slice(0, 4), over.status, over.error.message, after.result];
+			}`)
+			v, err := i.Invoke(ctx, "1", "t", nil)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(v).To(HaveExactElements(Equal(7.0), Equal(value.Undefined{}), Equal([]any{3.0, 2.0, 1.0, 0.0}), Equal("error"),
+				ContainSubstring("link_error: this run would be the 5th of runs that wait for each other: 4 are the most"), Equal(8.0)))
+		})
+
 		It("gives mistakes in the options as link_error", func() {
 			serve(`export default async (state) => {
 				const out = [];

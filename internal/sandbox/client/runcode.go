@@ -112,6 +112,9 @@ func parseRunCode(iso sandbox.Isolate, args []any) (req sandbox.CodeRequest, fai
 		return req, linkError("TypeError", "runCode takes the source as a string")
 	}
 	req.Source = source
+	if req.Depth = int(runID(arg(args, 3))); req.Depth > sandbox.MaxDepth {
+		return req, linkError("RangeError", "this run would be the %dth of runs that wait for each other: %d are the most", req.Depth, sandbox.MaxDepth)
+	}
 	var options map[string]any
 	switch o := arg(args, 1).(type) {
 	case nil, value.Undefined:

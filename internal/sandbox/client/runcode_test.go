@@ -301,6 +301,19 @@ export default (o: Opt): number => check(o!)
 			Expect(time.Since(begun)).To(BeNumerically("<", 2*time.Second))
 		})
 
+		It("gives each call of the console as it comes", func() {
+			logs := make(chan sandbox.Log, 2)
+			e := c.RunCode(ctx, sandbox.CodeRequest{
+				Source: "console.warn('first'); await hold(); console.log('second')", Log: func(l sandbox.Log) { logs <- l },
+				Globals: map[string]sandbox.Binding{"hold": {Func: func(context.Context, []any) (any, error) {
+					Eventually(logs).Should(Receive(And(HaveField("Level", "warn"), HaveField("Message", "first"))))
+					return nil, nil
+				}}},
+			})
+			Expect(e.Wait(ctx).Logs).To(HaveLen(2))
+			Expect(logs).To(Receive(HaveField("Message", "second")))
+		})
+
 		It("collects the console, with level and time", func() {
 			before := time.Now().Add(-time.Second)
 			r := run(sandbox.CodeRequest{Source: `console.log('a', 1, { b: [true, null] }); console.warn('%s is %d', 'x', 3, 'rest'); console.error(new TypeError('bad')); console.debug(new Map([[1, 'x']])); Promise.reject(new Error('nobody listens'))`})

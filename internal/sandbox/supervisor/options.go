@@ -29,7 +29,8 @@ type Options struct {
 	MaxMemory    int64         // bytes of an engine's heap
 	MaxWallTime  time.Duration // of a run, or of a call of an isolate
 	Prefork      int           // children that wait ready
-	Concurrency  int           // runs at a time, and as many definition isolates
+	Concurrency  int           // runs at a time, as many runs that they wait for, and as many definition isolates
+	TotalMemory  int64         // bytes of the heaps of all engines together; 0: what the container's own limit leaves
 	Drain        time.Duration // how long the streams under way may go on after SIGTERM
 	// AllowUnconfined lets children run where the kernel has no seccomp filters. Untrusted code is then kept
 	// by the engine and the pod alone.
@@ -65,9 +66,13 @@ func (o *Options) Flags(f *flag.FlagSet) {
 		o.MaxMemory, err = parseBytes(s)
 		return err
 	})
+	f.Func("max-total-memory", "memory of all executions' engines together, in `bytes` or like 512Mi (default: what the container's own limit leaves)", func(s string) (err error) {
+		o.TotalMemory, err = parseBytes(s)
+		return err
+	})
 	f.DurationVar(&o.MaxWallTime, "max-wall-time", o.MaxWallTime, "longest `time` of one execution")
 	f.IntVar(&o.Prefork, "prefork", o.Prefork, "`number` of children that wait ready")
-	f.IntVar(&o.Concurrency, "max-concurrent", o.Concurrency, "`number` of executions at a time, and as many definition isolates")
+	f.IntVar(&o.Concurrency, "max-concurrent", o.Concurrency, "`number` of executions at a time, as many that they wait for, and as many definition isolates")
 	f.DurationVar(&o.Drain, "drain", o.Drain, "how long executions under way may go on after SIGTERM")
 	f.BoolVar(&o.AllowUnconfined, "allow-unconfined", o.AllowUnconfined, "run untrusted code even where the kernel has no seccomp filters")
 	f.BoolVar(&o.Lifeline, "lifeline", o.Lifeline, "end when standard input ends")
@@ -95,6 +100,8 @@ func (o *Options) Validate() error {
 	switch {
 	case o.MaxMemory < 1<<20:
 		return fmt.Errorf("--max-memory %d is below 1Mi, which an engine needs at least", o.MaxMemory)
+	case o.TotalMemory != 0 && o.TotalMemory < o.MaxMemory:
+		return fmt.Errorf("--max-total-memory %d is below --max-memory %d: one execution would never find room", o.TotalMemory, o.MaxMemory)
 	case o.MaxWallTime <= 0:
 		return errors.New("--max-wall-time must be above 0")
 	case o.Concurrency < 1 || o.Concurrency > 1024:

@@ -4,7 +4,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -14,16 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
-	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// ThreadHeader names the thread that a stream is for; Path is where streams go.
+// ThreadHeader names the thread that a stream is for, NestedHeader is set on a run that another run waits for;
+// Path is where streams go.
 const (
 	ThreadHeader = "Skein-Thread"
+	NestedHeader = "Skein-Nested"
 	Path         = "/v1/isolate"
 )
 
@@ -38,7 +36,7 @@ type Server struct {
 	spawner  *spawner
 	reaper   *reaper
 	pool     *pool
-	slots    map[protocol.Kind]*semaphore.Weighted
+	room     *room
 	thread   atomic.Pointer[string] // the one thread that this supervisor serves
 	mu       sync.Mutex             // of draining and of entering streams
 	draining bool
@@ -68,11 +66,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
-		slots: map[protocol.Kind]*semaphore.Weighted{
-			protocol.KindRun:     semaphore.NewWeighted(int64(o.Concurrency)),
-			protocol.KindIsolate: semaphore.NewWeighted(int64(o.Concurrency)),
-		},
-		libsDone: make(chan struct{}),
+		room: newRoom(o), libsDone: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pool = newPool(s)
@@ -196,18 +190,4 @@ type handshakeNoise struct{}
 func (handshakeNoise) Write(b []byte) (int, error) {
 	logf("%s", b)
 	return len(b), nil
-}
-
-// errBusy says that no slot came free in time.
-var errBusy = errors.New("the sandbox is busy: as many executions as it takes at a time are under way")
-
-// slot waits for room for one more isolate of a kind.
-func (s *Server) slot(ctx context.Context, kind protocol.Kind) (release func(), err error) {
-	slots := s.slots[kind]
-	ctx, cancel := context.WithTimeout(ctx, s.opts.MaxWallTime)
-	defer cancel()
-	if err := slots.Acquire(ctx, 1); err != nil {
-		return nil, errBusy
-	}
-	return func() { slots.Release(1) }, nil
 }

@@ -55,7 +55,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	limits.Memory = capped(limits.Memory, s.opts.MaxMemory)
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 
-	release, err := s.slot(r.Context(), limits.Kind)
+	release, err := s.room.enter(r.Context(), limits, r.Header.Get(NestedHeader) != "")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return

@@ -13,15 +13,48 @@
   const asBuffer = (v) => (v instanceof Uint8Array ? v.buffer : v);
 
   let lastRun = 0;
+  // How many runs wait for what is computed now: known where a function that a run was given calls runCode
+  // before it awaits anything.
+  let depth = 0;
+
+  // The functions of a run's globals or of one of its imports, which know how deep they are called.
+  function bridged(values, level) {
+    const proto = values !== null && typeof values === 'object' ? Object.getPrototypeOf(values) : undefined;
+    if (proto !== Object.prototype && proto !== null) return values;
+    const out = {};
+    for (const name of Object.keys(values)) {
+      const value = values[name];
+      const call = (...args) => {
+        const outer = depth;
+        depth = level;
+        try {
+          return value(...args);
+        } finally {
+          depth = outer;
+        }
+      };
+      Object.defineProperty(out, name, {
+        value: typeof value === 'function' ? call : value,
+        enumerable: true,
+      });
+    }
+    return out;
+  }
 
   // The handle of a runCode call: awaitable, with terminate(reason), reports and running.
   function runCode(invocation, source, options) {
     const id = ++lastRun;
+    const level = depth + 1;
     const reports = [];
     let running = true;
     let sent = options;
     if (options === undefined || (options !== null && typeof options === 'object')) {
       sent = { ...options };
+      if (sent.globals !== undefined) sent.globals = bridged(sent.globals, level);
+      if (sent.imports !== null && typeof sent.imports === 'object') {
+        const imports = sent.imports;
+        sent.imports = Object.fromEntries(Object.keys(imports).map((name) => [name, bridged(imports[name], level)]));
+      }
       const report = sent.report;
       if (report === undefined || typeof report === 'function') {
         sent.report = (value) => {
@@ -30,7 +63,7 @@
         };
       }
     }
-    const result = sys.call(invocation, 'runCode', [source, sent, id], true).finally(() => {
+    const result = sys.call(invocation, 'runCode', [source, sent, id, level], true).finally(() => {
       running = false;
     });
     return {

@@ -1,0 +1,90 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// nestedWait is how long a run queues that another run waits for: those that hold the places may all be waiting
+// for such ones, and would wait for each other until their time is up.
+const nestedWait = 2 * time.Second
+
+// room bounds what runs at a time, by number and by the sum of its memory. Who finds none queues, first come,
+// first served.
+type room struct {
+	opts     Options
+	runs     *semaphore.Weighted
+	nested   *semaphore.Weighted // runs that runs wait for: they must not wait for the places of those
+	isolates *semaphore.Weighted
+	memory   *semaphore.Weighted // bytes of engines' heaps; nil: unbounded
+	total    int64
+}
+
+func newRoom(o Options) *room {
+	places := func() *semaphore.Weighted { return semaphore.NewWeighted(int64(o.Concurrency)) }
+	r := &room{opts: o, runs: places(), nested: places(), isolates: places()}
+	if r.total = o.TotalMemory; r.total == 0 {
+		r.total = ownMemory(cgroupLimit, o.MaxMemory)
+	}
+	if r.total > 0 {
+		r.memory = semaphore.NewWeighted(r.total)
+	}
+	return r
+}
+
+// cgroupLimit is where a container finds how much memory it may use.
+const cgroupLimit = "/sys/fs/cgroup/memory.max"
+
+// ownShare is what of a container's memory is not for engines: the supervisor, and the children that wait.
+const ownShare = 64 << 20
+
+// ownMemory gives what of the container's memory is for engines, at least what one of them may use; 0 when the
+// container has no limit.
+func ownMemory(file string, one int64) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0 // no container
+	}
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0 // "max"
+	}
+	return max(limit-ownShare, one)
+}
+
+// enter waits for room for one more isolate; leave gives it back. An error says what is used up.
+func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave func(), err error) {
+	places, wait := r.runs, r.opts.MaxWallTime
+	switch {
+	case l.Kind == protocol.KindIsolate:
+		places = r.isolates
+	case nested:
+		places, wait = r.nested, min(wait, nestedWait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if places.Acquire(ctx, 1) != nil {
+		return nil, fmt.Errorf("the sandbox is busy: it runs %d at a time, and none of them ended within %s: run fewer at once, or raise maxConcurrency of its pool", r.opts.Concurrency, wait)
+	}
+	if r.memory == nil {
+		return func() { places.Release(1) }, nil
+	}
+	if r.memory.Acquire(ctx, l.Memory) != nil {
+		places.Release(1)
+		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, l.Memory>>20, wait)
+	}
+	return func() {
+		r.memory.Release(l.Memory)
+		places.Release(1)
+	}, nil
+}
