@@ -95,8 +95,16 @@ const (
 	ReasonWarm = "Warm"
 	// ReasonScaling: sandboxes are being started.
 	ReasonScaling = "Scaling"
-	// ReasonPodsFailing: sandbox pods do not come up; the message has the last cause.
+	// ReasonPodsFailing: sandbox pods end, or do not come up; the message has the last cause.
 	ReasonPodsFailing = "PodsFailing"
+	// ReasonImageUnavailable: the nodes cannot get the sandbox's image.
+	ReasonImageUnavailable = "ImageUnavailable"
+	// ReasonUnschedulable: no node takes the pods.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonQuotaExceeded: a ResourceQuota of the namespace leaves no room for the pods.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonPodsRefused: the API server refuses the pods: an admission policy, or a value of the pool's spec.
+	ReasonPodsRefused = "PodsRefused"
 	// ReasonProcessMode: the manager runs sandboxes as local processes, so the pool makes no pods.
 	ReasonProcessMode = "ProcessMode"
 )

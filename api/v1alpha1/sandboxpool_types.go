@@ -8,13 +8,22 @@ import (
 
 // SandboxPoolSpec says what sandboxes look like and how many stay warm (SPEC COD-09).
 // +kubebuilder:validation:XValidation:rule="!has(self.max) || self.warm <= self.max",message="warm must not be above max"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || self.warm <= self.maxWarm",message="warm must not be above maxWarm"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || !has(self.max) || self.maxWarm <= self.max",message="maxWarm must not be above max"
 type SandboxPoolSpec struct {
-	// Warm sandboxes that wait unclaimed.
+	// Warm sandboxes that wait unclaimed, at the least. 0 keeps none: each first use then waits for a new pod.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=1
 	// +optional
-	Warm int32 `json:"warm,omitempty"`
+	Warm int32 `json:"warm"` // written even when 0, which is not the default
+
+	// MaxWarm sandboxes that wait unclaimed, at the most: as many as were claimed within half a minute, at the
+	// busiest time of the last five minutes, wait between warm and this. The same as warm when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxWarm *int32 `json:"maxWarm,omitempty"`
 
 	// Max sandboxes of this pool in all, warm and claimed.
 	// +kubebuilder:validation:Minimum=1
@@ -50,6 +59,32 @@ type SandboxPoolSpec struct {
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
+	// Affinity of the pods.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// TopologySpreadConstraints of the pods. One without a labelSelector counts the pods of this pool.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// PriorityClassName of the pods.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// ImagePullSecrets name Secrets of this namespace with which nodes pull the image.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// PodMetadata is put on the pods beside what Skein puts there.
+	// +optional
+	PodMetadata *SandboxPodMetadata `json:"podMetadata,omitempty"`
+
 	// IdleTimeout after which a claimed sandbox that runs nothing is deleted.
 	// +kubebuilder:default="5m"
 	// +optional
@@ -73,12 +108,32 @@ type SandboxPoolSpec struct {
 	MaxConcurrency int32 `json:"maxConcurrency,omitempty"`
 }
 
+// SandboxPodMetadata is metadata of sandbox pods that their user chooses, for example for cost reports or for
+// what injects things into pods.
+type SandboxPodMetadata struct {
+	// Labels of the pods. Those by which Skein itself knows its pods cannot be set.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('skein.dev/') && !k.startsWith('app.kubernetes.io/'))",message="labels of skein.dev/ and app.kubernetes.io/ are Skein's own: use another prefix"
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations of the pods.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('skein.dev/'))",message="annotations of skein.dev/ are Skein's own: use another prefix"
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
 // SandboxPoolStatus counts the pods.
 type SandboxPoolStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Warm sandboxes that are ready and unclaimed.
+	// DesiredWarm is how many sandboxes are to wait unclaimed at present, between spec.warm and spec.maxWarm.
+	// +kubebuilder:default=0
+	// +optional
+	DesiredWarm int32 `json:"desiredWarm"`
+	// Warm sandboxes that are ready and unclaimed, those of an old template included while they are replaced.
 	// +kubebuilder:default=0
 	// +optional
 	Warm int32 `json:"warm"`
@@ -90,10 +145,14 @@ type SandboxPoolStatus struct {
 	// +kubebuilder:default=0
 	// +optional
 	Starting int32 `json:"starting"`
-	// Failing sandboxes.
+	// Failing sandboxes: those that have ended by themselves, and those that do not come up.
 	// +kubebuilder:default=0
 	// +optional
 	Failing int32 `json:"failing"`
+	// Outdated sandboxes: unclaimed ones of an old template, which are being replaced.
+	// +kubebuilder:default=0
+	// +optional
+	Outdated int32 `json:"outdated"`
 	// Conditions: Ready.
 	// +listType=map
 	// +listMapKey=type
@@ -105,12 +164,13 @@ type SandboxPoolStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sbp,categories=skein
-// +kubebuilder:printcolumn:name="Want",type=integer,JSONPath=`.spec.warm`
+// +kubebuilder:printcolumn:name="Want",type=integer,JSONPath=`.status.desiredWarm`
 // +kubebuilder:printcolumn:name="Warm",type=integer,JSONPath=`.status.warm`
 // +kubebuilder:printcolumn:name="Claimed",type=integer,JSONPath=`.status.claimed`
 // +kubebuilder:printcolumn:name="Starting",type=integer,JSONPath=`.status.starting`
 // +kubebuilder:printcolumn:name="Failing",type=integer,JSONPath=`.status.failing`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -212,6 +212,9 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())}
 	if err := s.Client.Create(ctx, pod); err != nil {
+		if refused := RefusalOf(err); refused != nil {
+			return nil, fmt.Errorf("no sandbox pod may be started: %s", refused)
+		}
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
 	}
 	return pod, nil

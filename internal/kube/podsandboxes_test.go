@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -64,6 +63,9 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	p.client = cluster(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			count("create")
+			if funcs.Create != nil {
+				return funcs.Create(ctx, c, o, opts...)
+			}
 			pod := o.(*corev1.Pod)
 			p.names++
 			pod.Name, pod.UID = fmt.Sprintf("%s%d", pod.GenerateName, p.names), types.UID(fmt.Sprintf("pod-%d", p.names))
@@ -204,8 +206,17 @@ var _ = Describe("Sandboxes as pods", func() {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
 			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}})
 		_, _, err := p.port.Acquire(ctx, thread(1), "")
-		Expect(err).To(MatchError(ContainSubstring("ErrImageNeverPull: not there")))
+		Expect(err).To(MatchError(And(ContainSubstring("ErrImageNeverPull: not there"), ContainSubstring("put the image on the nodes"))))
+		Expect(err).NotTo(MatchError(context.DeadlineExceeded), "nobody waits for what cannot come")
 		Expect(p.all(ctx)).To(BeEmpty())
+	})
+
+	It("say that none may be started, and what to do", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota: small"))
+		}}, running)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).To(MatchError(And(ContainSubstring("exceeded quota: small"), ContainSubstring("raise the namespace's ResourceQuota"))))
 	})
 
 	It("say what to do about a pool that is missing or full", func(ctx SpecContext) {
@@ -295,41 +306,3 @@ var _ = Describe("Sandboxes as pods", func() {
 func ownedBy(t *store.Thread) OmegaMatcher {
 	return HaveField("Labels", HaveKeyWithValue(skeinv1.LabelThreadID, t.ID))
 }
-
-var _ = Describe("A sandbox pod", func() {
-	It("keeps the restricted Pod Security Standard", Label("COD-08"), func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
-		spec := kube.SandboxPod(pool, settings).Spec
-		Expect(spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()))
-		Expect(spec.EnableServiceLinks).To(HaveValue(BeFalse()))
-		Expect(spec.HostNetwork || spec.HostPID || spec.HostIPC).To(BeFalse())
-		Expect(spec.SecurityContext.RunAsNonRoot).To(HaveValue(BeTrue()))
-		Expect(spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
-		Expect(spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
-		Expect(spec.Containers).To(HaveLen(1))
-		c := spec.Containers[0]
-		Expect(c.SecurityContext.AllowPrivilegeEscalation).To(HaveValue(BeFalse()))
-		Expect(c.SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
-		Expect(c.SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
-		Expect(c.Resources.Limits).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory), HaveKey(corev1.ResourceEphemeralStorage)))
-		Expect(spec.Volumes).To(HaveExactElements(HaveField("Secret.SecretName", "skein-sandbox-p")))
-	})
-
-	It("has limits even where the pool asks for more than the defaults", func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: skeinv1.SandboxPoolSpec{
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}}}
-		r := kube.SandboxPod(pool, settings).Spec.Containers[0].Resources
-		Expect(r.Limits.Memory().Cmp(*r.Requests.Memory())).To(Equal(0))
-		Expect(r.Limits.Cpu().String()).To(Equal("1"))
-	})
-
-	It("has another template hash when anything of it differs", func() {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
-		first := kube.SandboxTemplateHash(pool, settings)
-		pool.Spec.MaxConcurrency = 9
-		Expect(kube.SandboxTemplateHash(pool, settings)).NotTo(Equal(first))
-		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)))
-		pool.Spec.Warm = 5
-		Expect(kube.SandboxPod(pool, settings).Labels[skeinv1.LabelTemplateHash]).To(Equal(kube.SandboxTemplateHash(pool, settings)), "the number is not part of it")
-	})
-})

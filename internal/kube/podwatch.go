@@ -129,7 +129,7 @@ func (s *PodSandboxes) await(key types.NamespacedName) <-chan struct{} {
 func (s *PodSandboxes) awaitReady(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
-	trouble := ""
+	var trouble Trouble
 	for {
 		next := s.await(key)
 		pod := &corev1.Pod{}
@@ -144,13 +144,16 @@ func (s *PodSandboxes) awaitReady(ctx context.Context, key types.NamespacedName)
 		case err == nil && PodOver(pod):
 			return nil, fmt.Errorf("sandbox pod %q did not start: %s", key.Name, PodTrouble(pod))
 		case err == nil:
-			trouble = PodTrouble(pod)
+			trouble = TroubleOf(pod)
+		}
+		if trouble.Final {
+			return nil, fmt.Errorf("sandbox pod %q does not start: %s", key.Name, trouble)
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
-			if trouble == "" {
-				trouble = "it is still starting"
+			if trouble.Text == "" {
+				trouble.Text = "it is still starting"
 			}
 			return nil, fmt.Errorf("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,33 +51,52 @@ func SandboxSecret(pool string) string { return "skein-sandbox-" + pool }
 
 // SandboxPod makes a warm pod of a pool, under the restricted Pod Security Standard (SPEC COD-08).
 func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
-	spec := sandboxPodSpec(pool, set)
+	t := sandboxTemplate(pool, set)
+	labels := map[string]string{}
+	maps.Copy(labels, t.Labels)
+	maps.Copy(labels, map[string]string{ // after the pool's own, which must not be able to change them
+		"app.kubernetes.io/name":      "skein-sandbox",
+		"app.kubernetes.io/component": "sandbox",
+		skeinv1.LabelManagedBy:        skeinv1.ManagedByValue,
+		skeinv1.LabelPool:             pool.Name,
+		skeinv1.LabelSandboxState:     SandboxWarm,
+		skeinv1.LabelTemplateHash:     t.hash(),
+	})
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:    pool.Namespace,
-			GenerateName: cutName("sandbox-"+pool.Name) + "-",
-			Labels: map[string]string{
-				"app.kubernetes.io/name":      "skein-sandbox",
-				"app.kubernetes.io/component": "sandbox",
-				skeinv1.LabelManagedBy:        skeinv1.ManagedByValue,
-				skeinv1.LabelPool:             pool.Name,
-				skeinv1.LabelSandboxState:     SandboxWarm,
-				skeinv1.LabelTemplateHash:     hashOf(spec),
-			},
+			Namespace:       pool.Namespace,
+			GenerateName:    cutName("sandbox-"+pool.Name) + "-",
+			Labels:          labels,
+			Annotations:     maps.Clone(t.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, skeinv1.GroupVersion.WithKind("SandboxPool"))},
 		},
-		Spec: spec,
+		Spec: t.Spec,
 	}
 }
 
 // SandboxTemplateHash tells pods of the present template from those of an old one.
 func SandboxTemplateHash(pool *skeinv1.SandboxPool, set SandboxSettings) string {
-	return hashOf(sandboxPodSpec(pool, set))
+	return sandboxTemplate(pool, set).hash()
 }
 
-func hashOf(spec corev1.PodSpec) string {
-	data, err := json.Marshal(spec)
-	if err != nil { // a PodSpec is plain data
+// template is all of a sandbox pod that its pool and the manager's settings decide.
+type template struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        corev1.PodSpec    `json:"spec"`
+}
+
+func sandboxTemplate(pool *skeinv1.SandboxPool, set SandboxSettings) *template {
+	t := &template{Spec: sandboxPodSpec(pool, set)}
+	if m := pool.Spec.PodMetadata; m != nil {
+		t.Labels, t.Annotations = m.Labels, m.Annotations
+	}
+	return t
+}
+
+func (t *template) hash() string {
+	data, err := json.Marshal(t)
+	if err != nil { // it is plain data
 		panic(err)
 	}
 	sum := sha256.Sum256(data)
@@ -105,7 +126,11 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 		DNSPolicy:                     corev1.DNSDefault, // it may not ask anyway
 		RuntimeClassName:              pool.Spec.RuntimeClassName,
 		NodeSelector:                  pool.Spec.NodeSelector,
-		Tolerations:                   pool.Spec.Tolerations,
+		Tolerations:                   tolerations(pool.Spec.Tolerations),
+		Affinity:                      pool.Spec.Affinity,
+		TopologySpreadConstraints:     spread(pool),
+		PriorityClassName:             pool.Spec.PriorityClassName,
+		ImagePullSecrets:              pool.Spec.ImagePullSecrets,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   ptr.To(true),
 			RunAsUser:      ptr.To(int64(sandboxUser)),
@@ -136,7 +161,9 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 				RunAsNonRoot:             ptr.To(true),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
-			VolumeMounts: []corev1.VolumeMount{{Name: certVolume, MountPath: sandboxCertDir, ReadOnly: true}},
+			// What a supervisor that cannot start says of it is in the pod's status, and so in the pool's condition.
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+			VolumeMounts:             []corev1.VolumeMount{{Name: certVolume, MountPath: sandboxCertDir, ReadOnly: true}},
 		}},
 		Volumes: []corev1.Volume{{
 			Name: certVolume,
@@ -146,6 +173,36 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 			}},
 		}},
 	}
+}
+
+// leaveNodeAfter is how long a sandbox stays on a node that cannot be reached; Kubernetes' own is five minutes.
+// The manager cannot reach it either, so it is of no use to anybody, and nothing in it is to be kept.
+const leaveNodeAfter = 30 * time.Second
+
+// tolerations adds to the pool's own how long a node may be gone, unless the pool says so itself.
+func tolerations(given []corev1.Toleration) []corev1.Toleration {
+	out := slices.Clone(given)
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		says := slices.ContainsFunc(given, func(t corev1.Toleration) bool {
+			return (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		})
+		if !says {
+			out = append(out, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: ptr.To(int64(leaveNodeAfter / time.Second))})
+		}
+	}
+	return out
+}
+
+// spread gives the constraints that select no pods, which would do nothing, those of the pool to count.
+func spread(pool *skeinv1.SandboxPool) []corev1.TopologySpreadConstraint {
+	out := slices.Clone(pool.Spec.TopologySpreadConstraints)
+	for i := range out {
+		if out[i].LabelSelector == nil {
+			out[i].LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{skeinv1.LabelPool: pool.Name}}
+		}
+	}
+	return out
 }
 
 // sandboxArgs hands the pool's bounds to the supervisor; the API server has set the defaults.
@@ -202,63 +259,4 @@ func sandboxResources(given corev1.ResourceRequirements) corev1.ResourceRequirem
 		}
 	}
 	return out
-}
-
-// PodReady tells whether a sandbox pod answers, and is not on its way out.
-func PodReady(p *corev1.Pod) bool {
-	if !p.DeletionTimestamp.IsZero() || p.Status.PodIP == "" {
-		return false
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// PodOver tells whether a pod has ended or is being ended.
-func PodOver(p *corev1.Pod) bool {
-	return !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-}
-
-// PodTrouble says why a pod does not come up; "" when nothing is known to be wrong.
-func PodTrouble(p *corev1.Pod) string {
-	if p.Status.Phase == corev1.PodFailed {
-		if t := terminated(p); t != "" {
-			return t
-		}
-		return joinText(p.Status.Reason, p.Status.Message)
-	}
-	for _, c := range p.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return joinText(w.Reason, w.Message)
-		}
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return joinText(c.Reason, c.Message)
-		}
-	}
-	return ""
-}
-
-func terminated(p *corev1.Pod) string {
-	for _, c := range p.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil {
-			return joinText(fmt.Sprintf("%s (exit code %d)", t.Reason, t.ExitCode), t.Message)
-		}
-	}
-	return ""
-}
-
-func joinText(reason, message string) string {
-	switch {
-	case reason == "":
-		return message
-	case message == "":
-		return reason
-	default:
-		return reason + ": " + message
-	}
 }

@@ -76,6 +76,10 @@ var _ = Describe("The operator", func() {
 		Entry("a Prompt's tool with neither name nor family", "Prompt", `{text: x, modelRef: {name: m}, tools: [{}]}`, "either name (of a Tool object) or builtin", SpecTimeout(time.Minute)),
 		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "either at (a time) or after", SpecTimeout(time.Minute)),
 		Entry("a SandboxPool with more warm than max", "SandboxPool", `{warm: 5, max: 2}`, "warm must not be above max", SpecTimeout(time.Minute)),
+		Entry("a SandboxPool with more warm than maxWarm", "SandboxPool", `{warm: 5, maxWarm: 2}`, "warm must not be above maxWarm", SpecTimeout(time.Minute)),
+		Entry("a SandboxPool with more maxWarm than max", "SandboxPool", `{maxWarm: 5, max: 2}`, "maxWarm must not be above max", SpecTimeout(time.Minute)),
+		Entry("a SandboxPool that takes Skein's own labels", "SandboxPool", `{podMetadata: {labels: {skein.dev/sandbox-state: claimed}}}`, "Skein's own: use another prefix", SpecTimeout(time.Minute)),
+		Entry("a SandboxPool that takes Skein's own annotations", "SandboxPool", `{podMetadata: {annotations: {skein.dev/x: other}}}`, "Skein's own: use another prefix", SpecTimeout(time.Minute)),
 	)
 
 	It("refuses changes of what is fixed", Label("K8S-02"), func(ctx SpecContext) {

@@ -61,12 +61,12 @@ type Reconciler struct {
 	pace *pace.Pacer
 
 	mu       sync.Mutex
-	failures map[ctrl.Request]*failure
+	memories map[ctrl.Request]*memory
 }
 
 // New makes a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, pace: pace.New(), failures: map[ctrl.Request]*failure{}}
+	return &Reconciler{Options: o, pace: pace.New(), memories: map[ctrl.Request]*memory{}}
 }
 
 // Setup adds the controller to a manager.
@@ -92,8 +92,10 @@ type scope struct {
 	object *skeinv1.SandboxPool
 	at     time.Time
 	pods   census
-	cause  string        // why pods do not come up; "" when they do
-	next   time.Duration // until it must be looked at again; 0 = not by itself
+	want   int // how many are to be warm
+	// trouble is why pods do not come up; its zero value when they do.
+	trouble kube.Trouble
+	next    time.Duration // until it must be looked at again; 0 = not by itself
 }
 
 // look makes the pool be looked at after a time, or sooner.
@@ -121,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		for _, step := range []phase{
 			r.certificate, // pods cannot start without
 			r.isolate,     // and must not without
-			r.count,       // what there is
+			r.count,       // what there is, and how many are wanted
 			r.clean,       // pods that have ended, or are too many or too old
 			r.fill,        // what is missing
 		} {
@@ -135,13 +137,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)
-}
-
-func (r *Reconciler) forget(req ctrl.Request) {
-	r.pace.Forget(req)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.failures, req)
 }
 
 // poolOf maps a pod to its pool by label: a claimed one is owned by its Thread.

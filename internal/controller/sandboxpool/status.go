@@ -66,31 +66,44 @@ func (s *scope) compute(processMode bool, failed error) {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
 		return // the counts may be of a census that was cut short
 	}
-	status.Warm = int32(len(s.pods.ready))
+	status.DesiredWarm = int32(s.want)
+	status.Warm = int32(s.pods.serving())
 	status.Claimed = int32(len(s.pods.claimed))
 	status.Starting = int32(len(s.pods.starting) - len(s.pods.stuck))
-	status.Failing = int32(len(s.pods.stuck) + len(s.pods.over))
-	missing := int(o.Spec.Warm) - len(s.pods.ready)
+	status.Failing = int32(len(s.pods.stuck) + len(s.pods.over) + len(s.pods.sick))
+	status.Outdated = int32(len(s.pods.old))
+	// What demand asks for beyond the pool's own number is no promise.
+	missing := int(o.Spec.Warm) - s.pods.serving()
 	full := o.Spec.Max > 0 && s.pods.alive() >= int(o.Spec.Max) && len(s.pods.starting) == 0
 	switch {
 	case processMode:
+		status.DesiredWarm = 0
 		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonProcessMode, "the manager runs sandboxes as local processes")
-	case s.cause != "":
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonPodsFailing, s.cause)
+	case s.trouble.Text != "":
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.trouble.Reason, s.trouble.String())
 	case missing > 0 && !full:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonScaling, fmt.Sprintf("%d of %d warm sandboxes are ready", len(s.pods.ready), o.Spec.Warm))
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonScaling, fmt.Sprintf("%d of %d warm sandboxes are ready", s.pods.serving(), o.Spec.Warm))
 	default:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonWarm, "")
 	}
+}
+
+// troubled tells whether a pool's pods do not come up.
+func troubled(c metav1.Condition) bool {
+	switch c.Reason {
+	case skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused:
+		return true
+	}
+	return false
 }
 
 // tell records an Event where the pool turned.
 func (r *Reconciler) tell(before, after *skeinv1.SandboxPool) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
-	case is.Reason == skeinv1.ReasonPodsFailing && was.Reason != is.Reason:
+	case troubled(is) && was.Reason != is.Reason:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Fill", "%s", is.Message)
-	case is.Status == metav1.ConditionTrue && was.Reason == skeinv1.ReasonPodsFailing:
+	case is.Status == metav1.ConditionTrue && troubled(was):
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Fill", "sandboxes come up again")
 	}
 }

@@ -1,0 +1,89 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// startTime is how long a pod may not answer before the pool says that it does not come up.
+const startTime = 2 * time.Minute
+
+// census is the pods of a pool by what they are.
+type census struct {
+	ready    []*corev1.Pod // warm, of the present template
+	starting []*corev1.Pod // the same, not ready yet
+	stuck    []*corev1.Pod // of those that start, the ones with trouble
+	old      []*corev1.Pod // warm and ready, of an old template
+	stale    []*corev1.Pod // of an old template and not ready: of no use to anybody
+	sick     []*corev1.Pod // run, but have not answered for long
+	claimed  []*corev1.Pod
+	over     []*corev1.Pod // have ended, of whatever state
+	leaving  []*corev1.Pod // are being deleted
+}
+
+// warm counts the pods that are or will be warm by the present template.
+func (c *census) warm() int { return len(c.ready) + len(c.starting) }
+
+// serving counts the pods that a thread can have at once.
+func (c *census) serving() int { return len(c.ready) + len(c.old) }
+
+// alive counts the pods that the pool's bound counts.
+func (c *census) alive() int { return c.warm() + len(c.old) + len(c.claimed) }
+
+// count sorts the pods of the pool, and says how many are to be warm.
+func (r *Reconciler) count(ctx context.Context, s *scope) error {
+	hash := kube.SandboxTemplateHash(s.object, r.Settings)
+	var taken []*corev1.Pod
+	for _, state := range []string{kube.SandboxWarm, kube.SandboxClaimed} {
+		var list corev1.PodList
+		err := r.Client.List(ctx, &list, client.InNamespace(s.object.Namespace),
+			client.MatchingFields{kube.IndexSandbox: kube.SandboxIndex(s.object.Name, state)}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return fmt.Errorf("list the pods of the pool: %w", err)
+		}
+		// Always the same order, so that of several pods in trouble the same one is told of.
+		slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		for i := range list.Items {
+			s.pods.add(&list.Items[i], state, hash, s.at)
+			if state == kube.SandboxClaimed {
+				taken = append(taken, &list.Items[i])
+			}
+		}
+	}
+	s.want = r.desired(s, taken)
+	return nil
+}
+
+func (c *census) add(p *corev1.Pod, state, hash string, at time.Time) {
+	current := p.Labels[skeinv1.LabelTemplateHash] == hash
+	switch {
+	case !p.DeletionTimestamp.IsZero():
+		c.leaving = append(c.leaving, p)
+	case kube.PodOver(p):
+		c.over = append(c.over, p)
+	case state == kube.SandboxClaimed:
+		c.claimed = append(c.claimed, p)
+	case kube.PodReady(p) && current:
+		c.ready = append(c.ready, p)
+	case kube.PodReady(p):
+		c.old = append(c.old, p)
+	case !current:
+		c.stale = append(c.stale, p)
+	case p.Status.Phase == corev1.PodRunning && at.Sub(kube.PodUnreadySince(p)) >= startTime:
+		c.sick = append(c.sick, p)
+	default:
+		c.starting = append(c.starting, p)
+		if kube.PodTrouble(p) != "" || at.Sub(kube.PodUnreadySince(p)) >= startTime {
+			c.stuck = append(c.stuck, p)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package sandboxpool
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+const (
+	backoffFirst = time.Second
+	backoffMax   = 5 * time.Minute
+)
+
+// memory is what is remembered of a pool from one look to the next. A new leader begins with none of it.
+type memory struct {
+	failure *failure // nil while pods come up
+	demand  demand
+}
+
+// failure says that pods of a pool end or are refused.
+type failure struct {
+	count   int
+	at      time.Time // the last one
+	until   time.Time // no pod is made before
+	trouble kube.Trouble
+}
+
+// memoryOf gives what is remembered of a pool. Called with the lock held.
+func (r *Reconciler) memoryOf(req ctrl.Request) *memory {
+	m := r.memories[req]
+	if m == nil {
+		m = &memory{}
+		r.memories[req] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(req ctrl.Request) {
+	r.pace.Forget(req)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memories, req)
+}
+
+// note counts a failure, and puts off the next pod for longer each time.
+func (r *Reconciler) note(s *scope, t kube.Trouble) failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.memoryOf(s.req)
+	if m.failure == nil {
+		m.failure = &failure{}
+	}
+	f := m.failure
+	f.count++
+	f.trouble, f.at = t, s.at
+	f.until = s.at.Add(min(backoffFirst<<min(f.count-1, 20), backoffMax))
+	s.trouble = t
+	return *f
+}
+
+// heal forgets the failure once what was made after it has come up, or nothing is missing.
+func (r *Reconciler) heal(s *scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.memoryOf(s.req)
+	if m.failure == nil || s.at.Before(m.failure.until) {
+		return
+	}
+	if len(s.pods.ready) >= s.want || madeSince(s.pods.ready, m.failure.at) {
+		m.failure = nil
+	}
+}
+
+// madeSince tells whether one of the pods is younger than a time; pods know theirs by the second.
+func madeSince(pods []*corev1.Pod, t time.Time) bool {
+	for _, p := range pods {
+		if p.CreationTimestamp.After(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// failed gives the failure of the pool's pods, if they fail.
+func (r *Reconciler) failed(req ctrl.Request) *failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.memoryOf(req).failure; f != nil {
+		c := *f
+		return &c
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+)
+
+// createAtOnce bounds the pods that one reconcile makes, so that a wrong template makes few.
+const createAtOnce = 20
+
+// fill makes the pods that are missing, at once after a claim and after a growing pause when they fail.
+func (r *Reconciler) fill(ctx context.Context, s *scope) error {
+	missing := min(s.missing(), createAtOnce)
+	if limit := int(s.object.Spec.Max); limit > 0 {
+		missing = min(missing, limit-s.pods.alive())
+	}
+	if f := r.failed(s.req); f != nil && len(s.pods.ready) < s.want {
+		s.trouble = f.trouble
+		if rest := f.until.Sub(s.at); rest > 0 && missing > 0 {
+			s.look(rest)
+			return nil
+		}
+	}
+	if len(s.pods.stuck) > 0 {
+		s.trouble = stuck(s.pods.stuck[0])
+	}
+	for _, p := range s.pods.starting { // one that hangs without a reason is told of when its time is up
+		s.look(startTime - s.at.Sub(kube.PodUnreadySince(p)))
+	}
+	return r.create(ctx, s, missing)
+}
+
+// missing is how many pods of the present template are to be made. Beside old ones that still serve only a quarter
+// of the number starts at a time: a template that does not work costs little, and a roll-out little room.
+func (s *scope) missing() int {
+	missing := s.want - s.pods.warm()
+	if len(s.pods.old) == 0 {
+		return missing
+	}
+	surge := max(1, (s.want+3)/4) - len(s.pods.starting)
+	short := s.want - s.pods.serving() - len(s.pods.starting)
+	return min(missing, max(surge, short))
+}
+
+func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
+	if n <= 0 {
+		return nil
+	}
+	pods := make([]*corev1.Pod, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range pods {
+		wg.Go(func() {
+			pods[i] = kube.SandboxPod(s.object, r.Settings)
+			errs[i] = r.Client.Create(ctx, pods[i])
+		})
+	}
+	wg.Wait()
+	var refused *kube.Trouble
+	for i, p := range pods {
+		if errs[i] == nil {
+			s.pods.starting = append(s.pods.starting, p)
+		}
+		if t := kube.RefusalOf(errs[i]); t != nil && refused == nil {
+			refused, errs[i] = t, nil
+		} else if t != nil {
+			errs[i] = nil
+		}
+	}
+	if refused != nil { // it will not go away by trying at once
+		refused.Text = "pods are refused: " + refused.Text
+		f := r.note(s, *refused)
+		s.look(f.until.Sub(s.at))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("create sandbox pods: %w", err)
+	}
+	return nil
+}
+
+func stuck(p *corev1.Pod) kube.Trouble {
+	t := kube.TroubleOf(p)
+	if t.Text == "" {
+		return kube.Trouble{Reason: skeinv1.ReasonPodsFailing, Text: fmt.Sprintf("pod %q is not ready after %s", p.Name, startTime)}
+	}
+	t.Text = fmt.Sprintf("pod %q: %s", p.Name, t.Text)
+	return t
+}
