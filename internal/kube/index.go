@@ -31,6 +31,8 @@ const (
 	IndexThread = "skein.thread"
 	// IndexSandbox: sandbox pods by pool and state; see SandboxIndex.
 	IndexSandbox = "skein.sandbox"
+	// IndexSandboxThread: claimed sandbox pods by the id of their thread.
+	IndexSandboxThread = "skein.sandboxThread"
 	// IndexEffect: ScheduledEffects by the name of the Effect object.
 	IndexEffect = "skein.effect"
 )
@@ -115,6 +117,12 @@ func Indexes() []Index {
 		{&corev1.Pod{}, IndexSandbox, func(o client.Object) []string {
 			l := o.GetLabels()
 			return []string{SandboxIndex(l[skeinv1.LabelPool], l[skeinv1.LabelSandboxState])}
+		}},
+		{&corev1.Pod{}, IndexSandboxThread, func(o client.Object) []string {
+			if id := o.GetLabels()[skeinv1.LabelThreadID]; id != "" {
+				return []string{id}
+			}
+			return nil
 		}},
 		{&skeinv1.ScheduledEffect{}, IndexEffect, func(o client.Object) []string {
 			return []string{EffectObjectName(o.(*skeinv1.ScheduledEffect).Spec.Effect)}

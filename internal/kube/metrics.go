@@ -15,14 +15,29 @@ const (
 	foundCold     = "cold"     // one was made
 )
 
-// acquired is how long it took until a thread had its pod.
-var acquired = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-	Name:    "skein_sandbox_acquire_seconds",
-	Help:    "Time until a thread had its sandbox pod, by how it came by it.",
-	Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60},
-}, []string{"found"})
+// acquireBuckets are fine where the budget of a claim is, and reach as far as a pod may take to start.
+var acquireBuckets = []float64{0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05,
+	0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 5, 10, 60, 120}
 
-func init() { metrics.Registry.MustRegister(acquired) }
+// acquired is how long it took until a thread had its pod, and answered until that gave its first result.
+var (
+	acquired = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "skein_sandbox_acquire_seconds",
+		Help:    "Time until a thread was connected to its sandbox pod, by how it came by it.",
+		Buckets: acquireBuckets,
+	}, []string{"found"})
+	answered = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "skein_sandbox_first_result_seconds",
+		Help:    "Time from a thread's need of a sandbox pod to the first result of code in it, by how it came by the pod.",
+		Buckets: acquireBuckets,
+	}, []string{"found"})
+)
+
+func init() { metrics.Registry.MustRegister(acquired, answered) }
+
+func observeAnswered(found string, since time.Time) {
+	answered.WithLabelValues(found).Observe(time.Since(since).Seconds())
+}
 
 func observeAcquired(found string, since time.Time) {
 	acquired.WithLabelValues(found).Observe(time.Since(since).Seconds())

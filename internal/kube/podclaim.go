@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,67 +17,6 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// find gives the thread's ready pod: the one that it has, else a warm one, else one that is about to be
-// warm, else a new one.
-func (s *PodSandboxes) find(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	began := time.Now()
-	pod, found, err := s.search(ctx, thread, pool)
-	if err != nil {
-		return nil, err
-	}
-	if found != foundWarm {
-		if pod, err = s.awaitOrRemove(ctx, pod); err != nil {
-			return nil, err
-		}
-	}
-	observeAcquired(found, began)
-	return pod, nil
-}
-
-// search gives a pod that is the thread's, and how it came by it. Only a warm one is ready for sure.
-func (s *PodSandboxes) search(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, string, error) {
-	pod, err := s.own(ctx, thread, pool)
-	if err != nil || pod != nil {
-		return pod, foundOwn, err
-	}
-	hash := SandboxTemplateHash(pool, s.Settings)
-	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) })
-	if err != nil || pod != nil {
-		return pod, foundWarm, err
-	}
-	pod, err = s.claimWarm(ctx, thread, pool, func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) })
-	if err != nil || pod != nil {
-		return pod, foundStarting, err
-	}
-	pod, err = s.createCold(ctx, thread, pool)
-	return pod, foundCold, err
-}
-
-// awaitOrRemove waits for the thread's pod. One that does not come up in its time makes way for another.
-func (s *PodSandboxes) awaitOrRemove(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	ready, err := s.awaitReady(ctx, client.ObjectKeyFromObject(pod))
-	if err != nil && ctx.Err() == nil {
-		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
-	}
-	return ready, err
-}
-
-// own finds the pod that the thread has from before, for example from before the manager was restarted.
-func (s *PodSandboxes) own(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
-	pods, err := s.pods(ctx, pool, SandboxClaimed, quick)
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		p := &pods[i]
-		if p.Labels[skeinv1.LabelThreadID] != thread.ID || PodOver(p) {
-			continue
-		}
-		return p, nil
-	}
-	return nil, nil
-}
 
 // quick lists without waiting for the writes of other claims to come back, where a stale answer does no harm.
 const quick = client.DisableReadYourWritesConsistency
@@ -92,35 +30,6 @@ func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, stat
 		return nil, fmt.Errorf("list the sandbox pods of pool %q: %w", pool.Name, err)
 	}
 	return list.Items, nil
-}
-
-// maxRounds of looking for a warm pod, should others take all that were seen.
-const maxRounds = 3
-
-// claimWarm makes one of the candidates among the pool's warm pods the thread's, by one conditional patch;
-// nil when there is none.
-func (s *PodSandboxes) claimWarm(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool, candidates func([]corev1.Pod) []*corev1.Pod) (*corev1.Pod, error) {
-	for range maxRounds {
-		pods, err := s.pods(ctx, pool, SandboxWarm, quick) // the patch is conditional
-		if err != nil {
-			return nil, err
-		}
-		lost := false
-		for _, p := range candidates(pods) {
-			claimed, err := s.tryClaim(ctx, p, thread)
-			if err != nil {
-				return nil, err
-			}
-			if claimed != nil {
-				return claimed, nil
-			}
-			lost = true
-		}
-		if !lost {
-			return nil, nil
-		}
-	}
-	return nil, nil
 }
 
 // readyPods are the ready pods in a random order, so that replicas that claim at once rarely meet. Pods of an
@@ -152,22 +61,15 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	return starting
 }
 
-// tryClaim patches one pod under the condition that it is as it was seen; nil when it is not.
-func (s *PodSandboxes) tryClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
-	key := client.ObjectKeyFromObject(p)
-	if !s.reserve(key) {
-		return nil, nil
-	}
+// patchClaim makes a pod the thread's under the condition that it is as it was seen; nil when it is not. The pod
+// is reserved.
+func (s *PodSandboxes) patchClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
 	patch, err := claimPatch(p, thread)
 	if err != nil {
-		s.unreserve(key)
 		return nil, err
 	}
 	claimed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	err = s.Client.Patch(ctx, claimed, client.RawPatch(types.MergePatchType, patch))
-	if err != nil {
-		s.unreserve(key)
-	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}

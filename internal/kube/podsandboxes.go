@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -28,9 +25,12 @@ type Endpoint struct {
 	ServerName  string // in the sandbox's certificate
 	ThreadID    string
 	MaxWallTime time.Duration // the pool's cap; 0 for none
+	Answered    func()        // to be called when the sandbox has given its first result
 }
 
-// Dial connects to a sandbox over mTLS.
+// Dial connects to a sandbox over mTLS. It returns when the sandbox has answered, so that one which cannot be
+// reached is known before it is used; an error that wraps sandbox.ErrNotTrusted is final. Dialling takes nothing: a
+// sandbox becomes a thread's by the first thing that it is asked to run.
 type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
 
 // PodSandboxesOptions of NewPodSandboxes.
@@ -155,24 +155,19 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 		}
 		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
 	}
+	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now()}
 	var last error
 	for range maxTries {
-		pod, err := s.find(ctx, thread, pool)
-		if err != nil {
-			return nil, err
-		}
-		conn, err := s.Dial(ctx, Endpoint{
-			Address:     net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(SandboxPort)),
-			ServerName:  pki.ServerName(pool.Name, pool.Namespace),
-			ThreadID:    thread.ID,
-			MaxWallTime: wallTime(pool),
-		})
+		pod, conn, err := a.sandbox(ctx)
 		if err == nil {
 			s.bind(c, pod, conn, idleTimeout(pool))
 			return conn, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if pod == nil {
+			return nil, err
 		}
 		last = fmt.Errorf("connect to sandbox pod %q: %w", pod.Name, err)
 		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)

@@ -2,11 +2,9 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -123,39 +121,4 @@ func (s *PodSandboxes) await(key types.NamespacedName) <-chan struct{} {
 		s.waiting[key] = make(chan struct{})
 	}
 	return s.waiting[key]
-}
-
-// awaitReady waits for a pod to be ready. Its error says what keeps it.
-func (s *PodSandboxes) awaitReady(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
-	defer cancel()
-	var trouble Trouble
-	for {
-		next := s.await(key)
-		pod := &corev1.Pod{}
-		err := s.Client.Get(ctx, key, pod)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("sandbox pod %q was deleted while it started", key.Name)
-		case err != nil && !errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
-		case err == nil && PodReady(pod):
-			return pod, nil
-		case err == nil && PodOver(pod):
-			return nil, fmt.Errorf("sandbox pod %q did not start: %s", key.Name, PodTrouble(pod))
-		case err == nil:
-			trouble = TroubleOf(pod)
-		}
-		if trouble.Final {
-			return nil, fmt.Errorf("sandbox pod %q does not start: %s", key.Name, trouble)
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			if trouble.Text == "" {
-				trouble.Text = "it is still starting"
-			}
-			return nil, fmt.Errorf("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
-		}
-	}
 }

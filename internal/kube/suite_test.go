@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,6 +25,9 @@ func TestKube(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "kube")
 }
+
+// patience bounds what must happen; it is never what a spec measures.
+const patience = 30 * time.Second
 
 const ns = "demo"
 

@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// ErrNotTrusted is wrapped by the error of a dial when the sandbox's certificate is not what it must be:
+// trying again does not help.
+var ErrNotTrusted = errors.New("the sandbox's certificate is not trusted")
+
 // Sandbox is a live connection to one supervisor. It is safe for concurrent use.
 type Sandbox interface {
 	// RunCode starts source in a fresh isolate (SPEC COD-01). It never returns an error: whatever goes

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -38,12 +37,6 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		create(ctx, cluster, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
 	}, NodeTimeout(20*time.Minute))
 
-	warm := func(ctx SpecContext, pool *skeinv1.SandboxPool, n int32) {
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
-			g.Expect(pool.Status.Warm).To(BeNumerically(">=", n))
-		}).Should(Succeed())
-	}
 	thread := func(ctx SpecContext, name string) *harness.Thread {
 		create(ctx, cluster, harness.NewThread(ns, name, "agent"))
 		t := cluster.Thread(ns, name)
@@ -54,50 +47,17 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		}).Should(Succeed())
 		return t
 	}
-	code := runtimev1.CodeRequest{Source: "export default () => 1 + 1"}
-	run := func(ctx SpecContext, t *harness.Thread) time.Duration {
-		return timed(func() {
-			r, err := t.Code(ctx, code)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+	// What code costs at each stage of a sandbox; every figure of pods stands in one run beside its floor.
+	Describe("sandboxes", Ordered, func() {
+		var b *sandboxBench
+		BeforeAll(func() {
+			b = &sandboxBench{cluster: cluster, ns: ns, thread: thread}
 		})
-	}
-
-	It("claims warm sandboxes", func(ctx SpecContext) {
-		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: 3}}
-		pool.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("1m"), corev1.ResourceMemory: harness.Quantity("16Mi")}
-		create(ctx, cluster, pool)
-		warm(ctx, pool, 3)
-
-		const claims = 12
-		var first, again, floor []time.Duration
-		threads := make([]*harness.Thread, 0, claims)
-		for i := range claims {
-			threads = append(threads, thread(ctx, fmt.Sprintf("claim-%d", i)))
-		}
-		began := time.Now()
-		for _, t := range threads {
-			warm(ctx, pool, 1)
-			floor = append(floor, timed(func() { Expect(t.Messages(ctx)).To(BeEmpty()) }))
-			first = append(first, run(ctx, t))
-		}
-		warm(ctx, pool, 3)
-		writes, err := cluster.Writes(operator, ns, began)
-		Expect(err).NotTo(HaveOccurred())
-		pods := 0
-		for _, w := range writes {
-			if strings.HasPrefix(w.Resource, "pods") {
-				pods++
-			}
-		}
-		for range 300 {
-			again = append(again, run(ctx, threads[0]))
-		}
-		figure("runtime API, an empty read (the floor)", "%s", spread(floor))
-		figure("warm claim → first code result, over the API", "%s", spread(first))
-		figure("API writes per claim, refill included", "%.2f on pods, %.2f in all (budget 2)", float64(pods)/claims, float64(len(writes))/claims)
-		figure("runCode on a claimed pod, over the API", "%s", spread(again))
-	}, SpecTimeout(10*time.Minute))
+		It("answer from a warm pod", func(ctx SpecContext) { b.warmClaims(ctx, 40) }, SpecTimeout(10*time.Minute))
+		It("answer a burst", func(ctx SpecContext) { b.bursts(ctx, 12, 5) }, SpecTimeout(10*time.Minute))
+		It("start cold", func(ctx SpecContext) { b.cold(ctx, 15) }, SpecTimeout(10*time.Minute))
+		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 60) }, SpecTimeout(10*time.Minute))
+	})
 
 	It("writes little", func(ctx SpecContext) {
 		const threads, turns = 5, 20

@@ -73,13 +73,21 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 
 // dialer connects to sandbox pods with certificates of the authority.
 func dialer(authority *kube.SandboxAuthority) kube.Dial {
-	return func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 		ca, own, err := authority.Client()
 		if err != nil {
 			return nil, err
 		}
-		return sandboxclient.Dial(sandboxclient.Options{
-			Address: e.Address, ServerName: e.ServerName, CA: ca, Client: own, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime,
+		c, err := sandboxclient.Dial(sandboxclient.Options{
+			Address: e.Address, ServerName: e.ServerName, CA: ca, Client: own, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
 		})
+		if err != nil {
+			return nil, err
+		}
+		if err := c.Connect(ctx); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		return c, nil
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -39,6 +40,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxWallTime is the pool's cap, against a supervisor that does not keep it. 0: none.
 	MaxWallTime time.Duration
+	// Answered is called once, when the sandbox has given its first result. May be nil.
+	Answered func()
 }
 
 // lateGrace is how long past its limits an execution may be heard of before it is given up: the supervisor
@@ -49,6 +52,8 @@ const lateGrace = 2 * time.Second
 type Client struct {
 	opts      Options
 	transport *http.Transport
+	early     atomic.Pointer[http.ClientConn] // made by Connect
+	answered  func()                          // tells of the first result; later calls do nothing
 	url       string
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -63,7 +68,7 @@ var _ sandbox.Sandbox = (*Client)(nil)
 // errClosed is the cause when Close ended something.
 var errClosed = errors.New("the connection to the sandbox was closed")
 
-// Dial prepares a connection; the first stream makes it. An error says what is wrong with the options.
+// Dial prepares a connection; Connect or the first stream makes it. An error says what is wrong with the options.
 func Dial(o Options) (*Client, error) {
 	switch {
 	case o.Address == "":
@@ -78,6 +83,10 @@ func Dial(o Options) (*Client, error) {
 	c := &Client{opts: o, url: "https://" + o.Address + streamPath}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.transport = newTransport(config, o.Dial)
+	c.answered = func() {}
+	if o.Answered != nil {
+		c.answered = sync.OnceFunc(o.Answered)
+	}
 	return c, nil
 }
 
@@ -117,6 +126,9 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel(errClosed)
 	c.streams.Wait()
+	if conn := c.early.Load(); conn != nil {
+		_ = conn.Close() // nothing is under way in it
+	}
 	c.transport.CloseIdleConnections()
 	return nil
 }
@@ -170,7 +182,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 			_ = out.CloseWithError(err)
 		}
 	}()
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.roundTrip(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, protocol.MaxReason))
 		_ = resp.Body.Close()
@@ -182,7 +194,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 			err = cause
 		}
 		s.cancel(err)
-		return nil, err
+		return nil, explain(err)
 	}
 	s.body = resp.Body
 	s.Conn = protocol.NewConn(resp.Body, out, nil)

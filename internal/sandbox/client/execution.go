@@ -259,6 +259,7 @@ func (e *execution) log(l sandbox.Log) {
 
 // finished makes the result of a Done.
 func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
+	e.client.answered()
 	r := sandbox.Result{Status: d.Status, Error: d.Err, MemoryUsedBytes: d.Memory}
 	if d.Err == nil {
 		v, err := value.Decode(d.Value)

@@ -188,6 +188,7 @@ func (i *isolate) settled(s *protocol.Settled) {
 	delete(i.waiting, s.ID)
 	i.mu.Unlock()
 	if waiter != nil {
+		i.client.answered()
 		waiter <- s.Outcome
 	}
 }

@@ -1,0 +1,232 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// acquisition is one thread's way to a sandbox, from the need to a connection.
+type acquisition struct {
+	port   *PodSandboxes
+	thread *store.Thread
+	pool   *skeinv1.SandboxPool
+	began  time.Time
+}
+
+// sandbox gives the thread's pod and a connection to it: the pod that it has, else a warm one, else one that is
+// about to be warm, else a new one. A pod that comes with an error is the thread's and of no use.
+func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, error) {
+	pod, err := a.own(ctx)
+	if err != nil || pod != nil {
+		return a.await(ctx, pod, err, foundOwn)
+	}
+	pod, conn, err := a.claimWarm(ctx)
+	if err != nil || pod != nil {
+		return pod, conn, err
+	}
+	pod, err = a.claimStarting(ctx)
+	if err != nil || pod != nil {
+		return a.await(ctx, pod, err, foundStarting)
+	}
+	pod, err = a.port.createCold(ctx, a.thread, a.pool)
+	return a.await(ctx, pod, err, foundCold)
+}
+
+// own finds the pod that the thread has from before, for example from before the manager was restarted.
+func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
+	var list corev1.PodList
+	err := a.port.Client.List(ctx, &list, client.InNamespace(a.pool.Namespace),
+		client.MatchingFields{IndexSandboxThread: a.thread.ID}, quick, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the sandbox pods of the thread: %w", err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == SandboxClaimed && !PodOver(p) {
+			return p, nil
+		}
+	}
+	return nil, nil
+}
+
+// maxRounds of looking for a warm pod, should others take all that were seen.
+const maxRounds = 3
+
+// each tries candidates among the pool's warm pods until one is had, and looks again when it lost them all.
+func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []*corev1.Pod, try func(*corev1.Pod) (bool, error)) error {
+	for range maxRounds {
+		pods, err := a.port.pods(ctx, a.pool, SandboxWarm, quick) // the patch is conditional
+		if err != nil {
+			return err
+		}
+		lost := false
+		for _, p := range candidates(pods) {
+			if !a.port.reserve(client.ObjectKeyFromObject(p)) {
+				lost = true
+				continue
+			}
+			had, err := try(p)
+			if err != nil || !had {
+				a.port.unreserve(client.ObjectKeyFromObject(p))
+			}
+			if err != nil || had {
+				return err
+			}
+			lost = true
+		}
+		if !lost {
+			return nil
+		}
+	}
+	return nil
+}
+
+// claimWarm makes a ready pod the thread's, and dials it while the API server takes the claim: most of the time
+// until the first result is these two.
+func (a *acquisition) claimWarm(ctx context.Context) (pod *corev1.Pod, conn sandbox.Sandbox, err error) {
+	hash := SandboxTemplateHash(a.pool, a.port.Settings)
+	ready := func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) }
+	var failed error // of the dial
+	err = a.each(ctx, ready, func(p *corev1.Pod) (bool, error) {
+		var err error
+		pod, conn, failed, err = a.claimAndDial(ctx, p)
+		return pod != nil, err
+	})
+	if err != nil || pod == nil {
+		return nil, nil, err
+	}
+	if failed == nil {
+		observeAcquired(foundWarm, a.began)
+	}
+	return pod, conn, failed
+}
+
+// claimAndDial gives no pod when the claim was lost.
+func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *corev1.Pod, conn sandbox.Sandbox, failed, err error) {
+	dialCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dialled := make(chan struct{})
+	go func() {
+		defer close(dialled)
+		conn, failed = a.dial(dialCtx, p, foundWarm)
+	}()
+	pod, err = a.port.patchClaim(ctx, p, a.thread)
+	if err != nil || pod == nil {
+		cancel()
+	}
+	<-dialled
+	if pod == nil && conn != nil {
+		_ = conn.Close() // nothing was asked of it: it is still anybody's
+		conn = nil
+	}
+	return pod, conn, failed, err
+}
+
+// claimStarting makes a pod the thread's that will be ready before a new one would be.
+func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err error) {
+	hash := SandboxTemplateHash(a.pool, a.port.Settings)
+	starting := func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) }
+	err = a.each(ctx, starting, func(p *corev1.Pod) (had bool, err error) {
+		pod, err = a.port.patchClaim(ctx, p, a.thread)
+		return pod != nil, err
+	})
+	return pod, err
+}
+
+// dial connects to a pod that has an address.
+func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string) (sandbox.Sandbox, error) {
+	return a.port.Dial(ctx, Endpoint{
+		Address:     net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort)),
+		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
+		ThreadID:    a.thread.ID,
+		MaxWallTime: wallTime(a.pool),
+		Answered:    func() { observeAnswered(found, a.began) },
+	})
+}
+
+// await connects to the thread's pod as soon as it answers. One that does not come up in its time is removed,
+// and makes way for another.
+func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, found string) (*corev1.Pod, sandbox.Sandbox, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	key, uid := client.ObjectKeyFromObject(pod), pod.UID
+	ready, conn, err := a.answering(ctx, key, found)
+	switch {
+	case err == nil:
+		observeAcquired(found, a.began)
+	case ready == nil && ctx.Err() == nil:
+		a.port.remove(ctx, key, uid)
+	}
+	return ready, conn, err
+}
+
+// The kubelet looks once a second whether a pod is ready; whoever waits for one asks it himself meanwhile.
+const (
+	knockEvery = 5 * time.Millisecond
+	knockFor   = 250 * time.Millisecond
+)
+
+// answering waits until a pod answers. Its error says what keeps it; with a pod, the pod is ready and cannot be
+// connected to.
+func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found string) (*corev1.Pod, sandbox.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.port.StartTimeout)
+	defer cancel()
+	trouble := Trouble{Text: "it is still starting"}
+	for {
+		next := a.port.await(key)
+		pod := &corev1.Pod{}
+		var again <-chan time.Time
+		err := a.port.Client.Get(ctx, key, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil, fmt.Errorf("sandbox pod %q was deleted while it started", key.Name)
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
+		case err != nil: // told below
+		case PodOver(pod):
+			return nil, nil, fmt.Errorf("sandbox pod %q did not start: %s", key.Name, PodTrouble(pod))
+		case PodReady(pod):
+			conn, err := a.dial(ctx, pod, found)
+			return pod, conn, err
+		case pod.Status.PodIP != "":
+			conn, err := a.knock(ctx, pod, found)
+			if err == nil || errors.Is(err, sandbox.ErrNotTrusted) {
+				return pod, conn, err
+			}
+			again = time.After(knockEvery)
+		}
+		if t := TroubleOf(pod); t.Text != "" {
+			trouble = t
+		}
+		if trouble.Final {
+			return nil, nil, fmt.Errorf("sandbox pod %q does not start: %s", key.Name, trouble)
+		}
+		select {
+		case <-next:
+		case <-again:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
+		}
+	}
+}
+
+// knock dials a pod that may not listen yet.
+func (a *acquisition) knock(ctx context.Context, pod *corev1.Pod, found string) (sandbox.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, knockFor)
+	defer cancel()
+	return a.dial(ctx, pod, found)
+}

@@ -1,0 +1,89 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+var _ = Describe("A thread's way to its sandbox", func() {
+	It("dials a warm pod while the API server takes the claim", Label("COD-09"), func(ctx SpecContext) {
+		dialling := make(chan struct{})
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			select {
+			case <-dialling: // else the claim would be over first
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return c.Patch(ctx, o, pa, opts...)
+		}}, running)
+		p.warm(ctx, 1)
+		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			close(dialling)
+			return &connection{endpoint: e}, nil
+		}
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+	}, NodeTimeout(patience))
+
+	It("lets go of the pod that it dialled and another was faster to claim", Label("COD-08"), func(ctx SpecContext) {
+		lost := 0
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			if lost++; lost == 1 {
+				return apierrors.NewConflict(corev1.Resource("pods"), o.GetName(), errors.New("changed"))
+			}
+			return c.Patch(ctx, o, pa, opts...)
+		}}, running)
+		p.warm(ctx, 2)
+		var dialled []*connection
+		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			dialled = append(dialled, &connection{endpoint: e})
+			return dialled[len(dialled)-1], nil
+		}
+		sbx, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(dialled).To(HaveLen(2))
+		Expect(dialled[0].closed).To(BeTrue())
+		Expect(dialled[1].closed).To(BeFalse())
+		Expect(sbx).To(BeIdenticalTo(dialled[1]))
+	})
+
+	It("asks a starting pod itself rather than wait for the kubelet's beat", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
+		p.port.StartTimeout = patience
+		var knocks atomic.Int32
+		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			if knocks.Add(1) < 3 {
+				return nil, errors.New("connection refused")
+			}
+			return &connection{endpoint: e}, nil
+		}
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(knocks.Load()).To(BeEquivalentTo(3))
+		Expect(p.writes).To(Equal(map[string]int{"create": 1}))
+	}, NodeTimeout(patience))
+
+	It("gives up at once on a pod whose certificate cannot be trusted, and takes another", Label("COD-08"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
+		p.port.StartTimeout = patience
+		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
+			return nil, fmt.Errorf("%w: it is another pool's or namespace's", sandbox.ErrNotTrusted)
+		}
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).To(MatchError(And(ContainSubstring("sandbox-default"), ContainSubstring("another pool's or namespace's"))))
+		Expect(p.writes).To(Equal(map[string]int{"create": 3, "delete": 3}))
+		Expect(p.all(ctx)).To(BeEmpty())
+	}, NodeTimeout(patience))
+})

@@ -1,0 +1,138 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+)
+
+var _ = Describe("Connecting ahead", func() {
+	two := sandbox.CodeRequest{Source: "export default () => 1 + 1"}
+
+	It("makes the one connection that the streams use", func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		var dials atomic.Int32
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t",
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials.Add(1)
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(c.Close)
+		Expect(c.Connect(ctx)).To(Succeed())
+		Expect(c.Connect(ctx)).To(Succeed())
+		Expect(dials.Load()).To(BeEquivalentTo(1))
+		for range 3 {
+			Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+		}
+		Expect(dials.Load()).To(BeEquivalentTo(1))
+	})
+
+	It("takes nothing: whoever runs code first has the sandbox", Label("COD-08"), func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		early, late := s.Dial(GinkgoT(), "early"), s.Dial(GinkgoT(), "late")
+		Expect(early.Connect(ctx)).To(Succeed())
+		Expect(late.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+		r := early.RunCode(ctx, two).Wait(ctx)
+		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+		Expect(r.Error.Message).To(ContainSubstring("belongs to another thread"))
+	})
+
+	It("survives the loss of that connection", func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		var first atomic.Pointer[net.Conn]
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t",
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				first.CompareAndSwap(nil, &conn)
+				return conn, err
+			}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(c.Close)
+		Expect(c.Connect(ctx)).To(Succeed())
+		Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+		Expect((*first.Load()).Close()).To(Succeed())
+		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).Should(Equal(sandbox.StatusSuccess))
+	}, NodeTimeout(time.Minute))
+
+	It("tells of the first result, once", func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		var answered atomic.Int32
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t",
+			Answered: func() { answered.Add(1) }})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(c.Close)
+		Expect(c.Connect(ctx)).To(Succeed())
+		Expect(answered.Load()).To(BeZero())
+		for range 2 {
+			Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+			Expect(answered.Load()).To(BeEquivalentTo(1))
+		}
+	})
+
+	Describe("says what is wrong with a certificate", Label("COD-08"), func() {
+		var s *sandboxtest.Supervisor
+		BeforeEach(func() { s = sandboxtest.Start(GinkgoT(), nil) })
+		connect := func(ctx context.Context, change func(*client.Options)) (*client.Client, error) {
+			GinkgoHelper()
+			o := client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t"}
+			change(&o)
+			c, err := client.Dial(o)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(c.Close)
+			return c, c.Connect(ctx)
+		}
+
+		It("of another namespace's sandbox", func(ctx SpecContext) {
+			_, err := connect(ctx, func(o *client.Options) { o.ServerName = pki.ServerName("test", "elsewhere") })
+			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another pool's or namespace's"))))
+		})
+
+		It("of a foreign sandbox", func(ctx SpecContext) {
+			foreign, err := pki.NewCA(clock.RealClock{}, "foreign", time.Hour)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = connect(ctx, func(o *client.Options) { o.CA = foreign.Cert })
+			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another authority"))))
+		})
+
+		It("of a sandbox whose certificate has ended", func(ctx SpecContext) {
+			old := testingclock.NewFakePassiveClock(time.Now().Add(-2 * time.Hour))
+			Expect(s.WriteServerCertAt(old)).To(Succeed())
+			_, err := connect(ctx, func(*client.Options) {})
+			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("has expired"))))
+		})
+
+		DescribeTable("of the manager", func(ctx SpecContext, ca func() pki.Pair, at func() clock.PassiveClock) {
+			own, err := pki.IssueClient(at(), ca(), "manager", time.Hour)
+			Expect(err).NotTo(HaveOccurred())
+			c, err := connect(ctx, func(o *client.Options) { o.Client = own })
+			if err == nil { // the sandbox judges after the manager has
+				r := c.RunCode(ctx, two).Wait(ctx)
+				Expect(r.Status).To(Equal(sandbox.StatusTerminated))
+				err = r.Error
+			}
+			Expect(err).To(MatchError(ContainSubstring("does not trust the manager's certificate")))
+		},
+			Entry("that is foreign", func() pki.Pair {
+				foreign, err := pki.NewCA(clock.RealClock{}, "foreign", time.Hour)
+				Expect(err).NotTo(HaveOccurred())
+				return foreign
+			}, func() clock.PassiveClock { return clock.RealClock{} }),
+			Entry("that has ended", func() pki.Pair { return s.CA },
+				func() clock.PassiveClock { return testingclock.NewFakePassiveClock(time.Now().Add(-2 * time.Hour)) }),
+		)
+	})
+})

@@ -1,0 +1,307 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// sandboxBench measures sandboxes on real pods.
+type sandboxBench struct {
+	cluster *harness.Cluster
+	ns      string
+	thread  func(ctx SpecContext, name string) *harness.Thread
+}
+
+// pool makes the default pool keep so many sandboxes warm, and waits until they are there and nothing else is.
+func (b *sandboxBench) pool(ctx SpecContext, warm int32) {
+	GinkgoHelper()
+	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: warm}}
+	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("1m"), corev1.ResourceMemory: harness.Quantity("16Mi")}
+	err := b.cluster.Client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"warm":%d}}`, warm)))
+	if apierrors.IsNotFound(err) {
+		err = b.cluster.Client.Create(ctx, p)
+	}
+	Expect(err).NotTo(HaveOccurred())
+	b.settle(ctx, int(warm))
+}
+
+// settle waits until so many pods are warm by their own state, and every other sandbox is gone.
+func (b *sandboxBench) settle(ctx SpecContext, warm int) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var l corev1.PodList
+		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.HasLabels{skeinv1.LabelPool})).To(Succeed())
+		ready := 0
+		for i := range l.Items {
+			if kube.PodReady(&l.Items[i]) && l.Items[i].Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm {
+				ready++
+			}
+		}
+		g.Expect(ready).To(Equal(warm))
+		g.Expect(l.Items).To(HaveLen(warm))
+	}).Should(Succeed())
+}
+
+// think waits a random while, so that nothing falls into step with the kubelet's beats.
+func think(ctx context.Context) {
+	select {
+	case <-time.After(300*time.Millisecond + rand.N(1200*time.Millisecond)):
+	case <-ctx.Done():
+	}
+}
+
+// run is one call of code over the runtime API.
+func (b *sandboxBench) run(ctx SpecContext, t *harness.Thread) time.Duration {
+	return timed(func() {
+		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => 1 + 1"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+	})
+}
+
+func (b *sandboxBench) threads(ctx SpecContext, prefix string, n int) []*harness.Thread {
+	ts := make([]*harness.Thread, n)
+	for i := range ts {
+		ts[i] = b.thread(ctx, fmt.Sprintf("%s-%d", prefix, i))
+	}
+	return ts
+}
+
+// warmClaims measures the first call of a thread while sandboxes wait, what it writes, and the calls after it.
+func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
+	const warm = 3
+	b.pool(ctx, warm)
+	ts := b.threads(ctx, "warm", n)
+	before := b.histogram(ctx, "first_result", "warm")
+	acquired := b.histogram(ctx, "acquire", "warm")
+	var first, floor, again []time.Duration
+	began := time.Now()
+	for i, t := range ts {
+		think(ctx)
+		floor = append(floor, timed(func() { Expect(t.Messages(ctx)).To(BeEmpty()) }))
+		first = append(first, b.run(ctx, t))
+		if i < n-1 {
+			Expect(t.Delete(ctx)).To(Succeed())
+			b.settle(ctx, warm)
+		}
+	}
+	figure("runtime API, an empty read (the floor)", "%s", spread(floor))
+	figure("warm claim → connected, at the engine", "%s", b.histogram(ctx, "acquire", "warm").minus(acquired))
+	figure("warm claim → first result, at the engine", "%s (budget p50 8 ms)", b.histogram(ctx, "first_result", "warm").minus(before))
+	figure("warm claim → first result, over the API", "%s", spread(first))
+	last := ts[n-1]
+	for range 300 {
+		again = append(again, b.run(ctx, last))
+	}
+	figure("runCode on a claimed pod, over the API", "%s (budget p50 2 ms, p99 8 ms at the engine)", spread(again))
+	Expect(last.Delete(ctx)).To(Succeed())
+	b.settle(ctx, warm)
+	b.writes(ctx, began, n)
+}
+
+// writes counts what the operator wrote for so many claims and their refills.
+func (b *sandboxBench) writes(ctx SpecContext, since time.Time, claims int) {
+	writes, err := b.cluster.Writes(operator, b.ns, since)
+	Expect(err).NotTo(HaveOccurred())
+	kinds := map[string]int{}
+	for _, w := range writes {
+		if !strings.HasPrefix(w.Resource, "threads") { // their deletion is this bench's
+			kinds[w.Verb+" "+w.Resource]++
+		}
+	}
+	var parts []string
+	total := 0
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		total += kinds[k]
+		parts = append(parts, fmt.Sprintf("%s %.2f", k, float64(kinds[k])/float64(claims)))
+	}
+	figure("API writes per claim, refill included", "%.2f (budget 2): %s", float64(total)/float64(claims), strings.Join(parts, ", "))
+}
+
+// bursts measures several threads that need a sandbox at once, with as many warm.
+func (b *sandboxBench) bursts(ctx SpecContext, n, size int) {
+	b.pool(ctx, int32(size))
+	before := b.histogram(ctx, "first_result", "warm")
+	var mu sync.Mutex
+	var first []time.Duration
+	for burst := range n {
+		ts := b.threads(ctx, fmt.Sprintf("burst-%d", burst), size)
+		think(ctx)
+		var wg sync.WaitGroup
+		for _, t := range ts {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				took := b.run(ctx, t)
+				mu.Lock()
+				defer mu.Unlock()
+				first = append(first, took)
+			})
+		}
+		wg.Wait()
+		for _, t := range ts {
+			Expect(t.Delete(ctx)).To(Succeed())
+		}
+		b.settle(ctx, size)
+	}
+	figure(fmt.Sprintf("burst of %d → first results, at the engine", size), "%s (budget p99 50 ms)", b.histogram(ctx, "first_result", "warm").minus(before))
+	figure(fmt.Sprintf("burst of %d → first results, over the API", size), "%s", spread(first))
+}
+
+// cold measures a thread that finds no warm sandbox beside a plain pod of the same image, in turns.
+func (b *sandboxBench) cold(ctx SpecContext, n int) {
+	b.pool(ctx, 0)
+	ts := b.threads(ctx, "cold", n)
+	var plain, first []time.Duration
+	for i, t := range ts {
+		think(ctx)
+		plain = append(plain, b.plainPod(ctx, fmt.Sprintf("plain-%d", i)))
+		think(ctx)
+		first = append(first, b.run(ctx, t))
+		Expect(t.Delete(ctx)).To(Succeed())
+		b.settle(ctx, 0)
+	}
+	p, f := quantile(plain, .5), quantile(first, .5)
+	figure("a plain pod → Ready (the floor)", "%s", spread(plain))
+	figure("cold → first result, over the API", "%s; p50 %s above the floor (budget 50 ms)", spread(first), round(f-p))
+}
+
+// plainPod gives the time from the creation of a pod to its being Ready. It has no probe: it is Ready as soon as it runs.
+func (b *sandboxBench) plainPod(ctx SpecContext, name string) time.Duration {
+	GinkgoHelper()
+	p := kube.SandboxPod(&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: skeinv1.DefaultPoolName}},
+		kube.SandboxSettings{Image: "skein.dev/sandbox:dev", ImagePullPolicy: corev1.PullNever})
+	p.ObjectMeta = metav1.ObjectMeta{Namespace: b.ns, Name: name}
+	p.Spec.Containers[0].ReadinessProbe = nil
+	w, err := b.cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(b.ns), client.MatchingFields{"metadata.name": name})
+	Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	took := timed(func() {
+		create(ctx, b.cluster, p)
+		for e := range w.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok && kube.PodReady(pod) {
+				return
+			}
+		}
+		Fail("the watch ended before the pod was ready")
+	})
+	Expect(b.cluster.Client.Delete(ctx, p, client.GracePeriodSeconds(0))).To(Succeed())
+	Eventually(ctx, func() error {
+		return client.IgnoreNotFound(b.cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), &corev1.Pod{}))
+	}).Should(Succeed())
+	return took
+}
+
+// sustained measures how many threads a second get a sandbox when a pool of 10 is never given rest.
+func (b *sandboxBench) sustained(ctx SpecContext, n int) {
+	const warm, workers = 10, 10
+	b.pool(ctx, warm)
+	ts := b.threads(ctx, "sustained", n)
+	next := make(chan *harness.Thread)
+	var mu sync.Mutex
+	var first []time.Duration
+	var wg sync.WaitGroup
+	took := timed(func() {
+		for range workers {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				for t := range next {
+					d := b.run(ctx, t)
+					mu.Lock()
+					first = append(first, d)
+					mu.Unlock()
+					Expect(t.Delete(ctx)).To(Succeed())
+				}
+			})
+		}
+		for _, t := range ts {
+			next <- t
+		}
+		close(next)
+		wg.Wait()
+	})
+	figure("claims a second, pool of 10, 10 at once", "%.1f (%d in %s); each %s", float64(n)/took.Seconds(), n, took.Round(10*time.Millisecond), spread(first))
+	b.pool(ctx, 0)
+}
+
+// histogram is a metric of the manager: upper bound of a bucket → how many are at or below it.
+type histogram map[float64]float64
+
+// histogram reads skein_sandbox_<name>_seconds for one way of finding a sandbox.
+func (b *sandboxBench) histogram(ctx SpecContext, name, found string) histogram {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(b.cluster.Client.List(ctx, &pods, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(Succeed())
+	Expect(pods.Items).To(HaveLen(1))
+	address, stop, err := b.cluster.Forward(ctx, harness.SystemNamespace, pods.Items[0].Name, 8080)
+	Expect(err).NotTo(HaveOccurred())
+	defer stop()
+	r, err := http.Get("http://" + address + "/metrics")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	Expect(err).NotTo(HaveOccurred())
+	h := histogram{}
+	prefix := fmt.Sprintf(`skein_sandbox_%s_seconds_bucket{found=%q,le="`, name, found)
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		rest, ok := strings.CutPrefix(s.Text(), prefix)
+		if !ok {
+			continue
+		}
+		le, count, _ := strings.Cut(rest, `"} `)
+		bound, err := strconv.ParseFloat(le, 64)
+		Expect(err).NotTo(HaveOccurred())
+		h[bound], err = strconv.ParseFloat(count, 64)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return h
+}
+
+func (h histogram) minus(before histogram) histogram {
+	out := histogram{}
+	for bound, n := range h {
+		out[bound] = n - before[bound]
+	}
+	return out
+}
+
+// within gives the bucket that holds a quantile.
+func (h histogram) within(q float64) string {
+	bounds := slices.Sorted(maps.Keys(h))
+	low := 0.0
+	for _, bound := range bounds {
+		if h[bound] >= math.Ceil(q*h[math.Inf(1)]) {
+			return fmt.Sprintf("%g to %g ms", low*1000, bound*1000)
+		}
+		low = bound
+	}
+	return "none"
+}
+
+func (h histogram) String() string {
+	return fmt.Sprintf("p50 %s  p95 %s  p99 %s  (n=%.0f)", h.within(.5), h.within(.95), h.within(.99), h[math.Inf(1)])
+}
