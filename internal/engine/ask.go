@@ -67,7 +67,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	m := r.answer(id, res)
 	r.record.Steps++
 	if len(m.ToolCalls) == 0 {
-		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil {
+		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil && !r.keepTurn(m) {
 			return true, r.finish(ctx, end, m)
 		}
 	}

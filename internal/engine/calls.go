@@ -19,6 +19,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if err := r.buildTools(ctx); err != nil {
 		return err
 	}
+	r.beginTurn()
 	repeat := r.resumed
 	r.resumed = false // later calls are new
 	if !r.parallel() || len(calls) == 1 {
@@ -116,6 +117,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if next != nil {
 		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
+	ops = append(ops, r.decided()...)
 	saved, scoped := r.stepScopes()
 	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
 		return err

@@ -29,6 +29,7 @@ type codeHost struct {
 	pool   string
 	state  *code.State
 	host   *tool.Host
+	turn   *turn // nil outside of a run
 
 	mu       sync.Mutex
 	modules  map[string]sandbox.Module
@@ -47,6 +48,9 @@ func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, 
 // add makes a module known, before the isolate is opened.
 func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
 	c.modules[name] = m
+	if c.turn != nil {
+		c.turn.reads(m.Code)
+	}
 	if timeout <= 0 {
 		timeout = defaultCodeTimeout
 	}
@@ -120,8 +124,32 @@ func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
 	c.mu.Lock()
 	sbx, iso := c.sbx, c.iso
 	c.mu.Unlock()
-	if sbx == nil || iso == nil { // the caller is code in the isolate, so this can only be its end
-		return nil, errors.New("the isolate has ended")
+	if sbx == nil || iso == nil {
+		return nil, errIsolateEnded
+	}
+	return client.ServeRunCode(ctx, sbx, iso, args)
+}
+
+// errIsolateEnded: the caller is code in the isolate, so that there is none can only be its end.
+var errIsolateEnded = errors.New("the isolate has ended")
+
+// ServeRunCodeFor implements tool.Code.
+func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
+	from, ok := caller.(*codeHost)
+	if !ok {
+		return nil, errIsolateEnded
+	}
+	from.mu.Lock()
+	iso := from.iso
+	from.mu.Unlock()
+	if iso == nil {
+		return nil, errIsolateEnded
+	}
+	c.mu.Lock()
+	sbx, err := c.sandbox(ctx)
+	c.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("no sandbox could be had: %w", err)
 	}
 	return client.ServeRunCode(ctx, sbx, iso, args)
 }
@@ -233,6 +261,12 @@ func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Descri
 // isolate gives the execution's isolate, opening it when there is none. A sandbox that cannot open one is
 // given up for another, once.
 func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
+	c.mu.Lock()
+	iso, sbx := c.iso, c.sbx
+	c.mu.Unlock()
+	if iso != nil {
+		return iso, sbx, nil
+	}
 	static, err := c.state.Static(ctx)
 	if err != nil {
 		return nil, nil, err

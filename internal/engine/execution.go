@@ -30,6 +30,9 @@ type execution struct {
 	code   *codeHost
 	edited atomic.Bool
 
+	// turn is the run that the execution is of; nil outside of one.
+	turn *turn
+
 	mu    sync.Mutex
 	tools *tool.Set // those that were built last
 }
@@ -38,6 +41,11 @@ type execution struct {
 func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
 	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads}
+	if runID != "" {
+		x.turn = newTurn(runID, agent)
+		x.host.Execution = x.turn
+	}
+	x.host.Family = &familyOf{execution: x}
 	x.host.Effects = &effectsOf{engine: e, thread: t}
 	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, runID: runID}
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
@@ -45,7 +53,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.host.Tools = &callerOf{execution: x}
 	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
-	x.code.host = x.host
+	x.code.host, x.code.turn = x.host, x.turn
 	x.host.Code = x.code
 	if agent != nil {
 		for i := range agent.Tools {

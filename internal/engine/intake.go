@@ -26,7 +26,7 @@ type intake struct {
 // takeIn moves inbox items into the conversation: the messages, their removal from the inbox and the run's
 // row change in one transaction, so that none is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
-	in := &intake{run: r, kept: runState{Waits: maps.Clone(r.kept.Waits), ReplyTo: r.kept.ReplyTo}, answered: map[string]bool{}}
+	in := &intake{run: r, kept: runState{Waits: maps.Clone(r.kept.Waits), ReplyTo: r.kept.ReplyTo, Turn: r.kept.Turn}, answered: map[string]bool{}}
 	for _, item := range items {
 		in.seqs = append(in.seqs, item.Seq)
 		if err := in.item(item); err != nil {

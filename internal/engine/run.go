@@ -93,7 +93,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		d := plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits)
+		d := r.turned(plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits))
 		switch d.action {
 		case actionEnd:
 			return r.finish(ctx, d.end, nil)

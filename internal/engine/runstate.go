@@ -25,6 +25,8 @@ type runState struct {
 	Waits map[string]tool.Wait `json:"waits,omitempty"`
 	// ReplyTo are the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
+	// Turn is what code has decided about the turn.
+	Turn turnState `json:"turn,omitzero"`
 }
 
 func readRunState(r *store.Run) (runState, error) {
@@ -39,7 +41,7 @@ func readRunState(r *store.Run) (runState, error) {
 }
 
 func (s runState) encode() json.RawMessage {
-	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 {
+	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.Turn == (turnState{}) {
 		return nil
 	}
 	raw, _ := json.Marshal(s) // strings only: cannot fail

@@ -24,7 +24,10 @@ type Host struct {
 	// Session is the state of the execution and of its thread (SPEC STA-01).
 	Session *scopes.Session
 
-	Threads     *thread.Service
+	Threads *thread.Service
+	// Execution is the run; nil outside of one.
+	Execution   Execution
+	Family      Family
 	Effects     Effects
 	Children    Children
 	Definitions Definitions
@@ -81,6 +84,15 @@ type ChildMessage struct {
 	Attachments []string // paths of the thread's files
 }
 
+// Family opens the other threads of the tree that the thread belongs to: its ancestors, its descendants, and those
+// of its ancestors.
+type Family interface {
+	// Open gives what an execution outside of a run offers on another thread of the tree, as that thread is now.
+	// It may be terminated. store.ErrNotFound when there is no such thread in the tree. Call done when the call
+	// that it was opened for is over.
+	Open(ctx context.Context, threadID string) (h *Host, done func(context.Context) error, err error)
+}
+
 // Definitions of the thread's namespace (SPEC AGT-07).
 type Definitions interface {
 	Names(ctx context.Context, kind string) ([]string, error)
@@ -94,6 +106,9 @@ type Code interface {
 	RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error)
 	// ServeRunCode is state.runCode, called by definition code of this execution.
 	ServeRunCode(ctx context.Context, args []any) (any, error)
+	// ServeRunCodeFor is ServeRunCode for code of another execution, whose Code is caller: the source runs in this
+	// thread's sandbox, and what it calls is where the caller is.
+	ServeRunCodeFor(ctx context.Context, caller Code, args []any) (any, error)
 	// Invoke runs a definition module in the isolate that the execution's definition code shares.
 	// invocation is the id under which the code's calls of state come back.
 	Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error)

@@ -3,24 +3,23 @@ package code
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
 type method func(ctx context.Context, c *stateCall) (any, error)
 
-// methods of `state` (SPEC TOL-03). It is filled in init because invokeTool leads back to it.
-var methods map[string]method
+// methods of `state` (SPEC TOL-03), and what code calls on behalf of its properties. They are filled in init because
+// some lead back to them.
+var methods, internalMethods map[string]method
 
 func init() {
 	methods = map[string]method{
 		"getMessages": getMessages, "getMessage": getMessage, "injectMessage": injectMessage,
 		"queueMessage": queueMessage, "sendMessage": sendMessage, "updateMessage": updateMessage, "deleteMessage": deleteMessage,
 
-		"writeFile": writeFile, "readFile": readFile, "statFile": statFile, "readdirFile": readdirFile,
+		"writeFile": writeFile, "readFile": readFile, "readFileStream": readFileStream, "statFile": statFile, "readdirFile": readdirFile,
 		"unlinkFile": unlinkFile, "mkdirFile": mkdirFile, "rmdirFile": rmdirFile, "getFileStats": getFileStats,
 		"grepFiles": grepFiles, "findFiles": findFiles,
 		"getFileThumbnail": getFileThumbnail,
@@ -38,6 +37,15 @@ func init() {
 		"emit": emit, "runCode": runCode, "terminate": terminate,
 
 		"env": env, "envType": envType, "setEnv": setEnv,
+	}
+	internalMethods = map[string]method{
+		"state.now": now, "state.of": of,
+		"readFileStream.open": openStream, "readFileStream.next": nextChunk, "readFileStream.close": closeStream,
+		"execution.stop": stopExecution, "execution.forceTurn": forceTurn,
+
+		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
+		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
+		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,
 	}
 }
 
@@ -102,37 +110,6 @@ func removeScheduledEffect(ctx context.Context, c *stateCall) (any, error) {
 		return nil, err
 	}
 	return c.host.Effects.Remove(ctx, id)
-}
-
-func getChildThread(ctx context.Context, c *stateCall) (any, error) {
-	reference, err := c.text(0, "child's reference")
-	if err != nil {
-		return nil, err
-	}
-	children, err := c.host.Threads.Store().Children(ctx, c.host.Thread.ID)
-	if err != nil {
-		return nil, err
-	}
-	for i := range children {
-		if children[i].Reference == reference {
-			return info(&children[i]), nil
-		}
-	}
-	return nil, nil
-}
-
-func getParentThread(ctx context.Context, c *stateCall) (any, error) {
-	if c.host.Thread.ParentID == "" {
-		return nil, nil
-	}
-	parent, err := c.host.Threads.Store().Thread(ctx, c.host.Thread.ParentID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return info(parent), nil
 }
 
 func notifyParent(ctx context.Context, c *stateCall) (any, error) {
@@ -222,6 +199,9 @@ func emit(ctx context.Context, c *stateCall) (any, error) {
 }
 
 func runCode(ctx context.Context, c *stateCall) (any, error) {
+	if c.asker != nil {
+		return c.host.Code.ServeRunCodeFor(ctx, c.asker.host.Code, c.args)
+	}
 	return c.host.Code.ServeRunCode(ctx, c.args)
 }
 

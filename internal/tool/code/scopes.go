@@ -11,16 +11,6 @@ import (
 // The scopes of state (SPEC STA-01, docs/state.md). What code sees of session state is a copy in its isolate, as
 // its methods do not wait; every change of it comes here. Thread state is here only.
 
-func init() {
-	for name, m := range map[string]method{
-		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
-		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
-		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,
-	} {
-		methods[name] = m
-	}
-}
-
 func (c *stateCall) session() (*scopes.Session, error) {
 	if c.host.Session == nil {
 		return nil, &sandbox.Error{Name: "NotSupportedError", Message: "there is no session here"}

@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -20,8 +21,13 @@ type State struct {
 	// edited is told when a message was changed or removed, so that a run reads its conversation anew.
 	edited func()
 
-	mu    sync.Mutex
-	times map[string]int // how often an invocation made a call of the same method and arguments
+	// asker is the State whose code calls, when host is another thread than its own; else nil.
+	asker *State
+
+	mu      sync.Mutex
+	times   map[string]int // how often an invocation made a call of the same method and arguments
+	streams map[int64]*stream
+	streamN int64
 }
 
 // NewState makes the server of `state`; edited may be nil.
@@ -32,8 +38,11 @@ func NewState(h *tool.Host, edited func()) *State {
 	return &State{host: h, edited: edited, times: map[string]int{}}
 }
 
-// scopesProperty carries what the scopes of state start with; code does not see it.
-const scopesProperty = "$scopes"
+// Properties that code does not see: what the scopes of state start with, and the names of its methods.
+const (
+	scopesProperty  = "$scopes"
+	methodsProperty = "$methods"
+)
 
 // Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
 // do not wait.
@@ -57,8 +66,11 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	}
 	static := map[string]any{
 		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
-		scopesProperty: scopesStatic(t, s.host.Session),
-		"arguments":    arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
+		"arguments": arguments, "children": children, "terminated": timeOrNull(t.TerminatedAt), "execution": nil,
+		methodsProperty: Methods(),
+	}
+	if s.asker == nil {
+		static[scopesProperty] = scopesStatic(t, s.host.Session)
 	}
 	// These answer at once, so their answers are there beforehand.
 	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {
@@ -66,8 +78,8 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 			return nil, err
 		}
 	}
-	if s.host.RunID != "" {
-		static["execution"] = map[string]any{"flowId": s.host.RunID, "currentSide": "a"}
+	if s.host.Execution != nil {
+		static["execution"] = s.host.Execution.Now()
 	}
 	return static, nil
 }
@@ -76,10 +88,16 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 func (s *State) Serve(ctx context.Context, invocation, method string, args []any) (any, error) {
 	serve, ok := methods[method]
 	if !ok {
+		serve, ok = internalMethods[method]
+	}
+	if !ok {
 		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s is not a function", method)}
 	}
 	return serve(ctx, &stateCall{State: s, invocation: invocation, method: method, args: args})
 }
+
+// Methods lists the methods of ThreadState that code finds on `state`, sorted.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // stateCall is one call of a method of `state`.
 type stateCall struct {
@@ -97,15 +115,20 @@ func (c *stateCall) key() string {
 		args = json.RawMessage(fmt.Sprint(len(c.args)))
 	}
 	h := sha256.New()
-	for _, part := range []string{c.invocation, c.method, string(args)} {
+	parts := []string{c.invocation, c.method, string(args)}
+	counts := c.State
+	if c.asker != nil {
+		parts, counts = append(parts, c.host.Thread.ID), c.asker
+	}
+	for _, part := range parts {
 		_, _ = h.Write([]byte(part))
 		_, _ = h.Write([]byte{0})
 	}
 	digest := hex.EncodeToString(h.Sum(nil))[:32]
-	c.mu.Lock()
-	c.times[digest]++
-	n := c.times[digest]
-	c.mu.Unlock()
+	counts.mu.Lock()
+	counts.times[digest]++
+	n := counts.times[digest]
+	counts.mu.Unlock()
 	return fmt.Sprintf("%s-%d", digest, n)
 }
 
@@ -196,12 +219,4 @@ func timeOrNull(micros int64) any {
 		return nil
 	}
 	return micros
-}
-
-// info is what getChildThread and getParentThread tell of another thread.
-func info(t *store.Thread) map[string]any {
-	return map[string]any{
-		"threadId": t.ID, "agentId": t.Agent, "userId": orNull(t.UserID), "createdAt": t.CreatedAt,
-		"title": orNull(t.Title), "terminated": timeOrNull(t.TerminatedAt), "status": orNull(t.RegistryStatus),
-	}
 }

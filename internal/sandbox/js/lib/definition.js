@@ -1,16 +1,11 @@
 // What definition code finds in its isolate. The value of this script is a function that takes the host's
-// side (sys) and gives { describe, invoke }.
-(function (sys) {
+// side (sys) and what thread.js makes ThreadStates by (threads), and gives { describe, invoke }.
+(function (sys, threads) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
-  const context = {}; // state.context: one object for the isolate's whole life
-  const { $scopes: scopes, ...statics } = sys.statics;
+  const { $scopes: scopes } = sys.statics;
 
-  // ---- state ------------------------------------------------------------------------------------------
-
-  // What the API types as ArrayBuffer.
-  const buffers = new Set(['readFile', 'getFileThumbnail']);
-  const asBuffer = (v) => (v instanceof Uint8Array ? v.buffer : v);
+  // ---- runCode ----------------------------------------------------------------------------------------
 
   let lastRun = 0;
   // How many runs wait for what is computed now: known where a function that a run was given calls runCode
@@ -42,7 +37,7 @@
   }
 
   // The handle of a runCode call: awaitable, with terminate(reason), reports and running.
-  function runCode(invocation, source, options) {
+  function runCode(invocation, source, options, call) {
     const id = ++lastRun;
     const level = depth + 1;
     const reports = [];
@@ -63,7 +58,7 @@
         };
       }
     }
-    const result = sys.call(invocation, 'runCode', [source, sent, id, level], true).finally(() => {
+    const result = call('runCode', [source, sent, id, level], true).finally(() => {
       running = false;
     });
     return {
@@ -186,50 +181,43 @@
     }
   }
 
-  // The state that one invocation gets. Whatever is no property is a method of the host.
-  function stateFor(invocation) {
-    const methods = new Map();
-    const scoped = scopes ? scopesFor(invocation) : {};
-    const method = (name) => {
-      let f = methods.get(name);
-      if (f !== undefined) return f;
-      if (name === 'runCode') {
-        f = (source, options) => runCode(invocation, source, options);
-      } else if (buffers.has(name)) {
-        f = (...args) => sys.call(invocation, name, args, false).then(asBuffer);
-      } else {
-        f = (...args) => sys.call(invocation, name, args, false);
-      }
-      methods.set(name, f);
-      return f;
+  // ---- state ------------------------------------------------------------------------------------------
+
+  // What an invocation has asked for by calls that the API types as void.
+  const posted = new Map();
+
+  // post takes such a call: the invocation ends after it, and fails with it unless the code has awaited it itself.
+  function post(invocation, promise) {
+    const call = { promise, heard: false };
+    promise.catch(() => {}); // told of below
+    posted.get(invocation)?.push(call);
+    const hear = (f) => {
+      call.heard = true;
+      return f(promise);
     };
-    return new Proxy(
-      {},
-      {
-        get(_, name) {
-          if (name === 'context') return context;
-          if (Object.hasOwn(scoped, name)) return scoped[name];
-          if (typeof name === 'symbol' || name === 'then' || name === 'toJSON') return undefined;
-          if (Object.hasOwn(statics, name)) return statics[name];
-          // A method whose answer is known beforehand answers at once.
-          if (Object.hasOwn(statics, name + '()')) return () => statics[name + '()'];
-          return name[0] === '_' ? undefined : method(name);
-        },
-        has: (_, name) => name === 'context' || Object.hasOwn(statics, name),
-        set(_, name) {
-          throw new TypeError(`state.${String(name)} cannot be set: keep what is yours in state.context`);
-        },
-        deleteProperty: () => false,
-        defineProperty: () => false,
-        ownKeys: () => ['context', ...Object.keys(statics).filter((n) => !n.endsWith('()'))],
-        getOwnPropertyDescriptor(_, name) {
-          if (name === 'context') return { value: context, enumerable: true, configurable: true };
-          if (!Object.hasOwn(statics, name)) return undefined;
-          return { value: statics[name], enumerable: true, configurable: true };
-        },
-      },
-    );
+    return {
+      then: (done, failed) => hear((p) => p.then(done, failed)),
+      catch: (failed) => hear((p) => p.catch(failed)),
+      finally: (f) => hear((p) => p.finally(f)),
+    };
   }
+
+  async function settlePosted(invocation) {
+    const list = posted.get(invocation);
+    let failed;
+    while (list.length > 0) {
+      for (const call of list.splice(0)) {
+        try {
+          await call.promise;
+        } catch (e) {
+          if (!call.heard) failed ??= e;
+        }
+      }
+    }
+    if (failed !== undefined) throw failed;
+  }
+
+  const { stateFor, refresh, used } = threads(sys, { runCode, post, scopesFor });
 
   // ---- definitions ------------------------------------------------------------------------------------
 
@@ -254,6 +242,7 @@
   }
 
   async function describe(ns) {
+    used();
     const definition = definitionOf(ns);
     let args = null;
     const schema = await schemaOf(definition.args);
@@ -288,8 +277,11 @@
     }
     sent.set(invocation, []);
     waiting.set(invocation, []);
+    posted.set(invocation, []);
     try {
+      await refresh(invocation);
       const result = await definition.execute(stateFor(invocation), args);
+      await settlePosted(invocation);
       await settle(invocation);
       const work = waiting.get(invocation);
       if (work.length > 0) {
@@ -298,6 +290,7 @@
           for (const r of await Promise.allSettled(work.splice(0))) {
             if (r.status === 'rejected') console.error('work after the response failed: ' + (r.reason?.stack ?? r.reason));
           }
+          await settlePosted(invocation).catch((e) => console.error('work after the response failed: ' + (e?.stack ?? e)));
           await settle(invocation);
         }
       }
@@ -305,6 +298,7 @@
     } finally {
       sent.delete(invocation);
       waiting.delete(invocation);
+      posted.delete(invocation);
     }
   }
 

@@ -1,7 +1,10 @@
 // Package lib holds the JavaScript that definition code finds in its isolate.
 package lib
 
-import _ "embed"
+import (
+	_ "embed"
+	"strings"
+)
 
 //go:generate go run ./generate
 
@@ -19,8 +22,21 @@ var Builder string
 // Definition is the script that gives definition code its state, timers and text codecs, and that describes
 // and invokes what a module declares. Its value is a function that takes the host's side.
 //
-//go:embed definition.js
-var Definition string
+// It is made of three files: two that build on nothing, and the third that is given what they make.
+var Definition = "(function (sys) {\n(" + expression(abortScript) + ")();\nreturn (" + expression(definitionScript) + ")(sys, " + expression(threadScript) + ");\n})"
+
+// Each is one function.
+var (
+	//go:embed abort.js
+	abortScript string
+	//go:embed thread.js
+	threadScript string
+	//go:embed definition.js
+	definitionScript string
+)
+
+// expression is a script that is one expression, for use within another.
+func expression(script string) string { return strings.TrimSuffix(strings.TrimSpace(script), ";") }
 
 // URL is the script that makes the classes URL and URLSearchParams, evaluated when code first names one. Its
 // value is a function that takes the host's side.

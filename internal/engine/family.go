@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// familyOf opens the other threads of an execution's tree, for code (SPEC SUB-05).
+type familyOf struct{ execution *execution }
+
+// Open implements tool.Family. What the caller may reach is looked up anew with each call: the id comes from code.
+func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(context.Context) error, error) {
+	e, own := f.execution.engine, f.execution.host.Thread
+	t, err := e.store.Thread(ctx, threadID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, nil, err
+	}
+	// One answer for what is not there and for what is not the caller's, so that ids cannot be tried out.
+	if err != nil || t.RootID != own.RootID || t.Namespace != own.Namespace || t.RetainedAt != 0 {
+		return nil, nil, fmt.Errorf("%w: there is no thread %s among the parents and children of this one", store.ErrNotFound, threadID)
+	}
+	st, err := e.threads.Open(ctx, t.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Its secrets are known before any of its code runs (SPEC ENV-03).
+	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+		return nil, nil, err
+	}
+	// Without its agent there are no tools to invoke; all else works.
+	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	var notReady *NotReadyError
+	if err != nil && !errors.As(err, &notReady) {
+		return nil, nil, err
+	}
+	ctx, leave := e.attach(ctx, t.ID)
+	x := e.newExecution(ctx, t, st, agent, "")
+	return x.host, func(ctx context.Context) error {
+		defer leave()
+		defer x.close()
+		return x.saveOutside(ctx)
+	}, nil
+}

@@ -1,0 +1,193 @@
+// ThreadState: what code gets as `state`, and what getChildThread and getParentThread give. The value is a function
+// that takes the host's side (sys) and what definition.js has for it (parts: runCode, post, scopesFor), and gives
+// { stateFor, refresh, used }.
+(function (sys, parts) {
+  'use strict';
+  const { $scopes, $methods, ...properties } = sys.statics;
+  // Without a list of its methods, every name that is no property is one.
+  const known = $methods && new Set($methods);
+
+  let context = {}; // state.context: one object for the isolate's whole life
+
+  // What the API types as ArrayBuffer.
+  const buffers = new Set(['readFile', 'getFileThumbnail']);
+  const asBuffer = (v) => (v instanceof Uint8Array ? v.buffer : v);
+  // What the API types as void: it need not be awaited.
+  const unawaited = new Set(['emit', 'queueTool']);
+  // What may change the properties of the thread.
+  const changing = new Set(['invokeTool', 'terminate', 'setStatus']);
+
+  // A route is how the methods of a thread are called: those of the isolate's own, or of another of its tree.
+  const ownRoute = (invocation) => ({
+    invocation,
+    call: (name, args, functions = false) => sys.call(invocation, name, args, functions),
+  });
+  const routeOf = (invocation, thread) => ({
+    invocation,
+    call: (name, args, functions = false) => sys.call(invocation, 'state.of', [thread, name, args], functions),
+  });
+
+  // ---- files as streams -------------------------------------------------------------------------------
+
+  const aborted = (signal) => {
+    if (signal?.aborted) throw signal.reason;
+  };
+
+  // Each loop over it reads the file anew. A loop that is left, by break or by an error, closes the file.
+  function chunks(route, path, signal) {
+    const stream = (step, id) => sys.call(route.invocation, 'readFileStream.' + step, [id], false);
+    return {
+      async *[Symbol.asyncIterator]() {
+        aborted(signal);
+        const id = await route.call('readFileStream.open', [path]);
+        try {
+          for (let last = false; !last; ) {
+            aborted(signal);
+            const chunk = await stream('next', id);
+            aborted(signal);
+            if (chunk === null) return;
+            last = chunk.isLast;
+            yield chunk;
+          }
+        } finally {
+          stream('close', id).catch(() => {});
+        }
+      },
+    };
+  }
+
+  async function readFileStream(route, path, options) {
+    if (options !== undefined && (options === null || typeof options !== 'object')) {
+      throw new TypeError('state.readFileStream: argument 2 must be the options, an object: { signal }');
+    }
+    aborted(options?.signal);
+    return (await route.call('readFileStream', [path])) ? chunks(route, path, options?.signal) : null;
+  }
+
+  // ---- execution --------------------------------------------------------------------------------------
+
+  // One for the isolate: its run is one. What the host says last is in properties.execution.
+  const stopping = new AbortController();
+  function executionFor(invocation) {
+    const execution = {
+      forceTurn(side) {
+        if (side !== 'a' && side !== 'b') throw new RangeError(`forceTurn takes the side "a" or "b", not ${String(side)}`);
+        return parts.post(invocation, sys.call(invocation, 'execution.forceTurn', [side], false));
+      },
+      stop() {
+        Object.assign(properties.execution, { stopped: true, stoppedBy: properties.execution.currentSide });
+        stopping.abort(new DOMException('the execution was stopped', 'AbortError'));
+        return parts.post(invocation, sys.call(invocation, 'execution.stop', [], false));
+      },
+      get abortSignal() {
+        return stopping.signal;
+      },
+    };
+    for (const name of ['flowId', 'currentSide', 'stepCount', 'sideAStepCount', 'sideBStepCount', 'stopped', 'stoppedBy', 'promptPath', 'messageHistory']) {
+      Object.defineProperty(execution, name, { enumerable: true, get: () => properties.execution[name] });
+    }
+    return Object.freeze(execution);
+  }
+
+  // ---- threads ----------------------------------------------------------------------------------------
+
+  // The properties as the host has them now: what has run since the isolate was opened may have changed them.
+  let fresh = true;
+  const used = () => {
+    fresh = false;
+  };
+  async function refresh(invocation) {
+    if (known && !fresh) Object.assign(properties, await sys.call(invocation, 'state.now', [], false));
+    used();
+  }
+
+  const methodOf = (route, own, name) => {
+    if (name === 'runCode') return (source, options) => parts.runCode(route.invocation, source, options, route.call);
+    if (name === 'readFileStream') return (path, options) => readFileStream(route, path, options);
+    if (name === 'getChildThread' || name === 'getParentThread') {
+      return async (...args) => {
+        const other = await route.call(name, args);
+        if (!known || other === null) return other;
+        return other.threadId === properties.threadId ? stateFor(route.invocation) : otherThread(route.invocation, other);
+      };
+    }
+    if (buffers.has(name)) return (...args) => route.call(name, args).then(asBuffer);
+    if (unawaited.has(name)) return (...args) => parts.post(route.invocation, route.call(name, args));
+    if (own && known && changing.has(name)) {
+      return async (...args) => {
+        const result = await route.call(name, args);
+        await refresh(route.invocation);
+        return result;
+      };
+    }
+    return (...args) => route.call(name, args);
+  };
+
+  // A ThreadState with these properties; more are properties of the invocation's own.
+  function threadState(route, statics, own, more) {
+    const methods = new Map();
+    const method = (name) => {
+      let f = methods.get(name);
+      if (f === undefined) methods.set(name, (f = methodOf(route, own, name)));
+      return f;
+    };
+    const hidden = (name) => name.endsWith('()') || name[0] === '$';
+    const isMethod = (name) => (known ? known.has(name) : name[0] !== '_' && name !== 'then' && name !== 'toJSON');
+    const valueOf = (name) => {
+      if (typeof name === 'symbol') return undefined;
+      if (Object.hasOwn(more, name)) return more[name];
+      if (Object.hasOwn(statics, name) && !hidden(name)) return statics[name];
+      // A method whose answer is known beforehand answers at once.
+      if (Object.hasOwn(statics, name + '()')) return () => statics[name + '()'];
+      return isMethod(name) ? method(name) : undefined;
+    };
+    const isProperty = (name) => Object.hasOwn(more, name) || (Object.hasOwn(statics, name) && !hidden(String(name)));
+    return new Proxy(
+      {},
+      {
+        get: (_, name) => valueOf(name),
+        has: (_, name) => isProperty(name) || (known?.has(name) ?? false),
+        set(_, name, value) {
+          if (name === 'context' && Object.hasOwn(more, name) && value !== null && typeof value === 'object') {
+            more.context = value;
+            return true;
+          }
+          throw new TypeError(`state.${String(name)} cannot be set: keep what is yours in state.context`);
+        },
+        deleteProperty: () => false,
+        defineProperty: () => false,
+        // The methods are there, but as with any object of a class a copy of the state has the properties only.
+        ownKeys: () => [...new Set([...Object.keys(more), ...Object.keys(statics).filter((n) => !hidden(n)), ...(known ?? [])])],
+        getOwnPropertyDescriptor(_, name) {
+          if (!isProperty(name) && !known?.has(name)) return undefined;
+          return { value: valueOf(name), enumerable: isProperty(name), configurable: true };
+        },
+      },
+    );
+  }
+
+  // The state that one invocation gets.
+  function stateFor(invocation) {
+    const more = Object.defineProperty({ ...($scopes ? parts.scopesFor(invocation) : {}) }, 'context', {
+      enumerable: true,
+      get: () => context,
+      set(value) {
+        context = value;
+      },
+    });
+    let execution;
+    Object.defineProperty(more, 'execution', {
+      enumerable: properties.execution !== undefined,
+      get: () => (properties.execution ? (execution ??= executionFor(invocation)) : properties.execution),
+    });
+    return threadState(ownRoute(invocation), properties, true, more);
+  }
+
+  // Another thread of the tree, as it was when it was asked for. It has a scratch context of its own, and its run, if
+  // there is one, is not this code's to see.
+  function otherThread(invocation, statics) {
+    return threadState(routeOf(invocation, statics.threadId), statics, false, { context: {}, execution: null });
+  }
+
+  return { stateFor, refresh, used };
+});

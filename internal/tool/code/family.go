@@ -1,0 +1,98 @@
+package code
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// getChildThread gives the ThreadState of a child: its properties, out of which the isolate makes one whose methods
+// come back as state.of (SPEC SUB-05). null when there is none.
+func getChildThread(ctx context.Context, c *stateCall) (any, error) {
+	reference, err := c.text(0, "child's reference")
+	if err != nil {
+		return nil, err
+	}
+	children, err := c.host.Threads.Store().Children(ctx, c.host.Thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range children {
+		if children[i].Reference == reference {
+			return c.properties(ctx, children[i].ID)
+		}
+	}
+	return nil, nil
+}
+
+// getParentThread gives the ThreadState of the parent, as getChildThread does; null when there is none.
+func getParentThread(ctx context.Context, c *stateCall) (any, error) {
+	if c.host.Thread.ParentID == "" {
+		return nil, nil
+	}
+	return c.properties(ctx, c.host.Thread.ParentID)
+}
+
+// caller is the State whose code makes the call.
+func (s *State) caller() *State {
+	if s.asker != nil {
+		return s.asker
+	}
+	return s
+}
+
+// properties of another thread; nil when it is gone.
+func (c *stateCall) properties(ctx context.Context, id string) (any, error) {
+	other, done, err := c.caller().open(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	static, err := other.Static(ctx)
+	return static, errors.Join(err, done(ctx))
+}
+
+// open gives the State of a thread of the own tree: the code's right to it is checked here, at each call.
+func (s *State) open(ctx context.Context, id string) (*State, func(context.Context) error, error) {
+	if id == s.host.Thread.ID { // found by way of a relative
+		return s, func(context.Context) error { return nil }, nil
+	}
+	h, done, err := s.host.Family.Open(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &State{host: h, edited: func() {}, asker: s}, done, nil
+}
+
+// working are the methods that a terminated thread refuses (SPEC THR-05); the others read.
+var working = map[string]bool{
+	"queueMessage": true, "sendMessage": true, "injectMessage": true, "queueTool": true, "invokeTool": true, "runCode": true,
+	"scheduleEffect": true, "notifyParent": true, "setStatus": true,
+}
+
+// of calls a method of another thread: (its id, the method, its arguments).
+func of(ctx context.Context, c *stateCall) (any, error) {
+	id, err := c.text(0, "thread's id")
+	if err != nil {
+		return nil, err
+	}
+	name, _ := c.arg(1).(string)
+	args, ok := c.arg(2).([]any)
+	if methods[name] == nil && name != "state.now" && name != "readFileStream.open" || !ok {
+		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("the thread has no method %q", name)}
+	}
+	other, done, err := c.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if other.host.Thread.TerminatedAt != 0 && working[name] {
+		return nil, errors.Join(fmt.Errorf("%s: %w: the thread %s does no more work, but can still be read", name, store.ErrTerminated, id), done(ctx))
+	}
+	v, err := other.Serve(ctx, c.invocation, name, args)
+	return v, errors.Join(err, done(ctx))
+}
