@@ -36,22 +36,32 @@ func (l *loader) Resolve(base, specifier string) (string, error) {
 		l.failed = specifier
 		return "", fmt.Errorf("cannot find module %q (imported by %s): %s", specifier, base, l.known())
 	}
-	name := path.Join(path.Dir(base), specifier)
+	if name, ok := l.find(path.Join(path.Dir(base), specifier)); ok {
+		return name, nil
+	}
+	l.failed = specifier
+	return "", fmt.Errorf("cannot find module %q (imported by %s): give it among the modules", specifier, base)
+}
+
+// find gives the name of the source that a path means. Ours are not to be had by any path.
+func (l *loader) find(name string) (string, bool) {
+	if strings.HasPrefix(name, internal) {
+		return "", false
+	}
 	for _, ext := range extensions {
 		if _, ok := l.sources[name+ext]; ok {
-			return name + ext, nil
+			return name + ext, true
 		}
 	}
 	// TypeScript asks for the name of the output; the source is what we have.
 	for js, ts := range map[string]string{".js": ".ts", ".mjs": ".mts", ".jsx": ".tsx"} {
 		if stem, ok := strings.CutSuffix(name, js); ok {
 			if _, ok := l.sources[stem+ts]; ok {
-				return stem + ts, nil
+				return stem + ts, true
 			}
 		}
 	}
-	l.failed = specifier
-	return "", fmt.Errorf("cannot find module %q (imported by %s): give it among the modules", specifier, base)
+	return "", false
 }
 
 // known says what could be imported instead.

@@ -3,6 +3,7 @@
 package js
 
 import (
+	"math"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
@@ -31,6 +32,9 @@ func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 		return i.vm.ThrowError("RangeError", "too many timers are waiting: at most 1000")
 	}
 	ms, _ := qjs.ToNumber(a[1])
+	if math.IsNaN(ms) {
+		ms = 0 // as browsers have it
+	}
 	d := maxTimeout
 	if ms <= float64(maxTimeout/time.Millisecond) {
 		d = time.Duration(max(ms, 0) * float64(time.Millisecond))

@@ -217,7 +217,7 @@ func (e *encoder) object(v Value, depth int) error {
 		return refuse("an object that holds no data of its own (an iterator, a generator or a weak reference)")
 	default:
 		if class >= lib.EJS_CLASS_INT8_ARRAY && class <= lib.EJS_CLASS_FLOAT64_ARRAY {
-			return e.array(v, depth)
+			return e.typed(v, depth)
 		}
 	}
 	return e.plain(v, depth)
@@ -242,6 +242,29 @@ func (e *encoder) array(v Value, depth int) error {
 	}
 	e.w.Open(value.TagArray, n)
 	return e.elements(v, n, depth)
+}
+
+// typed encodes a typed array as an array of its numbers.
+func (e *encoder) typed(v Value, depth int) error {
+	n, err := e.typedLength(v)
+	if err != nil {
+		return err
+	}
+	if n > value.MaxNodes {
+		return refuse("it holds more than %d values", value.MaxNodes)
+	}
+	e.w.Open(value.TagArray, n)
+	return e.elements(v, n, depth)
+}
+
+// typedLength is how many elements a typed array shows now, whatever the program has put in the place of its length.
+func (e *encoder) typedLength(v Value) (int, error) {
+	length, ok := e.vm.Call(e.vm.prims.typedLength, v)
+	if !ok {
+		return 0, ErrThrown
+	}
+	n, _ := ToNumber(length)
+	return int(n), nil
 }
 
 func (e *encoder) elements(v Value, n, depth int) error {
@@ -322,9 +345,9 @@ func (e *encoder) bytes(v Value) error {
 	}
 	defer e.vm.Free(buffer)
 	offset := int(*at[libc.Tsize_t](sizes))
-	n, err := e.length(v) // of bytes; a view that tracks a resizable buffer knows it only here
+	n, err := e.typedLength(v) // of bytes; a view that tracks a resizable buffer knows it only here
 	if err != nil {
-		n = int(*at[libc.Tsize_t](sizes + 8))
+		return err
 	}
 	return e.buffer(buffer, offset, n)
 }

@@ -71,6 +71,7 @@ func (vm *VM) Reshape(e Value, name, message string) bool {
 type ErrorInfo struct {
 	Name, Message, Stack string
 	IsError              bool // an Error object, or one that looks like it
+	noMemory             bool // the engine did run out of memory, whatever the program says
 }
 
 // maxErrorText bounds each text of an ErrorInfo.
@@ -82,7 +83,7 @@ func (vm *VM) Info(v Value) ErrorInfo {
 		message := vm.textOr(v, "(unprintable)")
 		if IsNull(v) && vm.OutOfMemory() {
 			// The engine throws null when there is no memory left for the error object.
-			return ErrorInfo{Name: "InternalError", Message: "out of memory", IsError: true}
+			return ErrorInfo{Name: "InternalError", Message: "out of memory", IsError: true, noMemory: true}
 		}
 		return ErrorInfo{Name: "Error", Message: message}
 	}
@@ -92,6 +93,7 @@ func (vm *VM) Info(v Value) ErrorInfo {
 		Stack:   vm.textProperty(v, "stack"),
 		IsError: vm.IsError(v),
 	}
+	e.noMemory = vm.OutOfMemory()
 	if e.Name == "" {
 		e.Name = "Error"
 	}
@@ -128,7 +130,7 @@ func (vm *VM) textProperty(v Value, name string) string {
 
 // IsOutOfMemory says whether an error is the engine's own about its memory limit.
 func (e ErrorInfo) IsOutOfMemory() bool {
-	return e.IsError && e.Name == "InternalError" && e.Message == "out of memory"
+	return e.noMemory && e.IsError && e.Name == "InternalError" && e.Message == "out of memory"
 }
 
 // Rethrow leaves the pending exception pending and gives what a HostFunc returns then.

@@ -10,6 +10,7 @@ type primordials struct {
 	setClass, setAdd, setEach Value
 	bigInt, bigIntText        Value
 	regexpText                Value
+	typedLength               Value // the getter of %TypedArray%.prototype.length
 }
 
 var errorNames = []string{"Error", "TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "InternalError", "AggregateError"}
@@ -43,8 +44,12 @@ func (vm *VM) capture() {
 	p.setClass, p.setAdd, p.setEach = path("Set"), path("Set", "prototype", "add"), path("Set", "prototype", "forEach")
 	p.bigInt, p.bigIntText = path("BigInt"), path("BigInt", "prototype", "toString")
 	p.regexpText = path("RegExp", "prototype", "toString")
+	typedLength, ok := vm.Eval("skein:length", "Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), 'length').get")
+	if !ok {
+		panic("the engine has no length of typed arrays")
+	}
+	p.typedLength = typedLength
 
-	var ok bool
 	vm.collector, ok = vm.Func("collect", 2, func(args []Value) (Value, bool) {
 		for _, v := range args[:2] {
 			vm.collected = append(vm.collected, vm.Dup(v))
@@ -61,7 +66,7 @@ func (vm *VM) release() {
 	for _, v := range p.errors {
 		vm.Free(v)
 	}
-	for _, v := range []Value{p.mapClass, p.mapSet, p.mapEach, p.setClass, p.setAdd, p.setEach, p.bigInt, p.bigIntText, p.regexpText, vm.collector} {
+	for _, v := range []Value{p.mapClass, p.mapSet, p.mapEach, p.setClass, p.setAdd, p.setEach, p.bigInt, p.bigIntText, p.regexpText, p.typedLength, vm.collector} {
 		vm.Free(v)
 	}
 }
