@@ -98,7 +98,7 @@ clean: ## Remove what the build made (caches outside the repository stay).
 ##@ Test
 
 .PHONY: test
-test: ## Everything: verify, lint, unit, integration, conformance, e2e, cluster; sums it up.
+test: ## Everything: verify, lint, unit, integration, v8, conformance, e2e, cluster; sums it up.
 	@hack/test.sh
 
 # How many tests ran and failed is told by testrun, so it is built afresh each time.
@@ -122,6 +122,16 @@ postgres:
 test-integration: $(NEEDS) postgres ## Packages that need a control plane or PostgreSQL.
 	@export KUBEBUILDER_ASSETS="$$($(DEVCLUSTER) env --assets)"; \
 	$(TESTRUN) tier $(TESTFLAGS) -p 1 integration $(PKG)
+
+# Deno, the program of the other engine, of a pinned version.
+.PHONY: deno
+deno:
+	@hack/deno.sh install
+
+.PHONY: test-v8
+test-v8: $(TESTRUN) deno ## The sandbox's suites once more, on the v8 engine.
+	@export SKEIN_TEST_ENGINE=v8 SKEIN_TEST_DENO="$$(hack/deno.sh bin)"; \
+	$(TESTRUN) tier $(TESTFLAGS) -p 1 v8 $(PKG)
 
 .PHONY: conformance
 conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-03"].

@@ -26,6 +26,7 @@ tier verify "generated files, go.mod, formatting" build/testrun check -reports "
 tier lint "golangci-lint" build/testrun check -reports "$reports" lint -- "$make" --no-print-directory lint
 tier unit "packages that need nothing around them" "$make" --no-print-directory test-unit
 tier integration "packages that need a control plane" "$make" --no-print-directory test-integration
+tier v8 "the sandbox's suites on its other engine" "$make" --no-print-directory test-v8
 tier conformance "the rows of the specification, through the public API" "$make" --no-print-directory test-conformance
 tier e2e "real pods on a real node" "$make" --no-print-directory test-e2e
 tier cluster "the dev cluster itself" "$make" --no-print-directory test-cluster

@@ -1,7 +1,7 @@
 // Command testrun runs the tests of one tier and says what came out: one line a package while it runs,
 // the output of what failed, and a report that later commands read.
 //
-//	testrun tier [flags] NAME            run a tier: unit, integration, conformance, e2e, cluster, bench
+//	testrun tier [flags] NAME            run a tier: unit, integration, v8, conformance, e2e, cluster, bench
 //	testrun check [flags] NAME -- CMD    run a command that counts as one test, such as a linter
 //	testrun rows [flags] [ROW...]        one line for each row of the specification
 //	testrun sum [flags]                  one line for each tier and the sum over them

@@ -21,7 +21,11 @@ var tierFolders = map[string][]string{
 	"conformance": {"test/conformance"},
 	"e2e":         {"test/e2e", "test/image", "test/chaos"},
 	"bench":       {"test/bench"},
+	"v8":          {"internal/sandbox/v8"},
 }
+
+// tierRepeats are packages of other tiers that run once more in a tier, on what its environment names.
+var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client"}}
 
 // clusterHelpers are the packages by which a test shows that it needs a control plane or PostgreSQL; a package whose
 // tests import one of them belongs to the integration tier.
@@ -74,6 +78,11 @@ func listPackages(ctx context.Context, dir string, patterns []string) ([]testPac
 		imports := slices.Concat(p.TestImports, p.XTestImports)
 		found = append(found, testPackage{Path: p.ImportPath, Dir: p.Dir, Ginkgo: slices.Contains(imports, ginkgo), Tier: tierOf(p.ImportPath, imports)})
 	}
+}
+
+// in says whether a package is one of a tier's.
+func (p testPackage) in(tier string) bool {
+	return p.Tier == tier || slices.Contains(tierRepeats[tier], strings.TrimPrefix(p.Path, module+"/"))
 }
 
 // tierOf says which tier a package belongs to: by its folder, else by what its tests import.

@@ -47,7 +47,7 @@ func tierCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.NArg() == 0 {
-		return errors.New("tier: name the tier: unit, integration, conformance, e2e or bench")
+		return errors.New("tier: name the tier: unit, integration, v8, conformance, e2e or bench")
 	}
 	var err error
 	if o.reports, err = filepath.Abs(*reports); err != nil {
@@ -88,7 +88,7 @@ func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) 
 			return nil, err
 		}
 		if len(o.modules) == 0 {
-			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return p.Tier != tier })
+			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return !p.in(tier) })
 		}
 		if o.filter != "" || o.skip != "" {
 			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return !p.Ginkgo })

@@ -4,4 +4,4 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-var archRules []rule
+var archRules, archEngineRules []rule

@@ -6,10 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule allows a system call, when its condition holds.
+// rule allows a system call, when its condition holds; one that is gated is allowed only for so long as
+// somebody holds the Gate.
 type rule struct {
-	call uint32
-	when condition
+	call  uint32
+	when  condition
+	gated bool
 }
 
 // condition on one argument of a system call, of which it sees the low 32 bits.
@@ -42,20 +44,25 @@ func rules(pid uint32) []rule {
 		// Threads of a build with cgo set these up for themselves, and say why when they cannot.
 		{call: unix.SYS_RSEQ}, {call: unix.SYS_SET_ROBUST_LIST}, {call: unix.SYS_WRITEV},
 		// The runtime preempts its own threads by signals; nobody else gets one.
-		{unix.SYS_TGKILL, condition{equals, 0, pid}},
+		{call: unix.SYS_TGKILL, when: condition{equals, 0, pid}},
 		// More threads, but no process.
-		{unix.SYS_CLONE, condition{hasAll, 0, unix.CLONE_THREAD}},
+		{call: unix.SYS_CLONE, when: condition{hasAll, 0, unix.CLONE_THREAD}},
 		// More memory, but none to run code from.
-		{unix.SYS_MMAP, noExec}, {unix.SYS_MPROTECT, noExec},
+		{call: unix.SYS_MMAP, when: noExec}, {call: unix.SYS_MPROTECT, when: noExec},
 	}
 	return append(common, archRules...)
 }
+
+// keeperRules are for a process that keeps another one: it waits for it, ends it by the descriptor that it holds of
+// it, and reads files that it has open.
+var keeperRules = []rule{{call: unix.SYS_WAITID}, {call: unix.SYS_WAIT4}, {call: unix.SYS_PIDFD_SEND_SIGNAL}, {call: unix.SYS_PREAD64}}
 
 const (
 	retAllow  = unix.SECCOMP_RET_ALLOW
 	retDeny   = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	retAbsent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 	retKill   = unix.SECCOMP_RET_KILL_PROCESS
+	retAsk    = unix.SECCOMP_RET_USER_NOTIF
 )
 
 // Offsets in struct seccomp_data; both machines are little endian.
@@ -79,16 +86,16 @@ func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 
 // filter is the program: the architecture first, for the numbers mean something else on another; then the
 // rules, one by one; then no.
-func filter(pid uint32) []unix.SockFilter {
+func filter(rules []rule) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(offArch),
 		jump(unix.BPF_JEQ, auditArch, 1, 0),
 		ret(retKill),
 		load(offNumber),
 	}
-	for _, r := range rules(pid) {
+	for _, r := range rules {
 		if r.when.kind == always {
-			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(retAllow))
+			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(map[bool]uint32{false: retAllow, true: retAsk}[r.gated]))
 			continue
 		}
 		p = append(p, jump(unix.BPF_JEQ, r.call, 0, 4), load(offArgs+8*uint32(r.when.argument)))

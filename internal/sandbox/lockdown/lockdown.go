@@ -7,6 +7,7 @@
 package lockdown
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,10 @@ var ErrNoSeccomp = errors.New("this kernel has no seccomp filters, which untrust
 type Limits struct {
 	AddressSpace uint64 // bytes that it may map; 0 for no limit
 	Data         uint64 // bytes of writable memory; 0 for no limit
+	Files        uint64 // descriptors; 0 for what a child of ours needs
+	// Keeper lets the process wait for, and end, those that it started before, and read at a place of files that
+	// it has open.
+	Keeper bool
 }
 
 // maxFiles is enough for the pipes and what the runtime keeps open.
@@ -47,7 +52,11 @@ func Apply(l Limits) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("clearing dumpable: %w", err)
 	}
-	return install(filter(uint32(os.Getpid())))
+	allowed := rules(uint32(os.Getpid()))
+	if l.Keeper {
+		allowed = append(allowed, keeperRules...)
+	}
+	return install(filter(allowed))
 }
 
 // openPoller makes the runtime open its poller, on which its timers wait: afterwards it could not.
@@ -73,7 +82,7 @@ func ApplyLimits(l Limits) error {
 		what int
 		most uint64
 	}{
-		{unix.RLIMIT_NOFILE, maxFiles},
+		{unix.RLIMIT_NOFILE, cmp.Or(l.Files, maxFiles)},
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_FSIZE, 0},
 		{unix.RLIMIT_MEMLOCK, 0},

@@ -5,6 +5,7 @@
 package sandboxtest
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
@@ -63,7 +65,8 @@ func Start(t T, change func(*supervisor.Options)) *Supervisor {
 		t.Fatalf("%v", err)
 	}
 	o := supervisor.Defaults()
-	o.CertDir, o.Child, o.Drain = s.CertDir, []string{exe, supervisor.ChildArg}, 5*time.Second
+	o.CertDir, o.Program, o.Drain = s.CertDir, exe, 5*time.Second
+	o.Engine, o.Deno = engine()
 	if change != nil {
 		change(&o)
 	}
@@ -89,6 +92,18 @@ func Start(t T, change func(*supervisor.Options)) *Supervisor {
 
 // ChildEnv names another program for the children: a race detector in the engine would make it crawl.
 const ChildEnv = "SKEIN_TEST_SANDBOX"
+
+// EngineEnv names the engine of the children, DenoEnv the program that sandbox.V8 takes: so a whole suite runs on
+// another engine.
+const (
+	EngineEnv = "SKEIN_TEST_ENGINE"
+	DenoEnv   = "SKEIN_TEST_DENO"
+)
+
+func engine() (sandbox.Engine, string) { return Engine(), os.Getenv(DenoEnv) }
+
+// Engine is the engine of the children.
+func Engine() sandbox.Engine { return cmp.Or(sandbox.Engine(os.Getenv(EngineEnv)), sandbox.QuickJS) }
 
 func childProgram() (string, error) {
 	if exe := os.Getenv(ChildEnv); exe != "" {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
@@ -23,6 +24,9 @@ const compileTimeout = 30 * time.Second
 // bytecode in a sealed file in memory that all children share. Without it they compile for themselves.
 func (s *Server) prepareLibraries() {
 	defer close(s.libsDone)
+	if s.opts.Engine != sandbox.QuickJS {
+		return // the other engine has its own way to have them
+	}
 	f, err := s.compileLibraries()
 	if err != nil {
 		if s.ctx.Err() == nil {
@@ -38,7 +42,7 @@ func (s *Server) libraries() *os.File { return s.libs.Load() }
 func (s *Server) compileLibraries() (*os.File, error) {
 	o := s.childOptions()
 	o.CompileLibraries = true
-	p, err := s.launch(o, nil)
+	p, err := s.launch(s.child(o, nil))
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,11 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/sandbox/js"
+	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
-// Dispatch is for a program that embeds the supervisor: when its first argument is ChildArg, ServeArg or
-// compiler.Arg, it runs that and gives the exit code and true. Call it first thing in main:
+// Dispatch is for a program that embeds the supervisor: when its first argument is ChildArg, ServeArg,
+// compiler.Arg or one of package v8, it runs that and gives the exit code and true. Call it first thing in main:
 //
 //	if code, ok := supervisor.Dispatch(os.Args); ok {
 //		os.Exit(code)
@@ -36,7 +37,7 @@ func Dispatch(args []string) (code int, ok bool) {
 	case compiler.Arg:
 		return compiler.Main(), true
 	}
-	return 0, false
+	return v8.Dispatch(args)
 }
 
 // Main runs a supervisor by command line and gives the exit code.

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
 )
 
 // ChildArg is the first argument by which a program that embeds this package starts as a child, ServeArg
@@ -39,7 +41,12 @@ type Options struct {
 	Lifeline bool
 	// Announce prints the address that it listens on, as one line on standard output.
 	Announce bool
-	// Child is the command of a child; this very program when empty.
+	// Engine of the children: sandbox.QuickJS (when empty) or sandbox.V8, which takes Deno.
+	Engine sandbox.Engine
+	Deno   string // the Deno program, for sandbox.V8
+	// Program is the program of a child, which hands its arguments to Dispatch; this very program when empty.
+	Program string
+	// Child is the command of a child in place of Program; for tests.
 	Child []string
 }
 
@@ -54,6 +61,8 @@ func Defaults() Options {
 		Prefork:      2,
 		Concurrency:  4,
 		Drain:        20 * time.Second,
+		Engine:       sandbox.QuickJS,
+		Deno:         "/deno",
 	}
 }
 
@@ -73,6 +82,11 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.DurationVar(&o.MaxWallTime, "max-wall-time", o.MaxWallTime, "longest `time` of one execution")
 	f.IntVar(&o.Prefork, "prefork", o.Prefork, "`number` of children that wait ready")
 	f.IntVar(&o.Concurrency, "max-concurrent", o.Concurrency, "`number` of executions at a time, as many that they wait for, and as many definition isolates")
+	f.Func("engine", fmt.Sprintf("`name` of the JavaScript engine: %s or %s (default %s)", sandbox.QuickJS, sandbox.V8, o.Engine), func(s string) error {
+		o.Engine = sandbox.Engine(s)
+		return o.Engine.Validate()
+	})
+	f.StringVar(&o.Deno, "deno", o.Deno, "the Deno `program`, for --engine=v8")
 	f.DurationVar(&o.Drain, "drain", o.Drain, "how long executions under way may go on after SIGTERM")
 	f.BoolVar(&o.AllowUnconfined, "allow-unconfined", o.AllowUnconfined, "run untrusted code even where the kernel has no seccomp filters")
 	f.BoolVar(&o.Lifeline, "lifeline", o.Lifeline, "end when standard input ends")
@@ -108,6 +122,16 @@ func (o *Options) Validate() error {
 		return errors.New("--max-concurrent must be from 1 to 1024")
 	case o.Prefork < 0 || o.Prefork > 64:
 		return errors.New("--prefork must be from 0 to 64")
+	}
+	if err := o.Engine.Validate(); err != nil {
+		return fmt.Errorf("--engine: %w", err)
+	}
+	if o.Engine == sandbox.V8 {
+		if info, err := os.Stat(o.Deno); err != nil {
+			return fmt.Errorf("--deno: %w: the v8 engine is a Deno program, which its image has", err)
+		} else if info.IsDir() || info.Mode()&0o111 == 0 {
+			return fmt.Errorf("--deno: %s is no program", o.Deno)
+		}
 	}
 	for _, name := range []string{certFile, keyFile, caFile} {
 		if _, err := os.Stat(filepath.Join(o.CertDir, name)); err != nil {

@@ -5,6 +5,7 @@ package supervisor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
 // process is one child: single-use, locked down, talking over two pipes.
@@ -59,7 +61,11 @@ func (s *spawner) close() { close(s.jobs) }
 
 // spawn starts a child and waits until it is locked down and ready.
 func (s *Server) spawn() (*process, error) {
-	p, err := s.launch(s.childOptions(), s.libraries())
+	cmd := s.engineChild()
+	if cmd == nil {
+		cmd = s.child(s.childOptions(), s.libraries())
+	}
+	p, err := s.launch(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +81,14 @@ func (s *Server) spawn() (*process, error) {
 	return p, nil
 }
 
-func (s *Server) launch(o js.ChildOptions, libraries *os.File) (*process, error) {
+// program is what children are started as.
+func (s *Server) program() string { return cmp.Or(s.opts.Program, "/proc/self/exe") }
+
+// child is the command of a child of the default engine.
+func (s *Server) child(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 	command := s.opts.Child
 	if len(command) == 0 {
-		command = []string{"/proc/self/exe", ChildArg}
+		command = []string{s.program(), ChildArg}
 	}
 	o.Libraries = libraries != nil
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], o.Args()...)...)
@@ -86,6 +96,21 @@ func (s *Server) launch(o js.ChildOptions, libraries *os.File) (*process, error)
 	if libraries != nil {
 		cmd.ExtraFiles = []*os.File{libraries}
 	}
+	return cmd
+}
+
+// engineChild is the command of a child of another engine, nil for the default one.
+func (s *Server) engineChild() *exec.Cmd {
+	if s.opts.Engine != sandbox.V8 || len(s.opts.Child) > 0 {
+		return nil
+	}
+	o := v8.ChildOptions{Deno: s.opts.Deno, MaxMemory: s.opts.MaxMemory, Unconfined: s.opts.AllowUnconfined}
+	cmd := exec.Command(s.program(), append([]string{v8.ChildArg}, o.Args()...)...)
+	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=200", fmt.Sprintf("GOMEMLIMIT=%d", 256<<20)}
+	return cmd
+}
+
+func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &process{cmd: cmd}
 	cmd.Stderr = &p.stderr

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 )
@@ -49,6 +51,7 @@ type Server struct {
 
 // New makes a supervisor and starts its first children.
 func New(o Options) (*Server, error) {
+	o.Engine = cmp.Or(o.Engine, sandbox.QuickJS)
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

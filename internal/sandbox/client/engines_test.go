@@ -1,0 +1,49 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+)
+
+// The suites of this package run on each engine (sandboxtest.EngineEnv). What differs between them is told by
+// these, and row by row in docs/sandboxes.md.
+
+// said gives what the engine of this run is expected to say.
+func said[T any](quickjs, v8 T) T {
+	if sandboxtest.Engine() == sandbox.V8 {
+		return v8
+	}
+	return quickjs
+}
+
+var _ = Describe("memory that code gives back", Label("COD-06"), func() {
+	run := func(source string) sandbox.Result {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		DeferCleanup(cancel)
+		c := sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		return c.RunCode(ctx, sandbox.CodeRequest{Source: source, MemoryLimitBytes: 16 << 20}).Wait(ctx)
+	}
+
+	It("does not count, however much of it comes and goes", func() {
+		r := run("export default () => { let n = 0; for (let i = 0; i < 3000; i++) n += new Array(10_000).fill({ i }).length; return n }")
+		Expect(r.Error).To(BeNil())
+		Expect(r.Value).To(Equal(3e7))
+	})
+
+	// V8 ends a process whose heap is full; only buffers are refused with an error.
+	It(said("lets code catch that there is none", "ends code that would catch that there is none"), func() {
+		r := run("let s=''; let a=[];try{for(;;)a.push(new Array(1000).fill(1))}catch(e){a=[];s=e.message};export default ()=>s")
+		Expect(r.Status).To(Equal(said(sandbox.StatusSuccess, sandbox.StatusMemory)))
+		if r.Status == sandbox.StatusSuccess {
+			Expect(r.Value).To(Equal("out of memory"))
+		}
+	})
+})

@@ -1,0 +1,140 @@
+//go:build linux && (amd64 || arm64)
+
+package lockdown
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// engineRules are for a program of others that makes machine code while it runs: what it needs to schedule and
+// allocate, executable memory included, and, gated, what it needs to start. Sockets are in neither.
+func engineRules(pid uint32) []rule {
+	out := []rule{
+		{call: unix.SYS_MMAP}, {call: unix.SYS_MPROTECT}, {call: unix.SYS_PKEY_MPROTECT}, {call: unix.SYS_BRK}, {call: unix.SYS_MEMBARRIER},
+		{call: unix.SYS_PREAD64}, {call: unix.SYS_READV}, {call: unix.SYS_LSEEK}, {call: unix.SYS_FSTAT}, {call: unix.SYS_FCNTL},
+		{call: unix.SYS_CLOCK_GETRES}, {call: unix.SYS_GETCPU}, {call: unix.SYS_GETRUSAGE}, {call: unix.SYS_PPOLL}, {call: unix.SYS_EPOLL_PWAIT2},
+		{call: unix.SYS_SCHED_GETPARAM}, {call: unix.SYS_SCHED_GETSCHEDULER},
+		// Pairs of sockets wake its event loop; they reach nobody else, and it can make no others.
+		{call: unix.SYS_SOCKETPAIR, when: condition{equals, 0, unix.AF_UNIX}}, {call: unix.SYS_SENDTO}, {call: unix.SYS_RECVFROM}, {call: unix.SYS_SENDMSG},
+		{call: unix.SYS_PRCTL, when: condition{equals, 0, unix.PR_SET_NAME}},
+	}
+	for _, r := range rules(pid) {
+		if r.call != unix.SYS_MMAP && r.call != unix.SYS_MPROTECT {
+			out = append(out, r)
+		}
+	}
+	for _, call := range []uint32{
+		unix.SYS_EXECVE, unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_READLINKAT, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2,
+		unix.SYS_GETCWD, unix.SYS_GETDENTS64, unix.SYS_STATFS, unix.SYS_FSTATFS, unix.SYS_IOCTL,
+		unix.SYS_PIPE2, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2, unix.SYS_DUP, unix.SYS_DUP3,
+		unix.SYS_UNAME, unix.SYS_SYSINFO, unix.SYS_PRLIMIT64, unix.SYS_SET_TID_ADDRESS,
+		unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_GETPPID,
+	} {
+		out = append(out, rule{call: call, gated: true})
+	}
+	return append(out, archEngineRules...)
+}
+
+// ApplyEngine locks the calling thread for a program that it executes next, which makes machine code while it
+// runs. What only starting takes (opening files, executing) is gated: the listener that is returned must go to a
+// Gate in another process, which allows it for so long as it is open. The caller must have locked the goroutine to
+// its thread.
+func ApplyEngine(l Limits) (listener int, err error) {
+	if err := ApplyLimits(l); err != nil {
+		return -1, err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return -1, fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	program := filter(engineRules(uint32(os.Getpid())))
+	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&p)))
+	runtime.KeepAlive(program)
+	switch {
+	case errno == unix.ENOSYS || errno == unix.EINVAL:
+		return -1, fmt.Errorf("%w: %w", ErrNoGate, errno)
+	case errno != 0:
+		return -1, fmt.Errorf("installing the seccomp filter: %w", errno)
+	}
+	return int(fd), nil
+}
+
+// ErrNoGate says that the kernel cannot ask another process about system calls.
+var ErrNoGate = errors.New("this kernel has no seccomp notifications, which the v8 engine needs to be locked down")
+
+// Gate lets the gated system calls of a process through until it is closed; they fail from then on.
+type Gate struct {
+	wake *os.File
+	done chan struct{}
+}
+
+// notification is struct seccomp_notif, answer is struct seccomp_notif_resp.
+type notification struct {
+	id    uint64
+	pid   uint32
+	flags uint32
+	data  [64]byte
+}
+
+type answer struct {
+	id    uint64
+	value int64
+	errno int32
+	flags uint32
+}
+
+// OpenGate takes a listener of ApplyEngine over.
+func OpenGate(listener int) (*Gate, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		_ = unix.Close(listener)
+		return nil, err
+	}
+	g := &Gate{wake: w, done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		defer r.Close()
+		// Closed by who waits on it: a listener that is waited on stays open for the kernel.
+		defer func() { _ = unix.Close(listener) }()
+		serve(listener, int(r.Fd()))
+	}()
+	return g, nil
+}
+
+func serve(listener, wake int) {
+	for {
+		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return
+		}
+		if fds[1].Revents != 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
+			return
+		}
+		var n notification
+		if !control(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) {
+			continue
+		}
+		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+		control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a))
+	}
+}
+
+func control(fd int, request uintptr, p unsafe.Pointer) bool {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
+	return errno == 0
+}
+
+// Close shuts the gate for good.
+func (g *Gate) Close() {
+	_ = g.wake.Close()
+	<-g.done
+}

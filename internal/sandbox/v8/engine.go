@@ -1,0 +1,187 @@
+//go:build linux && (amd64 || arm64)
+
+package v8
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// engine is a Deno process, locked down, its harness waiting for the one Open of its life.
+type engine struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr head
+	memory *memory
+	done   chan struct{} // closed when the process has ended
+}
+
+// denoArgs leave Deno nothing to look for, to fetch or to ask.
+var denoArgs = []string{
+	"run", "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--cached-only", "--no-code-cache", "--ext=js",
+}
+
+// dataLimit bounds the writable memory of the process: what V8 and Deno reserve and never touch, and what the code
+// may have. A buffer beyond it is refused at once, where the watch would only notice it being filled.
+func dataLimit(limit int64) uint64 { return uint64(640<<20 + 2*limit) }
+
+// starter starts processes on one thread that never ends: an engine's parent-death signal is bound to it.
+var starter = sync.OnceValue(func() chan<- func() {
+	jobs := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for job := range jobs {
+			job()
+		}
+	}()
+	return jobs
+})
+
+// startEngine starts Deno for a limit of its heap and waits until it is locked down and ready.
+func startEngine(o ChildOptions, limit int64) (*engine, error) {
+	h := heapOf(limit)
+	args := []string{ExecArg, fmt.Sprintf("--data=%d", dataLimit(limit)), fmt.Sprintf("--unconfined=%t", o.Unconfined), "--", o.Deno}
+	args = append(append(args, denoArgs...), h.flags(), fmt.Sprintf("/proc/self/fd/%d", harnessFd))
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"} // of the moment before it is Deno
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	e := &engine{cmd: cmd, done: make(chan struct{})}
+	cmd.Stderr = &e.stderr
+	program, err := memoryFile("skein-harness", harness())
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(pair[0]) }()
+	theirs := os.NewFile(uintptr(pair[1]), "gate")
+	cmd.ExtraFiles = []*os.File{program, theirs}
+	if e.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	e.out = bufio.NewReaderSize(out, 64<<10)
+	started := make(chan error, 1)
+	starter() <- func() { started <- cmd.Start() }
+	if err = <-started; err != nil {
+		return nil, err
+	}
+	_ = theirs.Close()
+	if err := e.ready(pair[0], o.Unconfined); err != nil {
+		e.kill()
+		_ = cmd.Wait()
+		return nil, fmt.Errorf("the engine did not start: %w: %s", err, e.stderr.String())
+	}
+	if e.memory, err = openMemory(cmd.Process.Pid, limit+h.slack()); err != nil {
+		e.kill()
+		_ = cmd.Wait()
+		return nil, err
+	}
+	return e, nil
+}
+
+// ready lets the engine start behind the gate, and shuts the gate once its harness says Ready.
+func (e *engine) ready(socket int, unconfined bool) error {
+	if !unconfined {
+		listener, err := receiveListener(socket)
+		if err != nil {
+			return err
+		}
+		gate, err := lockdown.OpenGate(listener)
+		if err != nil {
+			return err
+		}
+		defer gate.Close()
+	}
+	h, err := protocol.ReadHeader(e.out)
+	if err == nil && (h.Type != protocol.TypeReady || h.Size != 0) {
+		err = protocol.Violation("a harness that starts with frame type %d", h.Type)
+	}
+	return err
+}
+
+// watch waits for the process in the background. It is called once, before the keeper is locked down.
+func (e *engine) watch() {
+	go func() {
+		_ = e.cmd.Wait()
+		close(e.done)
+	}()
+}
+
+// discard ends an engine that was not used.
+func (e *engine) discard() {
+	e.kill()
+	_ = e.cmd.Wait()
+	_ = e.in.Close()
+	e.memory.close()
+}
+
+func (e *engine) kill() { _ = e.cmd.Process.Kill() }
+
+// memoryFile makes a file in memory that nobody can change any more.
+func memoryFile(name, content string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(content)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// head keeps the beginning of what a process says.
+type head struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+const maxHead = 8 << 10
+
+// Write implements io.Writer.
+func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if room := maxHead - h.text.Len(); room > 0 {
+		h.text.Write(b[:min(len(b), room)])
+	}
+	return len(b), nil
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.ToValidUTF8(strings.TrimSpace(h.text.String()), "\uFFFD")
+}
+
+// ranOut says whether the engine ended itself for want of memory.
+func (h *head) ranOut() bool {
+	said := strings.ToLower(h.String())
+	return strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory")
+}

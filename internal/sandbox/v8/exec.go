@@ -1,0 +1,87 @@
+//go:build linux && (amd64 || arm64)
+
+package v8
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+)
+
+// Descriptors that the keeper hands over: the harness, and a socket to send the gate's listener through.
+const (
+	harnessFd = 3
+	gateFd    = 4
+)
+
+// maxEngineFiles is what Deno has open: pipes, its event loop's, and those of its start.
+const maxEngineFiles = 64
+
+// execMain locks this process down and becomes the program of the arguments. It returns only when that fails.
+func execMain(args []string) int {
+	var data uint64
+	var unconfined bool
+	flags := flag.NewFlagSet("exec", flag.ContinueOnError)
+	flags.Uint64Var(&data, "data", 0, "bytes of writable memory")
+	flags.BoolVar(&unconfined, "unconfined", false, "run without a seccomp filter")
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return 2
+	}
+	if err := become(flags.Args(), lockdown.Limits{Data: data, Files: maxEngineFiles}, unconfined); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox engine:", err)
+	}
+	return 1
+}
+
+func become(command []string, limits lockdown.Limits, unconfined bool) error {
+	runtime.LockOSThread() // the filter is of this thread, which executes
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	unix.CloseOnExec(gateFd)
+	if unconfined {
+		if err := lockdown.ApplyLimits(limits); err != nil {
+			return err
+		}
+	} else {
+		listener, err := lockdown.ApplyEngine(limits)
+		if err != nil {
+			return err
+		}
+		if err := unix.Sendmsg(gateFd, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
+			return fmt.Errorf("handing the gate over: %w", err)
+		}
+	}
+	return syscall.Exec(command[0], command, engineEnv)
+}
+
+// engineEnv names no place to keep anything at, and no language and zone but the default ones.
+var engineEnv = []string{
+	"DENO_DIR=/proc/self/none", "HOME=/proc/self/none", "DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "LANG=C",
+}
+
+// receiveListener takes the listener that become sends.
+func receiveListener(socket int) (int, error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	if n == 0 {
+		return -1, errors.New("it ended before it was locked down")
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		return -1, errors.New("it sent no listener")
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return -1, errors.New("it sent no listener")
+	}
+	return fds[0], nil
+}

@@ -1,0 +1,36 @@
+// Package v8 is the child of a sandbox whose engine is V8: a Deno process without any permission runs the code, and a
+// keeper, which is this program, stands between it and the supervisor. It speaks the same frames as the child of
+// package js.
+//
+// The keeper compiles TypeScript, starts Deno locked down (package lockdown), holds it to the limits on memory and
+// time, which V8 does not keep by itself, ends it when told to, and maps positions. It is locked down itself before
+// it reads anything of the code. Deno runs the harness, JavaScript of our own that takes every global away that is
+// not of the language, keeps the built-ins that it needs to itself, and carries the request out.
+package v8
+
+import (
+	"embed"
+	"io/fs"
+	"strings"
+	"sync"
+)
+
+//go:embed harness/*.js
+var harnessFiles embed.FS
+
+// harness is the program that Deno runs: the files in the order of their names, as one module.
+var harness = sync.OnceValue(func() string {
+	names, err := fs.Glob(harnessFiles, "harness/*.js")
+	if err != nil {
+		panic(err)
+	}
+	var out strings.Builder
+	for _, name := range names {
+		b, err := harnessFiles.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		out.Write(b)
+	}
+	return out.String()
+})

@@ -1,0 +1,258 @@
+//go:build linux && (amd64 || arm64)
+
+package v8
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// keeper stands between the supervisor and an engine for one Open.
+type keeper struct {
+	conn   *protocol.Conn // to the supervisor
+	engine *engine
+	open   *protocol.Open
+	mapper *compile.Mapper // of a run; the client maps for isolates
+
+	mu       sync.Mutex
+	over     bool
+	requests map[uint64]*time.Timer // of an isolate, under way
+	ended    chan struct{}          // closed when the last frame is out
+}
+
+// busyGrace is how long past its limit an engine may be busy before it is ended: code that awaits has answered its
+// own request by then.
+const busyGrace = 100 * time.Millisecond
+
+// keep carries an Open out, to its last frame.
+func keep(conn *protocol.Conn, e *engine, open *protocol.Open) error {
+	k := &keeper{conn: conn, engine: e, open: open, requests: map[uint64]*time.Timer{}, ended: make(chan struct{})}
+	// From here on the keeper ends when the manager says so, the time is up or the engine ends, whatever else it
+	// is doing.
+	if open.Kind == protocol.KindRun && open.Wall > 0 {
+		time.AfterFunc(open.Wall, func() { k.end(terminated(overtime(open.Wall))) })
+	}
+	go e.memory.guard(k.ended, func() { k.end(memoryDone(open.Memory)) })
+	frames := make(chan frame, 64)
+	go k.fromManager(frames)
+	failed := make(chan error, 1)
+	go func() { failed <- k.serve(frames) }()
+	select {
+	case <-k.ended:
+		return nil
+	case err := <-failed:
+		e.kill()
+		return err
+	}
+}
+
+type frame struct {
+	typ     protocol.Type
+	content []byte
+}
+
+func overtime(wall time.Duration) string {
+	return fmt.Sprintf("the code ran for longer than %s, its limit", wall)
+}
+
+func terminated(reason string) protocol.Done {
+	return protocol.Done{Status: sandbox.StatusTerminated, Outcome: protocol.Outcome{Err: &sandbox.Error{Name: "Terminated", Message: reason}}}
+}
+
+func memoryDone(limit int64) protocol.Done {
+	e := &sandbox.Error{Name: "InternalError", Message: "the code ran out of memory: its limit is " + size(limit)}
+	e.Stack = e.Error()
+	return protocol.Done{Status: sandbox.StatusMemory, Outcome: protocol.Outcome{Err: e}}
+}
+
+func size(bytes int64) string {
+	if bytes >= 1<<20 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// end sends the last frame, once, and ends the engine. The engine is dead before the frame is out, so that a
+// thread that is told is not still paying.
+func (k *keeper) end(d protocol.Done) {
+	k.engine.memory.look()
+	k.engine.kill()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return
+	}
+	k.over = true
+	d.Memory = k.engine.memory.used()
+	if err := k.conn.Write(protocol.TypeDone, d.Encode()); err != nil {
+		// Only a result too large for a frame can be helped.
+		d.Status, d.Outcome = sandbox.StatusError, protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
+		_ = k.conn.Write(protocol.TypeDone, d.Encode())
+	}
+	close(k.ended)
+}
+
+// fromManager takes the manager's frames. A Terminate acts at once.
+func (k *keeper) fromManager(frames chan<- frame) {
+	for {
+		t, content, err := k.conn.Read()
+		switch {
+		case err != nil:
+			k.end(terminated("the sandbox's connection ended"))
+			return
+		case t == protocol.TypeTerminate:
+			k.end(terminated(protocol.ParseText(content)))
+			return
+		}
+		select {
+		case frames <- frame{t, content}:
+		case <-k.ended:
+			return
+		}
+	}
+}
+
+// serve prepares the code, hands it to the engine and passes frames on. An error is one of the manager or of ours.
+func (k *keeper) serve(frames <-chan frame) error {
+	if k.open.Kind == protocol.KindIsolate {
+		addLibraries(k.open)
+	} else {
+		var failed *sandbox.Error
+		if k.mapper, failed = compileModules(k.open); failed != nil {
+			k.end(protocol.Done{Status: sandbox.StatusLinkError, Outcome: protocol.Outcome{Err: failed}})
+			return nil
+		}
+	}
+	content, err := k.open.Encode()
+	if err != nil {
+		k.end(protocol.Done{Status: sandbox.StatusError, Outcome: protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}})
+		return nil
+	}
+	to := protocol.NewConn(nil, k.engine.in, nil)
+	go k.toEngine(to, content, frames)
+	return k.fromEngine()
+}
+
+// toEngine hands the Open and what comes after it to the engine.
+func (k *keeper) toEngine(to *protocol.Conn, open []byte, frames <-chan frame) {
+	k.engine.memory.sent(len(open))
+	err := to.Write(protocol.TypeOpen, open)
+	for err == nil {
+		select {
+		case <-k.ended:
+			return
+		case f := <-frames:
+			switch f.typ {
+			case protocol.TypeDescribe, protocol.TypeInvoke, protocol.TypeCall:
+				k.begin(f.content)
+			}
+			k.engine.memory.sent(len(f.content))
+			err = to.Write(f.typ, f.content)
+		}
+	}
+	// The engine no longer reads: fromEngine says why.
+}
+
+// begin starts the clock of a request to an isolate. The engine answers late requests itself, unless it is busy.
+func (k *keeper) begin(content []byte) {
+	id, n := binary.Uvarint(content)
+	if n <= 0 || k.open.Wall <= 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requests[id] = time.AfterFunc(k.open.Wall+busyGrace, func() { k.end(terminated(overtime(k.open.Wall))) })
+}
+
+func (k *keeper) settled(content []byte) {
+	id, n := binary.Uvarint(content)
+	if n <= 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if t, ok := k.requests[id]; ok {
+		t.Stop()
+		delete(k.requests, id)
+	}
+}
+
+// fromEngine passes the engine's frames on until its last, or says why there was none.
+func (k *keeper) fromEngine() error {
+	from := protocol.NewConn(k.engine.out, nil, nil)
+	for {
+		t, content, err := from.Read()
+		if err == nil && !t.FromChild() {
+			err = protocol.Violation("frame type %d from an engine", t)
+		}
+		switch {
+		case errors.Is(err, protocol.ErrProtocol):
+			k.end(terminated("the code broke out of the engine and was stopped"))
+			return nil
+		case err != nil:
+			k.end(k.died())
+			return nil
+		case t == protocol.TypeDone:
+			return k.done(content)
+		case t == protocol.TypeSettled:
+			k.settled(content)
+		}
+		if err := k.pass(t, content); err != nil {
+			return err
+		}
+	}
+}
+
+// pass hands a frame to the supervisor, unless the last one is out.
+func (k *keeper) pass(t protocol.Type, content []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return nil
+	}
+	return k.conn.Write(t, content)
+}
+
+// done takes the engine's own last frame, with positions mapped.
+func (k *keeper) done(content []byte) error {
+	d, err := protocol.ParseDone(content)
+	if err != nil {
+		k.end(terminated("the code broke out of the engine and was stopped"))
+		return nil
+	}
+	switch {
+	case d.Status == sandbox.StatusMemory:
+		*d = memoryDone(k.open.Memory)
+	case d.Err != nil && k.mapper != nil:
+		d.Err.Stack = strings.TrimRight(d.Err.Error()+"\n"+k.mapper.Stack(d.Err.Stack), "\n")
+	}
+	k.end(*d)
+	return nil
+}
+
+// died says why an engine ended without a last frame. It waits for the process.
+func (k *keeper) died() protocol.Done {
+	<-k.engine.done
+	state := k.engine.cmd.ProcessState
+	status, _ := state.Sys().(syscall.WaitStatus)
+	switch {
+	case k.engine.stderr.ranOut():
+		return memoryDone(k.open.Memory)
+	case status.Signaled() && status.Signal() == syscall.SIGKILL:
+		d := memoryDone(k.open.Memory)
+		d.Err.Message = "the engine was killed, most likely because the sandbox ran out of memory"
+		return d
+	}
+	fmt.Fprintf(os.Stderr, "sandbox child: the engine ended with %v: %s\n", state, k.engine.stderr.String())
+	return terminated(fmt.Sprintf("the engine crashed (%v)", state))
+}

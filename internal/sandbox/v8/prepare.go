@@ -1,0 +1,63 @@
+//go:build linux && (amd64 || arm64)
+
+package v8
+
+import (
+	"strings"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/js/lib"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// internal is the prefix of the modules that the harness gets from the keeper.
+const internal = "skein:"
+
+// compileModules compiles the modules of a run, in place, and gives what maps positions back.
+func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
+	compiled := map[string]sandbox.Module{}
+	for i, m := range open.Modules {
+		module, err := compileModule(m)
+		if err != nil {
+			if m.Name != open.Main {
+				err.Specifier = "./" + m.Name
+			}
+			return nil, err
+		}
+		compiled[m.Name] = module
+		open.Modules[i] = protocol.Module{Name: m.Name, Form: protocol.FormCompiled, Source: module.Code}
+	}
+	return compile.NewMapper(compiled), nil
+}
+
+func compileModule(m protocol.Module) (sandbox.Module, *sandbox.Error) {
+	switch m.Form {
+	case protocol.FormTypeScript:
+		return compile.Transform(m.Name, m.Source, sandbox.TypeScript)
+	case protocol.FormJavaScript:
+		return compile.Transform(m.Name, m.Source, sandbox.JavaScript)
+	case protocol.FormJSON:
+		return compile.JSON(m.Name, m.Source)
+	}
+	return sandbox.Module{Code: m.Source, Filename: m.Name}, nil
+}
+
+// addLibraries adds what definition code may import, and the script that gives it its state. The large library goes
+// along only where a module may name it.
+func addLibraries(open *protocol.Open) {
+	zod := false
+	for _, m := range open.Modules {
+		zod = zod || strings.Contains(m.Source, "zod")
+	}
+	libraries := []protocol.Module{
+		{Name: internal + "definition", Source: lib.Definition},
+		{Name: internal + "@standardagents/builder", Source: lib.Builder},
+	}
+	if zod {
+		libraries = append(libraries,
+			protocol.Module{Name: internal + "zod", Source: lib.Zod},
+			protocol.Module{Name: internal + "zod/v4", Source: "export * from 'zod';\nexport { default } from 'zod';\n"})
+	}
+	open.Modules = append(open.Modules, libraries...)
+}
