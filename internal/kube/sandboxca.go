@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,35 +22,66 @@ import (
 // SandboxCASecret holds, in the manager's namespace, the authority of all sandbox certificates.
 const SandboxCASecret = "skein-sandbox-ca"
 
+// SandboxTerms say how long certificates of sandboxes are good for. A server's and a manager's are replaced when
+// a third of their time is left.
+type SandboxTerms struct {
+	Authority time.Duration // an authority
+	Renewal   time.Duration // how long before an authority's end the next one is made
+	Overlap   time.Duration // how long the next one is only trusted, until every pod has heard of it
+	Server    time.Duration // what a pool's sandboxes serve with
+	Client    time.Duration // what the manager dials with
+}
+
+// DefaultSandboxTerms are those of an installation.
+func DefaultSandboxTerms() SandboxTerms {
+	const day = 24 * time.Hour
+	return SandboxTerms{Authority: 10 * 365 * day, Renewal: 90 * day, Overlap: day, Server: 90 * day, Client: 30 * day}
+}
+
 const (
-	caLifetime     = 10 * 365 * 24 * time.Hour
-	caRenewal      = 90 * 24 * time.Hour
-	serverLifetime = 90 * 24 * time.Hour
-	clientLifetime = 30 * 24 * time.Hour
+	// reread is how often the Secret is read again even though nothing is due: another replica, or a person, may have
+	// changed it.
+	reread = time.Hour
+	// rereadFailed is when it is tried again after that failed. What was read before serves until then.
+	rereadFailed  = time.Minute
+	rereadTimeout = 5 * time.Second
 )
 
-// SandboxAuthority issues the certificates by which the manager and its sandboxes know each other. The
-// authority's key stays in the manager and its Secret.
+// SandboxAuthority issues the certificates by which the manager and its sandboxes know each other. Its keys stay
+// in the manager and its Secret. An authority is replaced before it ends: the next one is trusted by both sides
+// before anything is issued by it, and the last one for as long as anything of it is good, so that no call fails
+// and no run ends by a rotation.
 type SandboxAuthority struct {
 	client    client.Client // reads from the API server
 	namespace string
 	clock     clock.PassiveClock
+	terms     SandboxTerms
 
-	mu  sync.Mutex
-	ca  pki.Pair
-	own pki.Pair
+	reading sync.Mutex // held while the Secret is read
+
+	mu       sync.Mutex
+	keys     authorityKeys
+	readAt   time.Time // when the Secret is read again
+	own      pki.Pair
+	ownUntil time.Time // when own is replaced
 }
 
 // NewSandboxAuthority makes an authority that is not loaded yet. namespace is the manager's.
-func NewSandboxAuthority(live client.Client, namespace string, clk clock.PassiveClock) *SandboxAuthority {
-	return &SandboxAuthority{client: live, namespace: namespace, clock: clk}
+func NewSandboxAuthority(live client.Client, namespace string, clk clock.PassiveClock, terms SandboxTerms) *SandboxAuthority {
+	return &SandboxAuthority{client: live, namespace: namespace, clock: clk, terms: terms}
 }
 
-// Load reads the authority from its Secret, making one when it is missing or about to end. Replicas that
-// start together agree on the one that was written first.
+// Load reads the authority from its Secret, making one when it is missing, and does what is due. Replicas that
+// do so at once agree on what was written first.
 func (a *SandboxAuthority) Load(ctx context.Context) error {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	return a.load(ctx)
+}
+
+func (a *SandboxAuthority) load(ctx context.Context) error {
 	for range 3 {
-		err := a.load(ctx)
+		err := a.loadOnce(ctx)
 		if err == nil {
 			return nil
 		}
@@ -60,82 +92,138 @@ func (a *SandboxAuthority) Load(ctx context.Context) error {
 	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: is another manager writing it?", a.namespace, SandboxCASecret)
 }
 
-func (a *SandboxAuthority) load(ctx context.Context) error {
+func (a *SandboxAuthority) loadOnce(ctx context.Context) error {
 	s := &corev1.Secret{}
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: SandboxCASecret}, s)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	missing := err != nil
-	ca := pki.Pair{Cert: s.Data[corev1.TLSCertKey], Key: s.Data[corev1.TLSPrivateKeyKey]}
-	if missing || pki.Check(a.clock, ca.Cert, ca, caRenewal) != nil {
-		if ca, err = pki.NewCA(a.clock, "skein-sandboxes", caLifetime); err != nil {
-			return err
-		}
-		if err := a.write(ctx, s, ca, missing); err != nil {
+	keys, changed, err := readAuthority(s).turn(a.clock, a.terms)
+	if err != nil {
+		return err
+	}
+	if changed {
+		if err := a.write(ctx, s, keys, missing); err != nil {
 			return err
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ca, a.own = ca, pki.Pair{}
+	if keys.fingerprint() != a.keys.fingerprint() {
+		a.ownUntil = time.Time{}
+	}
+	a.keys = keys
+	a.readAt = a.clock.Now().Add(reread)
+	if due := keys.due(a.terms); due.Before(a.readAt) {
+		a.readAt = due
+	}
 	return nil
 }
 
-func (a *SandboxAuthority) write(ctx context.Context, s *corev1.Secret, ca pki.Pair, missing bool) error {
-	data := map[string][]byte{corev1.TLSCertKey: ca.Cert, corev1.TLSPrivateKeyKey: ca.Key}
+func (a *SandboxAuthority) write(ctx context.Context, s *corev1.Secret, keys authorityKeys, missing bool) error {
 	if missing {
-		return a.client.Create(ctx, &corev1.Secret{
+		s = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: a.namespace,
 				Name:      SandboxCASecret,
 				Labels:    map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue},
 			},
 			Type: corev1.SecretTypeTLS,
-			Data: data,
-		})
+		}
+		keys.writeTo(s)
+		return a.client.Create(ctx, s)
 	}
-	s.Data = data
+	keys.writeTo(s)
 	return a.client.Update(ctx, s)
 }
 
-// Fingerprint names the present authority.
+// Keep does what is due, and says when the next is. An error leaves the authority as it was.
+func (a *SandboxAuthority) Keep(ctx context.Context) (next time.Time, err error) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	return a.keep(ctx)
+}
+
+// keep is Keep, with reading held.
+func (a *SandboxAuthority) keep(ctx context.Context) (next time.Time, err error) {
+	if next = a.due(); a.clock.Now().Before(next) {
+		return next, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rereadTimeout)
+	defer cancel()
+	if err = a.load(ctx); err != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.readAt = a.clock.Now().Add(rereadFailed)
+		return a.readAt, err
+	}
+	return a.due(), nil
+}
+
+func (a *SandboxAuthority) due() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.readAt
+}
+
+// Fingerprint names the present authority and all that is trusted beside it: when it changes, everything that was
+// issued is to be issued again.
 func (a *SandboxAuthority) Fingerprint() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	sum := sha256.Sum256(a.ca.Cert)
-	return hex.EncodeToString(sum[:])[:hashLength]
+	return a.keys.fingerprint()
 }
 
-// Server issues a certificate for the sandboxes of a pool: the data of a Secret as the supervisor reads it,
-// and when it ends.
-func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byte, notAfter time.Time, err error) {
+// Server issues a certificate for the sandboxes of a pool: the data of a Secret as the supervisor reads it, and
+// when it is to be replaced.
+func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error) {
 	a.mu.Lock()
-	ca := a.ca
+	keys := a.keys
 	a.mu.Unlock()
-	notAfter = a.clock.Now().Add(serverLifetime)
-	pair, err := pki.IssueServer(a.clock, ca, pki.ServerName(pool, namespace), serverLifetime)
+	lifetime := a.within(keys, a.terms.Server)
+	pair, err := pki.IssueServer(a.clock, keys.present, pki.ServerName(pool, namespace), lifetime)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("issue the certificate of pool %q: %w", pool, err)
 	}
 	return map[string][]byte{
 		corev1.TLSCertKey:              pair.Cert,
 		corev1.TLSPrivateKeyKey:        pair.Key,
-		corev1.ServiceAccountRootCAKey: ca.Cert,
-	}, notAfter, nil
+		corev1.ServiceAccountRootCAKey: keys.trusted,
+	}, a.clock.Now().Add(lifetime - lifetime/3), nil
 }
 
-// Client gives what the manager dials sandboxes with: the authority's certificate, PEM, and its own pair.
-func (a *SandboxAuthority) Client() (ca []byte, own pki.Pair, err error) {
+// within bounds a lifetime by that of its issuer.
+func (a *SandboxAuthority) within(k authorityKeys, lifetime time.Duration) time.Duration {
+	return min(lifetime, k.until.Sub(a.clock.Now()))
+}
+
+// Client gives what the manager dials sandboxes with: the certificates that it trusts, PEM, and its own pair. It
+// is to be asked for at each connection.
+func (a *SandboxAuthority) Client(ctx context.Context) (trusted []byte, own pki.Pair, err error) {
+	if a.reading.TryLock() { // while one reads, the others go on with what there is
+		_, err = a.keep(ctx)
+		a.reading.Unlock()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if pki.Check(a.clock, a.ca.Cert, a.own, clientLifetime/3) != nil {
-		if a.own, err = pki.IssueClient(a.clock, a.ca, "skein-manager", clientLifetime); err != nil {
+	if len(a.keys.trusted) == 0 {
+		return nil, pki.Pair{}, errors.Join(errors.New("the authority of the sandboxes has not been read"), err)
+	}
+	if now := a.clock.Now(); !now.Before(a.ownUntil) {
+		lifetime := a.within(a.keys, a.terms.Client)
+		if a.own, err = pki.IssueClient(a.clock, a.keys.present, "skein-manager", lifetime); err != nil {
 			return nil, pki.Pair{}, fmt.Errorf("issue the manager's client certificate: %w", err)
 		}
+		a.ownUntil = now.Add(lifetime - lifetime/3)
 	}
-	return a.ca.Cert, a.own, nil
+	return a.keys.trusted, a.own, nil
 }
 
-// RenewServerAt is when a certificate that ends at notAfter is replaced.
-func RenewServerAt(notAfter time.Time) time.Time { return notAfter.Add(-serverLifetime / 3) }
+func hashed(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:hashLength]
+}

@@ -49,7 +49,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	authority := kube.NewSandboxAuthority(live, o.Namespace, clock.RealClock{})
+	authority := kube.NewSandboxAuthority(live, o.Namespace, clock.RealClock{}, kube.DefaultSandboxTerms())
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
@@ -74,12 +74,8 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 // dialer connects to sandbox pods with certificates of the authority.
 func dialer(authority *kube.SandboxAuthority) kube.Dial {
 	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
-		ca, own, err := authority.Client()
-		if err != nil {
-			return nil, err
-		}
 		c, err := sandboxclient.Dial(sandboxclient.Options{
-			Address: e.Address, ServerName: e.ServerName, CA: ca, Client: own, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
+			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

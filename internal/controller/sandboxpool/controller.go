@@ -36,8 +36,12 @@ import (
 
 // Authority issues the certificates of sandboxes.
 type Authority interface {
+	// Keep turns the authority when that is due, and tells when it is to be asked again.
+	Keep(ctx context.Context) (next time.Time, err error)
+	// Fingerprint changes when everything is to be issued again.
 	Fingerprint() string
-	Server(pool, namespace string) (data map[string][]byte, notAfter time.Time, err error)
+	// Server gives the data of a pool's Secret, and when it is to be replaced.
+	Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error)
 }
 
 // Options of the controller.

@@ -21,18 +21,24 @@ import (
 // Annotations of a pool's Secret, by which it is judged without reading the key in it.
 const (
 	annotationAuthority = "skein.dev/authority"
-	annotationNotAfter  = "skein.dev/not-after"
+	annotationRenewAt   = "skein.dev/renew-at"
 )
 
 // metadataOnly keeps a write of a Secret from starting a cache of all Secrets with their contents, which a
 // client that reads its own writes would otherwise do.
 const metadataOnly = client.DisableReadYourWritesConsistency
 
-// certificate keeps the Secret that the pool's pods serve with, and renews it before it ends.
+// certificate keeps the Secret that the pool's pods serve with, and renews it before it ends or when the authority
+// turns. Running pods get it by their volume, and read it at the next connection.
 func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
+	next, err := r.Authority.Keep(ctx)
+	if err != nil {
+		return err
+	}
+	s.look(next.Sub(s.at))
 	name := kube.SandboxSecret(s.object.Name)
 	have := kube.MetadataOf("Secret")
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Secret %q: %w", name, err)
 	}
@@ -41,14 +47,12 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 		return fmt.Errorf("a Secret %q exists already and is not this pool's: delete or rename it", name)
 	}
 	if !missing && have.Annotations[annotationAuthority] == r.Authority.Fingerprint() {
-		if until, err := time.Parse(time.RFC3339, have.Annotations[annotationNotAfter]); err == nil {
-			if rest := kube.RenewServerAt(until).Sub(s.at); rest > 0 {
-				s.look(rest)
-				return nil
-			}
+		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRenewAt]); err == nil && at.After(s.at) {
+			s.look(at.Sub(s.at))
+			return nil
 		}
 	}
-	data, notAfter, err := r.Authority.Server(s.object.Name, s.object.Namespace)
+	data, renewAt, err := r.Authority.Server(s.object.Name, s.object.Namespace)
 	if err != nil {
 		return err
 	}
@@ -57,13 +61,13 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 			Namespace:       s.object.Namespace,
 			Name:            name,
 			Labels:          map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelPool: s.object.Name},
-			Annotations:     map[string]string{annotationAuthority: r.Authority.Fingerprint(), annotationNotAfter: notAfter.UTC().Format(time.RFC3339)},
+			Annotations:     map[string]string{annotationAuthority: r.Authority.Fingerprint(), annotationRenewAt: renewAt.UTC().Format(time.RFC3339)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.object, skeinv1.GroupVersion.WithKind("SandboxPool"))},
 		},
 		Type: corev1.SecretTypeTLS,
 		Data: data,
 	}
-	s.look(kube.RenewServerAt(notAfter).Sub(s.at))
+	s.look(renewAt.Sub(s.at))
 	if missing {
 		err = r.Client.Create(ctx, secret, metadataOnly)
 		if apierrors.IsAlreadyExists(err) {

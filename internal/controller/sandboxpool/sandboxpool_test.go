@@ -1,6 +1,7 @@
 package sandboxpool_test
 
 import (
+	"bytes"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,7 +35,7 @@ var _ = Describe("The sandboxpool controller", func() {
 		Expect(np.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels).To(HaveKeyWithValue(corev1.LabelMetadataName, "skein-system"))
 		var s corev1.Secret
 		Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
-		ca, _, err := w.authority.Client()
+		ca, _, err := w.authority.Client(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pki.Check(w.Clock, ca, pki.Pair{Cert: s.Data["tls.crt"], Key: s.Data["tls.key"]}, time.Hour)).To(Succeed())
 		Expect(s.Data).NotTo(HaveKey("ca.key"))
@@ -122,6 +123,48 @@ var _ = Describe("The sandboxpool controller", func() {
 		Expect(w.authority.Load(ctx)).To(Succeed())
 		w.reconcile(ctx)
 		Expect(read()).NotTo(Equal(second))
+	})
+
+	It("tells its pods of the next authority before anything is issued by it", Label("COD-08"), func(ctx SpecContext) {
+		read := func() (cert []byte, trusted int) {
+			GinkgoHelper()
+			var s corev1.Secret
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+			return s.Data["tls.crt"], bytes.Count(s.Data["ca.crt"], []byte("BEGIN CERTIFICATE"))
+		}
+		key := func() []byte {
+			GinkgoHelper()
+			var s corev1.Secret
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.SandboxSecret("default")}, &s)).To(Succeed())
+			return s.Data["tls.key"]
+		}
+		authority := func() []byte {
+			GinkgoHelper()
+			var s corev1.Secret
+			Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: kube.SandboxCASecret}, &s)).To(Succeed())
+			return s.Data["tls.crt"]
+		}
+		w.reconcile(ctx)
+		_, trusted := read()
+		Expect(trusted).To(Equal(1))
+		old := authority()
+
+		terms := kube.DefaultSandboxTerms()
+		w.Clock.Step(terms.Authority - terms.Renewal)
+		result := w.reconcile(ctx)
+		announced, trusted := read()
+		Expect(trusted).To(Equal(2))
+		Expect(authority()).To(Equal(old))
+		Expect(pki.Check(w.Clock, old, pki.Pair{Cert: announced, Key: key()}, time.Hour)).To(Succeed(), "the old one still issues")
+		Expect(result.RequeueAfter).To(BeNumerically("<=", terms.Overlap))
+
+		w.Clock.Step(terms.Overlap)
+		w.reconcile(ctx)
+		Expect(authority()).NotTo(Equal(old))
+		turned, trusted := read()
+		Expect(trusted).To(Equal(2), "pods and managers that were there before are still trusted")
+		Expect(turned).NotTo(Equal(announced))
+		Expect(pki.Check(w.Clock, authority(), pki.Pair{Cert: turned, Key: key()}, time.Hour)).To(Succeed())
 	})
 
 	It("makes no pods where sandboxes are processes", func(ctx SpecContext) {

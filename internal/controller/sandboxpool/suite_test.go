@@ -33,7 +33,7 @@ type world struct {
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	w := &world{Env: New(ctx)}
-	w.authority = kube.NewSandboxAuthority(w.Client, "skein-system", w.Clock)
+	w.authority = kube.NewSandboxAuthority(w.Client, "skein-system", w.Clock, kube.DefaultSandboxTerms())
 	Expect(w.authority.Load(ctx)).To(Succeed())
 	w.r = sandboxpool.New(w.options())
 	w.pool = &skeinv1.SandboxPool{ObjectMeta: Meta("default"), Spec: skeinv1.SandboxPoolSpec{Warm: 2, Max: 5}}

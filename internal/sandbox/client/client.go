@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +33,9 @@ type Options struct {
 	ServerName string   // that the supervisor's certificate must carry; see pki.ServerName
 	CA         []byte   // PEM, vouches for the supervisor
 	Client     pki.Pair // the manager's own certificate
-	ThreadID   string   // the one thread that this sandbox is for
+	// Credentials are asked for CA and Client at each connection instead: they may change while the sandbox lives.
+	Credentials func(ctx context.Context) (ca []byte, client pki.Pair, err error)
+	ThreadID    string // the one thread that this sandbox is for
 
 	// Dial makes the connection; net.Dialer when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -76,13 +77,18 @@ func Dial(o Options) (*Client, error) {
 	case o.ThreadID == "" || len(o.ThreadID) > 256 || strings.ContainsAny(o.ThreadID, "\r\n"):
 		return nil, errors.New("a sandbox client needs the id of its thread")
 	}
-	config, err := pki.ClientConfig(o.CA, o.Client, o.ServerName)
-	if err != nil {
-		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
+	if o.Credentials == nil {
+		o.Credentials = func(context.Context) ([]byte, pki.Pair, error) { return o.CA, o.Client, nil }
+		if _, err := pki.ClientConfig(o.CA, o.Client, o.ServerName); err != nil {
+			return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
+		}
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
 	c := &Client{opts: o, url: "https://" + o.Address + streamPath}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.transport = newTransport(config, o.Dial)
+	c.transport = c.newTransport()
 	c.answered = func() {}
 	if o.Answered != nil {
 		c.answered = sync.OnceFunc(o.Answered)
@@ -90,19 +96,14 @@ func Dial(o Options) (*Client, error) {
 	return c, nil
 }
 
-func newTransport(config *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	}
+func (c *Client) newTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
-		DialContext:         dial,
-		TLSClientConfig:     config,
-		TLSHandshakeTimeout: 5 * time.Second,
-		Protocols:           protocols,
-		DisableCompression:  true,
-		MaxIdleConns:        1,
+		DialTLSContext:     c.dialTLS,
+		Protocols:          protocols,
+		DisableCompression: true,
+		MaxIdleConns:       1,
 		// A pod that is gone without a word is noticed within these.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second, WriteByteTimeout: 30 * time.Second},
 	}
@@ -183,6 +184,9 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 		}
 	}()
 	resp, err := c.roundTrip(req)
+	if err != nil {
+		err = c.refusal(ctx, err)
+	}
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, protocol.MaxReason))
 		_ = resp.Body.Close()
@@ -194,7 +198,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 			err = cause
 		}
 		s.cancel(err)
-		return nil, explain(err)
+		return nil, err
 	}
 	s.body = resp.Body
 	s.Conn = protocol.NewConn(resp.Body, out, nil)

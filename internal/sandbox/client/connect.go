@@ -2,13 +2,16 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // Connect makes the connection ahead of the first stream: a caller that still has to win the sandbox can dial
@@ -24,7 +27,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	}
 	conn, err := c.transport.NewClientConn(ctx, "https", c.opts.Address)
 	if err != nil {
-		return explain(err)
+		return c.refusal(ctx, err)
 	}
 	if !c.early.CompareAndSwap(nil, conn) {
 		_ = conn.Close()
@@ -37,6 +40,34 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
+// handshakeTimeout of TLS.
+const handshakeTimeout = 5 * time.Second
+
+// dialTLS makes a connection with the certificates of the moment.
+func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	ca, own, err := c.opts.Credentials(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
+	}
+	config, err := pki.ClientConfig(ca, own, c.opts.ServerName)
+	if err != nil {
+		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
+	}
+	config.NextProtos = []string{"h2"}
+	raw, err := c.opts.Dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, config)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // roundTrip uses the early connection while it is good.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	if conn := c.early.Load(); conn != nil && conn.Err() == nil && conn.Available() > 0 {
@@ -45,7 +76,36 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return c.transport.RoundTrip(req)
 }
 
-// explain says what is wrong with a certificate, of either side, and what to do.
+// verdictTimeout bounds how long a refused connection is asked for the reason.
+const verdictTimeout = time.Second
+
+// refusal explains why no stream could be opened. A sandbox judges the manager's certificate after the manager's
+// handshake is over, so that its alert is often lost in a connection that merely broke: it is asked again.
+func (c *Client) refusal(ctx context.Context, err error) error {
+	var network *net.OpError
+	if explained := explain(err); explained != nil {
+		return explained
+	}
+	if ctx.Err() != nil || errors.As(err, &network) && (network.Op == "dial" || network.Timeout()) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, verdictTimeout)
+	defer cancel()
+	conn, dialErr := c.dialTLS(ctx, "tcp", c.opts.Address)
+	if dialErr != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(verdictTimeout))
+	if _, readErr := conn.Read(make([]byte, 1)); readErr != nil {
+		if explained := explain(readErr); explained != nil {
+			return explained
+		}
+	}
+	return err
+}
+
+// explain says what is wrong with a certificate, of either side, and what to do; nil for any other error.
 func explain(err error) error {
 	var (
 		invalid   x509.CertificateInvalidError
@@ -63,5 +123,5 @@ func explain(err error) error {
 	case errors.As(err, &remote) && remote.Op == "remote error": // an alert of TLS
 		return fmt.Errorf("the sandbox does not trust the manager's certificate (%w); the pod was started under another authority, or its clock is wrong: delete it", err)
 	}
-	return err
+	return nil
 }

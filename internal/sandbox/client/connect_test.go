@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -135,4 +136,81 @@ var _ = Describe("Connecting ahead", func() {
 				func() clock.PassiveClock { return testingclock.NewFakePassiveClock(time.Now().Add(-2 * time.Hour)) }),
 		)
 	})
+})
+
+var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
+	It("end no run, and refuse nobody before their end", func(ctx SpecContext) {
+		old, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)
+		Expect(err).NotTo(HaveOccurred())
+		young, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)
+		Expect(err).NotTo(HaveOccurred())
+		both := slices.Concat(old.Cert, young.Cert)
+		s := sandboxtest.Start(GinkgoT(), nil)
+
+		type side struct {
+			by      pki.Pair // issued what the side shows
+			trusted []byte
+		}
+		var manager atomic.Pointer[side]
+		serve := func(x side) {
+			GinkgoHelper()
+			Expect(s.WriteCerts(x.by, x.trusted)).To(Succeed())
+		}
+		dial := func() *client.Client {
+			GinkgoHelper()
+			c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, ThreadID: "t",
+				Credentials: func(context.Context) ([]byte, pki.Pair, error) {
+					m := manager.Load()
+					own, err := pki.IssueClient(clock.RealClock{}, m.by, "manager", time.Hour)
+					return m.trusted, own, err
+				}})
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(c.Close)
+			return c
+		}
+		two := sandbox.CodeRequest{Source: "export default () => 1 + 1"}
+		anew := func(when string) {
+			GinkgoHelper()
+			r := dial().RunCode(ctx, two).Wait(ctx)
+			Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%s: %+v", when, r.Error)
+		}
+
+		first := side{old, old.Cert}
+		manager.Store(&first)
+		serve(first)
+		begun, finish := make(chan struct{}), make(chan struct{})
+		under := dial().RunCode(ctx, sandbox.CodeRequest{Source: "export default async () => (await wait()) + 1",
+			Globals: map[string]sandbox.Binding{"wait": {Func: func(ctx context.Context, _ []any) (any, error) {
+				close(begun)
+				select {
+				case <-finish:
+				case <-ctx.Done():
+				}
+				return 41.0, ctx.Err()
+			}}}})
+		Eventually(ctx, begun).Should(BeClosed())
+
+		announced, switched, after := side{old, both}, side{young, both}, side{young, young.Cert}
+		manager.Store(&announced)
+		anew("the manager has heard of the next authority, the pod not yet")
+		serve(announced)
+		anew("both have heard of it")
+		manager.Store(&switched)
+		anew("the manager has turned, the pod not yet")
+		serve(switched)
+		anew("both have turned")
+		manager.Store(&announced)
+		anew("another replica has not turned yet")
+		manager.Store(&after)
+		anew("the manager has forgotten the last authority")
+		serve(after)
+		anew("both have forgotten it")
+
+		manager.Store(&first)
+		r := dial().RunCode(ctx, two).Wait(ctx)
+		Expect(r.Status).To(Equal(sandbox.StatusTerminated), "the last authority has ended")
+		Expect(r.Error.Message).To(ContainSubstring("not trusted"))
+		close(finish)
+		Expect(under.Wait(ctx)).To(And(HaveField("Status", sandbox.StatusSuccess), HaveField("Value", BeEquivalentTo(42))), "what was under way all the time")
+	}, NodeTimeout(time.Minute))
 })

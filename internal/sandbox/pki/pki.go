@@ -126,6 +126,43 @@ func Check(c clock.PassiveClock, ca []byte, p Pair, remaining time.Duration) err
 	return err
 }
 
+// NotAfter is when the first certificate of a PEM text ends.
+func NotAfter(cert []byte) (time.Time, error) {
+	block, _ := pem.Decode(cert)
+	if block == nil {
+		return time.Time{}, errors.New("no certificate in the PEM text")
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return c.NotAfter, nil
+}
+
+// Good gathers the certificates of PEM texts that have not ended, each once and in the order given, and tells
+// when the first of them ends. What is no certificate is left out.
+func Good(c clock.PassiveClock, texts ...[]byte) (bundle []byte, earliest time.Time) {
+	seen := map[string]bool{}
+	for _, rest := range texts {
+		for {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+			cert, err := x509.ParseCertificate(block.Bytes)
+			if err != nil || !c.Now().Before(cert.NotAfter) || seen[string(block.Bytes)] {
+				continue
+			}
+			seen[string(block.Bytes)] = true
+			bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes})...)
+			if earliest.IsZero() || cert.NotAfter.Before(earliest) {
+				earliest = cert.NotAfter
+			}
+		}
+	}
+	return bundle, earliest
+}
+
 // Pool makes a pool of the PEM certificates.
 func Pool(ca []byte) (*x509.CertPool, error) {
 	roots := x509.NewCertPool()

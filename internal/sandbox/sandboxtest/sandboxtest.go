@@ -137,11 +137,20 @@ func (s *Supervisor) WriteServerCert() error { return s.WriteServerCertAt(clock.
 
 // WriteServerCertAt does so at another time: the certificate is good for an hour from then.
 func (s *Supervisor) WriteServerCertAt(c clock.PassiveClock) error {
-	server, err := pki.IssueServer(c, s.CA, ServerName, time.Hour)
+	return s.writeCerts(c, s.CA, s.CA.Cert)
+}
+
+// WriteCerts makes the supervisor serve with a certificate of one authority and trust those of a PEM text.
+func (s *Supervisor) WriteCerts(by pki.Pair, trusted []byte) error {
+	return s.writeCerts(clock.RealClock{}, by, trusted)
+}
+
+func (s *Supervisor) writeCerts(c clock.PassiveClock, by pki.Pair, trusted []byte) error {
+	server, err := pki.IssueServer(c, by, ServerName, time.Hour)
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"tls.crt": server.Cert, "tls.key": server.Key, "ca.crt": s.CA.Cert} {
+	for name, content := range map[string][]byte{"tls.crt": server.Cert, "tls.key": server.Key, "ca.crt": trusted} {
 		if err := os.WriteFile(filepath.Join(s.CertDir, name), content, 0o600); err != nil {
 			return err
 		}
