@@ -166,6 +166,11 @@ type Module struct {
 // FuncRef names a function that lives in an isolate and that the host may call while the isolate lives.
 type FuncRef int64
 
+// MarshalJSON implements json.Marshaler: a function is no JSON.
+func (FuncRef) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("a function cannot be written as JSON")
+}
+
 // Isolate runs definition code; state.context is one object for its whole life (SPEC STA-08).
 type Isolate interface {
 	// Describe loads the module and gives what its default export declares: kind ("tool", "effect",

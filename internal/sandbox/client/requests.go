@@ -101,6 +101,9 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 		i.mu.Unlock()
 	}()
 	if err := i.stream.Write(t, encode(id)); err != nil {
+		if i.stream.ctx.Err() != nil {
+			<-i.gone // its reader is about to see that the stream has ended
+		}
 		select {
 		case <-i.gone:
 			return nil, i.goneError()

@@ -25,33 +25,30 @@
 package value
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"time"
 
+	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Undefined is JavaScript's undefined. It marshals to null, and ToJSON drops properties that hold it.
-type Undefined struct{}
-
-// MarshalJSON implements json.Marshaler.
-func (Undefined) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
-
-// Map is a JavaScript Map, its entries in order.
-type Map struct{ Entries [][2]any }
-
-// Set is a JavaScript Set, its members in order.
-type Set struct{ Members []any }
+// Undefined, Map and Set are those that programs outside see too.
+type (
+	Undefined = values.Undefined
+	Map       = values.Map
+	Set       = values.Set
+)
 
 // FuncRef is a function that lives in an isolate.
 type FuncRef = sandbox.FuncRef
 
 // Bounds of every value, on both ends.
 const (
-	MaxDepth = 500       // nesting of arrays, objects, maps and sets
-	MaxNodes = 2_000_000 // values and property names in one value
-	MaxBytes = 32 << 20  // encoded size
+	MaxDepth = values.MaxDepth // nesting of arrays, objects, maps and sets
+	MaxNodes = 2_000_000       // values and property names in one value
+	MaxBytes = 32 << 20        // encoded size
 	// MaxBigIntBytes is the longest magnitude of a bigint: turning one into text takes quadratic time.
 	MaxBigIntBytes = 64 << 10
 )
@@ -99,3 +96,9 @@ const maxSafe = 1<<53 - 1
 func DateOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func bigBytes(n *big.Int) int { return (n.BitLen() + 7) / 8 }
+
+// ToJSON writes a value as plain JSON, for those who know no more than JSON: see values.Plain.
+func ToJSON(v any) (json.RawMessage, error) { return values.Plain(v) }
+
+// Into stores a value in dst as json.Unmarshal of its JSON would.
+func Into(v, dst any) error { return values.Into(v, dst) }

@@ -1,4 +1,4 @@
-package value
+package values
 
 import (
 	"encoding/base64"
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// ToJSON writes a value as plain JSON, for those who know no more than JSON (a model, a custom resource):
+// Plain writes a value as plain JSON, for those who know no more than JSON (a model, a custom resource):
 // what JSON.stringify would write, and for what that lacks the nearest: undefined properties are left out, NaN
 // and infinities are null, a bigint is a number, a Date an ISO 8601 string, a Map an object (when its keys are
 // strings) or an array of pairs, a Set an array, bytes a base64 string.
-func ToJSON(v any) (json.RawMessage, error) {
+func Plain(v any) (json.RawMessage, error) {
 	plain, err := plain(v, 0)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func ToJSON(v any) (json.RawMessage, error) {
 
 // Into stores a value in dst as json.Unmarshal of its JSON would.
 func Into(v, dst any) error {
-	raw, err := ToJSON(v)
+	raw, err := Plain(v)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,6 @@ func plain(v any, depth int) (any, error) {
 		return v.UTC().Format("2006-01-02T15:04:05.000Z07:00"), nil
 	case []byte:
 		return base64.StdEncoding.EncodeToString(v), nil
-	case FuncRef:
-		return nil, &Error{Reason: "a function"}
 	case []any:
 		return plainItems(v, depth)
 	case *Set:
