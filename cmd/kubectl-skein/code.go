@@ -1,38 +1,44 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
 func newCode(p *plugin) *cobra.Command {
-	var file, fn, output string
-	var args []string
-	var wallTime time.Duration
+	f := codeFlags{}
 	cmd := &cobra.Command{
-		Use:   "code THREAD -f FILE",
-		Short: "Run TypeScript or JavaScript in the thread's sandbox, apart from the conversation",
+		Use:     "code THREAD -f FILE",
+		Aliases: []string{"run-code"},
+		Short:   "Run TypeScript or JavaScript in the thread's sandbox, apart from the conversation",
 		Long: `Run TypeScript or JavaScript in the thread's sandbox, apart from the conversation.
 
-The result goes to standard output as JSON, what the code logs to standard error.`,
+What the code logs and reports goes to standard error as it comes, the result to standard output as JSON.
+An interrupt (Ctrl-C) ends the code.`,
 		Example: `  # Call the default export with an argument
-  kubectl skein code hello -f sum.ts --arg '[1,2,3]'`,
+  kubectl skein code hello -f sum.ts --arg '[1,2,3]'
+
+  # With a module beside it, and a value as a global
+  kubectl skein code hello -f main.ts --module ./lib.ts --global limit=5`,
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, positional []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkOutput(f.output); err != nil {
 				return err
 			}
-			req, err := codeRequest(p.In, file, fn, args, wallTime)
+			source, o, err := f.options(p.In)
 			if err != nil {
 				return err
 			}
@@ -40,77 +46,130 @@ The result goes to standard output as JSON, what the code logs to standard error
 			if err != nil {
 				return err
 			}
-			result, err := t.ExecuteCode(cmd.Context(), *req)
-			if err != nil {
-				return err
-			}
-			return p.showResult(result, output)
+			return p.runCode(cmd.Context(), t, source, o, f.output)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "The file with the code; - for standard input.")
-	cmd.Flags().StringVar(&fn, "fn", "", "The export to call; the default export when absent.")
-	cmd.Flags().StringArrayVar(&args, "arg", nil, "An argument, as JSON; may be given more than once.")
-	cmd.Flags().DurationVar(&wallTime, "wall-time", 0, "How long the code may take; the pool's cap when absent.")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Print all of the outcome, as json or yaml.")
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "The file with the code; - for standard input.")
+	cmd.Flags().StringVar(&f.fn, "fn", "", "The export to call; the default export when absent.")
+	cmd.Flags().StringArrayVar(&f.args, "arg", nil, "An argument, as JSON; may be given more than once.")
+	cmd.Flags().StringArrayVar(&f.globals, "global", nil, "A global as NAME=JSON; may be given more than once.")
+	cmd.Flags().StringArrayVar(&f.modules, "module", nil, "A file that the code imports by its path relative to the code's own; may be given more than once.")
+	cmd.Flags().Var((*quantity)(&f.memory), "memory-limit", "Memory that the code may use, such as 16Mi; the pool's default when absent.")
+	cmd.Flags().DurationVar(&f.wallTime, "wall-time", 0, "How long the code may take; the pool's cap when absent.")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "Print all of the outcome, as json or yaml.")
 	return cmd
 }
 
-func codeRequest(in io.Reader, file, fn string, args []string, wallTime time.Duration) (*runtimev1.CodeRequest, error) {
-	var source []byte
-	var err error
-	switch file {
-	case "":
-		return nil, errors.New("give the file with the code: -f FILE, or -f - for standard input")
-	case "-":
-		source, err = io.ReadAll(io.LimitReader(in, runtimev1.MaxBodyBytes))
-	default:
-		source, err = os.ReadFile(file)
+// runCode runs code and shows what comes of it as it comes.
+func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source string, o runtimeclient.CodeOptions, output string) error {
+	if output == "" {
+		o.Log = func(l runtimev1.CodeLog) { fmt.Fprintf(p.ErrOut, "%s: %s\n", l.Level, safe(l.Message)) }
+		o.Report = func(v json.RawMessage) { fmt.Fprintf(p.ErrOut, "report: %s\n", v) }
+	}
+	run := t.RunCode(context.WithoutCancel(ctx), source, o)
+	defer context.AfterFunc(ctx, func() { run.Terminate("interrupted") })()
+	result, err := run.Wait(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil && result.Status == runtimev1.CodeTerminated {
+		return ctx.Err()
+	}
+	if output != "" {
+		err = encode(p.Out, output, result)
+	} else if result.Result != nil {
+		err = encode(p.Out, "json", result.Result)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	req := &runtimev1.CodeRequest{Source: string(source)}
-	if file != "-" {
-		req.Filename = filepath.Base(file)
-	}
-	switch filepath.Ext(file) {
-	case ".js", ".mjs":
-		req.Language = "javascript"
-	}
-	if fn != "" || len(args) > 0 {
-		req.Execute = &runtimev1.CodeExecute{Fn: fn}
-	}
-	for _, a := range args {
-		if !json.Valid([]byte(a)) {
-			return nil, fmt.Errorf("--arg=%s is not JSON; quote a text: --arg '\"text\"'", a)
-		}
-		req.Execute.Args = append(req.Execute.Args, json.RawMessage(a))
-	}
-	if wallTime != 0 {
-		req.WallTime = &metav1.Duration{Duration: wallTime}
-	}
-	return req, nil
+	return failure(result)
 }
 
-func (p *plugin) showResult(r *runtimev1.CodeResult, output string) error {
-	if output != "" {
-		if err := encode(p.Out, output, r); err != nil {
-			return err
+// codeFlags are the flags of the command code.
+type codeFlags struct {
+	file, fn, output       string
+	args, globals, modules []string
+	memory                 resource.Quantity
+	wallTime               time.Duration
+}
+
+// quantity is a flag that takes what resources of Kubernetes take.
+type quantity resource.Quantity
+
+func (q *quantity) String() string { return (*resource.Quantity)(q).String() }
+func (q *quantity) Type() string   { return "quantity" }
+func (q *quantity) Set(s string) error {
+	v, err := resource.ParseQuantity(s)
+	if err != nil || v.Sign() <= 0 {
+		return errors.New("give a size above 0 such as 16Mi")
+	}
+	*q = quantity(v)
+	return nil
+}
+
+// options reads the files and the values that the flags name.
+func (f *codeFlags) options(in io.Reader) (source string, o runtimeclient.CodeOptions, err error) {
+	o = runtimeclient.CodeOptions{Fn: f.fn, WallTime: f.wallTime, MemoryLimitBytes: f.memory.Value()}
+	var text []byte
+	switch f.file {
+	case "":
+		return "", o, errors.New("give the file with the code: -f FILE, or -f - for standard input")
+	case "-":
+		text, err = io.ReadAll(io.LimitReader(in, runtimev1.MaxCodeMessageBytes))
+	default:
+		text, err = os.ReadFile(f.file)
+		o.Filename = filepath.Base(f.file)
+	}
+	if err != nil {
+		return "", o, err
+	}
+	switch filepath.Ext(f.file) {
+	case ".js", ".mjs":
+		o.Language = "javascript"
+	}
+	for _, a := range f.args {
+		if !json.Valid([]byte(a)) {
+			return "", o, fmt.Errorf("--arg=%s is not JSON; quote a text: --arg '\"text\"'", a)
 		}
-		return failure(r)
+		o.Args = append(o.Args, json.RawMessage(a))
 	}
-	for _, l := range r.Logs {
-		fmt.Fprintf(p.ErrOut, "%s: %s\n", l.Level, safe(l.Message))
-	}
-	for _, rep := range r.Reports {
-		fmt.Fprintf(p.ErrOut, "report: %s\n", rep)
-	}
-	if r.Result != nil {
-		if err := encode(p.Out, "json", r.Result); err != nil {
-			return err
+	for _, g := range f.globals {
+		name, v, ok := strings.Cut(g, "=")
+		if !ok || !json.Valid([]byte(v)) {
+			return "", o, fmt.Errorf("--global=%s is not NAME=JSON; quote a text: --global 'name=\"text\"'", g)
 		}
+		if o.Globals == nil {
+			o.Globals = map[string]any{}
+		}
+		o.Globals[name] = json.RawMessage(v)
 	}
-	return failure(r)
+	o.Modules, err = f.readModules()
+	return string(text), o, err
+}
+
+// readModules reads the modules, by their paths as the code imports them.
+func (f *codeFlags) readModules() (map[string]string, error) {
+	var out map[string]string
+	base := "."
+	if f.file != "-" {
+		base = filepath.Dir(f.file)
+	}
+	for _, file := range f.modules {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name, err := filepath.Rel(base, file)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out["./"+filepath.ToSlash(name)] = string(text)
+	}
+	return out, nil
 }
 
 // failure gives the error of code that did not succeed.

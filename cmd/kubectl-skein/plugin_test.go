@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	var err error
 	env, err = apitest.Start(ctx, dir, apitest.Parts{
-		Engine:   func(s *thread.Service) apiserver.Engine { echoes = &echo{svc: s}; return echoes },
+		Engine:   func(s *thread.Service) apiserver.Engine { echoes = &echo{svc: s, ended: make(chan error, 1)}; return echoes },
 		Children: noChildren{}, Effects: noEffects{},
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -78,6 +78,8 @@ type echo struct {
 	svc  *thread.Service
 	mu   sync.Mutex
 	runs int
+	// ended has why code ended that only its end ends.
+	ended chan error
 }
 
 func (e *echo) start() (stop func()) {
@@ -146,14 +148,22 @@ func (e *echo) Destroy(ctx context.Context, id string) error {
 
 func (*echo) Stop(context.Context, string, string) error { return nil }
 
-func (*echo) RunCode(_ context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
+func (e *echo) RunCode(ctx context.Context, _ string, req sandbox.CodeRequest) (sandbox.Result, error) {
+	if strings.Contains(req.Source, "for (;;)") {
+		req.Report("on")
+		<-ctx.Done()
+		e.ended <- context.Cause(ctx)
+		return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: context.Cause(ctx).Error()}}, nil
+	}
 	if strings.Contains(req.Source, "throw") {
 		return sandbox.Result{Status: sandbox.StatusError, Error: &sandbox.Error{Name: "Error", Message: "no", Stack: "at " + req.Filename + ":1:1"}}, nil
 	}
-	return sandbox.Result{
-		Status: sandbox.StatusSuccess, Value: map[string]any{"fn": req.Fn, "args": req.Args, "language": string(req.Language)},
-		Logs: []sandbox.Log{{Level: "warn", Message: "careful"}},
-	}, nil
+	req.Log(sandbox.Log{Level: "warn", Message: "careful"})
+	v := map[string]any{"fn": req.Fn, "args": req.Args, "language": string(req.Language)}
+	if len(req.Globals) > 0 {
+		v["limit"], v["modules"], v["memory"] = req.Globals["limit"].Value, req.Modules, req.MemoryLimitBytes
+	}
+	return sandbox.Result{Status: sandbox.StatusSuccess, Value: v}, nil
 }
 
 func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessage) (tool.Result, error) {
@@ -164,6 +174,24 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 }
 
 func (*echo) QueueTool(context.Context, string, string, string, json.RawMessage) error { return nil }
+
+// liveOutput is what a command has written while it runs.
+type liveOutput struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *liveOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *liveOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
 
 // outputs of a command.
 type outputs struct {
@@ -303,6 +331,22 @@ $`))
 		Expect(c.run("files", "cp", "x", "y").err).To(ContainSubstring("THREAD:/path"))
 	})
 
+	It("shows what code reports as it comes, and ends it when interrupted", Label("COD-04"), func() {
+		var out, errOut liveOutput
+		ctx, interrupt := context.WithCancel(c.ctx)
+		code := make(chan int, 1)
+		go func() {
+			defer GinkgoRecover()
+			streams := genericiooptions.IOStreams{In: strings.NewReader("for (;;);"), Out: &out, ErrOut: &errOut}
+			code <- run(ctx, streams, []string{"--kubeconfig", kubeconfig, "-n", c.ns, "code", "hello", "-f", "-"})
+		}()
+		Eventually(errOut.String).Should(Equal("report: \"on\"\n"))
+		Expect(code).NotTo(Receive())
+		interrupt()
+		Eventually(code).Should(Receive(Equal(130)))
+		Eventually(echoes.ended).Should(Receive(MatchError(ContainSubstring("interrupted"))))
+	})
+
 	It("runs code", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "sum.mjs")
 		Expect(os.WriteFile(file, []byte("export default 1"), 0o600)).To(Succeed())
@@ -310,6 +354,15 @@ $`))
 		Expect(got.code).To(BeZero(), got.err)
 		Expect(got.out).To(MatchJSON(`{"fn":"f","args":[[1],"x"],"language":"javascript"}`))
 		Expect(got.err).To(Equal("warn: careful\n"))
+		lib := filepath.Join(filepath.Dir(file), "lib", "a.ts")
+		Expect(os.Mkdir(filepath.Dir(lib), 0o700)).To(Succeed())
+		Expect(os.WriteFile(lib, []byte("export {}"), 0o600)).To(Succeed())
+		got = c.run("run-code", "hello", "-f", file, "--global", "limit=5", "--module", lib, "--memory-limit", "16Mi")
+		Expect(got.out).To(MatchJSON(`{"fn":"","args":null,"language":"javascript","limit":5,"modules":{"./lib/a.ts":"export {}"},"memory":16777216}`), got.err)
+		for flag, bad := range map[string]string{"--global": "limit", "--memory-limit": "much", "--module": "nowhere.ts"} {
+			Expect(c.run("code", "hello", "-f", file, flag, bad).code).To(Equal(1), flag)
+		}
+		Expect(c.run("code", "hello", "-f", file, "-o", "json").out).To(ContainSubstring(`"careful"`))
 		c.stdin = "throw 1"
 		got = c.run("code", "hello", "-f", "-")
 		Expect(got.code).To(Equal(1))

@@ -38,7 +38,7 @@ func (s *Server) runCode(c *call) error {
 	if c.row.TerminatedAt != 0 {
 		return store.ErrTerminated
 	}
-	req, err := codeRequest(c.name, &in)
+	req, err := codeRequest(c.name, &in, plainValue)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) runCode(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, codeResult(result))
+	return c.writeJSON(http.StatusOK, wholeResult(result))
 }
 
 func linkError(message string) *runtimev1.CodeResult {
@@ -56,7 +56,8 @@ func linkError(message string) *runtimev1.CodeResult {
 	}
 }
 
-func codeRequest(name string, in *runtimev1.CodeRequest) (sandbox.CodeRequest, error) {
+// codeRequest reads the options; decode reads a value of them.
+func codeRequest(name string, in *runtimev1.CodeRequest, decode func([]byte) (any, error)) (sandbox.CodeRequest, error) {
 	req := sandbox.CodeRequest{
 		Source: in.Source, Filename: in.Filename, Language: sandbox.Language(in.Language),
 		Modules: in.Modules, MemoryLimitBytes: in.MemoryLimitBytes,
@@ -75,7 +76,7 @@ func codeRequest(name string, in *runtimev1.CodeRequest) (sandbox.CodeRequest, e
 	if in.Execute != nil {
 		req.Fn = in.Execute.Fn
 		for i, raw := range in.Execute.Args {
-			v, err := plainValue(raw)
+			v, err := decode(raw)
 			if err != nil {
 				return req, invalid(name, metav1.CauseTypeFieldValueInvalid, fmt.Sprintf("execute.args[%d]", i), err.Error())
 			}
@@ -83,11 +84,11 @@ func codeRequest(name string, in *runtimev1.CodeRequest) (sandbox.CodeRequest, e
 		}
 	}
 	var err error
-	if req.Globals, err = bindings(name, "globals", in.Globals); err != nil {
+	if req.Globals, err = bindings(name, "globals", in.Globals, decode); err != nil {
 		return req, err
 	}
 	for specifier, exports := range in.Imports {
-		b, err := bindings(name, "imports["+specifier+"]", exports)
+		b, err := bindings(name, "imports["+specifier+"]", exports, decode)
 		if err != nil {
 			return req, err
 		}
@@ -99,13 +100,13 @@ func codeRequest(name string, in *runtimev1.CodeRequest) (sandbox.CodeRequest, e
 	return req, nil
 }
 
-func bindings(name, field string, in map[string]json.RawMessage) (map[string]sandbox.Binding, error) {
+func bindings(name, field string, in map[string]json.RawMessage, decode func([]byte) (any, error)) (map[string]sandbox.Binding, error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
 	out := make(map[string]sandbox.Binding, len(in))
 	for key, raw := range in {
-		v, err := plainValue(raw)
+		v, err := decode(raw)
 		if err != nil {
 			return nil, invalid(name, metav1.CauseTypeFieldValueInvalid, field+"."+key, err.Error())
 		}
@@ -114,7 +115,7 @@ func bindings(name, field string, in map[string]json.RawMessage) (map[string]san
 	return out, nil
 }
 
-func plainValue(raw json.RawMessage) (any, error) {
+func plainValue(raw []byte) (any, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return nil, fmt.Errorf("it is not a JSON value: %w", err)
@@ -122,35 +123,48 @@ func plainValue(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-func codeResult(r sandbox.Result) *runtimev1.CodeResult {
+// codeResult puts a result into the terms of the wire; encode writes a value of it.
+func codeResult(r sandbox.Result, encode func(any) (json.RawMessage, error)) *runtimev1.CodeResult {
 	out := &runtimev1.CodeResult{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindCodeResult), Status: string(r.Status),
 		DurationMs: float64(r.Duration) / float64(time.Millisecond), MemoryUsedBytes: r.MemoryUsedBytes,
-	}
-	fail := func(what string, err error) {
-		out.Status, out.Result = runtimev1.CodeErrored, nil
-		out.Error = &runtimev1.CodeError{Name: "DataCloneError", Message: what + " cannot be written as JSON: " + err.Error()}
 	}
 	if e := r.Error; e != nil {
 		out.Error = &runtimev1.CodeError{Name: e.Name, Message: e.Message, Stack: e.Stack, Specifier: e.Specifier, Line: e.Line, Column: e.Column}
 	}
 	if r.Status == sandbox.StatusSuccess {
-		v, err := value.ToJSON(r.Value)
+		v, err := encode(r.Value)
 		if err != nil {
-			fail("the result", err)
+			notWritten(out, "the result", err)
 		}
 		out.Result = v
 	}
+	return out
+}
+
+// notWritten is the end of code that gave what cannot go to the caller.
+func notWritten(out *runtimev1.CodeResult, what string, err error) {
+	out.Status, out.Result = runtimev1.CodeErrored, nil
+	out.Error = &runtimev1.CodeError{Name: "DataCloneError", Message: what + " cannot be written as JSON: " + err.Error()}
+}
+
+// wholeResult is codeResult with the reports and the logs, all in plain JSON.
+func wholeResult(r sandbox.Result) *runtimev1.CodeResult {
+	out := codeResult(r, value.ToJSON)
 	for i, rep := range r.Reports {
 		v, err := value.ToJSON(rep)
 		if err != nil {
-			fail(fmt.Sprintf("report %d", i), err)
+			notWritten(out, fmt.Sprintf("report %d", i), err)
 			break
 		}
 		out.Reports = append(out.Reports, v)
 	}
 	for _, l := range r.Logs {
-		out.Logs = append(out.Logs, runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time.UnixMicro()})
+		out.Logs = append(out.Logs, codeLog(l))
 	}
 	return out
+}
+
+func codeLog(l sandbox.Log) runtimev1.CodeLog {
+	return runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time.UnixMicro()}
 }

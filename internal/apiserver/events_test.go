@@ -273,13 +273,18 @@ func nextData(r *bufio.Reader) string {
 	}
 }
 
-func (e *env) tryWebSocket(ctx context.Context, query string) (*websocket.Conn, *http.Response, error) {
+// http1 is the client for WebSockets, which know HTTP/1.1 only.
+func (e *env) http1() *http.Client {
 	transport := e.http.Transport.(*http.Transport).Clone()
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	DeferCleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func (e *env) tryWebSocket(ctx context.Context, query string) (*websocket.Conn, *http.Response, error) {
 	return websocket.Dial(ctx, e.base+at("hello", "/events")+query, &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: http.Header{"Authorization": {"Bearer alice"}},
+		HTTPClient: e.http1(), HTTPHeader: http.Header{"Authorization": {"Bearer alice"}},
 		Subprotocols: []string{runtimev1.EventsSubprotocol},
 	})
 }

@@ -40,7 +40,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			plain:  verbs{"get": s.listEnv},
 			nested: verbs{"get": s.getEnv, "update": s.putEnv, "delete": s.deleteEnv},
 		},
-		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode}},
+		runtimev1.SubresourceCode: {kind: runtimev1.KindCodeResult, longRunning: true, plain: verbs{"create": s.runCode, "get": s.attendCode, "watch": s.attendCode}},
 		runtimev1.SubresourceEffects: {
 			kind:   runtimev1.KindEffectList,
 			plain:  verbs{"get": s.listEffects, "create": s.scheduleEffect},

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,8 @@ import (
 type Client struct {
 	rest   rest.Interface
 	direct bool // straight to the manager, where a request may last as long as it makes progress
+	// sockets is the client below for WebSockets, which know HTTP/1.1 only; made when one is opened.
+	sockets func() (*http.Client, error)
 }
 
 // statusCodecs decode Status, the only object of the API's machinery that answers have.
@@ -57,7 +60,11 @@ func New(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{rest: r}, nil
+	return &Client{rest: r, sockets: sync.OnceValues(func() (*http.Client, error) {
+		cfg := rest.CopyConfig(cfg)
+		cfg.NextProtos = []string{"http/1.1"}
+		return rest.HTTPClientFor(cfg)
+	})}, nil
 }
 
 // NewDirect makes a client that goes straight to the manager at baseURL (https://host:port) with a bearer

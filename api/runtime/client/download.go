@@ -152,7 +152,9 @@ func statusOf(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, runtimev1.MaxBodyBytes))
 	var s metav1.Status
 	if json.Unmarshal(body, &s) == nil && s.Kind == "Status" {
-		return &apierrors.StatusError{ErrStatus: s}
+		return statusError(s)
 	}
 	return apierrors.NewGenericServerResponse(resp.StatusCode, resp.Request.Method, schemaThreads, "", string(body), 0, true)
 }
+
+func statusError(s metav1.Status) error { return &apierrors.StatusError{ErrStatus: s} }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math/big"
 	"os"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/api/runtime/values"
 )
 
 // The guide, docs/go-client.md, shows the bodies of these functions; a test holds the two together.
@@ -142,6 +144,26 @@ func ExampleThread_RunCode() {
 		log.Fatal(err) // it did not run
 	}
 	fmt.Println(result.Status, string(result.Result))
+}
+
+func ExampleCodeOptions() {
+	source := `const rows = await fetchRows('north', 3); report({ rows: rows.length }); export default (min: bigint) => new Set(rows.filter((r) => r.amount > min))`
+	run := thread.RunCode(ctx, source, client.CodeOptions{
+		Args: []any{big.NewInt(10)},
+		Globals: map[string]any{
+			"fetchRows": func(ctx context.Context, region string, limit int) ([]any, error) {
+				return []any{map[string]any{"region": region, "amount": big.NewInt(12)}}, ctx.Err()
+			},
+		},
+		Report: func(progress json.RawMessage) { fmt.Println(string(progress)) },
+	})
+	result, err := run.Wait(ctx)
+	if err != nil {
+		log.Fatal(err) // it did not run
+	}
+	if rows, ok := run.Value().(*values.Set); ok {
+		fmt.Println(result.Status, len(rows.Members))
+	}
 }
 
 func ExampleThread_SetValue() {

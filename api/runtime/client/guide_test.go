@@ -7,9 +7,14 @@ import (
 	"testing"
 )
 
-// Every piece of Go in the guide is in the examples, word for word, so that it compiles.
-func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/go-client.md")
+// Every piece of Go in the guides is in the examples, word for word, so that it compiles.
+func TestGuide(t *testing.T) { checkGuide(t, "../../../docs/go-client.md", 5) }
+
+func TestGuideToCode(t *testing.T) { checkGuide(t, "../../../docs/code-execution.md", 1) }
+
+func checkGuide(t *testing.T, file string, least int) {
+	t.Helper()
+	guide, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +23,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
-	if len(pieces) < 5 {
+	if len(pieces) < least {
 		t.Fatalf("the guide has only %d pieces of Go", len(pieces))
 	}
 	for _, p := range pieces {

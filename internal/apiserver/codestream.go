@@ -1,0 +1,290 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// attendCode answers GET code, a WebSocket: code runs in the thread's sandbox while the client serves the
+// functions that it gave to it, gets what it reports and logs as it comes, and may end it (SPEC COD-01 to COD-07).
+// A connection that ends, for whatever reason, ends the code.
+func (s *Server) attendCode(c *call) error {
+	if !isWebSocket(c.r) {
+		return apierrors.NewBadRequest("GET code is a WebSocket: connect with one, or run code that calls nothing of yours with POST")
+	}
+	// A WebSocket can only be opened by a GET, but to run code is to change things.
+	allowed, err := s.may(c.r.Context(), "create", runtimev1.SubresourceCode, c.namespace, c.name)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		return apierrors.NewForbidden(threadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
+	}
+	if c.row.TerminatedAt != 0 {
+		return store.ErrTerminated
+	}
+	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: []string{runtimev1.CodeSubprotocol}})
+	if err != nil {
+		return nil // it has answered
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(runtimev1.MaxCodeMessageBytes)
+	a := &attendance{server: s, call: c, conn: conn, waiting: map[int64]chan reply{}}
+	a.ctx, a.end = context.WithCancelCause(c.r.Context())
+	defer a.end(nil)
+	a.run()
+	return nil
+}
+
+// attendance is one WebSocket that attends one execution.
+type attendance struct {
+	server *Server
+	call   *call
+	conn   *websocket.Conn
+	ctx    context.Context // of the execution; its cause is why the code was ended
+	end    context.CancelCauseFunc
+
+	mu      sync.Mutex
+	lastID  int64
+	waiting map[int64]chan reply
+}
+
+// reply of the client to a call.
+type reply struct {
+	value any
+	err   error
+}
+
+// endedError is why somebody other than the code ended it.
+type endedError struct{ reason string }
+
+func (e *endedError) Error() string { return e.reason }
+
+// Reasons for which the server ends code.
+var (
+	errLeft     = &endedError{"the client's connection ended, and the code with it"}
+	errDeaf     = &endedError{"the client takes what the code sends too slowly"}
+	errStopping = &endedError{"the server is stopping: run the code again"}
+)
+
+// run takes the request, runs it to its end, and says how that was.
+func (a *attendance) run() {
+	first, err := a.first()
+	if err != nil {
+		a.refuse(err)
+		return
+	}
+	go a.read()
+	go a.watch()
+	req, err := a.request(first)
+	if err != nil {
+		var status *apierrors.StatusError
+		if !errors.As(err, &status) {
+			a.refuse(err)
+			return
+		}
+		// SPEC COD-02: an unknown or misshapen option is an outcome of the code.
+		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(status.ErrStatus.Message)})
+		return
+	}
+	result, err := a.server.opts.Engine.RunCode(a.ctx, a.call.row.ID, req)
+	var ended *endedError
+	if err != nil && errors.As(context.Cause(a.ctx), &ended) {
+		result, err = sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: ended.reason}}, nil
+	}
+	if err != nil {
+		status := statusOf(a.call.r.Context(), a.call.name, err)
+		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageFailed, Status: &status.ErrStatus})
+		return
+	}
+	out := codeResult(result, bounded)
+	a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: out})
+}
+
+// first reads the message that every client begins with.
+func (a *attendance) first() (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)
+	defer cancel()
+	m, err := a.receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.Type != runtimev1.CodeMessageRun {
+		return nil, violated("the first message is of type %.20q: it must be run", m.Type)
+	}
+	return m.Run, nil
+}
+
+// violation is what a client did that the protocol does not have.
+type violation struct{ error }
+
+func (v *violation) Unwrap() error { return v.error }
+
+func violated(format string, args ...any) error { return &violation{fmt.Errorf(format, args...)} }
+
+// refuse closes the connection of a client that does not keep to the protocol, and says what it did.
+func (a *attendance) refuse(err error) {
+	const room = 123 // of a close frame
+	reason := err.Error()
+	if len(reason) > room {
+		reason = strings.ToValidUTF8(reason[:room], "")
+	}
+	_ = a.conn.Close(websocket.StatusPolicyViolation, reason)
+}
+
+// receive reads a message.
+func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage, error) {
+	kind, data, err := a.conn.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if kind != websocket.MessageText {
+		return nil, violated("a message is binary: send text")
+	}
+	var m runtimev1.CodeClientMessage
+	if err := decodeStrict(a.call.name, data, &m); err != nil {
+		return nil, violated("a message cannot be read: %w", err)
+	}
+	return &m, nil
+}
+
+// read takes the client's messages until the connection ends.
+func (a *attendance) read() {
+	for {
+		m, err := a.receive(a.call.r.Context())
+		if err == nil {
+			err = a.take(m)
+		}
+		if err == nil {
+			continue
+		}
+		var v *violation
+		if errors.As(err, &v) {
+			a.refuse(v)
+		}
+		a.end(errLeft)
+		return
+	}
+}
+
+// take acts on one message.
+func (a *attendance) take(m *runtimev1.CodeClientMessage) error {
+	switch m.Type {
+	case runtimev1.CodeMessageTerminate:
+		reason := m.Reason
+		if reason == "" {
+			reason = "terminated by its caller"
+		}
+		a.end(&endedError{reason})
+		return nil
+	case runtimev1.CodeMessageReturn:
+		v, err := values.Unmarshal(m.Value)
+		if err != nil {
+			err = &sandbox.Error{Name: "TypeError", Message: "what the function gave cannot be read: " + err.Error()}
+		}
+		return a.settle(m.ID, reply{v, err})
+	case runtimev1.CodeMessageThrow:
+		thrown := &sandbox.Error{Name: "Error"}
+		if m.Error != nil {
+			thrown.Message = m.Error.Message
+			if m.Error.Name != "" {
+				thrown.Name = m.Error.Name
+			}
+		}
+		return a.settle(m.ID, reply{nil, thrown})
+	}
+	return violated("a message is of type %.20q: after run they are return, throw and terminate", m.Type)
+}
+
+func (a *attendance) settle(id int64, with reply) error {
+	a.mu.Lock()
+	waiter := a.waiting[id]
+	delete(a.waiting, id)
+	known := id > 0 && id <= a.lastID
+	a.mu.Unlock()
+	if !known {
+		return violated("there was no call %d to answer", id)
+	}
+	if waiter != nil {
+		waiter <- with
+	}
+	return nil
+}
+
+// watch ends the code of a client that is gone, and when the server stops.
+func (a *attendance) watch() {
+	heartbeat := time.NewTicker(a.server.opts.heartbeat)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-a.server.stopping:
+			a.end(errStopping)
+			return
+		case <-heartbeat.C:
+			ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)
+			err := a.conn.Ping(ctx)
+			cancel()
+			if err != nil && a.ctx.Err() == nil {
+				a.end(errLeft)
+				return
+			}
+		}
+	}
+}
+
+// send sends a message. A client that does not take it ends the code.
+func (a *attendance) send(m runtimev1.CodeServerMessage) error {
+	body, err := marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(body) > runtimev1.MaxCodeMessageBytes {
+		return errTooLarge
+	}
+	ctx, cancel := context.WithTimeout(a.call.r.Context(), a.server.opts.transferTimeout)
+	defer cancel()
+	if err := a.conn.Write(ctx, websocket.MessageText, a.call.clean(body)); err != nil {
+		a.end(errDeaf)
+		return err
+	}
+	return nil
+}
+
+// errTooLarge is what code gets that sends more than one message takes.
+var errTooLarge = &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message takes %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
+
+// bounded is values.Marshal within what one message takes.
+func bounded(v any) (json.RawMessage, error) {
+	raw, err := values.Marshal(v)
+	if err == nil && len(raw) > runtimev1.MaxCodeMessageBytes-(64<<10) { // the rest of the result
+		err = errTooLarge
+	}
+	return raw, err
+}
+
+// finish sends the last message and closes the connection.
+func (a *attendance) finish(last runtimev1.CodeServerMessage) {
+	if a.send(last) != nil {
+		return
+	}
+	code := websocket.StatusNormalClosure
+	if errors.Is(context.Cause(a.ctx), errStopping) {
+		code = websocket.StatusGoingAway
+	}
+	_ = a.conn.Close(code, "")
+}

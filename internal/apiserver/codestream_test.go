@@ -1,0 +1,350 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+// exchange is a WebSocket of code in the words of the wire.
+type exchange struct{ conn *websocket.Conn }
+
+func (e *env) codeSocket(ctx context.Context) exchange {
+	GinkgoHelper()
+	conn, _, err := websocket.Dial(ctx, e.base+at("hello", "/code"), &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+		HTTPClient: e.http1(), HTTPHeader: http.Header{"Authorization": {"Bearer alice"}}, Subprotocols: []string{runtimev1.CodeSubprotocol},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(conn.Subprotocol()).To(Equal(runtimev1.CodeSubprotocol))
+	DeferCleanup(func() { _ = conn.CloseNow() })
+	return exchange{conn}
+}
+
+func (x exchange) say(ctx context.Context, m string) {
+	GinkgoHelper()
+	Expect(x.conn.Write(ctx, websocket.MessageText, []byte(m))).To(Succeed())
+}
+
+func (x exchange) hear(ctx context.Context) string {
+	GinkgoHelper()
+	_, data, err := x.conn.Read(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return string(data)
+}
+
+// closed gives why the server closed the connection.
+func (x exchange) closed(ctx context.Context) websocket.CloseError {
+	GinkgoHelper()
+	_, data, err := x.conn.Read(ctx)
+	Expect(err).To(HaveOccurred(), string(data))
+	var e websocket.CloseError
+	Expect(errors.As(err, &e)).To(BeTrue(), "%v", err)
+	return e
+}
+
+// code makes the engine run a Go function for code; done says how its context ended.
+func (e *env) code(f func(ctx context.Context, req sandbox.CodeRequest) any) (cause chan error) {
+	cause = make(chan error, 10)
+	e.engine.run = func(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
+		v := f(ctx, req)
+		cause <- context.Cause(ctx)
+		if ctx.Err() != nil {
+			return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: context.Cause(ctx).Error()}}, nil
+		}
+		return sandbox.Result{Status: sandbox.StatusSuccess, Value: v, Duration: time.Millisecond}, nil
+	}
+	return cause
+}
+
+// untilEnded is code that only its end ends.
+func untilEnded(ctx context.Context, req sandbox.CodeRequest) any {
+	req.Report("on")
+	<-ctx.Done()
+	return nil
+}
+
+var _ = Describe("the WebSocket of code", func() {
+	It("has the client serve functions, and gives reports and logs as they come", Label("COD-03", "COD-04", "COD-05"), func(ctx SpecContext) {
+		e := newEnv()
+		e.thread("hello")
+		e.code(func(ctx context.Context, req sandbox.CodeRequest) any {
+			req.Report(req.Args[0])
+			req.Log(sandbox.Log{Level: "warn", Message: "careful", Time: time.UnixMicro(7)})
+			got, err := req.Globals["double"].Func(ctx, []any{big.NewInt(4), values.Undefined{}})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = req.Imports["shop"]["fail"].Func(ctx, nil)
+			return []any{got, err.Error(), req.Imports["shop"]["rate"].Value, req.Globals["limit"].Value}
+		})
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":{"source":"export default 1","execute":{"args":[{"$date":0}]},"globals":{"limit":{"$bigint":"3"}},
+			"imports":{"shop":{"rate":0.5}},"functions":[{"name":"double"},{"import":"shop","name":"fail"}]}}`)
+		Expect(x.hear(ctx)).To(MatchJSON(`{"type":"report","value":{"$date":0}}`))
+		Expect(x.hear(ctx)).To(MatchJSON(`{"type":"log","log":{"level":"warn","message":"careful","time":7}}`))
+		Expect(x.hear(ctx)).To(MatchJSON(`{"type":"call","id":1,"function":{"name":"double"},"args":[{"$bigint":"4"},{"$undefined":true}]}`))
+		x.say(ctx, `{"type":"return","id":1,"value":{"$set":[8]}}`)
+		Expect(x.hear(ctx)).To(MatchJSON(`{"type":"call","id":2,"function":{"import":"shop","name":"fail"}}`))
+		x.say(ctx, `{"type":"throw","id":2,"error":{"name":"RangeError","message":"sold out"}}`)
+		Expect(x.hear(ctx)).To(MatchJSON(`{"type":"result","result":{"kind":"CodeResult","apiVersion":"runtime.skein.dev/v1alpha1","status":"success","durationMs":1,
+			"result":[{"$set":[8]},"RangeError: sold out",0.5,{"$bigint":"3"}]}}`))
+		Expect(x.closed(ctx).Code).To(Equal(websocket.StatusNormalClosure))
+	})
+
+	DescribeTable("gives mistakes in the options as link_error", Label("COD-02"), func(ctx SpecContext, run, message string) {
+		e := newEnv()
+		e.thread("hello")
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":`+run+`}`)
+		var m runtimev1.CodeServerMessage
+		Expect(json.Unmarshal([]byte(x.hear(ctx)), &m)).To(Succeed())
+		Expect(m.Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeLinkError), HaveField("Error.Message", ContainSubstring(message)))))
+	},
+		Entry("an unknown one", `{"source":"1","timeout":5}`, "timeout"),
+		Entry("an unknown one within execute", `{"source":"1","execute":{"function":"x"}}`, "function"),
+		Entry("one of a wrong type", `{"source":1}`, "source"),
+		Entry("no source", `{}`, "source"),
+		Entry("no options at all", `null`, "source"),
+		Entry("a language", `{"source":"1","language":"perl"}`, "typescript or javascript"),
+		Entry("a limit", `{"source":"1","memoryLimitBytes":-1}`, "memoryLimitBytes"),
+		Entry("a value", `{"source":"1","globals":{"x":{"$bigint":1}}}`, "globals.x: \"$bigint\" must hold"),
+		Entry("a function that is a value too", `{"source":"1","globals":{"x":1},"functions":[{"name":"x"}]}`, `"x" is given twice`),
+		Entry("a function that comes twice", `{"source":"1","functions":[{"import":"a","name":"x"},{"import":"a","name":"x"}]}`, `"x" is given twice`),
+	)
+
+	DescribeTable("ends the code", Label("COD-04"), func(ctx SpecContext, end func(*env, exchange), why string, answer OmegaMatcher) {
+		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
+		e.thread("hello")
+		cause := e.code(untilEnded)
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":{"source":"for (;;);"}}`)
+		Expect(x.hear(ctx)).To(ContainSubstring(`"on"`))
+		end(e, x)
+		Eventually(cause).Should(Receive(MatchError(why)))
+		if answer != nil {
+			Expect(x.hear(ctx)).To(answer)
+		}
+	},
+		Entry("when told to, for the reason given", func(_ *env, x exchange) { x.say(context.Background(), `{"type":"terminate","reason":"enough"}`) },
+			"enough", And(ContainSubstring(`"status":"terminated"`), ContainSubstring(`"message":"enough"`))),
+		Entry("when the client leaves", func(_ *env, x exchange) { _ = x.conn.Close(websocket.StatusNormalClosure, "") }, errLeft.reason, nil),
+		Entry("when the connection breaks", func(_ *env, x exchange) { _ = x.conn.CloseNow() }, errLeft.reason, nil),
+		Entry("when the server stops", func(e *env, _ exchange) { e.stop() }, errStopping.reason, ContainSubstring(errStopping.reason)),
+	)
+
+	DescribeTable("closes the connection of a client that breaks the protocol, and ends its code", func(ctx SpecContext, message, why string) {
+		e := newEnv()
+		e.thread("hello")
+		cause := e.code(untilEnded)
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":{"source":"for (;;);"}}`)
+		Expect(x.hear(ctx)).To(ContainSubstring(`"on"`))
+		if message == "" {
+			Expect(x.conn.Write(ctx, websocket.MessageBinary, []byte("x"))).To(Succeed())
+		} else {
+			x.say(ctx, message)
+		}
+		Expect(x.closed(ctx)).To(And(HaveField("Code", websocket.StatusPolicyViolation), HaveField("Reason", ContainSubstring(why))))
+		Eventually(cause).Should(Receive(MatchError(errLeft)))
+	},
+		Entry("no JSON", `{`, "cannot be read"),
+		Entry("an unknown type", `{"type":"dance"}`, `"dance"`),
+		Entry("a second run", `{"type":"run","run":{"source":"1"}}`, "after run they are"),
+		Entry("an unknown field", `{"type":"return","id":1,"valeu":1}`, "valeu"),
+		Entry("an answer to no call", `{"type":"return","id":7}`, "no call 7"),
+		Entry("a binary message", ``, "binary"),
+	)
+
+	It("begins with run", func(ctx SpecContext) {
+		e := newEnv()
+		e.thread("hello")
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"terminate"}`)
+		Expect(x.closed(ctx)).To(And(HaveField("Code", websocket.StatusPolicyViolation), HaveField("Reason", ContainSubstring("must be run"))))
+	})
+
+	It("needs the right to run code, besides the right to connect", Label("K8S-04"), func(ctx SpecContext) {
+		e := newEnv()
+		st, _ := e.thread("hello")
+		dial := func(user string) (int, string) {
+			_, resp, err := websocket.Dial(ctx, e.base+at("hello", "/code"), &websocket.DialOptions{ //nolint:bodyclose // the library has read it
+				HTTPClient: e.http1(), HTTPHeader: map[string][]string{"Authorization": {"Bearer " + user}},
+			})
+			Expect(err).To(HaveOccurred())
+			body := make([]byte, 1024)
+			n, _ := resp.Body.Read(body)
+			return resp.StatusCode, string(body[:n])
+		}
+		code, _ := dial("bob")
+		Expect(code).To(Equal(403))
+		e.rights.allow = map[string]bool{"bob get threads/code ns/hello": true}
+		code, body := dial("bob")
+		Expect(code).To(Equal(403), body)
+		Expect(body).To(ContainSubstring("create on threads/code"))
+		Expect(e.status("GET", at("hello", "/code"), "").Message).To(ContainSubstring("WebSocket"))
+		Expect(st.Terminate(ctx, "x")).To(Succeed())
+		code, _ = dial("alice")
+		Expect(code).To(Equal(410))
+	})
+
+	It("takes secrets out of all that it sends", Label("ENV-03"), func(ctx SpecContext) {
+		secrets := redact.NewRegistry(nil)
+		secrets.Register("ns", "TOKEN", "hunter2-hunter2")
+		e := newEnv(func(o *Options) { o.Secrets = secrets })
+		e.thread("hello")
+		e.code(func(ctx context.Context, req sandbox.CodeRequest) any {
+			req.Report("a hunter2-hunter2")
+			req.Log(sandbox.Log{Level: "info", Message: "b hunter2-hunter2"})
+			_, _ = req.Globals["f"].Func(ctx, []any{"c hunter2-hunter2"})
+			return "d hunter2-hunter2"
+		})
+		x := e.codeSocket(ctx)
+		x.say(ctx, `{"type":"run","run":{"source":"1","functions":[{"name":"f"}]}}`)
+		for i := range 4 {
+			m := x.hear(ctx)
+			Expect(m).To(And(Not(ContainSubstring("hunter2")), ContainSubstring("TOKEN")), m)
+			if i == 2 {
+				x.say(ctx, `{"type":"return","id":1}`)
+			}
+		}
+	})
+})
+
+var _ = Describe("runCode in Go", Label("COD-03", "COD-07"), func() {
+	It("serves Go functions to the code, with what their parameters say", func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		e.code(func(ctx context.Context, req sandbox.CodeRequest) any {
+			var out []any
+			for _, call := range []struct {
+				name string
+				args []any
+			}{
+				{"plain", []any{big.NewInt(7), values.Undefined{}}}, {"typed", []any{"x", 2.0, map[string]any{"n": 3.0}}}, {"typed", []any{"x"}}, {"typed", []any{1.0}},
+				{"many", []any{"-", "a", "b"}}, {"nothing", nil}, {"fails", nil}, {"named", nil}, {"panics", nil}, {"bytes", []any{[]byte{1, 2}}}, {"when", []any{time.UnixMilli(5).UTC()}},
+				{"unwritable", nil},
+			} {
+				v, err := req.Globals[call.name].Func(ctx, call.args)
+				if err != nil {
+					v = err.Error()
+				}
+				out = append(out, v)
+			}
+			return out
+		})
+		type point struct {
+			N int `json:"n"`
+		}
+		x := t.RunCode(ctx, "x", runtimeclient.CodeOptions{Globals: map[string]any{
+			"plain":      func(_ context.Context, args []any) (any, error) { return args, nil },
+			"typed":      func(ctx context.Context, s string, n int, p *point) (string, error) { return fmt.Sprint(s, n, p), ctx.Err() },
+			"many":       func(sep string, parts ...string) string { return strings.Join(parts, sep) },
+			"nothing":    func() {},
+			"fails":      func() error { return errors.New("no") },
+			"named":      func() (int, error) { return 0, &runtimev1.CodeError{Name: "RangeError", Message: "far"} },
+			"panics":     func() { panic("at the disco") },
+			"bytes":      func(b []byte) int { return len(b) },
+			"when":       func(t time.Time) time.Time { return t.Add(time.Second) },
+			"unwritable": func() any { return int64(1) << 60 },
+		}})
+		Expect(x.Wait(ctx)).To(HaveField("Status", runtimev1.CodeSuccess))
+		Expect(x.Value()).To(HaveExactElements(
+			Equal([]any{big.NewInt(7), values.Undefined{}}), Equal("x2 &{3}"), Equal("x0 <nil>"), ContainSubstring("TypeError: argument 0"),
+			Equal("a-b"), Equal(values.Undefined{}), Equal("Error: no"), Equal("RangeError: far"), Equal("Error: the function panics panicked: at the disco"), Equal(2.0), Equal(time.UnixMilli(1005).UTC()),
+			ContainSubstring("use *big.Int"),
+		))
+	})
+
+	It("gives reports and logs as they come", Label("COD-04", "COD-05"), func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		more := make(chan struct{})
+		e.code(func(_ context.Context, req sandbox.CodeRequest) any {
+			req.Report(&values.Set{Members: []any{1.0}})
+			req.Log(sandbox.Log{Level: "info", Message: "half"})
+			<-more
+			req.Report(2.0)
+			return nil
+		})
+		var exact []any
+		logs := make(chan runtimev1.CodeLog, 1)
+		x := t.RunCode(ctx, "x", runtimeclient.CodeOptions{ReportValue: func(v any) { exact = append(exact, v) }, Log: func(l runtimev1.CodeLog) { logs <- l }})
+		var seen []string
+		for r := range x.Reports() {
+			if seen = append(seen, string(r)); len(seen) == 1 {
+				Expect(x.Running()).To(BeTrue())
+				Eventually(logs).Should(Receive(HaveField("Message", "half")))
+				close(more)
+			}
+		}
+		Expect(seen).To(Equal([]string{"[1]", "2"}))
+		Expect(exact).To(Equal([]any{&values.Set{Members: []any{1.0}}, 2.0}))
+		Expect(x.Wait(ctx)).To(And(HaveField("Reports", HaveLen(2)), HaveField("Logs", ConsistOf(HaveField("Message", "half")))))
+	})
+
+	It("says why code ended whose connection or context did", Label("COD-04"), func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		cause := e.code(untilEnded)
+		callCtx, cancel := context.WithCancelCause(ctx)
+		reported := make(chan struct{}, 2)
+		o := runtimeclient.CodeOptions{Report: func(json.RawMessage) { reported <- struct{}{} }}
+		x := t.RunCode(callCtx, "x", o)
+		Eventually(reported).Should(Receive())
+		cancel(errors.New("closing time"))
+		Expect(x.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "closing time"), HaveField("Reports", HaveLen(1))))
+		Eventually(cause).Should(Receive(MatchError("closing time")), "the server is told why")
+
+		x = t.RunCode(ctx, "x", o)
+		Eventually(reported).Should(Receive())
+		e.stop()
+		Expect(x.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", ContainSubstring("server is stopping"))))
+	})
+
+	DescribeTable("refuses what cannot be carried", Label("COD-02"), func(ctx SpecContext, o runtimeclient.CodeOptions, message string) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		Expect(t.RunCode(ctx, "x", o).Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeLinkError), HaveField("Error.Message", ContainSubstring(message))))
+	},
+		Entry("an argument", runtimeclient.CodeOptions{Args: []any{make(chan int)}}, "argument 0"),
+		Entry("a function of a kind that gives too much", runtimeclient.CodeOptions{Globals: map[string]any{"f": func() (int, int) { return 1, 2 }}}, "global f: it is a func() (int, int)"),
+		Entry("a nil function", runtimeclient.CodeOptions{Imports: map[string]map[string]any{"a": {"f": runtimeclient.CodeFunc(nil)}}}, "import a: f: it is a nil function"),
+		Entry("a function within a value", runtimeclient.CodeOptions{Globals: map[string]any{"o": map[string]any{"f": func() {}}}}, "global o: a function cannot be a value"),
+		Entry("too large a value", runtimeclient.CodeOptions{Args: []any{strings.Repeat("x", runtimev1.MaxCodeMessageBytes)}}, "a message takes 16 MiB"),
+	)
+
+	It("says why it could not begin", func(ctx SpecContext) {
+		e := newEnv()
+		st, t := e.thread("hello")
+		_, err := e.client().Thread("ns", "nobody").RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(err).To(kind(runtimeclient.ErrNotFound))
+		nobody := *e.config
+		nobody.BearerToken = "bob"
+		c, err := runtimeclient.New(&nobody)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.Thread("ns", "hello").RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(err).To(kind(runtimeclient.ErrForbidden))
+		nowhere := *e.config
+		nowhere.Host = "https://127.0.0.1:1"
+		c, err = runtimeclient.New(&nowhere)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.Thread("ns", "hello").RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(err).To(kind(runtimeclient.ErrUnavailable))
+		Expect(st.Terminate(ctx, "x")).To(Succeed())
+		_, err = t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(err).To(kind(runtimeclient.ErrTerminated))
+	})
+})
