@@ -34,6 +34,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var status *apierrors.StatusError
 	var bad *thread.InvalidError
 	var notReady *engine.NotReadyError
+	var noSandbox *engine.NoSandboxError
 	var unknown *engine.UnknownError
 	var tooLarge *http.MaxBytesError
 	var unreadable *thread.EnvUnreadableError
@@ -55,6 +56,11 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	case errors.As(err, &notReady):
 		e := apierrors.NewServiceUnavailable(fmt.Sprintf("the thread cannot do this yet: %s (%s)", notReady.Message, notReady.Reason))
 		e.ErrStatus.Details = details(name, retrySoon)
+		return e
+	case errors.As(err, &noSandbox): // without a time: clients would try by themselves, and cost a pod each time
+		e := apierrors.NewServiceUnavailable("the thread can have no sandbox at present, and nothing has run: " + noSandbox.Message)
+		e.ErrStatus.Details = details(name, 0)
+		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseNoSandbox, Message: noSandbox.Message}}
 		return e
 	case errors.As(err, &unknown):
 		return notFound(name, "%s", unknown.Message)

@@ -237,6 +237,19 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 		_, err := t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(err).To(kind(runtimeclient.ErrUnavailable))
 	})
+
+	It("says why the thread has no sandbox, and lets nobody try by himself", Label("COD-09"), func(ctx SpecContext) {
+		e := newEnv()
+		_, t := e.thread("hello")
+		e.engine.err = &engine.NoSandboxError{Message: "exceeded quota: raise it"}
+		_, err := t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(err).To(And(kind(runtimeclient.ErrUnavailable), MatchError(ContainSubstring("no sandbox at present, and nothing has run: exceeded quota: raise it"))))
+		var status *runtimeclient.Error
+		Expect(errors.As(err, &status)).To(BeTrue())
+		Expect(status.ErrStatus.Details.Causes).To(ContainElement(HaveField("Type", runtimev1.CauseNoSandbox)))
+		_, wait := apierrors.SuggestsClientDelay(err)
+		Expect(wait).To(BeFalse())
+	})
 })
 
 var _ = Describe("errors of the client", Label("THR-18"), func() {

@@ -81,6 +81,18 @@ type Effect struct {
 	Digest     string
 }
 
+// NoSandboxError says why a thread can have no sandbox at present, and what to do. Nothing of the code has run.
+type NoSandboxError struct {
+	Message string
+	Err     error // may be nil
+}
+
+// Error implements error.
+func (e *NoSandboxError) Error() string { return e.Message }
+
+// Unwrap gives the cause.
+func (e *NoSandboxError) Unwrap() error { return e.Err }
+
 // NotReadyError says that a definition is missing or not usable yet. It heals by itself.
 type NotReadyError struct {
 	Reason  string // of api/v1alpha1/conditions.go

@@ -12,6 +12,12 @@ func notReady(reason, format string, args ...any) *engine.NotReadyError {
 	return &engine.NotReadyError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
+// noSandbox says why a thread gets no sandbox. The text is for whoever called: it names pods and what Kubernetes says of them.
+func noSandbox(format string, args ...any) *engine.NoSandboxError {
+	err := fmt.Errorf(format, args...)
+	return &engine.NoSandboxError{Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
 // missing says that an object which something names does not exist. field is where the name stands.
 func missing(kind, namespace, name, field string) *engine.NotReadyError {
 	return notReady(skeinv1.ReasonReferenceNotFound,

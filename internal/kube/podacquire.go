@@ -168,7 +168,9 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 	switch {
 	case err == nil:
 		observeAcquired(found, a.began)
-	case ready == nil && ctx.Err() == nil:
+	case ctx.Err() != nil:
+		go a.port.leave(context.WithoutCancel(ctx), key)
+	case ready == nil:
 		a.port.remove(ctx, key, uid)
 	}
 	return ready, conn, err
@@ -193,12 +195,12 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 		err := a.port.Client.Get(ctx, key, pod)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, nil, fmt.Errorf("sandbox pod %q was deleted while it started", key.Name)
+			return nil, nil, noSandbox("sandbox pod %q was deleted while it started", key.Name)
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
 		case err != nil: // told below
 		case PodOver(pod):
-			return nil, nil, fmt.Errorf("sandbox pod %q did not start: %s", key.Name, PodTrouble(pod))
+			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, TroubleOf(pod))
 		case PodReady(pod):
 			conn, err := a.dial(ctx, pod, found)
 			return pod, conn, err
@@ -213,13 +215,13 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			trouble = t
 		}
 		if trouble.Final {
-			return nil, nil, fmt.Errorf("sandbox pod %q does not start: %s", key.Name, trouble)
+			return nil, nil, noSandbox("sandbox pod %q does not start: %s", key.Name, trouble)
 		}
 		select {
 		case <-next:
 		case <-again:
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
+			return nil, nil, noSandbox("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	pod.OwnerReferences = []metav1.OwnerReference{ThreadOwner(thread.Name, thread.OwnerUID())}
 	if err := s.Client.Create(ctx, pod); err != nil {
 		if refused := RefusalOf(err); refused != nil {
-			return nil, fmt.Errorf("no sandbox pod may be started: %s", refused)
+			return nil, noSandbox("no sandbox pod may be started: %s", refused)
 		}
 		return nil, fmt.Errorf("start a sandbox pod for the thread: %w", err)
 	}
@@ -150,7 +150,7 @@ func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) 
 	if s.evictIdle(ctx, claimed) {
 		return nil
 	}
-	return fmt.Errorf("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
+	return noSandbox("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
 }
 
 // evictIdle gives up one of the pods that nobody uses.
@@ -173,6 +173,7 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 		unused = c.users == 0 && c.pod == key
 		uid := c.uid
 		s.mu.Unlock()
+		unused = unused && s.idleFor(ctx, c, askTimeout) > 0 // another replica may use it
 		if unused {
 			s.drop(c)
 			s.remove(ctx, key, uid)

@@ -169,20 +169,10 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 		if pod == nil {
 			return nil, err
 		}
-		last = fmt.Errorf("connect to sandbox pod %q: %w", pod.Name, err)
+		last = noSandbox("connect to sandbox pod %q: %w", pod.Name, err)
 		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
 	}
 	return nil, last
-}
-
-// defaultIdleTimeout is that of a SandboxPool that says nothing.
-const defaultIdleTimeout = 5 * time.Minute
-
-func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
-	if t := pool.Spec.IdleTimeout; t != nil {
-		return t.Duration
-	}
-	return defaultIdleTimeout
 }
 
 func wallTime(pool *skeinv1.SandboxPool) time.Duration {
@@ -211,34 +201,6 @@ func (s *PodSandboxes) release(c *claim) {
 	if c.users--; c.users <= 0 {
 		s.startIdle(c)
 	}
-}
-
-// startIdle begins the time after which an unused pod is given up.
-func (s *PodSandboxes) startIdle(c *claim) {
-	if c.pod.Name == "" || s.claims[c.threadID] != c {
-		return
-	}
-	if c.idle != nil {
-		c.idle.Stop()
-	}
-	c.idle = s.Clock.AfterFunc(c.idleTimeout, func() { go s.reap(c) })
-}
-
-// reap gives up a pod that has idled for its time.
-func (s *PodSandboxes) reap(c *claim) {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	s.mu.Lock()
-	if c.users > 0 || s.claims[c.threadID] != c {
-		s.mu.Unlock()
-		return
-	}
-	pod, uid := c.pod, c.uid
-	s.mu.Unlock()
-	s.drop(c)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	s.remove(ctx, pod, uid)
 }
 
 // drop forgets a claim and closes its connection; the pod stays.

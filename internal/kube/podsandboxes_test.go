@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +30,14 @@ type connection struct {
 	sandbox.Sandbox
 	endpoint kube.Endpoint
 	closed   bool
+	idle     func() (time.Duration, error)
+}
+
+func (c *connection) Idle(context.Context) (time.Duration, error) {
+	if c.idle == nil {
+		return time.Hour, nil
+	}
+	return c.idle()
 }
 
 func (c *connection) Close() error { c.closed = true; return nil }
@@ -43,6 +52,8 @@ type pods struct {
 	mu     sync.Mutex
 	writes map[string]int
 	names  int
+	// dialled is told of new connections, when set.
+	dialled func(*connection)
 }
 
 var settings = kube.SandboxSettings{Image: "sandbox:dev", ImagePullPolicy: corev1.PullNever}
@@ -90,7 +101,11 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	p.port = kube.NewPodSandboxes(kube.PodSandboxesOptions{
 		Client: p.client, Settings: settings, Clock: p.clock, Logger: logr.Discard(), StartTimeout: 50 * time.Millisecond,
 		Dial: func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
-			return &connection{endpoint: e}, nil
+			c := &connection{endpoint: e}
+			if p.dialled != nil {
+				p.dialled(c)
+			}
+			return c, nil
 		},
 	})
 	return p
@@ -276,6 +291,53 @@ var _ = Describe("Sandboxes as pods", func() {
 		p.clock.Step(time.Second)
 		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
 		Expect(sbx.(*connection).closed).To(BeTrue())
+	})
+
+	It("stay while another replica of the manager runs something in them", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		var idle atomic.Int64 // what the sandbox says
+		p.dialled = func(c *connection) { c.idle = func() (time.Duration, error) { return time.Duration(idle.Load()), nil } }
+		_, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		release()
+		p.clock.Step(time.Minute)
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "it is busy, and is looked at again after a whole idle time")
+		Expect(p.all(ctx)).To(HaveLen(1))
+		idle.Store(int64(40 * time.Second))
+		p.clock.Step(time.Minute)
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "it has idled for 40 seconds, and is looked at after the rest")
+		Expect(p.all(ctx)).To(HaveLen(1))
+		p.clock.Step(19 * time.Second)
+		Consistently(func() []corev1.Pod { return p.all(ctx) }, 50*time.Millisecond).Should(HaveLen(1))
+		idle.Store(int64(time.Minute))
+		p.clock.Step(time.Second)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("make no room where another replica runs something in them", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.dialled = func(c *connection) { c.idle = func() (time.Duration, error) { return 0, nil } }
+		for i := range 3 {
+			_, release, err := p.port.Acquire(ctx, thread(i), "")
+			Expect(err).NotTo(HaveOccurred())
+			release()
+		}
+		_, _, err := p.port.Acquire(ctx, thread(9), "")
+		Expect(err).To(MatchError(ContainSubstring("is full")))
+		Expect(p.all(ctx)).To(HaveLen(3))
+	})
+
+	It("are given up when their claimer gave up waiting for them", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending})
+		p.warm(ctx, 1)
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		_, _, err := p.port.Acquire(canceled, thread(1), "")
+		Expect(err).To(MatchError(context.Canceled))
+		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(1))))
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "no event of the pod is needed")
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
 	})
 
 	It("find the thread's pod again after a restart of the manager", Label("COD-09"), func(ctx SpecContext) {

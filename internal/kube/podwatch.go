@@ -68,41 +68,6 @@ func (s *PodSandboxes) lost(key types.NamespacedName) {
 	}
 }
 
-// adopt takes over a claimed pod that this process does not know, from before a restart, so that it is
-// given up when it idles.
-func (s *PodSandboxes) adopt(p *corev1.Pod) {
-	id := p.Labels[skeinv1.LabelThreadID]
-	if p.Labels[skeinv1.LabelSandboxState] != SandboxClaimed || id == "" {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.claims[id] != nil {
-		return
-	}
-	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}
-	s.claims[id] = c
-	s.byPod[c.pod] = id
-	// The pool is read from a cache that may still be filling, and the informer must not wait for it.
-	go s.idleAfterAdoption(c, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]})
-}
-
-// idleAfterAdoption starts the idle time of a pod that was taken over, unless it is in use by now.
-func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.StartTimeout)
-	defer cancel()
-	var o skeinv1.SandboxPool
-	err := s.Client.Get(ctx, pool, &o, client.UnsafeDisableDeepCopy)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil { // a pool that is gone leaves the default
-		c.idleTimeout = idleTimeout(&o)
-	}
-	if c.users == 0 {
-		s.startIdle(c)
-	}
-}
-
 // signal wakes whoever waits for a pod.
 func (s *PodSandboxes) signal(key types.NamespacedName) {
 	s.mu.Lock()

@@ -118,4 +118,6 @@ const (
 	CauseQueueFull metav1.CauseType = "QueueFull"
 	// CauseTerminated: the thread is terminated (SPEC THR-05).
 	CauseTerminated metav1.CauseType = "ThreadTerminated"
+	// CauseNoSandbox: the thread can have no sandbox at present; its message says why and what to do (SPEC COD-09).
+	CauseNoSandbox metav1.CauseType = "NoSandbox"
 )

@@ -40,7 +40,8 @@ type Server struct {
 	pool     *pool
 	room     *room
 	thread   atomic.Pointer[string] // the one thread that this supervisor serves
-	mu       sync.Mutex             // of draining and of entering streams
+	activity *activity
+	mu       sync.Mutex // of draining and of entering streams
 	draining bool
 	streams  sync.WaitGroup
 	libs     atomic.Pointer[os.File]
@@ -69,7 +70,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, certs: certs, spawner: newSpawner(), reaper: newReaper(os.Getpid() == 1),
-		room: newRoom(o), libsDone: make(chan struct{}),
+		room: newRoom(o), libsDone: make(chan struct{}), activity: newActivity(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.pool = newPool(s)

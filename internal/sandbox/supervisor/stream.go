@@ -38,9 +38,11 @@ func (s *Server) handler() http.Handler {
 		case !s.pin(thread):
 			http.Error(w, "this sandbox belongs to another thread and never serves a second one", http.StatusForbidden)
 		default:
+			defer s.activity.begin()()
 			s.stream(w, r)
 		}
 	})
+	mux.HandleFunc("GET "+IdlePath, s.tellIdle)
 	return mux
 }
 

@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+)
+
+// defaultIdleTimeout is that of a SandboxPool that says nothing.
+const defaultIdleTimeout = 5 * time.Minute
+
+// askTimeout bounds the question to a sandbox whether it idles. One that does not answer is of no use to anybody.
+const askTimeout = 5 * time.Second
+
+// Idler is a sandbox that says for how long nothing has run in it; 0 while something runs.
+type Idler interface {
+	Idle(ctx context.Context) (time.Duration, error)
+}
+
+func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
+	if t := pool.Spec.IdleTimeout; t != nil {
+		return t.Duration
+	}
+	return defaultIdleTimeout
+}
+
+// startIdle begins the time after which an unused pod is given up.
+func (s *PodSandboxes) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
+
+func (s *PodSandboxes) startIdleFor(c *claim, d time.Duration) {
+	if c.pod.Name == "" || s.claims[c.threadID] != c {
+		return
+	}
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	c.idle = s.Clock.AfterFunc(d, func() { go s.reap(c) })
+}
+
+// reap gives up a pod that has idled for its time, unless another replica of the manager uses it.
+func (s *PodSandboxes) reap(c *claim) {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	s.mu.Lock()
+	if c.users > 0 || s.claims[c.threadID] != c {
+		s.mu.Unlock()
+		return
+	}
+	pod, uid, timeout := c.pod, c.uid, c.idleTimeout
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if rest := timeout - s.idleFor(ctx, c, timeout); rest > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.startIdleFor(c, rest)
+		return
+	}
+	s.drop(c)
+	s.remove(ctx, pod, uid)
+}
+
+// idleFor asks the claim's sandbox for how long nothing has run in it. One that cannot say, because it is gone or
+// cannot be reached, has idled long enough.
+func (s *PodSandboxes) idleFor(ctx context.Context, c *claim, enough time.Duration) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	s.mu.Lock()
+	conn := c.conn
+	s.mu.Unlock()
+	if conn == nil { // it was taken over, and not used since
+		var err error
+		if conn, err = s.dialAgain(ctx, c); err != nil {
+			return enough
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	i, ok := conn.(Idler)
+	if !ok {
+		return enough
+	}
+	idle, err := i.Idle(ctx)
+	if err != nil {
+		s.Logger.V(1).Info("a sandbox does not say whether it is in use", "thread", c.threadID, "error", err.Error())
+		return enough
+	}
+	return idle
+}
+
+// dialAgain connects to the pod of a claim that has no connection.
+func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (sandbox.Sandbox, error) {
+	s.mu.Lock()
+	key := c.pod
+	s.mu.Unlock()
+	var pod corev1.Pod
+	if err := s.Client.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return s.Dial(ctx, Endpoint{
+		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(SandboxPort)),
+		ServerName: pki.ServerName(pod.Labels[skeinv1.LabelPool], pod.Namespace),
+		ThreadID:   c.threadID,
+	})
+}
+
+// adopt takes over a claimed pod that this process does not know, from before a restart, so that it is
+// given up when it idles.
+func (s *PodSandboxes) adopt(p *corev1.Pod) {
+	id := p.Labels[skeinv1.LabelThreadID]
+	if p.Labels[skeinv1.LabelSandboxState] != SandboxClaimed || id == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[id] != nil {
+		return
+	}
+	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}
+	s.claims[id] = c
+	s.byPod[c.pod] = id
+	// The pool is read from a cache that may still be filling, and the informer must not wait for it.
+	go s.idleAfterAdoption(c, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]})
+}
+
+// idleAfterAdoption starts the idle time of a pod that was taken over, unless it is in use by now.
+func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.StartTimeout)
+	defer cancel()
+	var o skeinv1.SandboxPool
+	err := s.Client.Get(ctx, pool, &o, client.UnsafeDisableDeepCopy)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil { // a pool that is gone leaves the default
+		c.idleTimeout = idleTimeout(&o)
+	}
+	if c.users == 0 {
+		s.startIdle(c)
+	}
+}
+
+// leave sees to it that a pod whose claimer gave up waiting is given up as well when it idles: there may be no
+// further event of it that would make it known.
+func (s *PodSandboxes) leave(ctx context.Context, key client.ObjectKey) {
+	var p corev1.Pod
+	if err := s.Client.Get(ctx, key, &p); err != nil {
+		return // it is gone, or its next event leads to adopt
+	}
+	s.mu.Lock()
+	c := s.claims[p.Labels[skeinv1.LabelThreadID]]
+	s.mu.Unlock()
+	if c != nil { // the claimer has not forgotten it yet
+		c.turn <- struct{}{}
+		<-c.turn
+	}
+	s.adopt(&p)
+}
