@@ -82,6 +82,8 @@ type echo struct {
 	ended chan error
 }
 
+func (e *echo) MessageHooks(context.Context, *store.Thread) thread.MessageHooks { return nil }
+
 func (e *echo) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	work := make(chan string, 100)

@@ -57,7 +57,7 @@ func (s *Server) injectMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	m, err := c.thread.Inject(c.r.Context(), n)
+	m, err := s.hooked(c).Inject(c.r.Context(), n)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *Server) queueMessage(c *call) error {
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
-	m, err := c.thread.Queue(c.r.Context(), n)
+	m, err := s.hooked(c).Queue(c.r.Context(), n)
 	if err != nil {
 		return err
 	}
@@ -103,6 +103,14 @@ func (s *Server) listQueue(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.MessageList{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMessageList), Messages: messagesOf(page), Total: int64(len(waiting)), HasMore: more,
 	})
+}
+
+// hooked gives the call's thread, whose messages are written through the hooks of its agent (SPEC HOK-01).
+func (s *Server) hooked(c *call) *thread.State {
+	if h := s.opts.Engine.MessageHooks(c.r.Context(), c.row); h != nil {
+		return c.thread.WithHooks(h)
+	}
+	return c.thread
 }
 
 // newMessage reads the body of a write.

@@ -21,7 +21,7 @@ func (s *Server) updateMessage(c *call) error {
 	if u.Content != nil && len(*u.Content) > runtimev1.MaxContentBytes {
 		return tooLong(c.name, len(*u.Content))
 	}
-	m, err := c.thread.UpdateMessage(c.r.Context(), c.rest(), thread.MessageUpdate{
+	m, err := s.hooked(c).UpdateMessage(c.r.Context(), c.rest(), thread.MessageUpdate{
 		Content: u.Content, Metadata: u.Metadata, Status: (*store.MessageStatus)(u.Status), ToolStatus: u.ToolStatus, Silent: u.Silent,
 	})
 	if errors.Is(err, store.ErrNotFound) {

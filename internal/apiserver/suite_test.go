@@ -133,6 +133,10 @@ func (d inAnyNamespace) Agent(ctx context.Context, _, name string) (*engine.Agen
 	return d.Definitions.Agent(ctx, enginetest.Namespace, name)
 }
 
+func (d inAnyNamespace) Hooks(ctx context.Context, _, name string) (map[skeinv1.HookName]*engine.Hook, error) {
+	return d.Definitions.Hooks(ctx, enginetest.Namespace, name)
+}
+
 func (d inAnyNamespace) Load(ctx context.Context, _, kind, name string) (json.RawMessage, error) {
 	return d.Definitions.Load(ctx, enginetest.Namespace, kind, name)
 }

@@ -10,11 +10,14 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
 // Outside is what the engine does for callers of ThreadState that are no run.
 type Outside interface {
+	// MessageHooks gives the hooks that writes of messages go through (SPEC HOK-01); nil for none.
+	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error)
 	QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error
 	NotifyParent(ctx context.Context, threadID, key, content string) error

@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/thread"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/store"
 	domain "github.com/skein-dev/skein/internal/thread"
 )
 
@@ -24,6 +25,7 @@ type Engine interface {
 	WakeEffects()
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
+	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
 
 // Pools says how SandboxPools are kept.

@@ -30,10 +30,14 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, modelFailure(ctx, err)
 	}
+	req, err := r.request(ctx)
+	if err != nil {
+		return false, err
+	}
 	id := newMessageID()
 	deltas := newDeltas(ctx, r, id)
 	r.engine.fault("model.before")
-	res, err := client.Stream(ctx, r.request(), deltas.emit)
+	res, err := client.Stream(ctx, req, deltas.emit)
 	if lost := deltas.stop(); lost != nil {
 		return false, lost
 	}
@@ -45,26 +49,34 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 }
 
 // request is what the model gets to read.
-func (r *run) request() model.Request {
-	req := model.Request{
-		Messages:  assemble(r.system, r.conv),
-		Arguments: r.thread.Arguments,
+func (r *run) request(ctx context.Context) (model.Request, error) {
+	conv, err := r.filtered(ctx)
+	if err != nil {
+		return model.Request{}, err
 	}
+	messages, err := r.prefiltered(ctx, assemble(r.system, conv))
+	if err != nil {
+		return model.Request{}, err
+	}
+	req := model.Request{Messages: messages, Arguments: r.thread.Arguments}
 	choice := model.ToolChoice(r.agent.Prompt.Spec.ToolChoice)
 	if choice == model.ToolChoiceNone {
-		return req
+		return req, nil
 	}
 	req.ToolChoice = choice
 	for _, d := range r.tools.Definitions() {
 		req.Tools = append(req.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
 	}
-	return req
+	return req, nil
 }
 
 // recordAnswer puts an answer into the log: with the run's end when it ends the turn, else with the start of
 // its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
+	if err := r.beforeCreate(ctx, m); err != nil {
+		return false, err
+	}
 	r.record.Steps++
 	if len(m.ToolCalls) == 0 {
 		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil && !r.keepTurn(m) {
@@ -77,6 +89,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
+	r.afterCreate(ctx, m)
 	if err := r.apply(ctx, "answer", ops...); err != nil {
 		return false, err
 	}

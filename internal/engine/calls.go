@@ -86,7 +86,7 @@ func (r *run) call(ctx context.Context, call store.ToolCall, repeat bool) (o out
 		}
 	}()
 	r.engine.fault("call.before")
-	o.result = r.tools.Call(ctx, tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: repeat})
+	o.result = r.tools.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: repeat})
 	r.engine.fault("call.after")
 	return o
 }
@@ -105,11 +105,17 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
 		return nil
 	}
-	content := r.clip(r.engine.opts.Redact(r.thread.Namespace, o.result.Content))
+	content := r.engine.opts.Redact(r.thread.Namespace, o.result.Content)
 	m := &store.Message{
 		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
 	}
+	if err := r.beforeResult(ctx, call, m); err != nil {
+		return err
+	}
+	content = r.clip(contentOf(m))
+	m.Content = &content
+	r.afterResult(ctx, call, m)
 	ops := []store.Op{
 		&store.AppendMessage{Message: m},
 		eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}),

@@ -60,9 +60,19 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 		return child, err
 	}
 	// The new thread says so too. Said here, it comes before the result of the call that made the child.
-	return child, c.state.Apply(ctx, thread.ChildStatusMessage(&store.Thread{
+	ops := []store.Op{thread.ChildStatusMessage(&store.Thread{
 		ParentID: c.thread.ID, Reference: child.Reference, Child: &store.Child{Name: req.Kind.Name},
-	}, thread.ChildCreated, ""))
+	}, thread.ChildCreated, "")}
+	if c.agent != nil && c.agent.Hooks[skeinv1.HookAfterSubagentCreated] != nil {
+		entry, err := json.Marshal(child)
+		if err != nil {
+			return child, err
+		}
+		ops = append(ops, c.engine.tellOps(ctx, c.agent.Hooks, c.runID, child.Reference, store.HookCall{
+			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
+		})...)
+	}
+	return child, c.state.Apply(ctx, ops...)
 }
 
 // allowed holds a new child against the limits. A call that a crash cut off may count its own child.

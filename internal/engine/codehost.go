@@ -195,7 +195,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		v, err := iso.Invoke(call, invocation, module, args)
 		if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			c.drop(iso) // it may still be at it
-			err = fmt.Errorf("%w within %s: make it faster, or raise spec.timeout of the tool or effect", errCodeTimeout, timeout)
+			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect or the hook", errCodeTimeout, timeout)
 		}
 		settled <- outcomeOf{v, err}
 	}()

@@ -41,6 +41,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 
 func (r *run) loadEnv(ctx context.Context) (missing []string, err error) {
 	missing, err = r.engine.threads.LoadEnv(ctx, r.thread)
+	r.envLoaded = err == nil
 	var unreadable *thread.EnvUnreadableError
 	if errors.As(err, &unreadable) {
 		return nil, failf(ReasonEnvUnreadable, "%s", unreadable.Error())

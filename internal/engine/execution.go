@@ -56,6 +56,12 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.code.host, x.code.turn = x.host, x.turn
 	x.host.Code = x.code
 	if agent != nil {
+		for _, h := range agent.Hooks {
+			x.code.addHook(h)
+		}
+		if h := x.messageHooks(); h != nil {
+			x.host.State = st.WithHooks(h)
+		}
 		for i := range agent.Tools {
 			x.code.add(moduleOf(&agent.Tools[i]), agent.Tools[i].Module, timeoutOf(&agent.Tools[i].Spec))
 		}
@@ -241,7 +247,7 @@ func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.Ra
 			return err
 		}
 	}
-	payload, err := json.Marshal(store.QueuedTool{Name: name, Arguments: args})
+	payload, err := json.Marshal(store.QueuedTool{Name: name, Arguments: args, HookDepth: trailOf(ctx).depth})
 	if err != nil {
 		return err
 	}

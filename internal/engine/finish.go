@@ -15,8 +15,11 @@ import (
 
 // finish ends the turn with an answer. m is the answer's message when it is not in the log yet.
 func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
-	m, err := r.settleWork(ctx, m)
+	m, err := r.recordAhead(ctx, m)
 	if err != nil {
+		return err
+	}
+	if m, err = r.settleWork(ctx, m); err != nil {
 		return err
 	}
 	r.record.Status = store.RunSucceeded
@@ -38,6 +41,10 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 				m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
 			}
 		}
+		if err := r.beforeCreate(ctx, m); err != nil {
+			return err
+		}
+		end.text = contentOf(m)
 	}
 	return r.end(ctx, "finish", m, end.text, end.attachments)
 }
@@ -106,6 +113,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	var ops []store.Op
 	if m != nil {
 		ops = append(ops, &store.AppendMessage{Message: m})
+		r.afterCreate(ctx, m)
 	}
 	save, scoped := r.saveScopes(true)
 	if save != nil {
@@ -124,6 +132,9 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	r.record = record
+	if r.endsWithResult() && point != "stop" {
+		r.tellLast(ctx)
+	}
 	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	if save != nil {
 		save.Done()

@@ -19,20 +19,34 @@ type intake struct {
 	ops  []store.Op
 	seqs []int64
 	kept runState
-	// answered are the calls that got their results here.
+	// answered are the calls that got their results here, results those results.
 	answered map[string]bool
+	results  []arrival
+}
+
+// arrival is a result that has come from a child, for a call.
+type arrival struct {
+	call    store.ToolCall
+	message *store.Message
 }
 
 // takeIn moves inbox items into the conversation: the messages, their removal from the inbox and the run's
 // row change in one transaction, so that none is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
-	in := &intake{run: r, kept: runState{Waits: maps.Clone(r.kept.Waits), ReplyTo: r.kept.ReplyTo, Turn: r.kept.Turn}, answered: map[string]bool{}}
+	items = r.takeDue(items)
+	in := &intake{run: r, kept: r.kept, answered: map[string]bool{}}
+	in.kept.Waits = maps.Clone(r.kept.Waits)
 	for _, item := range items {
 		in.seqs = append(in.seqs, item.Seq)
 		if err := in.item(item); err != nil {
 			// It could never be read: keeping it would block the thread for ever.
 			r.log.Error(err, "dropped an inbox item", "run", r.record.ID, "seq", item.Seq)
 		}
+	}
+	// How deep hooks have led counts from here on, for those that are asked about what comes in too.
+	r.kept.HookDepth = in.kept.HookDepth
+	if err := in.hooks(ctx); err != nil {
+		return err
 	}
 	record := r.record
 	if c := r.thread.Child; c != nil && !r.resumed && len(in.kept.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.answered() {
@@ -72,8 +86,10 @@ func (in *intake) item(item store.InboxItem) error {
 			return fmt.Errorf("not a message: %w", err)
 		}
 		if call, ok := m.Metadata[metadataReplyTo].(string); ok {
-			in.kept.ReplyTo = append(in.kept.ReplyTo, call)
+			in.kept.ReplyTo = append(in.kept.ReplyTo[:len(in.kept.ReplyTo):len(in.kept.ReplyTo)], call)
 		}
+		depth, _ := m.Metadata[metadataHookDepth].(float64)
+		in.kept.HookDepth = int(depth)
 		in.message(m)
 	case store.InboxChildResult:
 		var r store.ChildResult
@@ -94,10 +110,33 @@ func (in *intake) item(item store.InboxItem) error {
 	return nil
 }
 
-func (in *intake) message(m store.Message) {
+func (in *intake) message(m store.Message) *store.Message {
 	m.RunID = in.run.record.ID
 	m.Status = store.MessageCompleted
 	in.ops = append(in.ops, &store.AppendMessage{Message: &m})
+	return &m
+}
+
+// hooks shows hooks what has come in, and has them told of it once it is stored.
+func (in *intake) hooks(ctx context.Context) error {
+	results := map[*store.Message]bool{}
+	for _, a := range in.results {
+		results[a.message] = true
+		if err := in.run.beforeResult(ctx, a.call, a.message); err != nil {
+			return err
+		}
+		in.run.afterResult(ctx, a.call, a.message)
+		in.event(store.EventToolEnded, a.message.ID, toolEvent{Name: a.call.Name, ToolCallID: a.call.ID, Status: a.message.ToolStatus})
+	}
+	for _, op := range in.ops {
+		if a, ok := op.(*store.AppendMessage); ok && !results[a.Message] {
+			if err := in.run.beforeCreate(ctx, a.Message); err != nil {
+				return err
+			}
+			in.run.afterCreate(ctx, a.Message)
+		}
+	}
+	return nil
 }
 
 // childResult becomes the result of the call that waits for it, else a silent message (SPEC SUB-04).
@@ -119,8 +158,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		}
 		delete(in.kept.Waits, r.ToolCallID)
 		in.answered[r.ToolCallID] = true
-		in.message(m)
-		in.event(store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus})
+		in.results = append(in.results, arrival{call: call, message: in.message(m)})
 		return
 	}
 	// What a child says has no more weight than what a person says: never the role system.
@@ -140,6 +178,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
 		Metadata: map[string]any{metadataQueuedTool: true},
 	}
+	in.kept.HookDepth = q.HookDepth
 	in.message(m)
 	in.event(store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID})
 }

@@ -44,7 +44,7 @@ type Options struct {
 	PostRunTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
 	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
-	// park, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire; and
+	// park, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
 	// isolate.opened, effect.finish.before, settle.before. It may panic, which the engine takes for its own fault.
 	Faults func(point string)
 }
@@ -59,6 +59,8 @@ type Limits struct {
 	ToolResultBytes int
 	// ContextMessages is how many of the newest messages a model gets to read: 5000.
 	ContextMessages int
+	// HookDepth is how many hooks may lead to each other, be it within one another or from run to run: 4.
+	HookDepth int
 	// ParallelCalls is how many calls of one step may be under way at once: 8.
 	ParallelCalls int
 }
@@ -81,6 +83,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Limits.ToolResultBytes, 256<<10)
 	orDefault(&o.Limits.ContextMessages, 5000)
 	orDefault(&o.Limits.ParallelCalls, 8)
+	orDefault(&o.Limits.HookDepth, 4)
 }
 
 func orDefault[T int | time.Duration](v *T, def T) {

@@ -103,7 +103,17 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 			return false, e.endTerminated(ctx, id, fence, last)
 		}
 		return false, nil
-	case t.RetainedAt != 0, t.Parked && !under:
+	case t.RetainedAt != 0:
+		return false, nil // what waits stays
+	}
+	if !under || last.Status == store.RunWaiting {
+		// What a run has written that is over, or at rest, and what was written from outside.
+		if hooks, _ := splitHooks(items); len(hooks) > 0 {
+			return true, e.tellAtRest(ctx, t, fence, hooks)
+		}
+	}
+	switch {
+	case t.Parked && !under:
 		return false, nil // what waits stays
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
 		return false, nil

@@ -35,10 +35,13 @@ type run struct {
 	system       string
 	usage        model.Usage
 
-	exec  *execution // made when the first tool is
-	tools *tool.Set
+	exec *execution // made when the first tool is
+	// envLoaded: the variables of the thread have been resolved.
+	envLoaded bool
+	tools     *tool.Set
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
+	hooks   runHooks
 }
 
 // execute runs until the turn ends or the run is parked, and records how it ended. An error means that the
@@ -79,7 +82,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if len(r.record.Usage) > 0 {
 		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail
 	}
-	if !r.resumed { // a run that goes on may be past its end already: it takes nothing in before plan says so
+	if r.resumed {
+		r.takeDue(items)
+	} else { // a run that goes on may be past its end already: it takes nothing in before plan says so
 		if err := r.takeIn(ctx, items); err != nil {
 			return err
 		}
@@ -93,6 +98,9 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err := r.tell(ctx); err != nil {
+			return err
+		}
 		d := r.turned(plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits))
 		switch d.action {
 		case actionEnd:
@@ -102,6 +110,10 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 				return err
 			}
 			continue
+		case actionAsk:
+			if err := r.announce(ctx); err != nil {
+				return err
+			}
 		}
 		if news, err := r.catchUp(ctx); err != nil {
 			return err
@@ -137,8 +149,11 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	r.current = true
 	r.active.poked.Store(false)
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
-	if err != nil || len(items) == 0 {
+	if err != nil {
 		return news, err
+	}
+	if items = r.takeDue(items); len(items) == 0 {
+		return news || len(r.hooks.due) > 0, nil
 	}
 	return true, r.takeIn(ctx, items)
 }
@@ -161,9 +176,11 @@ func (r *run) park(ctx context.Context) error {
 // apply commits a step of the run, between two fault points.
 func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
 	r.engine.fault(point + ".before")
+	ops, written := r.withHooks(ops)
 	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, ops...); err != nil {
 		return err
 	}
+	written()
 	r.engine.fault(point + ".after")
 	return nil
 }
@@ -184,18 +201,33 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 		r.tools, err = tool.NewSet()
 		return err
 	}
-	if r.exec == nil {
-		st, err := r.state(ctx)
-		if err != nil {
-			return err
-		}
-		r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-		if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
-			r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
+	x, err := r.execution(ctx)
+	if err != nil {
+		return err
+	}
+	r.tools, err = x.buildTools(ctx)
+	return err
+}
+
+// execution gives what the run's code works with, made at the first need. The variables are there before any code is.
+func (r *run) execution(ctx context.Context) (*execution, error) {
+	if r.exec != nil {
+		return r.exec, nil
+	}
+	if !r.envLoaded {
+		if _, err := r.loadEnv(ctx); err != nil {
+			return nil, err
 		}
 	}
-	r.tools, err = r.exec.buildTools(ctx)
-	return err
+	st, err := r.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
+	if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
+		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
+	}
+	return r.exec, nil
 }
 
 // hasTools tells whether an agent has any tools at all.

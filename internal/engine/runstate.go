@@ -17,6 +17,8 @@ const (
 	metadataQueuedTool = "queued_tool"
 	// metadataReplyTo is, on a message to a child, the parent's tool call that waits for the answer.
 	metadataReplyTo = "parent_tool_call_id"
+	// metadataHookDepth is, on a message that a hook queued, how many hooks, one caused by the other, led to it.
+	metadataHookDepth = "hook_depth"
 )
 
 // runState is what the engine keeps of a run in Run.State.
@@ -27,6 +29,8 @@ type runState struct {
 	ReplyTo []string `json:"replyTo,omitempty"`
 	// Turn is what code has decided about the turn.
 	Turn turnState `json:"turn,omitzero"`
+	// HookDepth is that of the newest message that the run took in.
+	HookDepth int `json:"hookDepth,omitempty"`
 }
 
 func readRunState(r *store.Run) (runState, error) {
@@ -41,7 +45,7 @@ func readRunState(r *store.Run) (runState, error) {
 }
 
 func (s runState) encode() json.RawMessage {
-	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.Turn == (turnState{}) {
+	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && s.Turn == (turnState{}) {
 		return nil
 	}
 	raw, _ := json.Marshal(s) // strings only: cannot fail

@@ -63,6 +63,8 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, stopped *st
 	if r.kept, err = readRunState(last); err != nil {
 		return err
 	}
+	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
+	r.agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), stopped.reason)
 }
 

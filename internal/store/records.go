@@ -173,6 +173,8 @@ const (
 	InboxTool InboxKind = "tool"
 	// InboxResume: wakes a parked run; no payload.
 	InboxResume InboxKind = "resume"
+	// InboxHook: Payload is a HookCall. It stays until the hook has been told.
+	InboxHook InboxKind = "hook"
 )
 
 // InboxItem is a durable wake-up, taken in order by whoever runs the thread.
@@ -199,6 +201,18 @@ type ChildResult struct {
 type QueuedTool struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+	// HookDepth is how many hooks, one caused by the other, led to it.
+	HookDepth int `json:"hookDepth,omitempty"`
+}
+
+// HookCall is a hook of the thread's agent that is to be told of something that is stored (SPEC HOK-01).
+type HookCall struct {
+	Hook      string          `json:"hook"`
+	MessageID string          `json:"messageId,omitempty"` // the message, or the result of Call
+	Call      *ToolCall       `json:"call,omitempty"`
+	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry's entry of a new child
+	// Depth is how many hooks, one caused by the other, led to it.
+	Depth int `json:"depth,omitempty"`
 }
 
 // RunStatus of a run.
@@ -257,6 +271,7 @@ const (
 	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an answer under way
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
+	EventHookFailed     = "hook.failed" // Data HookFailure
 	EventTerminated     = "thread.terminated"
 	EventThreadUpdated  = "thread.updated"   // Data: the fields that have changed, with their new values
 	EventDestroyed      = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
@@ -266,6 +281,15 @@ const (
 	EventFileWritten    = "file.written"
 	EventFileDeleted    = "file.deleted"
 )
+
+// HookFailure is the data of EventHookFailed: why a hook of the agent did not do its part (SPEC HOK-01).
+type HookFailure struct {
+	Hook       string `json:"hook"`
+	Owner      string `json:"owner"` // kind and name of the object that has the hook
+	Error      string `json:"error"`
+	MessageID  string `json:"messageId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
+}
 
 // File is a file or a folder of a thread (SPEC FIL-02); its bytes are in the bucket under Digest.
 type File struct {

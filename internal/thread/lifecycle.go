@@ -23,6 +23,8 @@ type NewThread struct {
 	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
+	// Told are put into its inbox before all else: the hooks that are to be told of it (SPEC HOK-01).
+	Told []store.InboxItem
 
 	fork *store.Fork // set by Fork
 }
@@ -61,6 +63,9 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 	}
 	if env != nil {
 		ops = append(ops, env)
+	}
+	for _, item := range n.Told {
+		ops = append(ops, &store.Enqueue{Item: item, IgnoreTerminated: true})
 	}
 	if n.Message != "" || len(attached) > 0 {
 		m, err := s.build(n.ID, NewMessage{Content: &n.Message, Attachments: attachmentsOf(attached), FromSystem: true}, queuedPrefix)

@@ -114,8 +114,12 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 	if err != nil {
 		return nil, err
 	}
+	with, err := st.creating(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	op := &store.AppendMessage{Message: m}
-	if err := st.Apply(ctx, op); err != nil {
+	if err := st.Apply(ctx, append([]store.Op{op}, with...)...); err != nil {
 		return nil, err
 	}
 	if op.Existed {
@@ -126,27 +130,36 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 
 // UpdateMessage merges metadata and replaces the given fields (SPEC MSG-06). store.ErrNotFound when absent.
 func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) (*store.Message, error) {
+	if err := st.svc.CheckUpdate(u); err != nil {
+		return nil, err
+	}
+	with, err := st.updating(ctx, id, &u)
+	if err != nil {
+		return nil, err
+	}
+	op := &store.UpdateMessage{ID: id, Content: u.Content, Metadata: u.Metadata, Status: u.Status, ToolStatus: u.ToolStatus, Silent: u.Silent}
+	if err := st.Apply(ctx, append([]store.Op{op}, with...)...); err != nil {
+		return nil, err
+	}
+	return op.Updated, nil
+}
+
+// CheckUpdate refuses changes that no message can take.
+func (s *Service) CheckUpdate(u MessageUpdate) error {
 	if u.Status != nil {
 		switch *u.Status {
 		case store.MessagePending, store.MessageCompleted, store.MessageFailed:
 		default:
-			return nil, invalid("status", "give pending, completed or failed, not %q", *u.Status)
+			return invalid("status", "give pending, completed or failed, not %q", *u.Status)
 		}
 	}
 	if s := u.ToolStatus; s != nil && *s != "success" && *s != "error" {
-		return nil, invalid("tool_status", "give success or error, not %q", *s)
+		return invalid("tool_status", "give success or error, not %q", *s)
 	}
-	if err := st.svc.checkSize("message", struct {
+	return s.checkSize("message", struct {
 		Content  *string
 		Metadata map[string]any
-	}{u.Content, u.Metadata}); err != nil {
-		return nil, err
-	}
-	op := &store.UpdateMessage{ID: id, Content: u.Content, Metadata: u.Metadata, Status: u.Status, ToolStatus: u.ToolStatus, Silent: u.Silent}
-	if err := st.Apply(ctx, op); err != nil {
-		return nil, err
-	}
-	return op.Updated, nil
+	}{u.Content, u.Metadata})
 }
 
 // DeleteMessage removes a message, and the results of its tool calls; false when there is none (SPEC MSG-06).

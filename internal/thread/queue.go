@@ -16,6 +16,9 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	if err != nil {
 		return nil, err
 	}
+	if st.hooks != nil {
+		st.hooks.Queueing(ctx, m)
+	}
 	limit := max(st.svc.limits.queued, 0)
 	if n.FromSystem || m.Role != store.RoleUser { // SPEC MSG-07
 		limit = 0

@@ -13,6 +13,7 @@ type State struct {
 	id    string
 	fence *store.Fence
 	guard *guard
+	hooks MessageHooks
 }
 
 // WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.

@@ -32,7 +32,10 @@ const (
 	EventDelta       = "message.delta"
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
-	EventTerminated  = "thread.terminated"
+	// EventHookFailed has data {"hook", "owner", "error", "messageId", "toolCallId"}: code of a hook did not do its part,
+	// and the thread went on with the data as it was.
+	EventHookFailed = "hook.failed"
+	EventTerminated = "thread.terminated"
 	// EventDestroyed comes when the conversation was cleared; Data is {"reason": "explicit" or "expired", "messages": n}.
 	EventDestroyed = "thread.destroyed"
 	// EventContinued comes when a user let go on what waited since a stop.

@@ -83,7 +83,8 @@ func (e storeEngine) Terminate(ctx context.Context, id, reason string) error {
 func (e storeEngine) Destroy(ctx context.Context, id string) error {
 	return e.svc.Store().Apply(ctx, id, nil, &store.Destroy{Reason: store.DestroyedExplicit})
 }
-func (storeEngine) Stop(context.Context, string, string) error { return nil }
+func (storeEngine) MessageHooks(context.Context, *store.Thread) thread.MessageHooks { return nil }
+func (storeEngine) Stop(context.Context, string, string) error                      { return nil }
 func (storeEngine) RunCode(context.Context, string, sandbox.CodeRequest) (sandbox.Result, error) {
 	return sandbox.Result{Status: sandbox.StatusSuccess}, nil
 }

@@ -228,6 +228,8 @@ type Engine struct {
 	Aborted     []string
 	Terminated  map[string]string // thread id → reason
 	EffectsWoke int
+	// Told is what ThreadCreated gives.
+	Told []store.InboxItem
 }
 
 // Wake notes the thread.
@@ -249,6 +251,13 @@ func (e *Engine) Abort(_ context.Context, threadID, _ string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Aborted = append(e.Aborted, threadID)
+}
+
+// ThreadCreated gives what was put there.
+func (e *Engine) ThreadCreated(context.Context, string, string) []store.InboxItem {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Told
 }
 
 // Terminate terminates the stored thread alone.

@@ -36,6 +36,8 @@ type Engine interface {
 	Wake(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
+	// ThreadCreated gives what the inbox of a new thread begins with: the hooks that are to be told of it (SPEC HOK-01).
+	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
 
 // Sandboxes is told of threads that are gone.

@@ -66,6 +66,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	if err := r.firstEnv(ctx, s, n); err != nil {
 		return false, settle(s, err)
 	}
+	n.Told = r.Engine.ThreadCreated(ctx, n.Namespace, n.Agent)
 	row, _, err = r.Threads.Create(ctx, *n)
 	var invalid *thread.InvalidError
 	if errors.As(err, &invalid) || (n.AttachFrom != "" && errors.Is(err, store.ErrNotFound)) {

@@ -52,13 +52,11 @@ func resultOf(ctx context.Context, h *tool.Host, v any) tool.Result {
 		return success(v)
 	}
 	switch object["status"] {
-	case string(tool.StatusError):
-		return tool.Failure(errorText(object))
-	case string(tool.StatusSuccess):
+	case string(tool.StatusError), string(tool.StatusSuccess):
 	default:
 		return success(v)
 	}
-	r := success(object["result"])
+	r := Read(object)
 	if r.Status == tool.StatusError {
 		return r
 	}
@@ -74,6 +72,15 @@ func resultOf(ctx context.Context, h *tool.Host, v any) tool.Result {
 		r.Attachments = append(r.Attachments, a)
 	}
 	return r
+}
+
+// Read reads a result that says its status: {status: "success", result} or {status: "error", error}. Attachments are
+// left aside.
+func Read(object map[string]any) tool.Result {
+	if object["status"] == string(tool.StatusError) {
+		return tool.Failure(errorText(object))
+	}
+	return success(object["result"])
 }
 
 func success(v any) tool.Result {

@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+// defaultHookTimeout of one call of a hook whose object does not say.
+const defaultHookTimeout = 10 * time.Second
+
+// hookSource and hookModule name a hook's own module and the one that calls it, in the isolate.
+func hookSource(name skeinv1.HookName) string { return hookModule(name) + ".source" }
+func hookModule(name skeinv1.HookName) string { return "hooks/" + string(name) }
+
+// hookCaller is the module that takes the list of a hook's arguments apart. The default export is what defineHook
+// gave, or a function; defineHook's name must be that of the hook, so that no code stands in the wrong place.
+const hookCaller = `import definition from './%[1]s.source';
+const hook = typeof definition === 'function' ? { execute: definition } : definition;
+if (typeof hook?.execute !== 'function') {
+  throw new TypeError("the module has no default export that is a hook: export default defineHook('%[1]s', async (state) => …)");
+}
+if (hook.hook !== undefined && hook.hook !== '%[1]s') {
+  throw new TypeError("the code defines the hook " + hook.hook + " and is given for %[1]s: correct one of them");
+}
+export default { execute: (state, args) => hook.execute(state, ...args) };
+`
+
+// addHook makes a hook's modules known.
+func (c *codeHost) addHook(h *Hook) {
+	c.add(hookModule(h.Name), sandbox.Module{Code: fmt.Sprintf(hookCaller, h.Name), Filename: string(h.Name) + ".js"}, timeoutOfHook(h))
+	c.add(hookSource(h.Name), h.Module, timeoutOfHook(h))
+}
+
+func timeoutOfHook(h *Hook) time.Duration {
+	if h.Timeout <= 0 {
+		return defaultHookTimeout
+	}
+	return h.Timeout
+}
+
+// hookSubject is what a call of a hook is about.
+type hookSubject struct {
+	// cause, together with the hook's name, is the id of the call: a repeat after a crash carries the same one, so
+	// that what the hook does through state happens once.
+	cause      string
+	messageID  string
+	toolCallID string
+}
+
+// callHook calls a hook. Whatever goes wrong in it is given as failed, which belongs into the thread's log; err is
+// only that ctx ended.
+func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
+	x.engine.fault("hook.before")
+	v, err = x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, hookModule(h.Name), args, timeoutOfHook(h))
+	x.engine.fault("hook.after")
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	default:
+		return nil, hookFailed(h, x.host.RunID, about, explainHook(err)), nil
+	}
+	if (v == value.Undefined{}) {
+		v = nil
+	}
+	return v, nil, nil
+}
+
+func explainHook(err error) string {
+	if errors.Is(err, errCodeTimeout) {
+		return err.Error()
+	}
+	return code.Explain(err)
+}
+
+// maxHookError bounds what the log keeps of a hook's failure, in bytes.
+const maxHookError = 4096
+
+// hookFailed is the entry of the log that says that a hook did not do its part.
+func hookFailed(h *Hook, runID string, about hookSubject, text string) store.Op {
+	return eventOp(runID, store.EventHookFailed, about.messageID, store.HookFailure{
+		Hook: string(h.Name), Owner: h.Owner, Error: clipText(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
+	})
+}
+
+// ---- how deep hooks lead to hooks -----------------------------------------------------------------------
+
+// trail tells how something came about.
+type trail struct {
+	// depth is how many hooks, one caused by the other, led to it, those of earlier runs included.
+	depth int
+	// nested is how many of them are being called right now, one within the other.
+	nested int
+}
+
+type trailKey struct{}
+
+func trailOf(ctx context.Context) trail {
+	t, _ := ctx.Value(trailKey{}).(trail)
+	return t
+}
+
+func withTrail(ctx context.Context, t trail) context.Context {
+	return context.WithValue(ctx, trailKey{}, t)
+}
+
+// deeper is the context of a hook that is called in ctx.
+func deeper(ctx context.Context) context.Context {
+	t := trailOf(ctx)
+	return withTrail(ctx, trail{depth: t.depth + 1, nested: t.nested + 1})
+}
+
+// tooDeep says that a hook is not called because hooks have led to it so many times.
+func tooDeep(limit int) string {
+	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for", limit)
+}
+
+// ---- telling --------------------------------------------------------------------------------------------
+
+// tellOps gives the op by which a hook comes to be told of what is written in the same transaction: it waits in the
+// inbox until that has happened. key makes a repeat happen once; "" for none. Nothing when there is no such hook.
+func (e *Engine) tellOps(ctx context.Context, hooks map[skeinv1.HookName]*Hook, runID, key string, call store.HookCall) []store.Op {
+	h := hooks[skeinv1.HookName(call.Hook)]
+	if h == nil {
+		return nil
+	}
+	call.Depth = trailOf(ctx).depth
+	if limit := e.opts.Limits.HookDepth; call.Depth >= limit {
+		about := hookSubject{messageID: call.MessageID}
+		if call.Call != nil {
+			about.toolCallID = call.Call.ID
+		}
+		return []store.Op{hookFailed(h, runID, about, tooDeep(limit))}
+	}
+	item := hookItem(key, call)
+	return []store.Op{&store.Enqueue{Item: item, IgnoreTerminated: true}}
+}
+
+func hookItem(key string, call store.HookCall) store.InboxItem {
+	payload, _ := json.Marshal(call) // texts and numbers: cannot fail
+	if key != "" {
+		key = "hook:" + call.Hook + ":" + key
+	}
+	return store.InboxItem{Key: key, Kind: store.InboxHook, Payload: payload}
+}
+
+// tell calls the hook that an inbox item is for, of the agent as it is now; nothing when it has no such hook any
+// more, or when what it would be told of is gone. failed is for the log, err that ctx ended or the store failed.
+func (x *execution) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
+	var call store.HookCall
+	if err := json.Unmarshal(payload, &call); err != nil {
+		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
+		return nil, nil
+	}
+	h := x.agent.Hooks[skeinv1.HookName(call.Hook)]
+	if h == nil {
+		return nil, nil
+	}
+	about := hookSubject{cause: cause, messageID: call.MessageID}
+	var args []any
+	switch h.Name {
+	case skeinv1.HookAfterThreadCreated:
+	case skeinv1.HookAfterSubagentCreated:
+		args = append(args, call.Subagent)
+	default:
+		m, err := x.engine.store.Message(ctx, x.host.Thread.ID, call.MessageID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if call.Call == nil {
+			args = append(args, m)
+			break
+		}
+		about.toolCallID = call.Call.ID
+		args = append(args, callForHook(*call.Call), resultForHook(m))
+	}
+	_, failed, err = x.callHook(withTrail(ctx, trail{depth: call.Depth}), h, about, args...)
+	return failed, err
+}

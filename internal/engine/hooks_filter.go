@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// What a model gets to read can be filtered twice: the stored messages before they are assembled, and the history
+// in the model's form after. The log stays as it is. Neither can tear a tool call from its result: where one of the
+// two goes the other goes too.
+
+// filtered gives the conversation as filter_messages leaves it.
+func (r *run) filtered(ctx context.Context) (*conversation, error) {
+	h := r.hook(skeinv1.HookFilterMessages)
+	if h == nil {
+		return r.conv, nil
+	}
+	var out *conversation
+	err := r.filter(ctx, h, func(v any) (err error) {
+		out, err = filterConversation(r.conv, v)
+		return err
+	}, r.conv.msgs)
+	if err != nil || out == nil {
+		return r.conv, err
+	}
+	for i := range out.msgs {
+		if m := &out.msgs[i]; m.Content != nil {
+			text := r.redacted(*m.Content) // the old text is the conversation's
+			m.Content = &text
+		}
+	}
+	return out, nil
+}
+
+// prefiltered gives the history as prefilter_llm_history leaves it. The system prompt, which comes first, is no part of it.
+func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error) {
+	h := r.hook(skeinv1.HookPrefilterLLMHistory)
+	if h == nil {
+		return messages, nil
+	}
+	var history []model.Message
+	err := r.filter(ctx, h, func(v any) (err error) {
+		history, err = readHistory(v)
+		return err
+	}, historyForHook(messages[1:]))
+	if err != nil || history == nil {
+		return messages, err
+	}
+	for i := range history {
+		history[i].Content = r.redacted(history[i].Content)
+	}
+	return append(messages[:1:1], history...), nil
+}
+
+// filter calls a filter for the next step. When it fails the step is made with what there was.
+func (r *run) filter(ctx context.Context, h *Hook, take func(v any) error, list any) error {
+	x, err := r.execution(ctx)
+	if err != nil {
+		return err
+	}
+	about := hookSubject{cause: fmt.Sprintf("%s:%d", r.record.ID, r.record.Steps)}
+	v, failed, err := x.callHook(r.trail(ctx), h, about, list)
+	if err == nil && failed == nil && v != nil {
+		if bad := take(v); bad != nil {
+			failed = hookFailed(h, r.record.ID, about, "what the hook gave cannot be used: "+bad.Error())
+		}
+	}
+	if failed != nil {
+		r.hooks.with = append(r.hooks.with, failed)
+	}
+	return err
+}
+
+// redacted takes secrets, which a hook may have read, out of what it wrote for the model.
+func (r *run) redacted(text string) string {
+	return r.engine.opts.Redact(r.thread.Namespace, text)
+}
+
+// filterConversation reads what filter_messages gave: those of the messages, by their ids, that the model is to read,
+// as a rule as they were; content and name may be others. Their order is that of the log.
+func filterConversation(c *conversation, v any) (*conversation, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, errors.New("give a list of messages, or nothing to leave them as they are")
+	}
+	keep := make(map[int]store.Message, len(list))
+	for i, item := range list {
+		given, err := object(item, fmt.Sprintf("messages[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		id, _ := given["id"].(string)
+		at, ok := c.byID[id]
+		if !ok {
+			return nil, fmt.Errorf("messages[%d] with the id %q is none of those that were given: prefilter_llm_history can add some", i, id)
+		}
+		m := c.msgs[at]
+		if err := changeContent(&m, given); err != nil {
+			return nil, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		keep[at] = m
+	}
+	return paired(c, keep), nil
+}
+
+// paired gives the messages to keep, without calls whose result is not there and results whose call is not.
+func paired(c *conversation, keep map[int]store.Message) *conversation {
+	out := newConversation()
+	called := map[string]bool{}
+	for at := range c.msgs {
+		m, kept := keep[at]
+		if !kept || m.Role != store.RoleAssistant || len(m.ToolCalls) == 0 {
+			continue
+		}
+		var calls []store.ToolCall
+		for _, call := range m.ToolCalls {
+			result, done := c.results[call.ID]
+			if _, resultKept := keep[result]; done && resultKept && c.calls[call.ID] == at {
+				calls = append(calls, call)
+				called[call.ID] = true
+			}
+		}
+		if m.ToolCalls = calls; len(calls) == 0 && contentOf(&m) == "" && len(m.Attachments) == 0 {
+			delete(keep, at)
+			continue
+		}
+		keep[at] = m
+	}
+	for at := range c.msgs {
+		m, kept := keep[at]
+		if !kept || m.Role == store.RoleTool && !called[m.ToolCallID] {
+			continue
+		}
+		out.msgs = append(out.msgs, m)
+		out.index(len(out.msgs) - 1)
+	}
+	return out
+}
+
+// ---- in the model's form --------------------------------------------------------------------------------
+
+// historyMessage is a message of the history as prefilter_llm_history gets and gives it.
+type historyMessage struct {
+	Role        string           `json:"role"`
+	Content     *string          `json:"content"`
+	Name        string           `json:"name,omitempty"`
+	ToolCalls   []store.ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID  string           `json:"tool_call_id,omitempty"`
+	Attachments []string         `json:"attachments,omitempty"`
+	Metadata    map[string]any   `json:"metadata,omitempty"`
+}
+
+func historyForHook(messages []model.Message) []any {
+	out := make([]any, 0, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		h := historyMessage{
+			Role: string(m.Role), Content: &m.Content, Name: m.Name, ToolCallID: m.ToolCallID, Attachments: m.Attachments, Metadata: m.Metadata,
+		}
+		for _, call := range m.ToolCalls {
+			h.ToolCalls = append(h.ToolCalls, store.ToolCall(call))
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// readHistory reads what prefilter_llm_history gave: a history of its own making, in order. Results come right behind
+// their calls.
+func readHistory(v any) ([]model.Message, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, errors.New("give a list of messages, or nothing to leave the history as it is")
+	}
+	given := make([]model.Message, 0, len(list))
+	for i, item := range list {
+		m, err := readHistoryMessage(item)
+		if err != nil {
+			return nil, fmt.Errorf("history[%d]: %w", i, err)
+		}
+		given = append(given, m)
+	}
+	return pairedHistory(given), nil
+}
+
+func readHistoryMessage(item any) (model.Message, error) {
+	var h historyMessage
+	if _, err := object(item, "it"); err != nil {
+		return model.Message{}, err
+	}
+	if err := value.Into(item, &h); err != nil {
+		return model.Message{}, err
+	}
+	m := model.Message{Role: model.Role(h.Role), Name: cleanText(h.Name), Attachments: h.Attachments, Metadata: h.Metadata}
+	if h.Content != nil {
+		m.Content = cleanText(*h.Content)
+	}
+	switch m.Role {
+	case model.RoleSystem, model.RoleUser:
+	case model.RoleAssistant:
+		for _, call := range h.ToolCalls {
+			if call.ID == "" || call.Name == "" {
+				return m, errors.New("a tool call needs its id and its name")
+			}
+			m.ToolCalls = append(m.ToolCalls, model.ToolCall(call))
+		}
+	case model.RoleTool:
+		if m.ToolCallID = h.ToolCallID; m.ToolCallID == "" {
+			return m, errors.New("a message of the role tool names the call that it answers (tool_call_id)")
+		}
+	default:
+		return m, fmt.Errorf("role must be system, user, assistant or tool, not %q", h.Role)
+	}
+	return m, nil
+}
+
+// pairedHistory puts results right behind their calls, and leaves out either without the other.
+func pairedHistory(given []model.Message) []model.Message {
+	results := map[string]*model.Message{}
+	for i := range given {
+		if m := &given[i]; m.Role == model.RoleTool && results[m.ToolCallID] == nil {
+			results[m.ToolCallID] = m
+		}
+	}
+	out := make([]model.Message, 0, len(given))
+	for _, m := range given {
+		if m.Role == model.RoleTool {
+			continue // behind its call
+		}
+		calls := m.ToolCalls
+		m.ToolCalls = nil
+		var answers []model.Message
+		for _, call := range calls {
+			if result := results[call.ID]; result != nil {
+				m.ToolCalls = append(m.ToolCalls, call)
+				answers = append(answers, *result)
+				delete(results, call.ID) // one call, one result
+			}
+		}
+		if m.Role == model.RoleAssistant && len(m.ToolCalls) == 0 && m.Content == "" && len(m.Attachments) == 0 {
+			continue // it says nothing any more
+		}
+		out = append(append(out, m), answers...)
+	}
+	return out
+}

@@ -1,0 +1,241 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/sandbox/process"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
+	var w *enginetest.World
+	var sandboxes *enginetest.Processes
+	BeforeEach(func() {
+		w = newWorld()
+		var err error
+		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(sandboxes.Close)
+	})
+	// outside gives a thread as the runtime API writes to it.
+	outside := func(ctx context.Context, e *engine.Engine, id string) *thread.State {
+		GinkgoHelper()
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		row, err := st.Info(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return st.WithHooks(e.MessageHooks(ctx, row))
+	}
+	text := func(s string) *string { return &s }
+
+	It("change and follow messages that are written from outside, without a run", func(ctx SpecContext) {
+		w.Definitions.Put("a",
+			hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => { await state.thread.state.push('seen', m.content); return { content: m.content + '!' }; };`),
+			hook(skeinv1.HookBeforeUpdateMessage, `export default async (state, id, u) => ({ ...u, metadata: { ...u.metadata, by: id.slice(0, 4) } });`),
+			note(skeinv1.HookAfterCreateMessage), note(skeinv1.HookAfterUpdateMessage))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		st := outside(ctx, e, id)
+		m, err := st.Inject(ctx, thread.NewMessage{Content: text("hi")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*m.Content).To(Equal("hi!"))
+		m, err = st.UpdateMessage(ctx, m.ID, thread.MessageUpdate{Content: text("bye")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m.Metadata).To(HaveKeyWithValue("by", "msg_"))
+		quiet(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: bye"}))
+		Expect(noted(ctx, w, id, "after_create_message")).To(ConsistOf(ContainSubstring(m.ID)))
+		Expect(noted(ctx, w, id, "after_update_message")).To(ConsistOf(ContainSubstring(`"content":"bye"`)))
+		Expect(w.Runs(ctx, id)).To(BeEmpty())
+		Expect(w.Store.StateValue(ctx, id, "seen")).To(MatchJSON(`["hi"]`))
+	})
+
+	It("are told of what is written while the thread is parked", func(ctx SpecContext) {
+		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(skeinv1.ScriptStep{Latency: ms(60_000), Content: "late"}))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }, "10s", "5ms").Should(HaveLen(1))
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		_, err := outside(ctx, e, id).Inject(ctx, thread.NewMessage{Content: text("aside")})
+		Expect(err).NotTo(HaveOccurred())
+		quiet(ctx, w, id)
+		Expect(noted(ctx, w, id, "after_create_message")).To(HaveExactElements(ContainSubstring("go"), ContainSubstring("(stopped by user)"), ContainSubstring("aside")))
+	})
+
+	It("make a message happen once that is repeated under its key", func(ctx SpecContext) {
+		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		for range 3 {
+			_, err := outside(ctx, e, id).Inject(ctx, thread.NewMessage{Content: text("hi"), IdempotencyKey: "k"})
+			Expect(err).NotTo(HaveOccurred())
+			quiet(ctx, w, id)
+		}
+		Expect(noted(ctx, w, id, "after_create_message")).To(HaveLen(1))
+	})
+
+	It("cannot be switched off by what a caller says of a message", func(ctx SpecContext) {
+		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(enginetest.Say("ok")))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		_, err := outside(ctx, e, id).Queue(ctx, thread.NewMessage{Content: text("hi"), Metadata: map[string]any{"hook_depth": 99}})
+		Expect(err).NotTo(HaveOccurred())
+		rest(ctx, w, id)
+		Expect(noted(ctx, w, id, "after_create_message")).To(HaveLen(2))
+	})
+
+	It("let a message through when there is no sandbox to call them in", func(ctx SpecContext) {
+		w.Sandboxes = enginetest.NoSandboxes{}
+		w.Definitions.Put("a", note(skeinv1.HookBeforeCreateMessage))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		_, err := outside(ctx, e, id).Inject(ctx, thread.NewMessage{Content: text("hi")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", ContainSubstring("no sandboxes in this test"))))
+	})
+
+	It("are told once of a new thread, before its first message", func(ctx SpecContext) {
+		w.Definitions.Put("a", hook(skeinv1.HookAfterThreadCreated, `export default async (state) => { await state.injectMessage({ role: 'system', content: 'welcome ' + state.agentId }); };`),
+			enginetest.Script(enginetest.Say("done")))
+		e, _ := start(w)
+		created := func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
+		id := makeThread(ctx, w, "a", created)
+		quiet(ctx, w, id)
+		Expect(told(ctx, w, id)).To(Equal([]string{"system: welcome a"}))
+		Expect(w.Runs(ctx, id)).To(BeEmpty())
+		second := makeThread(ctx, w, "a", created, func(n *thread.NewThread) { n.Message = "go" })
+		rest(ctx, w, second)
+		Expect(told(ctx, w, second)).To(Equal([]string{"system: welcome a", "user: go", "assistant: done"}))
+	})
+
+	It("of an agent that is not there yet are found out about when it is", func(ctx SpecContext) {
+		e, _ := start(w)
+		created := func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) }
+		with, without := makeThread(ctx, w, "a", created), makeThread(ctx, w, "b", created)
+		w.Definitions.Put("a", note(skeinv1.HookAfterThreadCreated))
+		w.Definitions.Put("b")
+		e.Wake(with)
+		e.Wake(without)
+		quiet(ctx, w, with)
+		quiet(ctx, w, without)
+		Expect(noted(ctx, w, with, "after_thread_created")).To(Equal([]string{"[]"}))
+		Expect(e.ThreadCreated(ctx, enginetest.Namespace, "b")).To(BeEmpty(), "and a thread without hooks begins with nothing")
+	})
+
+	It("are told once of a new child, and of the last words of one that is over with them", func(ctx SpecContext) {
+		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage),
+			func(a *engine.Agent) { a.Spec.SideA.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
+			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "the result"})))
+		w.Definitions.Put("a", note(skeinv1.HookAfterSubagentCreated), note(skeinv1.HookAfterToolCallSuccess),
+			hook(skeinv1.HookBeforeStoreToolResult, `export default async (state, call, r) => ({ ...r, result: 'got ' + r.result });`),
+			enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true}}
+			}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "help"}), enginetest.Say("done")))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		Eventually(func() string { return string(lastRunOrNone(ctx, w, id).Status) }, "20s", "5ms").Should(Equal(string(store.RunSucceeded)))
+		quiet(ctx, w, id)
+		Expect(noted(ctx, w, id, "after_subagent_created")).To(ConsistOf(And(ContainSubstring(`"name":"helper"`), ContainSubstring(`"reference":`))))
+		Expect(told(ctx, w, id)).To(ContainElement("tool subagent_create success: got the result"))
+		Expect(noted(ctx, w, id, "after_tool_call_success")).To(ConsistOf(ContainSubstring("got the result")))
+		children, err := w.Store.Children(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() []string { return noted(ctx, w, children[0].ID, "after_create_message") }, "10s", "5ms").Should(ContainElement(ContainSubstring("the result")))
+	})
+
+	// Every hook of this agent leaves a trace of its own making. At whatever point a crash cuts the conversation off,
+	// the traces in the end are those of one that was not cut off.
+	It("at any point of a crash leave what they do once", Label("RUN-02"), func(ctx SpecContext) {
+		trace := func(name skeinv1.HookName, said string) func(*engine.Agent) {
+			return hook(name, `export default async (state, x, y) => { if (x?.role !== 'system') await state.injectMessage({ role: 'system', silent: true, content: '`+string(name)+` ' + `+said+` }); };`)
+		}
+		play := func(point string, n int) (points map[string]int, transcript []string) {
+			w := newWorld()
+			w.Logger = logr.Discard()
+			w.Sandboxes = sandboxes
+			w.Definitions.Put("a", trace(skeinv1.HookAfterThreadCreated, "''"), trace(skeinv1.HookAfterCreateMessage, "x.role"), trace(skeinv1.HookAfterToolCallSuccess, "x.name"),
+				hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => m.role === 'user' ? { content: m.content + '!' } : null;`),
+				hook(skeinv1.HookFilterMessages, `export default async (state, ms) => ms.filter((m) => m.role !== 'system');`),
+				enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Call("set_value", map[string]any{"key": "k", "value": 1}), enginetest.Say("done")))
+			gate := &enginetest.Gate{Store: w.Store}
+			var mu sync.Mutex
+			points = map[string]int{}
+			cut := make(chan struct{})
+			e, stop := start(w, func(o *engine.Options) {
+				o.Threads = w.Over(gate)
+				o.LeaseTTL = 100 * time.Millisecond
+				o.Faults = func(p string) {
+					mu.Lock()
+					defer mu.Unlock()
+					if gate.IsCut() {
+						panic("dead")
+					}
+					if points[p]++; p == point && points[p] == n {
+						gate.Cut()
+						close(cut)
+						panic("crash")
+					}
+				}
+			})
+			id := makeThread(ctx, w, "a", func(t *thread.NewThread) {
+				t.Told, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for ctx.Err() == nil && !gate.IsCut() {
+					if rested, err := w.Resting(ctx, id); err == nil && rested {
+						return
+					}
+					pause(ctx, 2*time.Millisecond)
+				}
+			}()
+			select {
+			case <-cut:
+			case <-done:
+			}
+			stop()
+			_, stop = start(w, func(o *engine.Options) { o.LeaseTTL, o.SweepInterval = 100*time.Millisecond, 20*time.Millisecond })
+			rest(ctx, w, id)
+			quiet(ctx, w, id)
+			stop()
+			mu.Lock()
+			defer mu.Unlock()
+			Expect(failures(ctx, w, id)).To(BeEmpty())
+			return points, told(ctx, w, id)
+		}
+		points, want := play("", 0)
+		Expect(want).To(ConsistOf("system: after_thread_created ", "user: go!", "system: after_create_message user", "assistant ->set_value", "system: after_create_message assistant",
+			HavePrefix("tool set_value success"), "system: after_tool_call_success set_value", "assistant: done", "system: after_create_message assistant"))
+		for _, p := range []string{"hook.before", "hook.after", "tell.before", "tell.after", "intake.after", "answer.before", "answer.after", "result.after", "finish.before", "finish.after"} {
+			Expect(points).To(HaveKey(p))
+		}
+		for point, count := range points {
+			for n := 1; n <= count; n++ {
+				_, got := play(point, n)
+				Expect(got).To(ConsistOf(want), "%s", fmt.Sprintf("after a crash at %s for the %d. time", point, n))
+			}
+		}
+	}, NodeTimeout(4*time.Minute))
+})
+
+func lastRunOrNone(ctx context.Context, w *enginetest.World, id string) store.Run {
+	r, err := w.Store.Run(ctx, id, "")
+	if err != nil {
+		return store.Run{}
+	}
+	return *r
+}

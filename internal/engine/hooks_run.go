@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// runHooks is what a run has to do with hooks. A run of an agent without hooks never touches it.
+type runHooks struct {
+	// with belongs into the next transaction of the run: what hooks are to be told of what it writes, and how those
+	// failed that were asked about it.
+	with []store.Op
+	// due are to be told, in order; those without a place in the inbox could not be put there.
+	due []store.InboxItem
+	// seen are those that were ever due, told those that leave the inbox with the next transaction.
+	seen map[int64]bool
+	told []int64
+	// announced: after_system_message has been told.
+	announced bool
+}
+
+// hook of the run's agent; nil when it has none of that name.
+func (r *run) hook(name skeinv1.HookName) *Hook {
+	if r.agent == nil {
+		return nil
+	}
+	return r.agent.Hooks[name]
+}
+
+// trail is the context of what the run causes itself: as deep as the newest message that it took in.
+func (r *run) trail(ctx context.Context) context.Context {
+	if r.kept.HookDepth == 0 {
+		return ctx
+	}
+	return withTrail(ctx, trail{depth: r.kept.HookDepth})
+}
+
+// beforeCreate shows before_create_message a message that the next transaction stores.
+func (r *run) beforeCreate(ctx context.Context, m *store.Message) error {
+	h := r.hook(skeinv1.HookBeforeCreateMessage)
+	if h == nil {
+		return nil
+	}
+	x, err := r.execution(ctx)
+	if err != nil {
+		return err
+	}
+	ops, err := x.beforeCreate(r.trail(ctx), h, m)
+	r.hooks.with = append(r.hooks.with, ops...)
+	return err
+}
+
+// beforeResult shows before_store_tool_result a result that the next transaction stores.
+func (r *run) beforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
+	h := r.hook(skeinv1.HookBeforeStoreToolResult)
+	if h == nil {
+		return nil
+	}
+	x, err := r.execution(ctx)
+	if err != nil {
+		return err
+	}
+	about := hookSubject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
+	ops, err := x.change(r.trail(ctx), h, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
+	r.hooks.with = append(r.hooks.with, ops...)
+	return err
+}
+
+// afterCreate has after_create_message told of a message that the next transaction stores.
+func (r *run) afterCreate(ctx context.Context, m *store.Message) {
+	if r.hook(skeinv1.HookAfterCreateMessage) != nil {
+		r.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
+	}
+}
+
+// afterResult has the hook told that is for results like the one that the next transaction stores.
+func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
+	name := skeinv1.HookAfterToolCallSuccess
+	if m.ToolStatus == "error" {
+		name = skeinv1.HookAfterToolCallFailure
+	}
+	if r.hook(name) != nil {
+		r.tellWith(ctx, m.ID, store.HookCall{Hook: string(name), MessageID: m.ID, Call: &call})
+	}
+}
+
+func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
+	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.agent.Hooks, r.record.ID, key, call)...)
+}
+
+// withHooks adds to a transaction of the run what hooks have to do with it. Call written once it is committed.
+func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
+	if len(r.hooks.with) == 0 && len(r.hooks.told) == 0 {
+		return ops, func() {}
+	}
+	with := r.hooks.with
+	all = append(append(make([]store.Op, 0, len(ops)+len(with)+1), ops...), with...)
+	if len(r.hooks.told) > 0 {
+		all = append(all, &store.Dequeue{Seqs: r.hooks.told})
+	}
+	return all, func() {
+		r.hooks.with, r.hooks.told = nil, nil
+		for _, op := range with {
+			if q, ok := op.(*store.Enqueue); ok && !q.Existed {
+				r.takeDue([]store.InboxItem{q.Item})
+			}
+		}
+	}
+}
+
+// takeDue takes the hooks that are to be told out of what waits in the inbox, and gives the rest.
+func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
+	hooks, rest := splitHooks(items)
+	for _, item := range hooks {
+		if item.Seq != 0 && r.hooks.seen[item.Seq] {
+			continue
+		}
+		if r.hooks.seen == nil {
+			r.hooks.seen = map[int64]bool{}
+		}
+		r.hooks.seen[item.Seq] = true
+		r.hooks.due = append(r.hooks.due, item)
+	}
+	return rest
+}
+
+// tell tells the hooks that are due. They leave the inbox with the next transaction of the run: after a crash before
+// that they are told again, under the same ids.
+func (r *run) tell(ctx context.Context) error {
+	for len(r.hooks.due) > 0 {
+		item := r.hooks.due[0]
+		if len(r.agent.Hooks) > 0 {
+			x, err := r.execution(ctx)
+			if err != nil {
+				return err
+			}
+			cause := fmt.Sprint(item.Seq)
+			if item.Seq == 0 { // it has no place in the inbox
+				cause = item.Key
+			}
+			failed, err := x.tell(ctx, cause, item.Payload)
+			if err != nil {
+				return err
+			}
+			if failed != nil {
+				r.hooks.with = append(r.hooks.with, failed)
+			}
+			r.current = false // it may have written messages
+		}
+		r.hooks.due = r.hooks.due[1:]
+		if item.Seq != 0 {
+			r.hooks.told = append(r.hooks.told, item.Seq)
+		}
+	}
+	return nil
+}
+
+// announce tells after_system_message of the system prompt, before the first model call that it is for.
+func (r *run) announce(ctx context.Context) error {
+	h := r.hook(skeinv1.HookAfterSystemMessage)
+	if h == nil || r.hooks.announced {
+		return nil
+	}
+	r.hooks.announced = true
+	x, err := r.execution(ctx)
+	if err != nil {
+		return err
+	}
+	_, failed, err := x.callHook(r.trail(ctx), h, hookSubject{cause: r.record.ID}, map[string]any{"role": string(store.RoleSystem), "content": r.system})
+	if failed != nil {
+		r.hooks.with = append(r.hooks.with, failed)
+	}
+	r.current = false
+	return err
+}
+
+// recordAhead puts the answer that ends a turn into the log before the run's end, where hooks are to be told of it:
+// they belong to the run. m is nil when it is there already, and nil comes back once it is.
+func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
+	if r.hook(skeinv1.HookAfterCreateMessage) == nil {
+		return m, nil
+	}
+	if m != nil {
+		r.afterCreate(ctx, m)
+		if err := r.apply(ctx, "answer", &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}); err != nil {
+			return m, err
+		}
+		r.conv.add(*m)
+	}
+	return nil, r.tell(ctx)
+}
+
+// tellLast tells the hooks of the last words of a thread that is over with them: its inbox takes nothing any more, so
+// that they are told at most once.
+func (r *run) tellLast(ctx context.Context) {
+	if len(r.hooks.due) == 0 || ctx.Err() != nil {
+		return
+	}
+	if err := r.tell(ctx); err != nil {
+		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
+	}
+	var failed []store.Op
+	for _, op := range r.hooks.with {
+		if e, ok := op.(*store.AppendEvent); ok {
+			failed = append(failed, e)
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	if err := r.engine.store.Apply(ctx, r.thread.ID, nil, failed...); err != nil {
+		r.log.Error(err, "cannot record how hooks failed", "run", r.record.ID)
+	}
+}

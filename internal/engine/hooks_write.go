@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// beforeCreate shows before_create_message a message that is about to be stored. What it gives belongs into the
+// transaction that stores the message.
+func (x *execution) beforeCreate(ctx context.Context, h *Hook, m *store.Message) ([]store.Op, error) {
+	about := hookSubject{cause: m.ID, messageID: m.ID}
+	return x.change(ctx, h, about, func(v any) error {
+		changed := *m
+		if err := changeMessage(&changed, v); err != nil {
+			return err
+		}
+		if err := x.host.Threads.CheckMessage(&changed); err != nil {
+			return err
+		}
+		*m = changed
+		return nil
+	}, m)
+}
+
+// change calls a hook that may give other data, which take reads. What it gives is for the log: that the hook, or
+// what it gave, is of no use, or that it is not called because it led to itself too often.
+func (x *execution) change(ctx context.Context, h *Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
+	if limit := x.engine.opts.Limits.HookDepth; trailOf(ctx).nested >= limit {
+		return []store.Op{hookFailed(h, x.host.RunID, about, tooDeep(limit))}, nil
+	}
+	v, failed, err := x.callHook(ctx, h, about, args...)
+	switch {
+	case err != nil:
+		return nil, err
+	case failed != nil:
+		return []store.Op{failed}, nil
+	case v == nil:
+		return nil, nil
+	}
+	if err := take(v); err != nil {
+		return []store.Op{hookFailed(h, x.host.RunID, about, "what the hook gave cannot be used: "+err.Error())}, nil
+	}
+	return nil, nil
+}
+
+// beforeUpdate shows before_update_message what is about to be changed of a message.
+func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
+	about := hookSubject{cause: id + ":" + uuid.NewString(), messageID: id}
+	return x.change(ctx, h, about, func(v any) error {
+		changed := *u
+		if err := changeUpdate(&changed, v); err != nil {
+			return err
+		}
+		if err := x.host.Threads.CheckUpdate(changed); err != nil {
+			return err
+		}
+		*u = changed
+		return nil
+	}, id, updateForHook(u))
+}
+
+// hooksOf the writes that code of an execution makes; nil when the agent has none that they concern.
+func (x *execution) messageHooks() thread.MessageHooks {
+	if x.agent == nil || !hasMessageHooks(x.agent.Hooks) {
+		return nil
+	}
+	return &messageHooks{
+		engine: x.engine, hooks: x.agent.Hooks, runID: x.host.RunID,
+		within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) { return do(x) },
+	}
+}
+
+func hasMessageHooks(hooks map[skeinv1.HookName]*Hook) bool {
+	for _, name := range []skeinv1.HookName{
+		skeinv1.HookBeforeCreateMessage, skeinv1.HookAfterCreateMessage, skeinv1.HookBeforeUpdateMessage, skeinv1.HookAfterUpdateMessage,
+	} {
+		if hooks[name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// messageHooks implements thread.MessageHooks.
+type messageHooks struct {
+	engine *Engine
+	hooks  map[skeinv1.HookName]*Hook
+	runID  string
+	// within calls with an execution for the code of a hook.
+	within func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error)
+}
+
+// Creating implements thread.MessageHooks.
+func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []store.Op, err error) {
+	if h := w.hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
+		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeCreate(ctx, h, m) })
+		if ops, err = w.passed(h, hookSubject{messageID: m.ID}, ops, err, ctx); err != nil {
+			return nil, err
+		}
+	}
+	return append(ops, w.engine.tellOps(ctx, w.hooks, w.runID, m.ID, store.HookCall{
+		Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID,
+	})...), nil
+}
+
+// Updating implements thread.MessageHooks.
+func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.MessageUpdate) (ops []store.Op, err error) {
+	if h := w.hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
+		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeUpdate(ctx, h, id, u) })
+		if ops, err = w.passed(h, hookSubject{messageID: id}, ops, err, ctx); err != nil {
+			return nil, err
+		}
+	}
+	return append(ops, w.engine.tellOps(ctx, w.hooks, w.runID, "", store.HookCall{
+		Hook: string(skeinv1.HookAfterUpdateMessage), MessageID: id,
+	})...), nil
+}
+
+// passed takes for the hook's failure that there was nothing to call it in: the message is written all the same.
+func (w *messageHooks) passed(h *Hook, about hookSubject, ops []store.Op, err error, ctx context.Context) ([]store.Op, error) {
+	switch {
+	case err == nil:
+		return ops, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrTerminated), errors.Is(err, store.ErrRetained):
+		return nil, err
+	}
+	return []store.Op{hookFailed(h, w.runID, about, "the hook could not be called: "+err.Error())}, nil
+}
+
+// Queueing implements thread.MessageHooks: a message that a hook queues says so, so that hooks that keep causing
+// each other from run to run come to an end.
+func (w *messageHooks) Queueing(ctx context.Context, m *store.Message) {
+	depth := trailOf(ctx).depth
+	if _, claims := m.Metadata[metadataHookDepth]; !claims && depth == 0 {
+		return
+	}
+	metadata := make(map[string]any, len(m.Metadata)+1)
+	for k, v := range m.Metadata {
+		metadata[k] = v
+	}
+	delete(metadata, metadataHookDepth)
+	if depth > 0 {
+		metadata[metadataHookDepth] = depth
+	}
+	m.Metadata = metadata
+}
