@@ -65,7 +65,7 @@ func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thr
 	}, id, updateForHook(u))
 }
 
-// hooksOf the writes that code of an execution makes; nil when the agent has none that they concern.
+// messageHooks of the writes that code of the execution makes; nil when the agent has none that they concern.
 func (x *execution) messageHooks() thread.MessageHooks {
 	if x.agent == nil || !hasMessageHooks(x.agent.Hooks) {
 		return nil
@@ -100,7 +100,7 @@ type messageHooks struct {
 func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []store.Op, err error) {
 	if h := w.hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeCreate(ctx, h, m) })
-		if ops, err = w.passed(h, hookSubject{messageID: m.ID}, ops, err, ctx); err != nil {
+		if ops, err = w.passed(ctx, h, hookSubject{messageID: m.ID}, ops, err); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +113,7 @@ func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []st
 func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.MessageUpdate) (ops []store.Op, err error) {
 	if h := w.hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeUpdate(ctx, h, id, u) })
-		if ops, err = w.passed(h, hookSubject{messageID: id}, ops, err, ctx); err != nil {
+		if ops, err = w.passed(ctx, h, hookSubject{messageID: id}, ops, err); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +123,7 @@ func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.Messag
 }
 
 // passed takes for the hook's failure that there was nothing to call it in: the message is written all the same.
-func (w *messageHooks) passed(h *Hook, about hookSubject, ops []store.Op, err error, ctx context.Context) ([]store.Op, error) {
+func (w *messageHooks) passed(ctx context.Context, h *Hook, about hookSubject, ops []store.Op, err error) ([]store.Op, error) {
 	switch {
 	case err == nil:
 		return ops, nil
