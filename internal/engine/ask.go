@@ -77,6 +77,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return false, err
 	}
+	r.heed()
 	r.record.Steps++
 	if len(m.ToolCalls) == 0 {
 		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil && !r.keepTurn(m) {

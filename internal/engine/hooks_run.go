@@ -137,6 +137,7 @@ func (r *run) tell(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			r.beginTurn()
 			cause := fmt.Sprint(item.Seq)
 			if item.Seq == 0 { // it has no place in the inbox
 				cause = item.Key
@@ -159,23 +160,28 @@ func (r *run) tell(ctx context.Context) error {
 }
 
 // announce tells after_system_message of the system prompt, before the first model call that it is for.
-func (r *run) announce(ctx context.Context) error {
+func (r *run) announce(ctx context.Context) (told bool, err error) {
 	h := r.hook(skeinv1.HookAfterSystemMessage)
 	if h == nil || r.hooks.announced {
-		return nil
+		return false, nil
 	}
 	r.hooks.announced = true
 	x, err := r.execution(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
+	r.beginTurn()
 	_, failed, err := x.callHook(r.trail(ctx), h, hookSubject{cause: r.record.ID}, map[string]any{"role": string(store.RoleSystem), "content": r.system})
 	if failed != nil {
 		r.hooks.with = append(r.hooks.with, failed)
 	}
 	r.current = false
-	return err
+	return true, err
 }
+
+// heed takes over what hooks have asked of the turn. It comes into the log with the run's row, which is written before
+// what it leads to is done; until then the hooks are called again after a crash.
+func (r *run) heed() { _ = r.decided() }
 
 // recordAhead puts the answer that ends a turn into the log before the run's end, where hooks are to be told of it:
 // they belong to the run. m is nil when it is there already, and nil comes back once it is.

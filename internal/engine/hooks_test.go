@@ -302,6 +302,20 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Expect(told(ctx, w, id)).To(HaveLen(20), "what a user says has its hooks again")
 	})
 
+	It("may end the turn before a model is asked", Label("RUN-03"), func(ctx SpecContext) {
+		for _, name := range []skeinv1.HookName{skeinv1.HookAfterCreateMessage, skeinv1.HookAfterSystemMessage} {
+			w.Definitions.Put("a", hook(name, `export default async (state, m) => { await state.emit('count', state.execution.stepCount); state.execution.stop(); };`),
+				enginetest.Script(enginetest.Say("never said")))
+			_, stop := start(w)
+			id := makeThread(ctx, w, "a")
+			send(ctx, w, id, "go")
+			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+			stop()
+			Expect(told(ctx, w, id)).To(Equal([]string{"user: go"}), string(name))
+			Expect(noted(ctx, w, id, "count")).To(Equal([]string{"0"}))
+		}
+	})
+
 	It("cost a thread without any nothing", func(ctx SpecContext) {
 		play(ctx, enginetest.Builtin(skeinv1.BuiltinKV), useKV)
 		acquired, _ := sandboxes.Counts()

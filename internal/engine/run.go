@@ -101,6 +101,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if err := r.tell(ctx); err != nil {
 			return err
 		}
+		r.heed()
 		d := r.turned(plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits))
 		switch d.action {
 		case actionEnd:
@@ -111,8 +112,10 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			}
 			continue
 		case actionAsk:
-			if err := r.announce(ctx); err != nil {
+			if told, err := r.announce(ctx); err != nil {
 				return err
+			} else if told {
+				continue // it may have ended the turn
 			}
 		}
 		if news, err := r.catchUp(ctx); err != nil {
