@@ -179,12 +179,12 @@ var _ = Describe("ThreadState in the isolate", func() {
 	})
 
 	It("sends what is not awaited, and fails by what then goes wrong", Label("TOL-03", "TOL-01"), func(ctx SpecContext) {
-		once(`export default async (state) => { state.emit('one', 1); state.emit('two', 2); return 'sent' }`)
+		once(`export default async (state) => { const d = { n: 1 }; state.emit('one', d); state.emit('two', d); d.n = 2; return 'sent' }`)
 		id := makeThread(ctx, w, "a")
 		Expect(result(ctx, id)).To(Equal("success: sent"))
 		events, err := w.Store.Events(ctx, id, 0, 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(events).To(ContainElements(HaveField("Type", "event:one"), HaveField("Type", "event:two")))
+		Expect(events).To(ContainElements(And(HaveField("Type", "event:one"), HaveField("Data", MatchJSON(`{"n":1}`))), And(HaveField("Type", "event:two"), HaveField("Data", MatchJSON(`{"n":1}`)))))
 		w.Definitions.Put("b", codeTool("t", `export default async (state) => { state.queueTool('no_such_tool', {}); return 'sent' }`), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("ok")))
 		Expect(result(ctx, makeThread(ctx, w, "b"))).To(ContainSubstring(`error: Error: the agent b has no tool "no_such_tool"`))
 		w.Definitions.Put("c", codeTool("t", `export default async (state) => { try { await state.queueTool('no_such_tool', {}) } catch (e) { return 'told' } }`), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("ok")))

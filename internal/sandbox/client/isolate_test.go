@@ -201,6 +201,17 @@ export default defineTool({
 		Expect(h.seen()).To(BeEmpty())
 	})
 
+	It("fires timers in the order in which they are due, however late it comes to it", func() {
+		i := open(map[string]string{"t": `export default () => new Promise((done) => {
+			const order: string[] = [];
+			setTimeout(() => { order.push('40'); done(order) }, 40);
+			for (const ms of [30, 10, 20]) setTimeout(() => order.push(String(ms)), ms);
+			const ticks = setInterval(() => { order.push('tick'); clearInterval(ticks) }, 15);
+			setTimeout(() => { const until = Date.now() + 60; while (Date.now() < until); }, 1);
+		})`})
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{"10", "tick", "20", "30", "40"}))
+	})
+
 	It("has timers, text codecs and base64", func() {
 		i := open(map[string]string{"t": `export default async () => {
 			const order: string[] = [];

@@ -14,6 +14,7 @@ type timer struct {
 	f      qjs.Value
 	args   []qjs.Value
 	timer  *time.Timer
+	due    time.Time
 	repeat time.Duration // 0: once
 }
 
@@ -48,8 +49,23 @@ func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 	i.lastTimer++
 	id := i.lastTimer
 	i.timers[id] = t
-	t.timer = i.after(d, func() error { return i.fire(id) })
+	i.arm(id, t, d)
 	return qjs.Int(id), true
+}
+
+func (i *isolate) arm(id int32, t *timer, d time.Duration) {
+	t.due = time.Now().Add(d)
+	t.timer = i.after(d, func() error { return i.fire(id) })
+}
+
+// first gives the timer that is due first: on a busy machine several may be, and they are told of in any order.
+func (i *isolate) first(id int32) int32 {
+	for other, t := range i.timers {
+		if c := t.due.Compare(i.timers[id].due); c < 0 || c == 0 && other < id {
+			id = other
+		}
+	}
+	return id
 }
 
 // clearTimer is clearTimer(id).
@@ -73,8 +89,13 @@ func (i *isolate) endTimer(id int32) {
 
 func (i *isolate) fire(id int32) error {
 	t, ok := i.timers[id]
-	if !ok {
+	if !ok || time.Now().Before(t.due) { // the latter: it was fired, and begun again, by another's turn
 		return nil
+	}
+	if first := i.first(id); first != id {
+		later := id
+		t.timer = i.after(0, func() error { return i.fire(later) })
+		id, t = first, i.timers[first]
 	}
 	// The function may clear its own timer.
 	f := i.vm.Dup(t.f)
@@ -94,7 +115,7 @@ func (i *isolate) fire(id int32) error {
 	}
 	i.vm.Free(v)
 	if _, still := i.timers[id]; still {
-		t.timer = i.after(t.repeat, func() error { return i.fire(id) })
+		i.arm(id, t, t.repeat)
 	}
 	return nil
 }

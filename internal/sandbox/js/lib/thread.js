@@ -27,6 +27,27 @@
     call: (name, args, functions = false) => sys.call(invocation, 'state.of', [thread, name, args], functions),
   });
 
+  // Calls that need not be awaited are made in their order, one after the other, each with what its arguments were.
+  let before = null;
+  function inOrder(route, name, args) {
+    let made;
+    if (before === null) {
+      made = route.call(name, args);
+    } else {
+      const kept = sys.clone(args);
+      made = before.then(() => route.call(name, kept));
+    }
+    const settled = made.then(
+      () => {},
+      () => {},
+    );
+    before = settled;
+    settled.then(() => {
+      if (before === settled) before = null;
+    });
+    return made;
+  }
+
   // ---- files as streams -------------------------------------------------------------------------------
 
   const aborted = (signal) => {
@@ -112,7 +133,7 @@
       };
     }
     if (buffers.has(name)) return (...args) => route.call(name, args).then(asBuffer);
-    if (unawaited.has(name)) return (...args) => parts.post(route.invocation, route.call(name, args));
+    if (unawaited.has(name)) return (...args) => parts.post(route.invocation, inOrder(route, name, args));
     if (own && known && changing.has(name)) {
       return async (...args) => {
         const result = await route.call(name, args);

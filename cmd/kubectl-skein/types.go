@@ -1,0 +1,34 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skein-dev/skein/internal/sandbox/types"
+)
+
+func newTypes(p *plugin) *cobra.Command {
+	var globals bool
+	cmd := &cobra.Command{
+		Use:   "types",
+		Short: "Print the TypeScript types that tools, effects, hooks and endpoints are written against",
+		Long: `Print the TypeScript types of the module "@standardagents/builder": ThreadState and the define functions, as the
+sandboxes of this version have them. They need the package zod beside them, for its types. It asks no cluster.`,
+		Example: `  # In a project with the packages typescript and zod
+  kubectl skein types > skein.d.ts
+  # For a project without TypeScript's "dom" library, so that a use of what sandboxes lack is an error
+  kubectl skein types --globals > globals.d.ts`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text := types.Builder
+			if globals {
+				text = types.Globals
+			}
+			_, err := io.WriteString(p.Out, text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&globals, "globals", false, "print the types of the globals that sandboxes have instead")
+	return cmd
+}

@@ -1,0 +1,462 @@
+// Types of the module "@standardagents/builder" as Skein's sandboxes have it. `kubectl skein types` prints this file.
+// Put it into a TypeScript project beside the packages `typescript` and `zod`; compile with "strict".
+declare module '@standardagents/builder' {
+  import type { z } from 'zod';
+
+  // ---- the thread -----------------------------------------------------------------------------------------
+
+  /** One thread, as tools, hooks, effects and endpoints get it. Times are in microseconds since 1970. */
+  export interface ThreadState {
+    readonly threadId: string;
+    /** The agent that the thread has now. */
+    readonly agentId: string;
+    readonly userId: string | null;
+    readonly createdAt: number;
+    /** What the thread was created with; {} when with nothing. */
+    readonly arguments: Record<string, unknown>;
+    /** The children that go on after their result. */
+    readonly children: SubagentRegistryEntry[];
+    /** When the thread was terminated. */
+    readonly terminated: number | null;
+    /** Scratch of one execution, shared by its tools and hooks; gone after it. */
+    context: Record<string, unknown>;
+    /** The run that this code is part of; null outside of one. */
+    readonly execution: ExecutionState | null;
+    /** State of this call, of the run and of the thread; see docs/state.md. */
+    readonly request: { readonly state: StateScope };
+    readonly session: { readonly id: string; readonly state: StateScope };
+    readonly thread: { readonly id: string; readonly state: ThreadStateScope };
+    /** Work that goes on after the call has answered; it is saved with the run. */
+    waitUntil(work: Promise<unknown> | (() => unknown)): void;
+    /** What the platform team configured. Code that reads it cannot be packed. */
+    readonly _notPackableRuntimeContext?: Record<string, unknown>;
+
+    /** Without an order: the newest slice, oldest first. */
+    getMessages(options?: GetMessagesOptions): Promise<MessagesResult>;
+    getMessage(messageId: string): Promise<Message | null>;
+    /** Appends a message; never starts a run. */
+    injectMessage(input: MessageInput): Promise<Message>;
+    /** Queues a message for the next step; starts a run when the thread is at rest. */
+    queueMessage(input: MessageInput): Promise<void>;
+    /** queueMessage that gives the message as it waits. */
+    sendMessage(input: MessageInput): Promise<Message>;
+    /** Merges metadata and replaces what else is given. */
+    updateMessage(messageId: string, updates: MessageUpdates): Promise<Message>;
+    deleteMessage(messageId: string): Promise<boolean>;
+
+    writeFile(path: string, data: ArrayBuffer | Uint8Array | string, mimeType?: string, options?: WriteFileOptions): Promise<FileRecord>;
+    /** At most 16 MiB; larger files are read as streams. */
+    readFile(path: string): Promise<ArrayBuffer | null>;
+    readFileStream(path: string, options?: ReadFileStreamOptions): Promise<AsyncIterable<FileChunk> | null>;
+    statFile(path: string): Promise<FileRecord | null>;
+    readdirFile(path: string): Promise<ReaddirResult>;
+    unlinkFile(path: string): Promise<void>;
+    mkdirFile(path: string): Promise<FileRecord>;
+    /** Refuses a folder that is not empty. */
+    rmdirFile(path: string): Promise<void>;
+    getFileStats(): Promise<FileStats>;
+    /** Lines of text files that an RE2 expression matches. */
+    grepFiles(pattern: string): Promise<GrepResult[]>;
+    /** Files by a glob of *, ** and ?. */
+    findFiles(pattern: string): Promise<FindResult>;
+    /** Null for what is no JPEG, PNG, GIF or WebP. */
+    getFileThumbnail(path: string, options?: ThumbnailOptions): Promise<ArrayBuffer | null>;
+
+    getValue<T = unknown>(key: string): Promise<T | null>;
+    /** null and undefined delete the key. */
+    setValue(key: string, value: unknown): Promise<void>;
+
+    /** The first of thread, user, instance, agent and prompt that has the variable; fails when none does. */
+    env(propertyName: string): Promise<string>;
+    envType(propertyName: string): Promise<EnvType>;
+    setEnv(propertyName: string, value: string, options?: { type?: EnvType }): Promise<void>;
+
+    loadModel<T = unknown>(name: string): Promise<T>;
+    loadPrompt<T = unknown>(name: string): Promise<T>;
+    loadAgent<T = unknown>(name: string): Promise<T>;
+    getModelNames(): string[];
+    getPromptNames(): string[];
+    getAgentNames(): string[];
+
+    /** Has a tool called in the run, or starts one. */
+    queueTool(toolName: string, args: Record<string, unknown>): void;
+    invokeTool(toolName: string, args: Record<string, unknown>): Promise<ToolResult>;
+
+    /** Gives the id of the scheduled effect; the delay is in milliseconds. */
+    scheduleEffect(name: string, args: Record<string, unknown>, delay?: number): Promise<string>;
+    getScheduledEffects(name?: string): Promise<ScheduledEffect[]>;
+    removeScheduledEffect(id: string): Promise<boolean>;
+
+    /** Sends an event to the connected clients; the data must be JSON. */
+    emit(event: string, data?: unknown): void;
+
+    /** Runs JavaScript or TypeScript in an isolate of its own that has nothing but what the options give it. */
+    runCode<T = unknown>(source: string, options?: CodeExecutionOptions): CodeExecution<T>;
+
+    getChildThread(referenceId: string): Promise<ThreadState | null>;
+    getParentThread(): Promise<ThreadState | null>;
+    /** Queues a silent message on the parent. */
+    notifyParent(content: string): Promise<void>;
+    /** Changes what the parent's registry shows of this thread. */
+    setStatus(status: string): Promise<void>;
+    /** Ends the thread softly, and all of its descendants. */
+    terminate(): Promise<void>;
+  }
+
+  export interface StateScope {
+    get<T = unknown>(key: string): T | undefined;
+    has(key: string): boolean;
+    set(key: string, value: unknown): void;
+    /** Tells whether it was there. */
+    delete(key: string): boolean;
+    clear(): void;
+    /** Appends to an array and keeps the last max elements. */
+    push(key: string, value: unknown, max?: number): void;
+    keys(): string[];
+    values(): unknown[];
+    entries(): [string, unknown][];
+    readonly size: number;
+  }
+
+  /** Loaded at the first read; what is only written is merged where it is stored. */
+  export interface ThreadStateScope {
+    get<T = unknown>(key: string): Promise<T | undefined>;
+    has(key: string): Promise<boolean>;
+    set(key: string, value: unknown): Promise<void>;
+    delete(key: string): Promise<void>;
+    clear(): Promise<void>;
+    push(key: string, value: unknown, max?: number): Promise<void>;
+    keys(): Promise<string[]>;
+    values(): Promise<unknown[]>;
+    entries(): Promise<[string, unknown][]>;
+    size(): Promise<number>;
+    readonly loaded: boolean;
+    readonly dirty: boolean;
+  }
+
+  export type Side = 'a' | 'b';
+
+  /** A run. Of an ai_human agent, side b is the person. */
+  export interface ExecutionState {
+    readonly flowId: string;
+    readonly currentSide: Side;
+    /** Model calls so far, in all and by side. */
+    readonly stepCount: number;
+    readonly sideAStepCount: number;
+    readonly sideBStepCount: number;
+    readonly stopped: boolean;
+    readonly stoppedBy?: Side;
+    /** The prompts that led here, outermost first. */
+    readonly promptPath: string[];
+    /** The conversation as the run has it. Only code that names this property is given it. */
+    readonly messageHistory: Message[];
+    /** Aborted by stop(). A run that is stopped from outside takes its code with it. */
+    readonly abortSignal: AbortSignal;
+    /** Gives the next turn to a side. */
+    forceTurn(side: Side): void;
+    /** Ends the run once the calls of the present step have their results. */
+    stop(): void;
+  }
+
+  export interface SubagentRegistryEntry {
+    reference: string;
+    name: string;
+    title?: string;
+    description?: string;
+    resumable?: boolean;
+    blocking?: boolean;
+    threadName?: string;
+    threadID?: string;
+    spawnGroupId?: string;
+    createdAt?: number;
+    status: string;
+    parentCommunication?: 'implicit' | 'explicit';
+  }
+
+  // ---- messages -------------------------------------------------------------------------------------------
+
+  export type Role = 'system' | 'user' | 'assistant' | 'tool';
+
+  export interface Message {
+    id: string;
+    role: Role;
+    content: string | null;
+    name?: string;
+    tool_calls?: ToolCall[];
+    tool_call_id?: string;
+    created_at: number;
+    parent_id?: string;
+    depth?: number;
+    silent?: boolean;
+    metadata?: Record<string, unknown>;
+    attachments?: Attachment[];
+    status?: 'pending' | 'completed' | 'failed';
+    tool_status?: 'success' | 'error';
+    reasoning_content?: string;
+    run_id?: string;
+  }
+
+  export interface ToolCall {
+    id: string;
+    name: string;
+    /** JSON. */
+    arguments: string;
+  }
+
+  /** A file of the thread that belongs to a message. */
+  export interface Attachment {
+    path: string;
+    name?: string;
+    mimeType?: string;
+    size?: number;
+  }
+
+  export interface GetMessagesOptions {
+    /** 100 by default. */
+    limit?: number;
+    offset?: number;
+    /** asc: the oldest slice; desc: the newest first. */
+    order?: 'asc' | 'desc';
+    includeSilent?: boolean;
+    maxDepth?: number;
+  }
+
+  export interface MessagesResult {
+    messages: Message[];
+    total: number;
+    hasMore: boolean;
+  }
+
+  export interface MessageInput {
+    id?: string;
+    role?: Role;
+    content: string;
+    name?: string;
+    silent?: boolean;
+    metadata?: Record<string, unknown>;
+    attachments?: Attachment[];
+    tool_calls?: ToolCall[];
+    tool_call_id?: string;
+    tool_status?: 'success' | 'error';
+  }
+
+  export interface MessageUpdates {
+    content?: string;
+    metadata?: Record<string, unknown>;
+    status?: 'pending' | 'completed' | 'failed';
+    tool_status?: 'success' | 'error';
+    silent?: boolean;
+  }
+
+  // ---- files ----------------------------------------------------------------------------------------------
+
+  export interface FileRecord {
+    path: string;
+    name: string;
+    mimeType: string;
+    storage: string;
+    size: number;
+    isDirectory: boolean;
+    metadata?: Record<string, unknown>;
+    width?: number;
+    height?: number;
+    createdAt: number;
+    isChunked: boolean;
+    chunkCount: number;
+  }
+
+  export interface FileChunk {
+    data: Uint8Array;
+    /** From 0. */
+    index: number;
+    totalChunks: number;
+    isLast: boolean;
+  }
+
+  export interface WriteFileOptions {
+    metadata?: Record<string, unknown>;
+  }
+
+  export interface ReadFileStreamOptions {
+    signal?: AbortSignal;
+  }
+
+  export interface ReaddirResult {
+    path: string;
+    entries: FileRecord[];
+  }
+
+  export interface FileStats {
+    fileCount: number;
+    directoryCount: number;
+    totalSize: number;
+    maxSize?: number;
+    maxEntries?: number;
+  }
+
+  export interface GrepResult {
+    path: string;
+    matches: { line: number; content: string }[];
+    truncated?: boolean;
+  }
+
+  export interface FindResult {
+    paths: string[];
+    truncated: boolean;
+  }
+
+  export interface ThumbnailOptions {
+    width?: number;
+    height?: number;
+  }
+
+  // ---- tools, effects, code -------------------------------------------------------------------------------
+
+  export type EnvType = 'text' | 'secret';
+
+  /** What invokeTool gives. */
+  export interface ToolResult {
+    status: 'success' | 'error';
+    result?: string;
+    error?: string;
+    attachments?: Attachment[];
+  }
+
+  export interface ScheduledEffect {
+    id: string;
+    name: string;
+    args: Record<string, unknown>;
+    scheduledAt: number;
+    createdAt: number;
+  }
+
+  export interface CodeExecutionOptions {
+    /** The export to call, "default" by default. */
+    execute?: { fn?: string; args?: unknown[] };
+    /** Modules by bare specifier: export name → function or value. */
+    imports?: Record<string, Record<string, unknown>>;
+    globals?: Record<string, unknown>;
+    /** Relative ES modules: "./a.ts" → source. */
+    modules?: Record<string, string>;
+    language?: 'typescript' | 'javascript';
+    memoryLimitBytes?: number;
+    filename?: string;
+    report?: (value: any) => void;
+  }
+
+  /** The handle of runCode: await it for the result. */
+  export interface CodeExecution<T = unknown> extends PromiseLike<CodeExecutionResult<T>> {
+    readonly running: boolean;
+    readonly reports: unknown[];
+    terminate(reason?: string): void;
+    catch<R = never>(failed?: ((reason: unknown) => R | PromiseLike<R>) | null): Promise<CodeExecutionResult<T> | R>;
+    finally(f?: (() => void) | null): Promise<CodeExecutionResult<T>>;
+  }
+
+  export interface CodeExecutionResult<T = unknown> {
+    status: 'success' | 'error' | 'link_error' | 'memory' | 'terminated';
+    result: T | undefined;
+    reports: unknown[];
+    logs: { level: string; message: string; time: Date }[];
+    durationMs: number;
+    error?: { name: string; message: string; stack?: string; specifier?: string; line?: number; column?: number };
+    memoryUsedBytes?: number;
+  }
+
+  // ---- definitions ----------------------------------------------------------------------------------------
+
+  type Awaitable<T> = T | Promise<T>;
+
+  /** A zod schema, an object of zod schemas, or a JSON Schema. */
+  export type ArgsSchema = z.ZodType | { [name: string]: z.ZodType } | { type: 'object'; [keyword: string]: unknown };
+
+  export type ArgsOf<A> = A extends z.ZodType
+    ? z.output<A>
+    : A extends { [name: string]: z.ZodType }
+      ? { [K in keyof A]: z.output<A[K]> }
+      : Record<string, unknown>;
+
+  /** A result, or any other JSON value, which is a success. */
+  export type ToolReturn =
+    | { status: 'success'; result?: unknown; attachments?: ToolAttachment[] }
+    | { status: 'error'; error: string }
+    | { status?: never; [key: string]: unknown }
+    | unknown[]
+    | string
+    | number
+    | boolean
+    | null
+    | undefined
+    | void;
+
+  /** A file of the thread, or contents that become one. */
+  export type ToolAttachment = { path: string; name?: string } | { name: string; mimeType?: string; data: Uint8Array | string };
+
+  /** The function of a definition, by either name. */
+  type Executable<F> = { execute: F; handler?: undefined } | { handler: F; execute?: undefined };
+
+  export type ToolDefinition<A = undefined> = { description: string; args?: A } & Executable<
+    (state: ThreadState, args: ArgsOf<A>) => Awaitable<ToolReturn>
+  >;
+
+  export type EffectDefinition<A = undefined> = { description?: string; args?: A } & Executable<
+    (state: ThreadState, args: ArgsOf<A>) => Awaitable<unknown>
+  >;
+
+  export function defineTool<A extends ArgsSchema | undefined = undefined>(definition: ToolDefinition<A>): ToolDefinition<A>;
+  export function defineEffect<A extends ArgsSchema | undefined = undefined>(definition: EffectDefinition<A>): EffectDefinition<A>;
+
+  /** What each hook gets after the state, and may give back; nothing leaves the data as it is. */
+  export interface HookSignatures {
+    after_thread_created(state: ThreadState): Awaitable<void>;
+    after_subagent_created(state: ThreadState, child: SubagentRegistryEntry): Awaitable<void>;
+    after_system_message(state: ThreadState, message: Message): Awaitable<unknown>;
+    filter_messages(state: ThreadState, messages: Message[]): Awaitable<Message[] | null | undefined>;
+    prefilter_llm_history(state: ThreadState, history: Record<string, any>[]): Awaitable<Record<string, any>[] | null | undefined>;
+    before_create_message(state: ThreadState, message: Message): Awaitable<Partial<Message> | null | undefined | void>;
+    after_create_message(state: ThreadState, message: Message): Awaitable<void>;
+    before_update_message(state: ThreadState, messageId: string, updates: MessageUpdates): Awaitable<MessageUpdates | null | undefined | void>;
+    after_update_message(state: ThreadState, message: Message): Awaitable<void>;
+    before_store_tool_result(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<Partial<ToolResult> | string | null | undefined | void>;
+    after_tool_call_success(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<void>;
+    after_tool_call_failure(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<void>;
+  }
+
+  export type HookName = keyof HookSignatures;
+
+  export interface HookToolCall {
+    id: string;
+    name: string;
+    arguments: unknown;
+  }
+
+  export interface HookDefinition<N extends HookName = HookName> {
+    hook: N;
+    id?: string;
+    description?: string;
+    execute: HookSignatures[N];
+  }
+
+  export function defineHook<N extends HookName>(definition: HookDefinition<N>): HookDefinition<N>;
+  export function defineHook<N extends HookName>(hook: N, execute: HookSignatures[N]): HookDefinition<N>;
+
+  /** A request to a thread's endpoint. */
+  export interface ThreadRequest {
+    readonly method: string;
+    readonly url: string;
+    readonly headers: { get(name: string): string | null; has(name: string): boolean };
+    json(): Promise<any>;
+    text(): Promise<string>;
+    arrayBuffer(): Promise<ArrayBuffer>;
+  }
+
+  export type ThreadEndpointHandler = (request: ThreadRequest, state: ThreadState, params: Record<string, string>) => unknown;
+
+  export function defineThreadEndpoint(handler: ThreadEndpointHandler): { execute: ThreadEndpointHandler };
+  export function defineThreadEndpoint<D extends { execute: ThreadEndpointHandler }>(definition: D): D;
+
+  // What these three give is marked with what it is, and declared to the cluster by a manifest.
+  export function defineAgent<const D extends object>(definition: D): D;
+  export function definePrompt<const D extends object>(definition: D): D;
+  export function defineModel<const D extends object>(definition: D): D;
+}

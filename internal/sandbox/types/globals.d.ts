@@ -1,0 +1,89 @@
+// The globals of Skein's sandboxes, for projects that compile with "lib": ["es2023"] and without "dom", so that a use of
+// what sandboxes do not have (fetch, document, process, …) is an error. `kubectl skein types --globals` prints this file.
+interface Console {
+  debug(...values: unknown[]): void;
+  log(...values: unknown[]): void;
+  info(...values: unknown[]): void;
+  warn(...values: unknown[]): void;
+  error(...values: unknown[]): void;
+}
+declare var console: Console;
+
+declare class TextEncoder {
+  readonly encoding: 'utf-8';
+  encode(text?: string): Uint8Array<ArrayBuffer>;
+  encodeInto(text: string, target: Uint8Array): { read: number; written: number };
+}
+declare class TextDecoder {
+  constructor(label?: string, options?: { fatal?: boolean; ignoreBOM?: boolean });
+  readonly encoding: string;
+  readonly fatal: boolean;
+  readonly ignoreBOM: boolean;
+  decode(input?: ArrayBufferLike | ArrayBufferView, options?: { stream?: boolean }): string;
+}
+
+declare class URLSearchParams {
+  constructor(init?: string | Iterable<readonly [string, string]> | Record<string, string>);
+  readonly size: number;
+  append(name: string, value: string): void;
+  delete(name: string, value?: string): void;
+  get(name: string): string | null;
+  getAll(name: string): string[];
+  has(name: string, value?: string): boolean;
+  set(name: string, value: string): void;
+  sort(): void;
+  forEach(f: (value: string, name: string, all: URLSearchParams) => void): void;
+  entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  [Symbol.iterator](): IterableIterator<[string, string]>;
+}
+declare class URL {
+  constructor(url: string | URL, base?: string | URL);
+  static canParse(url: string, base?: string): boolean;
+  static parse(url: string, base?: string): URL | null;
+  href: string;
+  readonly origin: string;
+  protocol: string;
+  username: string;
+  password: string;
+  host: string;
+  hostname: string;
+  port: string;
+  pathname: string;
+  search: string;
+  hash: string;
+  readonly searchParams: URLSearchParams;
+  toJSON(): string;
+}
+
+interface AbortSignal {
+  readonly aborted: boolean;
+  readonly reason: any;
+  onabort: ((event: { type: 'abort'; target: AbortSignal }) => void) | null;
+  throwIfAborted(): void;
+  addEventListener(type: 'abort', listener: (event: { type: 'abort'; target: AbortSignal }) => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: (event: { type: 'abort'; target: AbortSignal }) => void): void;
+}
+declare var AbortSignal: { abort(reason?: any): AbortSignal; any(signals: Iterable<AbortSignal>): AbortSignal; timeout(ms: number): AbortSignal };
+declare class AbortController {
+  readonly signal: AbortSignal;
+  abort(reason?: any): void;
+}
+declare class DOMException extends Error {
+  constructor(message?: string, name?: string);
+}
+
+declare function setTimeout<A extends unknown[]>(f: (...args: A) => void, ms?: number, ...args: A): number;
+declare function setInterval<A extends unknown[]>(f: (...args: A) => void, ms?: number, ...args: A): number;
+declare function clearTimeout(id: number | undefined): void;
+declare function clearInterval(id: number | undefined): void;
+declare function queueMicrotask(f: () => void): void;
+declare function structuredClone<T>(value: T): T;
+declare function atob(text: string): string;
+declare function btoa(text: string): string;
+
+declare var crypto: {
+  randomUUID(): string;
+  getRandomValues<T extends ArrayBufferView>(target: T): T;
+};

@@ -1,0 +1,15 @@
+// Package types holds the TypeScript declarations of what definition code finds in a sandbox (SPEC TOL-03). They are
+// apart from the code that they describe, so that the command that prints them does not carry that.
+package types
+
+import _ "embed"
+
+// Builder declares the module "@standardagents/builder", ThreadState among it. It refers to the types of zod.
+//
+//go:embed builder.d.ts
+var Builder string
+
+// Globals declares the globals of the isolate, for projects without TypeScript's "dom" library.
+//
+//go:embed globals.d.ts
+var Globals string
