@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
 )
@@ -160,102 +158,5 @@ var _ = Describe("Hostile sources", func() {
 		Expect(manager.Running()).To(BeTrue())
 		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(last(say(ctx, t, 1, "still there?"))).To(Equal("echo: still there?"))
-	}, SpecTimeout(2*time.Minute))
-})
-
-var _ = Describe("Code", func() {
-	It("runs as a fresh module without thread, files, network, timers or host globals", Label("COD-01"), func(ctx SpecContext) {
-		t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()})
-		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `
-interface Point { x: number; y: number }
-const p: Point = { x: 2, y: 3 };
-(globalThis as any).leak = 1;
-export default (k: number): number => p.x * p.y * k;`, Execute: &runtimev1.CodeExecute{Args: []json.RawMessage{json.RawMessage("7")}}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
-		Expect(r.Result).To(MatchJSON("42"))
-
-		r, err = t.Code(ctx, runtimev1.CodeRequest{Language: "javascript", Source: `
-export function there() {
-  return ['state', 'process', 'require', 'fetch', 'setTimeout', 'setInterval', 'XMLHttpRequest', 'WebSocket', 'Deno', 'Bun', 'os', 'std', 'leak']
-    .filter((n) => typeof globalThis[n] !== 'undefined');
-}`, Execute: &runtimev1.CodeExecute{Fn: "there"}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
-		Expect(r.Result).To(MatchJSON("[]"))
-	}, SpecTimeout(2*time.Minute))
-
-	It("is given exactly the globals and imports that are named", Label("COD-03"), func(ctx SpecContext) {
-		ns := namespace(ctx)
-		t := useTool(ctx, harness.CodeTool(ns, "bridge", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => {
-  const seen: unknown[] = [];
-  const run = state.runCode(`+"`"+`
-    import { rate } from 'shop/config';
-    const text = await readText('/in.txt');
-    report({ length: text.length });
-    export function summarize(limit: number) { return { head: text.slice(0, limit), rate, more: typeof secret }; }
-  `+"`"+`, {
-    execute: { fn: 'summarize', args: [3] },
-    globals: { readText: async (path: string) => new TextDecoder().decode(await state.readFile(path)) },
-    imports: { 'shop/config': { rate: 0.2 } },
-    report: (v: unknown) => seen.push(v),
-  });
-  const r = await run;
-  return { status: 'success', result: JSON.stringify({ status: r.status, result: r.result, seen, error: r.error }) };
-} });`, nil), map[string]any{})
-		Expect(t.WriteFile(ctx, "/in.txt", "text/plain", []byte("hello"))).To(Succeed())
-		content, status := result(say(ctx, t, 1, "go"), "bridge")
-		Expect(status).To(Equal("success"), content)
-		Expect(content).To(MatchJSON(`{"status":"success","result":{"head":"hel","rate":0.2,"more":"undefined"},"seen":[{"length":5}]}`))
-
-		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `import { x } from 'not/given'; export default () => x;`})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(r.Status).To(Equal(runtimev1.CodeLinkError))
-		Expect(r.Error.Message).To(ContainSubstring("not/given"))
-	}, SpecTimeout(2*time.Minute))
-
-	It("is ended through its handle, and the first settle wins", Label("COD-04"), func(ctx SpecContext) {
-		ns := namespace(ctx)
-		t := useTool(ctx, harness.CodeTool(ns, "handle", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => {
-  const run = state.runCode('await tick(); for (;;);', { globals: { tick: async () => { run.terminate('enough'); } } });
-  const was = run.running;
-  const r = await run;
-  run.terminate('too late');
-  const again = await run;
-  return { status: 'success', result: JSON.stringify({ was, now: run.running, status: r.status, message: r.error.message, same: again.status }) };
-} });`, nil), map[string]any{})
-		content, status := result(say(ctx, t, 1, "go"), "handle")
-		Expect(status).To(Equal("success"), content)
-		var got struct {
-			Was, Now              bool
-			Status, Message, Same string
-		}
-		Expect(json.Unmarshal([]byte(content), &got)).To(Succeed())
-		Expect(got.Was).To(BeTrue())
-		Expect(got.Now).To(BeFalse())
-		Expect(got.Status).To(Equal("terminated"))
-		Expect(got.Message).To(ContainSubstring("enough"))
-		Expect(got.Same).To(Equal("terminated"))
-	}, SpecTimeout(2*time.Minute))
-
-	It("is aborted with its thread", Label("COD-04"), func(ctx SpecContext) {
-		ns := namespace(ctx)
-		tool := harness.CodeTool(ns, "spin", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('spinning', true); for (;;); } });`, nil)
-		t := useTool(ctx, tool, map[string]any{})
-		Expect(t.Say(ctx, "go")).To(Succeed())
-		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
-		start := time.Now()
-		Expect(t.Terminate(ctx)).To(Succeed())
-		settled(ctx, t, 1)
-		Expect(time.Since(start)).To(BeNumerically("<", 30*time.Second), "its own timeout is a minute: it was aborted, not waited for")
-		runs, err := t.Runs(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(runs[0].Status).To(Equal(runtimev1.RunTerminated))
 	}, SpecTimeout(2*time.Minute))
 })

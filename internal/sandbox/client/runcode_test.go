@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/big"
 	"strings"
 	"time"
@@ -267,6 +268,35 @@ export default (o: Opt): number => check(o!)
 			Expect(r.Error.Stack).NotTo(ContainSubstring("skein:"))
 		})
 
+		It("maps the positions of what caused an error, and of its modules", func() {
+			r := run(sandbox.CodeRequest{Filename: "main.ts", Source: `import { inner } from './lib/inner'
+interface Unused { a: string }
+export default async (): Promise<void> => {
+  try { await inner() } catch (cause) {
+    throw new Error('outer', { cause })
+  }
+}`, Modules: map[string]string{"./lib/inner.ts": `type T = string
+export async function inner(): Promise<T> {
+  await 0
+  throw new RangeError('inner' as T)
+}`}})
+			Expect(r.Error.Message).To(Equal("outer"))
+			Expect(r.Error.Stack).To(MatchRegexp(`(?s)^Error: outer\n.*main\.ts:5:\d+.*\ncaused by: RangeError: inner\n.*lib/inner\.ts:4:\d+`))
+		})
+
+		It("tells of causes only so far, whatever they are", func() {
+			for _, source := range []string{
+				"const e = new Error('x'); e.cause = e; throw e", "throw new Error('x', { get cause() { throw 1 } })", "throw new Error('x', { cause: 'text' })",
+				"throw Object.defineProperty(new Error('x'), 'cause', { get() { throw new Error('trap') } })",
+			} {
+				r := run(sandbox.CodeRequest{Source: source})
+				Expect(r.Status).To(Equal(sandbox.StatusError))
+				Expect(strings.Count(r.Error.Stack, "caused by")).To(BeNumerically("<=", 5))
+			}
+			r := run(sandbox.CodeRequest{Source: "let e = new Error('x'.repeat(1 << 20)); for (let i = 0; i < 100; i++) e = new Error('y'.repeat(1 << 14), { cause: e }); throw e"})
+			Expect(len(r.Error.Stack)).To(BeNumerically("<", 70_000))
+		})
+
 		It("gives line and column of a syntax error", func() {
 			r := run(sandbox.CodeRequest{Source: "export default () => {\n  const x: = 3\n}"})
 			Expect(r.Status).To(Equal(sandbox.StatusLinkError))
@@ -410,6 +440,54 @@ export default (o: Opt): number => check(o!)
 				Globals: map[string]sandbox.Binding{"echo": {Func: func(context.Context, []any) (any, error) { return nil, nil }}},
 			})
 			Expect(v).To(Equal("TypeError: the value at [0].a[1] cannot cross the sandbox: a function"))
+		})
+
+		DescribeTable("are exact, or become what the guide says", func(expression string, want OmegaMatcher) {
+			r := run(sandbox.CodeRequest{Source: "class P { constructor() { this.x = 1; this.y = undefined } get z() { return 3 } }\nexport default () => (" + expression + ")"})
+			Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%v", r.Error)
+			Expect(r.Value).To(want)
+		},
+			Entry("minus zero", "[-0].map((n) => n)", WithTransform(func(v any) bool { return math.Signbit(v.([]any)[0].(float64)) }, BeTrue())),
+			Entry("NaN", "NaN", WithTransform(func(v any) bool { return math.IsNaN(v.(float64)) }, BeTrue())),
+			Entry("infinities", "[Infinity, -Infinity]", Equal([]any{math.Inf(1), math.Inf(-1)})),
+			Entry("a sparse array", "[1, , 3]", Equal([]any{1.0, value.Undefined{}, 3.0})),
+			Entry("a map of maps", "new Map([[new Map(), new Set([1n])]])", Equal(&value.Map{Entries: [][2]any{{&value.Map{Entries: [][2]any{}}, &value.Set{Members: []any{big.NewInt(1)}}}}})),
+			Entry("a huge map", "new Map(Array.from({ length: 200_000 }, (_, i) => [i, i])).size", Equal(200_000.0)),
+			Entry("an ArrayBuffer", "new Uint8Array([1, 2, 3]).buffer", Equal([]byte{1, 2, 3})),
+			Entry("a part of a buffer", "new Uint8Array([1, 2, 3]).subarray(1)", Equal([]byte{2, 3})),
+			Entry("another typed array", "new Float64Array([1.5, 2])", Equal([]any{1.5, 2.0})),
+			Entry("an object of a class", "new P()", Equal(map[string]any{"x": 1.0, "y": value.Undefined{}})),
+			Entry("one that says how it is written", "({ toJSON: () => [1] })", Equal([]any{1.0})),
+			Entry("a lone surrogate", "'a\\ud800b'", Equal("a\ufffdb")),
+			Entry("a name that is a trap", "JSON.parse('{\"__proto__\": {\"x\": 1}}')", Equal(map[string]any{"__proto__": map[string]any{"x": 1.0}})),
+			Entry("the same object twice", "(() => { const o = { a: 1 }; return [o, o] })()", Equal([]any{map[string]any{"a": 1.0}, map[string]any{"a": 1.0}})),
+			Entry("an Error", "Object.keys(new Error('x'))", Equal([]any{})),
+		)
+
+		DescribeTable("are refused, with the place", func(expression, message string) {
+			r := run(sandbox.CodeRequest{Source: "export default () => (" + expression + ")"})
+			Expect(r.Status).To(Equal(sandbox.StatusError))
+			Expect(r.Error.Name).To(Equal("TypeError"))
+			Expect(r.Error.Message).To(ContainSubstring(message))
+		},
+			Entry("a symbol", "({ a: [Symbol('s')] })", "the value at .a[0] cannot cross the sandbox: a symbol"),
+			Entry("a promise in a value", "({ p: Promise.resolve(1) })", ".p cannot cross the sandbox: a promise"),
+			Entry("an invalid date", "[new Date(NaN)]", "[0] cannot cross the sandbox: an invalid Date"),
+			Entry("a cycle", "(() => { const o = { a: {} }; o.a.b = o; return o })()", "contains itself"),
+			Entry("a cycle through a map", "(() => { const m = new Map(); m.set('m', m); return m })()", "contains itself"),
+			Entry("a function in a set", "new Set([() => 1])", "a function"),
+			Entry("a value that is too large", "'x'.repeat(33 << 20)", "32 MiB"),
+		)
+
+		It("are checked where they come from the host, too", func() {
+			deep := any(1.0)
+			for range 600 {
+				deep = []any{deep}
+			}
+			r := run(sandbox.CodeRequest{Source: "export default async () => { try { await bad() } catch (e) { return e.name + ': ' + e.message } }",
+				Globals: map[string]sandbox.Binding{"bad": {Func: func(context.Context, []any) (any, error) { return deep, nil }}}})
+			Expect(r.Value).To(ContainSubstring("TypeError: "), "%v", r.Error)
+			Expect(r.Value).To(ContainSubstring("nests deeper than 500 levels"))
 		})
 	})
 })

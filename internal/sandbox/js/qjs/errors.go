@@ -3,6 +3,9 @@
 package qjs
 
 import (
+	"fmt"
+	"strings"
+
 	lib "modernc.org/libquickjs"
 )
 
@@ -94,6 +97,7 @@ func (vm *VM) Info(v Value) ErrorInfo {
 		IsError: vm.IsError(v),
 	}
 	e.noMemory = vm.OutOfMemory()
+	e.Stack += vm.causes(v)
 	if e.Name == "" {
 		e.Name = "Error"
 	}
@@ -101,6 +105,37 @@ func (vm *VM) Info(v Value) ErrorInfo {
 		e.Message = vm.Inspect(v)
 	}
 	return e
+}
+
+// maxCauses bounds how many errors behind an error its stack tells of.
+const maxCauses = 5
+
+// causes gives the stacks of the errors that caused an error, each below a line that names it.
+func (vm *VM) causes(v Value) string {
+	var out strings.Builder
+	var held []Value // each keeps the next one alive
+	defer func() {
+		for _, h := range held {
+			vm.Free(h)
+		}
+	}()
+	for range maxCauses {
+		cause, ok := vm.Get(v, "cause")
+		if !ok {
+			vm.Free(vm.Exception())
+			break
+		}
+		held = append(held, cause)
+		if !isObject(cause) || !vm.IsError(cause) {
+			break
+		}
+		fmt.Fprintf(&out, "\ncaused by: %s: %s\n%s", vm.textProperty(cause, "name"), vm.textProperty(cause, "message"), vm.textProperty(cause, "stack"))
+		if out.Len() > maxErrorText {
+			return strings.ToValidUTF8(out.String()[:maxErrorText], "")
+		}
+		v = cause
+	}
+	return out.String()
 }
 
 func (vm *VM) textOr(v Value, otherwise string) string {

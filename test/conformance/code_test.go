@@ -1,0 +1,535 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/api/runtime/values"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// coded makes a thread whose sandbox runs code.
+func coded(ctx SpecContext) (*harness.Thread, *runtimeclient.Thread) {
+	GinkgoHelper()
+	t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()})
+	return t, golang(t)
+}
+
+// runsIn has a tool of a thread run code by state.runCode; body is TypeScript that gives what the spec looks at.
+func runsIn(ctx SpecContext, body string) string {
+	GinkgoHelper()
+	t := useTool(ctx, harness.CodeTool(namespace(ctx), "runner", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const give = async () => { `+body+` };
+  return { status: 'success', result: JSON.stringify(await give()) };
+} });`, nil), map[string]any{})
+	content, status := result(say(ctx, t, 1, "go"), "runner")
+	Expect(status).To(Equal("success"), content)
+	return content
+}
+
+// codeSocket opens the WebSocket of code through the Kubernetes API.
+func codeSocket(ctx context.Context, t *harness.Thread) *websocket.Conn {
+	GinkgoHelper()
+	tlsConfig, err := rest.TLSConfigFor(cluster.Config)
+	Expect(err).NotTo(HaveOccurred())
+	transport, err := rest.HTTPWrappersForConfig(cluster.Config, &http.Transport{TLSClientConfig: tlsConfig})
+	Expect(err).NotTo(HaveOccurred())
+	url := strings.Replace(golangURL(t, "code"), "/v1alpha1/", "/v1alpha1/watch/", 1)
+	//nolint:bodyclose // it is the connection's own
+	conn, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: []string{runtimev1.CodeSubprotocol},
+	})
+	Expect(err).NotTo(HaveOccurred(), "%+v", resp)
+	DeferCleanup(func() { _ = conn.CloseNow() })
+	return conn
+}
+
+func heard(ctx context.Context, c *websocket.Conn) (m runtimev1.CodeServerMessage) {
+	GinkgoHelper()
+	_, data, err := c.Read(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(json.Unmarshal(data, &m)).To(Succeed(), string(data))
+	return m
+}
+
+func spoken(ctx context.Context, c *websocket.Conn, m string) {
+	GinkgoHelper()
+	Expect(c.Write(ctx, websocket.MessageText, []byte(m))).To(Succeed())
+}
+
+var _ = Describe("Code", func() {
+	It("runs as a fresh module without thread, files, network, timers or host globals", Label("COD-01"), func(ctx SpecContext) {
+		t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()})
+		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `
+interface Point { x: number; y: number }
+const p: Point = { x: 2, y: 3 };
+(globalThis as any).leak = 1;
+export default (k: number): number => p.x * p.y * k;`, Execute: &runtimev1.CodeExecute{Args: []json.RawMessage{json.RawMessage("7")}}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+		Expect(r.Result).To(MatchJSON("42"))
+
+		r, err = t.Code(ctx, runtimev1.CodeRequest{Language: "javascript", Source: `
+export function there() {
+  return ['state', 'process', 'require', 'fetch', 'setTimeout', 'setInterval', 'XMLHttpRequest', 'WebSocket', 'Deno', 'Bun', 'os', 'std', 'leak']
+    .filter((n) => typeof globalThis[n] !== 'undefined');
+}`, Execute: &runtimev1.CodeExecute{Fn: "there"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+		Expect(r.Result).To(MatchJSON("[]"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is given exactly the globals and imports that are named", Label("COD-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := useTool(ctx, harness.CodeTool(ns, "bridge", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const seen: unknown[] = [];
+  const run = state.runCode(`+"`"+`
+    import { rate } from 'shop/config';
+    const text = await readText('/in.txt');
+    report({ length: text.length });
+    export function summarize(limit: number) { return { head: text.slice(0, limit), rate, more: typeof secret }; }
+  `+"`"+`, {
+    execute: { fn: 'summarize', args: [3] },
+    globals: { readText: async (path: string) => new TextDecoder().decode(await state.readFile(path)) },
+    imports: { 'shop/config': { rate: 0.2 } },
+    report: (v: unknown) => seen.push(v),
+  });
+  const r = await run;
+  return { status: 'success', result: JSON.stringify({ status: r.status, result: r.result, seen, error: r.error }) };
+} });`, nil), map[string]any{})
+		Expect(t.WriteFile(ctx, "/in.txt", "text/plain", []byte("hello"))).To(Succeed())
+		content, status := result(say(ctx, t, 1, "go"), "bridge")
+		Expect(status).To(Equal("success"), content)
+		Expect(content).To(MatchJSON(`{"status":"success","result":{"head":"hel","rate":0.2,"more":"undefined"},"seen":[{"length":5}]}`))
+
+		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `import { x } from 'not/given'; export default () => x;`})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeLinkError))
+		Expect(r.Error.Message).To(ContainSubstring("not/given"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is ended through its handle, and the first settle wins", Label("COD-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := useTool(ctx, harness.CodeTool(ns, "handle", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const run = state.runCode('await tick(); for (;;);', { globals: { tick: async () => { run.terminate('enough'); } } });
+  const was = run.running;
+  const r = await run;
+  run.terminate('too late');
+  const again = await run;
+  return { status: 'success', result: JSON.stringify({ was, now: run.running, status: r.status, message: r.error.message, same: again.status }) };
+} });`, nil), map[string]any{})
+		content, status := result(say(ctx, t, 1, "go"), "handle")
+		Expect(status).To(Equal("success"), content)
+		var got struct {
+			Was, Now              bool
+			Status, Message, Same string
+		}
+		Expect(json.Unmarshal([]byte(content), &got)).To(Succeed())
+		Expect(got.Was).To(BeTrue())
+		Expect(got.Now).To(BeFalse())
+		Expect(got.Status).To(Equal("terminated"))
+		Expect(got.Message).To(ContainSubstring("enough"))
+		Expect(got.Same).To(Equal("terminated"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is aborted with its thread", Label("COD-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		tool := harness.CodeTool(ns, "spin", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('spinning', true); for (;;); } });`, nil)
+		t := useTool(ctx, tool, map[string]any{})
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
+		start := time.Now()
+		Expect(t.Terminate(ctx)).To(Succeed())
+		settled(ctx, t, 1)
+		Expect(time.Since(start)).To(BeNumerically("<", 30*time.Second), "its own timeout is a minute: it was aborted, not waited for")
+		runs, err := t.Runs(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs[0].Status).To(Equal(runtimev1.RunTerminated))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("Options of code", Label("COD-02"), func() {
+	It("are all there, in Go and in TypeScript", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		run := state.RunCode(ctx, `
+import { b } from './lib/b';
+import data from './data.json';
+import { rate, when } from 'shop/rates';
+export function f(x: number, y: string) { return [x, y, b(), data.n, rate, when.getTime(), limit, new Error('here').stack!.includes('calc/sum.ts')] }`, runtimeclient.CodeOptions{
+			Fn: "f", Args: []any{1, "two"}, Language: "typescript", Filename: "calc/sum.ts",
+			Modules: map[string]string{"./lib/b.ts": "export const b = (): string => 'b'", "./data.json": `{"n": 7}`},
+			Globals: map[string]any{"limit": 5}, Imports: map[string]map[string]any{"shop/rates": {"rate": 0.2, "when": time.UnixMilli(3)}},
+			MemoryLimitBytes: 32 << 20, WallTime: 20 * time.Second,
+		})
+		r, err := run.Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+		Expect(r.Result).To(MatchJSON(`[1,"two","b",7,0.2,3,5,true]`))
+		r, err = state.RunCode(ctx, "const x: number = 1", runtimeclient.CodeOptions{Language: "javascript"}).Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r).To(And(HaveField("Status", runtimev1.CodeLinkError), HaveField("Error.Stack", ContainSubstring("main.js:1"))), "it is not TypeScript")
+
+		Expect(runsIn(ctx, `
+const reports: unknown[] = [];
+const r = await state.runCode(`+"`"+`
+import { b } from './lib/b';
+import data from './data.json';
+import { rate, today } from 'shop/rates';
+report({ at: 'load' });
+export async function f(x: number, y: string) { return [x, y, b(), data.n, rate, await today(), limit, new Error('here').stack!.includes('calc/sum.ts')] }`+"`"+`, {
+  execute: { fn: 'f', args: [1, 'two'] }, language: 'typescript', filename: 'calc/sum.ts',
+  modules: { './lib/b.ts': "export const b = (): string => 'b'", './data.json': '{"n": 7}' },
+  globals: { limit: 5 }, imports: { 'shop/rates': { rate: 0.2, today: async () => 'monday' } },
+  memoryLimitBytes: 32 << 20, report: (v: unknown) => { reports.push(v); },
+});
+return [r.status, r.result, reports, r.reports];`)).To(MatchJSON(`["success",[1,"two","b",7,0.2,"monday",5,true],[{"at":"load"}],[{"at":"load"}]]`))
+	}, SpecTimeout(3*time.Minute))
+
+	It("that are not known settle as link_error, whoever asks, and nothing runs", func(ctx SpecContext) {
+		t, _ := coded(ctx)
+		raw, err := t.Request(http.MethodPost, "code").SetHeader("Content-Type", "application/json").Body([]byte(`{"source":"export default 1","timeout":5}`)).DoRaw(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(raw)).To(And(ContainSubstring(`"status":"link_error"`), ContainSubstring("timeout")))
+
+		for _, run := range []string{`{"source":"report(1)","timeout":5}`, `{"source":"report(1)","execute":{"function":"f"}}`, `{"source":"report(1)","language":"perl"}`, `{"source":"report(1)","memoryLimitBytes":"much"}`} {
+			conn := codeSocket(ctx, t)
+			spoken(ctx, conn, `{"type":"run","run":`+run+`}`)
+			m := heard(ctx, conn)
+			Expect(m.Type).To(Equal(runtimev1.CodeMessageResult), run)
+			Expect(m.Result.Status).To(Equal(runtimev1.CodeLinkError), run)
+		}
+
+		Expect(runsIn(ctx, `
+const out = [];
+for (const o of [{ timeout: 5 }, { execute: { function: 'f' } }, { report: 7 }, { globals: 'x' }, { modules: { './a': 1 } }, { memoryLimitBytes: -1 }]) {
+  const r = await state.runCode('report(1)', o as any);
+  out.push(r.status, r.reports.length, typeof r.error.message);
+}
+return out;`)).To(MatchJSON(`["link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string"]`))
+	}, SpecTimeout(3*time.Minute))
+})
+
+var _ = Describe("Functions of the client", Label("COD-03", "COD-04"), func() {
+	It("are served over a WebSocket, while reports and logs come", func(ctx SpecContext) {
+		t, _ := coded(ctx)
+		conn := codeSocket(ctx, t)
+		spoken(ctx, conn, `{"type":"run","run":{"source":"import { rate } from 'shop'; report(await read('/a')); console.warn('careful'); try { await rate(1n) } catch (e) { report(e.name + ' ' + e.message) } export default () => read(new Map([[1, undefined]]))",
+			"functions":[{"name":"read"},{"import":"shop","name":"rate"}]}}`)
+		m := heard(ctx, conn)
+		Expect(m).To(And(HaveField("Type", "call"), HaveField("Function", HaveValue(Equal(runtimev1.CodeFunction{Name: "read"}))), HaveField("Args", ConsistOf(MatchJSON(`"/a"`)))))
+		spoken(ctx, conn, `{"type":"return","id":1,"value":{"$date":0}}`)
+		Expect(heard(ctx, conn).Value).To(MatchJSON(`{"$date":0}`))
+		Expect(heard(ctx, conn).Log).To(HaveValue(And(HaveField("Level", "warn"), HaveField("Message", "careful"))))
+		Expect(heard(ctx, conn)).To(And(HaveField("Function", HaveValue(Equal(runtimev1.CodeFunction{Import: "shop", Name: "rate"}))), HaveField("Args", ConsistOf(MatchJSON(`{"$bigint":"1"}`)))))
+		spoken(ctx, conn, `{"type":"throw","id":2,"error":{"name":"RangeError","message":"sold out"}}`)
+		Expect(heard(ctx, conn).Value).To(MatchJSON(`"RangeError sold out"`))
+		Expect(heard(ctx, conn).Args).To(ConsistOf(MatchJSON(`{"$map":[[1,{"$undefined":true}]]}`)))
+		spoken(ctx, conn, `{"type":"return","id":3}`)
+		m = heard(ctx, conn)
+		Expect(m.Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeSuccess), HaveField("Result", MatchJSON(`{"$undefined":true}`)), HaveField("DurationMs", BeNumerically(">", 0)))))
+	}, SpecTimeout(2*time.Minute))
+
+	It("are Go functions in Go, as globals and as imports", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		var reported []string
+		run := state.RunCode(ctx, `
+import { region } from 'shop/config';
+const rows = await fetchRows(await region(), 3);
+for (const row of rows) report(row.amount);
+let failed; try { await fetchRows('nowhere', 1) } catch (e) { failed = e.name + ': ' + e.message }
+export default () => ({ sum: rows.reduce((a, r) => a + r.amount, 0), failed })`, runtimeclient.CodeOptions{
+			Globals: map[string]any{"fetchRows": func(_ context.Context, region string, n int) ([]map[string]any, error) {
+				if region != "north" {
+					return nil, &runtimev1.CodeError{Name: "RangeError", Message: "no region " + region}
+				}
+				return []map[string]any{{"amount": n}, {"amount": n * 2}}, nil
+			}},
+			Imports: map[string]map[string]any{"shop/config": {"region": func() string { return "north" }}},
+			Report:  func(v json.RawMessage) { reported = append(reported, string(v)) },
+		})
+		r, err := run.Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+		Expect(r.Result).To(MatchJSON(`{"sum":9,"failed":"RangeError: no region nowhere"}`))
+		Expect(reported).To(Equal([]string{"3", "6"}))
+	}, SpecTimeout(2*time.Minute))
+
+	It("let code run code, within a depth", func(ctx SpecContext) {
+		Expect(runsIn(ctx, `
+const run = (source: string) => state.runCode(source, { globals: { run } });
+const nest = (n: number): string => n === 0 ? 'export default () => 7'
+  : 'const r = await run(' + JSON.stringify(nest(n - 1)) + '); if (r.error) throw new Error(r.error.message); export default () => r.result + 1';
+const [ok, over] = [await run(nest(3)), await run(nest(4))];
+return [ok.status, ok.result, over.status, /waits? for each other/.test(over.error.message)];`)).To(MatchJSON(`["success",10,"error",true]`))
+	}, SpecTimeout(2*time.Minute))
+
+	It("run in parallel as far as the sandbox goes, and queue beyond", func(ctx SpecContext) {
+		Expect(runsIn(ctx, `
+const runs = Array.from({ length: 12 }, (_, i) => state.runCode('export default async () => (await twice(' + i + '))', { globals: { twice: async (n: number) => 2 * n }, memoryLimitBytes: 8 << 20 }));
+return (await Promise.all(runs)).map((r) => r.result);`)).To(MatchJSON(`[0,2,4,6,8,10,12,14,16,18,20,22]`))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("The end of code", Label("COD-04"), func() {
+	const busy = "report('on'); for (;;);"
+
+	It("comes from its handle in Go, and the first settle wins", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		run := state.RunCode(ctx, busy, runtimeclient.CodeOptions{})
+		for r := range run.Reports() {
+			Expect(r).To(MatchJSON(`"on"`))
+			Expect(run.Running()).To(BeTrue())
+			run.Terminate("enough")
+		}
+		r, err := run.Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "enough"), HaveField("Reports", HaveLen(1))))
+		run.Terminate("again")
+		Expect(run.Wait(ctx)).To(Equal(r))
+		Expect(run.Running()).To(BeFalse())
+	}, SpecTimeout(2*time.Minute))
+
+	It("comes over the WebSocket, with its reason", func(ctx SpecContext) {
+		t, _ := coded(ctx)
+		conn := codeSocket(ctx, t)
+		spoken(ctx, conn, `{"type":"run","run":{"source":"`+busy+`"}}`)
+		Expect(heard(ctx, conn).Value).To(MatchJSON(`"on"`))
+		spoken(ctx, conn, `{"type":"terminate","reason":"enough"}`)
+		Expect(heard(ctx, conn).Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "enough"))))
+	}, SpecTimeout(2*time.Minute))
+
+	It("comes with the connection that attends it", func(ctx SpecContext) {
+		t, state := coded(ctx)
+		// More of them than a sandbox takes at a time, one after the other: each must have left its place.
+		for range 6 {
+			conn := codeSocket(ctx, t)
+			spoken(ctx, conn, `{"type":"run","run":{"source":"`+busy+`"}}`)
+			Expect(heard(ctx, conn).Value).To(MatchJSON(`"on"`))
+			_ = conn.CloseNow()
+		}
+		began := time.Now()
+		Expect(state.RunCode(ctx, "export default () => 1", runtimeclient.CodeOptions{}).Wait(ctx)).To(HaveField("Status", runtimev1.CodeSuccess))
+		Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second), "the cap on wall time is a minute")
+	}, SpecTimeout(2*time.Minute))
+
+	It("is told by the handle in Go when the connection breaks", func(ctx SpecContext) {
+		t, _ := coded(ctx)
+		cfg := rest.CopyConfig(cluster.Config)
+		var mu sync.Mutex
+		var conns []net.Conn
+		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, c)
+			return c, err
+		}
+		c, err := runtimeclient.New(cfg)
+		Expect(err).NotTo(HaveOccurred())
+		run := c.Thread(t.Namespace, t.Name).RunCode(ctx, busy, runtimeclient.CodeOptions{})
+		for range run.Reports() {
+			mu.Lock()
+			for _, c := range conns {
+				_ = c.Close()
+			}
+			mu.Unlock()
+		}
+		Expect(run.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", ContainSubstring("the connection to the runtime API ended"))))
+	}, SpecTimeout(2*time.Minute))
+
+	It("comes with its thread, wherever it was started", func(ctx SpecContext) {
+		t, state := coded(ctx)
+		run := state.RunCode(ctx, busy, runtimeclient.CodeOptions{})
+		for range run.Reports() {
+			Expect(t.Terminate(ctx)).To(Succeed())
+		}
+		r, err := run.Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeTerminated))
+		Expect(r.Error.Message).To(ContainSubstring("terminated"), "it says why")
+		_, err = state.RunCode(ctx, busy, runtimeclient.CodeOptions{}).Wait(ctx)
+		Expect(errors.Is(err, runtimeclient.ErrTerminated)).To(BeTrue(), "%v", err)
+	}, SpecTimeout(2*time.Minute))
+
+	It("comes with the run whose tool started it", func(ctx SpecContext) {
+		t := useTool(ctx, harness.CodeTool(namespace(ctx), "spin", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const r = await state.runCode("report(1); for (;;);", { report: () => state.setValue('spinning', true) });
+  return { status: 'success', result: r.status };
+} });`, nil), map[string]any{})
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
+		began := time.Now()
+		_, err := golang(t).Stop(ctx, "no more")
+		Expect(err).NotTo(HaveOccurred())
+		settled(ctx, t, 1)
+		Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("The result of code", Label("COD-05", "COD-06"), func() {
+	It("says how it ended, in every way there is", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		run := func(source string, o runtimeclient.CodeOptions) *runtimev1.CodeResult {
+			GinkgoHelper()
+			r, err := state.RunCode(ctx, source, o).Wait(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.DurationMs).To(BeNumerically(">", 0))
+			return r
+		}
+		r := run("console.log('a', { b: 1 }); console.error('c'); report(1); export default () => 'v'", runtimeclient.CodeOptions{})
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess))
+		Expect(r.Result).To(MatchJSON(`"v"`))
+		Expect(r.Reports).To(HaveExactElements(MatchJSON("1")))
+		Expect(r.Logs).To(HaveExactElements(
+			And(HaveField("Level", "info"), HaveField("Message", "a { b: 1 }"), HaveField("Time", BeNumerically("~", time.Now().UnixMicro(), 600_000_000))),
+			And(HaveField("Level", "error"), HaveField("Message", "c"))))
+		Expect(r.MemoryUsedBytes).To(BeNumerically(">", 0))
+		Expect(r.Error).To(BeNil())
+
+		r = run(`interface Order {
+  amount: number
+}
+
+enum Kind { A, B }
+export default (o: Order): number => check(o, Kind.B)
+function check(o: Order, k: Kind): number {
+  try { return JSON.parse('{') } catch (cause) {
+    throw new RangeError('no such order' satisfies string, { cause })
+  }
+}`, runtimeclient.CodeOptions{Filename: "orders.ts", Args: []any{map[string]any{"amount": 1}}})
+		Expect(r.Status).To(Equal(runtimev1.CodeErrored))
+		Expect(r.Error).To(HaveValue(And(HaveField("Name", "RangeError"), HaveField("Message", "no such order"))))
+		Expect(r.Error.Stack).To(And(MatchRegexp(`at check \(orders\.ts:9:\d+\)`), MatchRegexp(`orders\.ts:6:\d+`), MatchRegexp(`(?s)caused by: SyntaxError: .*orders\.ts:8:\d+`)))
+
+		r = run("const x: = 1", runtimeclient.CodeOptions{})
+		Expect(r.Status).To(Equal(runtimev1.CodeLinkError))
+		Expect(r.Error).To(HaveValue(And(HaveField("Line", 1), HaveField("Column", 10))))
+		r = run("import './no'", runtimeclient.CodeOptions{})
+		Expect(r).To(And(HaveField("Status", runtimev1.CodeLinkError), HaveField("Error.Specifier", "./no")))
+
+		r = run("const a = []; for (;;) a.push(new Array(1000).fill(1))", runtimeclient.CodeOptions{MemoryLimitBytes: 16 << 20})
+		Expect(r.Status).To(Equal(runtimev1.CodeMemory))
+		Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 12<<20), BeNumerically("<", 20<<20)))
+
+		r = run("report('on'); for (;;);", runtimeclient.CodeOptions{WallTime: 300 * time.Millisecond})
+		Expect(r.Status).To(Equal(runtimev1.CodeTerminated))
+		Expect(r.Error.Message).To(ContainSubstring("longer than 300ms, its limit"))
+		Expect(r.Reports).To(HaveLen(1), "what came before is there")
+		Expect(r.DurationMs).To(BeNumerically(">=", 300))
+	}, SpecTimeout(2*time.Minute))
+
+	It("is the same in TypeScript", func(ctx SpecContext) {
+		Expect(runsIn(ctx, `
+const ok = await state.runCode("console.warn('w'); export default () => 1");
+const bad = await state.runCode("\n\nthrow new TypeError('no')");
+const link = await state.runCode("import 'left-pad'");
+const memory = await state.runCode("const a = []; for (;;) a.push(new Array(1000).fill(1))", { memoryLimitBytes: 16 << 20 });
+return [
+  [ok.status, ok.result, ok.logs.map((l) => [l.level, l.message, l.time instanceof Date]), ok.durationMs > 0, ok.memoryUsedBytes > 0, ok.error === undefined],
+  [bad.status, bad.error.name, bad.error.message, /main\.ts:3:\d+/.test(bad.error.stack), bad.result === undefined],
+  [link.status, link.error.specifier],
+  [memory.status, memory.memoryUsedBytes > 12 << 20],
+];`)).To(MatchJSON(`[["success",1,[["warn","w",true]],true,true,true],["error","TypeError","no",true,true],["link_error","left-pad"],["memory",true]]`))
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("Values of code", Label("COD-07"), func() {
+	It("cross exactly between Go and code, both ways", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
+		in := map[string]any{
+			"undefined": values.Undefined{}, "null": nil, "bool": true, "number": 1.5, "infinity": math.Inf(1), "text": "h\u00e9\U0001d11e", "big": huge,
+			"date": time.UnixMilli(1700000000123).UTC(), "bytes": []byte{0, 1, 255}, "list": []any{[]any{}, map[string]any{}},
+			"map": &values.Map{Entries: [][2]any{{map[string]any{"k": 1.0}, &values.Set{Members: []any{"m"}}}}}, "$tag": map[string]any{"$bigint": "no bigint"}, "__proto__": "kept",
+		}
+		var through, reported any
+		run := state.RunCode(ctx, "export default async (v) => { report(v); return [v, await echo(v), given, v.date instanceof Date, v.map instanceof Map, v.bytes instanceof Uint8Array, typeof v.big, 'undefined' in v] }", runtimeclient.CodeOptions{
+			Args:        []any{in},
+			Globals:     map[string]any{"given": in, "echo": func(_ context.Context, args []any) (any, error) { through = args[0]; return args[0], nil }},
+			ReportValue: func(v any) { reported = v },
+		})
+		r, err := run.Wait(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
+		Expect(run.Value()).To(Equal([]any{in, in, in, true, true, true, "bigint", true}))
+		Expect(through).To(Equal(in))
+		Expect(reported).To(Equal(in))
+	}, SpecTimeout(2*time.Minute))
+
+	It("cross exactly between code and code", func(ctx SpecContext) {
+		Expect(runsIn(ctx, `
+const v = { u: undefined, n: [NaN, -0, Infinity], b: 10n ** 30n, d: new Date(5), m: new Map([[new Set([1]), new Uint8Array([7])]]), ['__proto__']: 'kept', sparse: [1, , 3] };
+let through: any;
+const r = await state.runCode('export default async (v) => (await echo(v))', { execute: { args: [v] }, globals: { echo: (x: any) => { through = x; return x; } } });
+const same = (x: any) => ['u' in x, x.u === undefined, Number.isNaN(x.n[0]), Object.is(x.n[1], -0), x.n[2] === Infinity, x.b === 10n ** 30n, x.d.getTime() === 5,
+  [...x.m.keys()][0].has(1), [...x.m.values()][0][0] === 7, x.sparse.length === 3 && x.sparse[1] === undefined].every(Boolean);
+return [r.status, same(r.result), same(through)];`)).To(MatchJSON(`["success",true,true]`))
+	}, SpecTimeout(2*time.Minute))
+
+	It("that cannot cross are refused with an error that names the place", func(ctx SpecContext) {
+		_, state := coded(ctx)
+		for source, want := range map[string]string{
+			"export default () => ({ a: [1, () => 2] })":                          "the value at .a[1] cannot cross the sandbox: a function",
+			"export default () => Symbol('s')":                                    "a symbol",
+			"export default () => { const o = {}; o.o = o; return o }":            "contains itself",
+			"export default () => [new Date(NaN)]":                                "an invalid Date",
+			"export default async () => { await echo({ p: Promise.resolve() }) }": ".p cannot cross the sandbox: a promise",
+			"report(() => 1)": "a function",
+		} {
+			r, err := state.RunCode(ctx, source, runtimeclient.CodeOptions{Globals: map[string]any{"echo": func() {}}}).Wait(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r).To(And(HaveField("Status", runtimev1.CodeErrored), HaveField("Error.Name", "TypeError"), HaveField("Error.Message", ContainSubstring(want))), source)
+		}
+	}, SpecTimeout(2*time.Minute))
+})
+
+var _ = Describe("The right to run code", Label("COD-01", "K8S-04"), func() {
+	It("is create, over the WebSocket too", func(ctx SpecContext) {
+		t, _ := coded(ctx)
+		ns := t.Namespace
+		user := "watcher-of-" + ns
+		create(ctx,
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "watcher"}, Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{runtimev1.GroupVersion.Group}, Resources: []string{"threads", "threads/code"}, Verbs: []string{"get", "list", "watch"},
+			}}},
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "watcher"},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watcher"},
+			})
+		Eventually(ctx, func() string { // until the role is known
+			_, err := runtimeAs(user).Thread(ns, t.Name).RunCode(ctx, "export default 1", runtimeclient.CodeOptions{}).Wait(ctx)
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+			return err.Error()
+		}).Should(ContainSubstring("create on threads/code"))
+	}, SpecTimeout(2*time.Minute))
+})
