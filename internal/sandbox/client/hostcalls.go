@@ -14,14 +14,27 @@ import (
 // maxHostCalls bounds the host calls of one isolate under way; the child keeps to less.
 const maxHostCalls = 1100
 
+// maxHostCallBytes bounds the arguments of the host calls of one isolate under way: a thousand calls of the
+// largest values would take the manager's memory.
+const maxHostCallBytes = 96 << 20
+
 // hostCalls answers the host calls of one stream.
 type hostCalls struct {
 	stream  *stream
 	pending atomic.Int64
+	bytes   atomic.Int64
 }
 
 // serve answers one call in a goroutine of its own. An error means that the child went beyond what it may.
 func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbox.HostFunc, funcs bool) error {
+	if h.pending.Add(1) > maxHostCalls {
+		return protocol.Violation("more than %d host calls under way", maxHostCalls)
+	}
+	size := int64(len(call.Args))
+	if h.bytes.Add(size) > maxHostCallBytes {
+		f = tooMuch
+		call.Args = noArgs
+	}
 	decode := value.Decode
 	if funcs {
 		decode = value.DecodeWithFuncs
@@ -34,14 +47,20 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	if !ok {
 		return protocol.Violation("a host call whose arguments are no array")
 	}
-	if h.pending.Add(1) > maxHostCalls {
-		return protocol.Violation("more than %d host calls under way", maxHostCalls)
-	}
 	go func() {
 		defer h.pending.Add(-1)
+		defer h.bytes.Add(-size)
 		h.reply(call.ID, invoke(ctx, f, args))
 	}()
 	return nil
+}
+
+// noArgs encodes no arguments.
+var noArgs, _ = value.Encode([]any{})
+
+// tooMuch answers a call that is one too many.
+func tooMuch(context.Context, []any) (any, error) {
+	return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB: await some first", maxHostCallBytes>>20)}
 }
 
 // invoke runs a function of the host and encodes what it gives.

@@ -125,6 +125,7 @@ func (h *hold) check(p *Program) {
 	}
 	Expect(r.Status).To(BeElementOf(p.Status), "%+v", r.Error)
 	Expect(took).To(BeNumerically("<", p.Wall+late))
+	Expect(r.peak).To(BeNumerically("<=", 2*p.Memory+h.engine.Base), "resident memory of the child")
 	Expect(r.Retriable).To(BeFalse())
 	if r.Status == sandbox.StatusMemory && !p.Tool {
 		Expect(r.MemoryUsedBytes).To(BeNumerically(">", 0))
@@ -274,5 +275,5 @@ func (h *hold) intact() {
 	Expect(time.Since(begun)).To(BeNumerically("<", time.Second))
 	Eventually(func() int { return len(Children(os.Getpid())) }, "10s").Should(Equal(prefork))
 	Eventually(runtime.NumGoroutine, "10s").Should(BeNumerically("<=", h.goroutines))
-	Eventually(func() int64 { return Resident(os.Getpid()) - h.resident }, "10s").Should(BeNumerically("<", 128<<20), "bytes more than before, in the supervisor and the manager's side together")
+	Eventually(func() int64 { return Resident(os.Getpid()) - h.resident }, "10s").Should(BeNumerically("<", 48<<20), "bytes more than before, in the supervisor and the manager's side together")
 }

@@ -43,6 +43,9 @@ func (o ChildOptions) Args() []string {
 // allows, and far below what the process may use.
 const maxStack = 192 << 20
 
+// compileStack is the part of it that the compiler may take: sources that nest some thousand levels.
+const compileStack = 24 << 20
+
 // ChildMain is the whole life of a child: it prepares an engine, locks itself down, says Ready, runs one
 // Open, and ends. It gives the exit code.
 func ChildMain(args []string) int {

@@ -3,6 +3,7 @@
 package js
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
@@ -38,9 +39,10 @@ func (m *machine) hostCall(to target, args []qjs.Value, funcs qjs.FuncSink, rele
 		m.fail(c, err)
 		return promise, true
 	}
+	defer m.vm.Release(encoded)
 	m.lastCall++
 	out := protocol.HostCall{ID: m.lastCall, Func: to.Func, Method: to.Method, Invocation: to.Invocation, Args: encoded}
-	if err := m.conn.Write(protocol.TypeHostCall, out.Encode()); err != nil {
+	if err := m.conn.WriteParts(protocol.TypeHostCall, out.Head(), encoded); err != nil {
 		m.fail(c, err)
 		return promise, true
 	}
@@ -112,6 +114,18 @@ func (m *machine) reply(content []byte) error {
 		m.settle(c.resolve, v)
 		m.vm.Free(v)
 		m.free(c)
+	}
+	return nil
+}
+
+// tooLarge rejects the call whose reply was larger than all that the code may have. It counts as a failed
+// allocation: that is what it would have been.
+func (m *machine) tooLarge(id []byte) error {
+	n, _ := binary.Uvarint(id)
+	if c, ok := m.calls[n]; ok {
+		delete(m.calls, n)
+		m.vm.FailAllocation()
+		m.reject(c, "InternalError", "out of memory")
 	}
 	return nil
 }

@@ -220,6 +220,7 @@ func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadli
 			}
 			return i.answer(id, i.encodeFailure(err))
 		}
+		defer i.vm.Release(b)
 		return i.answer(id, protocol.Outcome{Value: b})
 	})
 	return nil
@@ -267,7 +268,7 @@ func (i *isolate) answer(id uint64, o protocol.Outcome) error {
 	delete(i.active, id)
 	i.clear(id)
 	s := protocol.Settled{ID: id, Outcome: o}
-	err := i.conn.Write(protocol.TypeSettled, s.Encode())
+	err := i.conn.WriteParts(protocol.TypeSettled, s.Head(), o.Value)
 	if err != nil && o.Err == nil {
 		s.Outcome = failure("RangeError", "%v", err)
 		err = i.conn.Write(protocol.TypeSettled, s.Encode())

@@ -6,11 +6,15 @@
 package js
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
@@ -29,11 +33,17 @@ type machine struct {
 	conn *protocol.Conn
 	libs Libraries
 
-	in      chan frame        // from the manager
-	events  chan func() error // from timers, run on the engine's goroutine
-	stopped chan struct{}     // closed by stop
+	in      chan frame          // from the manager
+	room    *semaphore.Weighted // bytes of large frames that wait; nil when nothing is bounded
+	life    context.Context     // ends with stop
+	events  chan func() error   // from timers, run on the engine's goroutine
+	stopped chan struct{}       // closed by stop
 	once    sync.Once
-	reason  string // why stopped; read after stopped is closed
+	die     context.CancelFunc // ends life
+	reason  string             // why stopped; read after stopped is closed
+
+	over     atomic.Bool  // the Done is sent
+	compiler atomic.Int64 // bytes that the compiler took, when that was too much
 
 	started   bool
 	lastCall  uint64
@@ -42,11 +52,6 @@ type machine struct {
 	tasks     []*task
 	timers    map[int32]*timer
 	console   console
-}
-
-type frame struct {
-	typ     protocol.Type
-	content []byte
 }
 
 // call is a host call under way.
@@ -94,8 +99,12 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 		timers:  map[int32]*timer{},
 	}
 	m.console.m = m
+	m.life, m.die = context.WithCancel(context.Background())
+	defer m.die()
 	if open.Memory > 0 {
 		vm.SetMemoryLimit(open.Memory)
+		m.room = semaphore.NewWeighted(vm.MemoryLimit())
+		boundGarbage(open.Memory)
 	}
 	go m.read()
 	if open.Kind == protocol.KindIsolate {
@@ -104,32 +113,13 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	return m.run(open)
 }
 
-// read takes the manager's frames. A Terminate acts at once, whatever the engine is doing.
-func (m *machine) read() {
-	for {
-		t, content, err := m.conn.Read()
-		if err != nil {
-			m.stop("the sandbox's connection ended")
-			return
-		}
-		if t == protocol.TypeTerminate {
-			m.stop(protocol.ParseText(content))
-			return
-		}
-		select {
-		case m.in <- frame{t, content}:
-		case <-m.stopped:
-			return
-		}
-	}
-}
-
 // stop ends the code for good; the first reason counts.
 func (m *machine) stop(reason string) {
 	m.once.Do(func() {
 		m.reason = reason
 		m.vm.Stop()
 		close(m.stopped)
+		m.die()
 	})
 }
 
@@ -218,8 +208,12 @@ func (m *machine) wait(handle func(frame) error) error {
 	case event := <-m.events:
 		return event()
 	case f := <-m.in:
-		if f.typ == protocol.TypeReply {
+		defer m.used(f)
+		switch f.typ {
+		case protocol.TypeReply:
 			return m.reply(f.content)
+		case errorReply:
+			return m.tooLarge(f.content)
 		}
 		return handle(f)
 	}
@@ -246,8 +240,11 @@ func (m *machine) start() error {
 
 // done ends the conversation.
 func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
-	d := protocol.Done{Status: status, Memory: m.vm.PeakMemory(), Outcome: outcome}
-	err := m.conn.Write(protocol.TypeDone, d.Encode())
+	if !m.over.CompareAndSwap(false, true) {
+		return nil
+	}
+	d := protocol.Done{Status: status, Memory: max(m.vm.PeakMemory(), m.compiler.Load()), Outcome: outcome}
+	err := m.conn.WriteParts(protocol.TypeDone, d.Head(), outcome.Value)
 	if err == nil {
 		return nil
 	}
@@ -258,6 +255,9 @@ func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
 
 // ended is done for a reason that is not the code's own.
 func (m *machine) ended(err error) error {
+	if errors.Is(err, errStopped) && m.vm.Exhausted() {
+		err = errMemory
+	}
 	switch {
 	case errors.Is(err, errStopped):
 		return m.done(sandbox.StatusTerminated, failure("Terminated", "%s", m.reason))

@@ -44,7 +44,10 @@ func (m *machine) run(open *protocol.Open) error {
 		defer time.AfterFunc(open.Wall, func() { m.stop(reason) }).Stop()
 	}
 	r := &runner{machine: m, open: open}
-	if failed := r.link(); failed != nil {
+	watched := m.watchCompiler(open.Memory)
+	failed := r.link()
+	watched()
+	if failed != nil {
 		return m.done(sandbox.StatusLinkError, protocol.Outcome{Err: failed})
 	}
 	if err := r.globals(); err != nil {
@@ -180,6 +183,7 @@ func (r *runner) report(args []qjs.Value) (qjs.Value, bool) {
 	case err != nil:
 		return r.vm.ThrowError("TypeError", err.Error())
 	}
+	defer r.vm.Release(b)
 	r.reports++
 	r.reportBytes += len(b)
 	if r.reports > maxReports || r.reportBytes > maxReportBytes {

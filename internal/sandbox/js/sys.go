@@ -3,11 +3,13 @@
 package js
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -119,7 +121,7 @@ func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) {
 	if !ok {
 		return i.vm.Rethrow()
 	}
-	return i.vm.Bytes([]byte(s))
+	return i.vm.Bytes(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 // decodeText is decodeText(bytes, fatal, stream): [text, bytes used].
@@ -135,7 +137,11 @@ func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 	if qjs.ToBool(a[1]) && !utf8.Valid(b[:used]) {
 		return i.vm.ThrowError("TypeError", "the bytes are not UTF-8")
 	}
-	text, ok := i.vm.String(strings.ToValidUTF8(string(b[:used]), "\uFFFD"))
+	shown := b[:used]
+	if !utf8.Valid(shown) {
+		shown = bytes.ToValidUTF8(shown, []byte("\uFFFD"))
+	}
+	text, ok := i.vm.UTF8(shown)
 	if !ok {
 		return i.vm.Rethrow()
 	}
@@ -168,7 +174,11 @@ func (i *isolate) clone(a []qjs.Value) (qjs.Value, bool) {
 	if err != nil {
 		return i.vm.ThrowError("DataCloneError", strings.Replace(err.Error(), "cannot cross the sandbox", "cannot be cloned", 1))
 	}
+	defer i.vm.Release(b)
 	v, err := i.vm.Decode(b)
+	if errors.Is(err, qjs.ErrNoMemory) {
+		return i.vm.ThrowOutOfMemory()
+	}
 	if err != nil {
 		return i.vm.ThrowError("RangeError", err.Error())
 	}
@@ -199,14 +209,14 @@ func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
 	if !ok {
 		return i.vm.Rethrow()
 	}
-	b := make([]byte, 0, len(s))
+	b := make([]byte, 0, utf8.RuneCountInString(s))
 	for _, r := range s {
 		if r > 0xFF {
 			return i.vm.ThrowError("InvalidCharacterError", "the text has characters above U+00FF: encode it first")
 		}
 		b = append(b, byte(r))
 	}
-	return i.vm.String(base64.StdEncoding.EncodeToString(b))
+	return i.vm.UTF8(base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))), b))
 }
 
 func (i *isolate) randomUUID([]qjs.Value) (qjs.Value, bool) { return i.vm.String(uuid.NewString()) }

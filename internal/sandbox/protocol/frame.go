@@ -147,22 +147,48 @@ func (c *Conn) Read() (Type, []byte, error) {
 	return h.Type, b, err
 }
 
+// ReadHeader reads the header of a frame, whose content is to be read next.
+func (c *Conn) ReadHeader() (Header, error) { return ReadHeader(c.r) }
+
+// ReadContent reads the content of the frame that h began.
+func (c *Conn) ReadContent(h Header) ([]byte, error) { return ReadContent(c.r, h) }
+
+// ReadInto fills b with the content, or a part of it.
+func (c *Conn) ReadInto(b []byte) error {
+	_, err := io.ReadFull(c.r, b)
+	return noEOF(err)
+}
+
+// Skip passes over n bytes of the content.
+func (c *Conn) Skip(n int64) error {
+	_, err := io.CopyN(io.Discard, c.r, n)
+	return noEOF(err)
+}
+
 // Write writes a frame. The content is not kept.
-func (c *Conn) Write(t Type, content []byte) error {
-	if len(content)+1 > t.maxSize() {
-		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", len(content), MaxFrame>>20)
+func (c *Conn) Write(t Type, content []byte) error { return c.WriteParts(t, content, nil) }
+
+// WriteParts writes a frame whose content is head followed by body, without a copy of a large body.
+func (c *Conn) WriteParts(t Type, head, body []byte) error {
+	if size := len(head) + len(body); size+1 > t.maxSize() {
+		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", size, MaxFrame>>20)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return writeFrame(c.w, t, content, c.flush)
+	return writeFrame(c.w, t, head, body, c.flush)
 }
 
-func writeFrame(w io.Writer, t Type, content []byte, flush func() error) error {
+func writeFrame(w io.Writer, t Type, head, body []byte, flush func() error) error {
+	if len(head) > maxSmallFrame {
+		head, body = nil, append(head, body...)
+	}
 	// A small frame goes out in one write: one system call on a pipe, one DATA frame on HTTP/2.
-	raw := make([]byte, headerSize, headerSize+min(len(content), maxSmallFrame))
-	binary.BigEndian.PutUint32(raw, uint32(len(content)+1))
+	content := body
+	raw := make([]byte, headerSize, headerSize+len(head)+min(len(body), maxSmallFrame))
+	binary.BigEndian.PutUint32(raw, uint32(len(head)+len(body)+1))
 	raw[4] = byte(t)
-	if len(content) <= maxSmallFrame {
+	raw = append(raw, head...)
+	if len(raw)+len(content) <= headerSize+maxSmallFrame {
 		raw, content = append(raw, content...), nil
 	}
 	if _, err := w.Write(raw); err != nil {
@@ -186,7 +212,7 @@ func Copy(w io.Writer, r io.Reader, h Header) error {
 		if err != nil {
 			return err
 		}
-		return writeFrame(w, h.Type, b, nil)
+		return writeFrame(w, h.Type, nil, b, nil)
 	}
 	var raw [headerSize]byte
 	binary.BigEndian.PutUint32(raw[:], uint32(h.Size+1))

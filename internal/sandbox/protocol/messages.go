@@ -46,6 +46,14 @@ func (o Outcome) append(b []byte) []byte {
 	return appendError(b, o.Err)
 }
 
+// head is append without the bytes of the value, which are to follow.
+func (o Outcome) head(b []byte) []byte {
+	if o.Err != nil {
+		return o.append(b)
+	}
+	return binary.AppendUvarint(appendBool(b, true), uint64(len(o.Value)))
+}
+
 func (p *parser) outcome() Outcome {
 	if p.bool() {
 		return Outcome{Value: p.span()}
@@ -158,10 +166,13 @@ type HostCall struct {
 }
 
 // Encode encodes a HostCall.
-func (m *HostCall) Encode() []byte {
-	b := binary.AppendUvarint(make([]byte, 0, len(m.Args)+64), m.ID)
+func (m *HostCall) Encode() []byte { return append(m.Head(), m.Args...) }
+
+// Head is Encode without Args, which are to follow: a frame of both is written without a copy of them.
+func (m *HostCall) Head() []byte {
+	b := binary.AppendUvarint(make([]byte, 0, 64), m.ID)
 	b = appendText(binary.AppendUvarint(b, m.Func), m.Method)
-	return appendSpan(appendText(b, m.Invocation), m.Args)
+	return binary.AppendUvarint(appendText(b, m.Invocation), uint64(len(m.Args)))
 }
 
 // ParseHostCall decodes a HostCall.
@@ -206,6 +217,9 @@ type Settled struct {
 // Encode encodes a Settled.
 func (m *Settled) Encode() []byte { return m.append(binary.AppendUvarint(nil, m.ID)) }
 
+// Head is Encode without Value, which is to follow.
+func (m *Settled) Head() []byte { return m.head(binary.AppendUvarint(nil, m.ID)) }
+
 // ParseSettled decodes a Settled.
 func ParseSettled(b []byte) (*Settled, error) {
 	p := parser{r: value.NewReader(b)}
@@ -224,6 +238,12 @@ type Done struct {
 func (m *Done) Encode() []byte {
 	b := appendText(nil, string(m.Status))
 	return m.append(binary.AppendUvarint(b, uint64(max(m.Memory, 0))))
+}
+
+// Head is Encode without Value, which is to follow.
+func (m *Done) Head() []byte {
+	b := appendText(nil, string(m.Status))
+	return m.head(binary.AppendUvarint(b, uint64(max(m.Memory, 0))))
 }
 
 // ParseDone decodes a Done. A status that makes no sense with the outcome is a violation.

@@ -8,10 +8,34 @@ import (
 
 // Writer appends encoded values to a buffer. Containers are announced with their count and followed by
 // that many values; the caller keeps that promise.
-type Writer struct{ Buf []byte }
+type Writer struct {
+	Buf []byte
+	// Grow, if any, gives a buffer with the same content and room for n bytes more, where buffers are counted. Once
+	// it gives false, nothing more is written.
+	Grow func(buf []byte, n int) ([]byte, bool)
+	full bool
+}
+
+// Full says whether Grow has given up, so that Buf is not complete.
+func (w *Writer) Full() bool { return w.full }
+
+// room says whether n bytes more, and a tag and a length, can be appended.
+func (w *Writer) room(n int) bool {
+	n += 2 * binary.MaxVarintLen64
+	if w.Grow == nil || w.full || cap(w.Buf)-len(w.Buf) >= n {
+		return !w.full
+	}
+	buf, ok := w.Grow(w.Buf, n)
+	w.Buf, w.full = buf, !ok
+	return ok
+}
 
 // Tag appends a bare tag: undefined, null, false or true.
-func (w *Writer) Tag(t Tag) { w.Buf = append(w.Buf, byte(t)) }
+func (w *Writer) Tag(t Tag) {
+	if w.room(0) {
+		w.Buf = append(w.Buf, byte(t))
+	}
+}
 
 // Number appends a number.
 func (w *Writer) Number(f float64) {
@@ -19,14 +43,16 @@ func (w *Writer) Number(f float64) {
 		w.Int(n)
 		return
 	}
-	w.Tag(TagFloat)
-	w.Buf = binary.BigEndian.AppendUint64(w.Buf, math.Float64bits(f))
+	if w.room(8) {
+		w.Buf = binary.BigEndian.AppendUint64(append(w.Buf, byte(TagFloat)), math.Float64bits(f))
+	}
 }
 
 // Int appends a number that is an integer. It must not be beyond 2^53 either way.
 func (w *Writer) Int(n int64) {
-	w.Tag(TagInt)
-	w.Buf = binary.AppendVarint(w.Buf, n)
+	if w.room(0) {
+		w.Buf = binary.AppendVarint(append(w.Buf, byte(TagInt)), n)
+	}
 }
 
 // String appends a string; whatever is not UTF-8 in it becomes U+FFFD.
@@ -37,8 +63,9 @@ func (w *Writer) String(s string) {
 
 func (w *Writer) text(s string) {
 	s = WellFormed(s)
-	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(s)))
-	w.Buf = append(w.Buf, s...)
+	if w.room(len(s)) {
+		w.Buf = append(binary.AppendUvarint(w.Buf, uint64(len(s))), s...)
+	}
 }
 
 // Name appends a property name of an object.
@@ -46,39 +73,41 @@ func (w *Writer) Name(s string) { w.text(s) }
 
 // Bytes appends bytes.
 func (w *Writer) Bytes(b []byte) {
-	w.Tag(TagBytes)
-	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(b)))
-	w.Buf = append(w.Buf, b...)
+	if w.room(len(b)) {
+		w.Buf = append(binary.AppendUvarint(append(w.Buf, byte(TagBytes)), uint64(len(b))), b...)
+	}
 }
 
 // BigInt appends a bigint.
 func (w *Writer) BigInt(negative bool, magnitude []byte) {
-	w.Tag(TagBigInt)
 	sign := byte(0)
 	if negative {
 		sign = 1
 	}
-	w.Buf = append(w.Buf, sign)
-	w.Buf = binary.AppendUvarint(w.Buf, uint64(len(magnitude)))
-	w.Buf = append(w.Buf, magnitude...)
+	if w.room(len(magnitude)) {
+		w.Buf = append(binary.AppendUvarint(append(w.Buf, byte(TagBigInt), sign), uint64(len(magnitude))), magnitude...)
+	}
 }
 
 // Date appends a Date.
 func (w *Writer) Date(ms int64) {
-	w.Tag(TagDate)
-	w.Buf = binary.AppendVarint(w.Buf, ms)
+	if w.room(0) {
+		w.Buf = binary.AppendVarint(append(w.Buf, byte(TagDate)), ms)
+	}
 }
 
 // Open announces a container with n members (entries, for objects and maps).
 func (w *Writer) Open(t Tag, n int) {
-	w.Tag(t)
-	w.Buf = binary.AppendUvarint(w.Buf, uint64(n))
+	if w.room(0) {
+		w.Buf = binary.AppendUvarint(append(w.Buf, byte(t)), uint64(n))
+	}
 }
 
 // Func appends a reference to a function.
 func (w *Writer) Func(ref FuncRef) {
-	w.Tag(TagFunc)
-	w.Buf = binary.AppendUvarint(w.Buf, uint64(ref))
+	if w.room(0) {
+		w.Buf = binary.AppendUvarint(append(w.Buf, byte(TagFunc)), uint64(ref))
+	}
 }
 
 // WellFormed replaces each byte sequence that is not UTF-8 by U+FFFD, the three bytes of a lone surrogate

@@ -5,6 +5,7 @@ package qjs
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	lib "modernc.org/libquickjs"
 
@@ -113,11 +114,14 @@ func (d *decoder) value(depth int) (Value, error) {
 		f, err := d.r.Float()
 		return Number(f), err
 	case value.TagString:
-		s, err := d.r.Text()
+		s, err := d.r.Span()
+		if err == nil && !utf8.Valid(s) {
+			err = fmt.Errorf("%w: text that is not UTF-8", value.ErrMalformed)
+		}
 		if err != nil {
 			return Undefined, err
 		}
-		return d.made(d.vm.String(s))
+		return d.made(d.vm.UTF8(s))
 	case value.TagBigInt:
 		return d.bigInt()
 	case value.TagDate:

@@ -27,29 +27,43 @@ var ErrStopped = errors.New("stopped")
 type FuncSink func(Value) value.FuncRef
 
 // Encode encodes a value for the host (see package value). Without a sink, functions are refused. An error
-// is *value.Error, ErrThrown or ErrStopped.
+// is *value.Error, ErrThrown or ErrStopped. The caller gives the bytes back with Release.
 //
 // The walk is in Go, over the engine's own structures, so that nothing that the program did to the
 // language's built-ins can mislead it.
 func (vm *VM) Encode(v Value, funcs FuncSink) ([]byte, error) {
-	e := encoder{vm: vm, funcs: funcs, above: map[uintptr]bool{}}
-	if err := e.value(v, 0); err != nil {
+	e := vm.encoder(funcs)
+	return e.end(e.value(v, 0))
+}
+
+func (vm *VM) encoder(funcs FuncSink) *encoder {
+	return &encoder{vm: vm, w: value.Writer{Grow: vm.grow}, funcs: funcs, above: map[uintptr]bool{}}
+}
+
+// end gives what was written, or gives it up.
+func (e *encoder) end(err error) ([]byte, error) {
+	if err == nil && e.w.Full() {
+		e.vm.throwOutOfMemory()
+		err = ErrThrown
+	}
+	if err != nil {
+		e.vm.Release(e.w.Buf)
 		return nil, e.located(err)
 	}
 	return e.w.Buf, nil
 }
 
-// EncodeArgs encodes a list of values as one array.
+// EncodeArgs encodes a list of values as one array, as Encode does.
 func (vm *VM) EncodeArgs(args []Value, funcs FuncSink) ([]byte, error) {
-	e := encoder{vm: vm, funcs: funcs, above: map[uintptr]bool{}}
+	e := vm.encoder(funcs)
 	e.w.Open(value.TagArray, len(args))
 	for i, v := range args {
 		e.path = append(e.path[:0], "["+strconv.Itoa(i)+"]")
 		if err := e.value(v, 1); err != nil {
-			return nil, e.located(err)
+			return e.end(err)
 		}
 	}
-	return e.w.Buf, nil
+	return e.end(nil)
 }
 
 type encoder struct {
@@ -93,6 +107,10 @@ func (e *encoder) bound(depth int) error {
 	}
 	if len(e.w.Buf) > value.MaxBytes {
 		return refuse("it is larger than %d MiB", value.MaxBytes>>20)
+	}
+	if e.w.Full() {
+		e.vm.throwOutOfMemory()
+		return ErrThrown
 	}
 	if e.vm.Stopped() {
 		return ErrStopped
@@ -398,6 +416,7 @@ func (vm *VM) BytesOf(v Value) ([]byte, bool) {
 		}
 		return nil, false
 	}
+	defer vm.Release(b)
 	decoded, err := value.Decode(b)
 	out, ok := decoded.([]byte)
 	if err != nil || !ok {

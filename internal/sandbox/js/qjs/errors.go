@@ -24,6 +24,9 @@ func (vm *VM) ThrowError(name, message string) (Value, bool) {
 	return vm.Throw(e)
 }
 
+// ThrowOutOfMemory throws the engine's own error about its memory.
+func (vm *VM) ThrowOutOfMemory() (Value, bool) { return vm.throwOutOfMemory(), false }
+
 func (vm *VM) throwOutOfMemory() Value { return lib.XJS_ThrowOutOfMemory(vm.tls, vm.ctx) }
 
 // Error makes an Error whose stack shows the present place in the code. One of the language's own names

@@ -48,6 +48,18 @@ func (vm *VM) newRuntime() uintptr {
 // SetMemoryLimit bounds the engine's heap, in bytes.
 func (vm *VM) SetMemoryLimit(bytes int64) { at[memory](vm.stat).limit = uint64(max(bytes, minMemory)) }
 
+// maxFails is how often an allocation may fail until the code is stopped: it catches its errors and asks again.
+const maxFails = 1000
+
+// Exhausted says that the code was stopped because it asked for more memory than it may have, again and again.
+func (vm *VM) Exhausted() bool { return at[memory](vm.stat).fails > maxFails }
+
+// MemoryLimit is the bound of the engine's heap in bytes, 0 when there is none.
+func (vm *VM) MemoryLimit() int64 { return int64(at[memory](vm.stat).limit) }
+
+// FailAllocation counts an allocation as failed that was not even tried.
+func (vm *VM) FailAllocation() { at[memory](vm.stat).fails++ }
+
 // PeakMemory is the most that the engine's heap ever held, in bytes.
 func (vm *VM) PeakMemory() int64 { return int64(at[memory](vm.stat).peak) }
 
@@ -85,13 +97,13 @@ func memMalloc(tls *libc.TLS, s uintptr, size lib.Tsize_t) uintptr {
 	if m.refuse(uint64(st.Fmalloc_size) + uint64(size)) {
 		return 0
 	}
-	p := libc.Xmalloc(tls, size)
+	p := heap.malloc(tls, uintptr(size))
 	if p == 0 {
 		m.fails++
 		return 0
 	}
 	st.Fmalloc_count++
-	st.Fmalloc_size += libc.Xmalloc_usable_size(tls, p) + overhead
+	st.Fmalloc_size += libc.Tsize_t(heap.usable(tls, p)) + overhead
 	m.grown(st)
 	return p
 }
@@ -102,8 +114,8 @@ func memFree(tls *libc.TLS, s, p uintptr) {
 	}
 	st := at[lib.TJSMallocState](s)
 	st.Fmalloc_count--
-	st.Fmalloc_size -= libc.Xmalloc_usable_size(tls, p) + overhead
-	libc.Xfree(tls, p)
+	st.Fmalloc_size -= libc.Tsize_t(heap.usable(tls, p)) + overhead
+	heap.free(tls, p)
 }
 
 func memRealloc(tls *libc.TLS, s, p uintptr, size lib.Tsize_t) uintptr {
@@ -119,18 +131,18 @@ func memRealloc(tls *libc.TLS, s, p uintptr, size lib.Tsize_t) uintptr {
 	}
 	st := at[lib.TJSMallocState](s)
 	m := at[memory](st.Fopaque)
-	old := libc.Xmalloc_usable_size(tls, p)
+	old := libc.Tsize_t(heap.usable(tls, p))
 	if size > old && m.refuse(uint64(st.Fmalloc_size)+uint64(size-old)) {
 		return 0
 	}
-	q := libc.Xrealloc(tls, p, size)
+	q := heap.realloc(tls, p, uintptr(size))
 	if q == 0 {
 		m.fails++
 		return 0
 	}
-	st.Fmalloc_size += libc.Xmalloc_usable_size(tls, q) - old
+	st.Fmalloc_size += libc.Tsize_t(heap.usable(tls, q)) - old
 	m.grown(st)
 	return q
 }
 
-func memUsableSize(tls *libc.TLS, p uintptr) lib.Tsize_t { return libc.Xmalloc_usable_size(tls, p) }
+func memUsableSize(tls *libc.TLS, p uintptr) lib.Tsize_t { return libc.Tsize_t(heap.usable(tls, p)) }

@@ -89,10 +89,28 @@ func ToBool(v Value) bool { return tagOf(v) == lib.EJS_TAG_BOOL && intOf(v) != 0
 
 // String makes a string. Out of memory gives an exception.
 func (vm *VM) String(s string) (Value, bool) {
-	p := vm.cText(s)
-	v := lib.XJS_NewStringLen(vm.tls, vm.ctx, p, libc.Tsize_t(len(s)))
-	vm.shrink()
+	if len(s) <= smallBuffer {
+		v := lib.XJS_NewStringLen(vm.tls, vm.ctx, vm.cText(s), libc.Tsize_t(len(s)))
+		return v, !isException(v)
+	}
+	return vm.UTF8(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
+// UTF8 makes a string of bytes that are UTF-8, without a copy in between.
+func (vm *VM) UTF8(b []byte) (Value, bool) {
+	if len(b) == 0 {
+		return vm.String("")
+	}
+	v := lib.XJS_NewStringLen(vm.tls, vm.ctx, vm.pin(b), libc.Tsize_t(len(b)))
+	vm.pinned = nil
 	return v, !isException(v)
+}
+
+// pin gives the address of bytes that stay where they are until pinned is cleared: being kept here, they are
+// not on a stack, which could move.
+func (vm *VM) pin(b []byte) uintptr {
+	vm.pinned = unsafe.SliceData(b)
+	return uintptr(unsafe.Pointer(vm.pinned))
 }
 
 // Text converts any value to text, as String(v) does, which may run code. Lone surrogates become U+FFFD.
@@ -175,18 +193,17 @@ func (vm *VM) SetIndex(v Value, i int, val Value) bool {
 
 func (vm *VM) atom(name string) (lib.TJSAtom, bool) {
 	a := lib.XJS_NewAtomLen(vm.tls, vm.ctx, vm.cText(name), libc.Tsize_t(len(name)))
+	vm.shrink()
 	return a, a != lib.MJS_ATOM_NULL
 }
 
 // Bytes makes a Uint8Array.
 func (vm *VM) Bytes(b []byte) (Value, bool) {
-	p := libc.Xmalloc(vm.tls, libc.Tsize_t(max(len(b), 1)))
-	if p == 0 {
-		return vm.throwOutOfMemory(), false
+	if len(b) == 0 {
+		b = []byte{0}[:0] // with an address
 	}
-	copy(unsafe.Slice(at[byte](p), len(b)), b)
-	buffer := lib.XJS_NewArrayBufferCopy(vm.tls, vm.ctx, p, libc.Tsize_t(len(b)))
-	libc.Xfree(vm.tls, p)
+	buffer := lib.XJS_NewArrayBufferCopy(vm.tls, vm.ctx, vm.pin(b), libc.Tsize_t(len(b)))
+	vm.pinned = nil
 	if isException(buffer) {
 		return exception, false
 	}

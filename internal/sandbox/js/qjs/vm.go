@@ -42,7 +42,9 @@ type VM struct {
 	scratch    uintptr
 	scratchLen int
 	prims      primordials
-	collected  []Value // by the collector, see encode.go
+	buffers    map[*byte]uintptr // in the engine's heap, see buffer.go
+	pinned     *byte             // what the engine reads just now
+	collected  []Value           // by the collector, see encode.go
 	collector  Value
 }
 
@@ -54,7 +56,7 @@ var (
 
 // New makes an engine with no memory limit yet.
 func New() (*VM, error) {
-	vm := &VM{tls: libc.NewTLS(), id: lastID.Add(1), modules: map[string]*SyntheticModule{}, rejections: map[uintptr]Value{}}
+	vm := &VM{tls: libc.NewTLS(), id: lastID.Add(1), modules: map[string]*SyntheticModule{}, rejections: map[uintptr]Value{}, buffers: map[*byte]uintptr{}}
 	vm.rt = vm.newRuntime()
 	if vm.rt == 0 {
 		return nil, ErrEngine
@@ -78,6 +80,10 @@ func (vm *VM) Close() {
 		delete(vm.rejections, promise)
 		vm.Free(reason)
 	}
+	for b, p := range vm.buffers {
+		delete(vm.buffers, b)
+		lib.Xjs_free_rt(vm.tls, vm.rt, p)
+	}
 	vm.release()
 	lib.XJS_FreeContext(vm.tls, vm.ctx)
 	lib.XJS_FreeRuntime(vm.tls, vm.rt)
@@ -92,12 +98,12 @@ func (vm *VM) Close() {
 // Stop ends whatever code runs, soon and beyond its power to catch, and any that would run later.
 func (vm *VM) Stop() { vm.stopped.Store(true) }
 
-// Stopped says whether Stop was called.
-func (vm *VM) Stopped() bool { return vm.stopped.Load() }
+// Stopped says whether Stop was called, or the code has exhausted its memory.
+func (vm *VM) Stopped() bool { return vm.stopped.Load() || vm.Exhausted() }
 
 // interrupted is polled by the engine while code runs.
 func interrupted(_ *libc.TLS, _, opaque uintptr) int32 {
-	if vm := byID(opaque); vm != nil && vm.stopped.Load() {
+	if vm := byID(opaque); vm != nil && vm.Stopped() {
 		return 1
 	}
 	return 0

@@ -1,0 +1,120 @@
+//go:build linux && (amd64 || arm64)
+
+package qjs
+
+import (
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/libc"
+)
+
+// Large blocks of the engine's heap are mappings of their own. A block that grows (an array, a buffer) is
+// moved by the kernel without a copy, so that old and new are never both resident; and what is freed is back
+// with the kernel at once.
+
+// largeBlock is the least size of a block with its own mapping.
+const largeBlock = 128 << 10
+
+// blockHead lies before the bytes of a large block, which keeps their alignment and tells them from small
+// ones, which are looked up only when they have this place in a page.
+const blockHead = 16
+
+const pageSize = 4 << 10
+
+// blocks are the large blocks of this process, by the address of their bytes: the length of each mapping.
+type blocks struct {
+	mu      sync.Mutex
+	lengths map[uintptr]uintptr
+}
+
+var heap = blocks{lengths: map[uintptr]uintptr{}}
+
+func mapping(size uintptr) uintptr { return (size + blockHead + pageSize - 1) &^ (pageSize - 1) }
+
+// length is that of the mapping of a large block, 0 for any other.
+func (b *blocks) length(p uintptr) uintptr {
+	if p&(pageSize-1) != blockHead {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lengths[p]
+}
+
+// move notes that the block at p, if any, is now at q with a mapping of n bytes.
+func (b *blocks) move(p, q, n uintptr) uintptr {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.lengths, p)
+	if q != 0 {
+		b.lengths[q] = n
+	}
+	return q
+}
+
+// mapBlock gives 0 when the kernel has no more.
+func (b *blocks) mapBlock(size uintptr) uintptr {
+	n := mapping(size)
+	p, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON, ^uintptr(0), 0)
+	if errno != 0 {
+		return 0
+	}
+	return b.move(0, p+blockHead, n)
+}
+
+func (b *blocks) resize(p, old, size uintptr) uintptr {
+	n := mapping(size)
+	if n == old {
+		return p
+	}
+	q, _, errno := unix.Syscall6(unix.SYS_MREMAP, p-blockHead, old, n, unix.MREMAP_MAYMOVE, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return b.move(p, q+blockHead, n)
+}
+
+// usable is how many bytes a block of either kind holds.
+func (b *blocks) usable(tls *libc.TLS, p uintptr) uintptr {
+	if n := b.length(p); n != 0 {
+		return n - blockHead
+	}
+	return uintptr(libc.Xmalloc_usable_size(tls, p))
+}
+
+func (b *blocks) malloc(tls *libc.TLS, size uintptr) uintptr {
+	if size >= largeBlock {
+		return b.mapBlock(size)
+	}
+	return libc.Xmalloc(tls, libc.Tsize_t(size))
+}
+
+func (b *blocks) free(tls *libc.TLS, p uintptr) {
+	n := b.length(p)
+	if n == 0 {
+		libc.Xfree(tls, p)
+		return
+	}
+	b.move(p, 0, 0)
+	_, _, _ = unix.Syscall(unix.SYS_MUNMAP, p-blockHead, n, 0)
+}
+
+// realloc gives 0, and leaves p as it is, when there is no more memory.
+func (b *blocks) realloc(tls *libc.TLS, p, size uintptr) uintptr {
+	if old := b.length(p); old != 0 {
+		return b.resize(p, old, size)
+	}
+	if size < largeBlock {
+		return libc.Xrealloc(tls, p, libc.Tsize_t(size))
+	}
+	q := b.mapBlock(size)
+	if q == 0 {
+		return 0
+	}
+	n := min(uintptr(libc.Xmalloc_usable_size(tls, p)), size)
+	copy(unsafe.Slice(at[byte](q), n), unsafe.Slice(at[byte](p), n))
+	libc.Xfree(tls, p)
+	return q
+}
