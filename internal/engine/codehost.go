@@ -42,7 +42,7 @@ type codeHost struct {
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
-	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{}, responses: map[string]chan any{}}
+	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, responses: map[string]chan any{}}
 }
 
 // add makes a module known, before the isolate is opened.

@@ -166,6 +166,7 @@ func (r *run) park(ctx context.Context) error {
 	if r.record.Status == store.RunWaiting {
 		return nil // takeIn has written it
 	}
+	r.keepScratch(ctx)
 	r.record.Status = store.RunWaiting
 	r.record.State = r.kept.encode()
 	saved, scoped := r.stepScopes()
@@ -230,6 +231,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
 	}
+	r.restoreScratch(r.exec)
 	return r.exec, nil
 }
 

@@ -31,6 +31,8 @@ type runState struct {
 	Turn turnState `json:"turn,omitzero"`
 	// HookDepth is that of the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
+	// Context is what of state.context a run that waited has carried over, encoded.
+	Context []byte `json:"context,omitempty"`
 }
 
 func readRunState(r *store.Run) (runState, error) {
@@ -45,10 +47,10 @@ func readRunState(r *store.Run) (runState, error) {
 }
 
 func (s runState) encode() json.RawMessage {
-	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && s.Turn == (turnState{}) {
+	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && len(s.Context) == 0 && s.Turn == (turnState{}) {
 		return nil
 	}
-	raw, _ := json.Marshal(s) // strings only: cannot fail
+	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
 	return raw
 }
 

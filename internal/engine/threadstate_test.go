@@ -191,6 +191,28 @@ var _ = Describe("ThreadState in the isolate", func() {
 		Expect(result(ctx, makeThread(ctx, w, "c"))).To(Equal(`success: told`))
 	})
 
+	It("carries its context over a wait, but for what cannot be written down", Label("STA-08"), func(ctx SpecContext) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents),
+			codeTool("put", `export default (state) => { Object.assign(state.context, { n: 1, when: new Date(0), seen: new Set(['x']), greet: () => 'hi',
+				token: ['Bearer hush-hush'], names: new Set(['hush-hush']), by: new Map([[1, { deep: 'hush-hush' }]]), key: new TextEncoder().encode('hush-hush') }); return Object.keys(state.context).length }`),
+			codeTool("get", `export default (state) => { const c = state.context; c.n++; return [Object.keys(c).sort(), c.n, c.when?.getTime?.(), c.seen?.has('x')] }`),
+			enginetest.Script(
+				enginetest.Call("put", nil), enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "begin"}),
+				enginetest.Call("get", nil), enginetest.Say("done")),
+			func(a *engine.Agent) {
+				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
+			})
+		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))
+		start(w, func(o *engine.Options) {
+			o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "hush-hush", "***") }
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		last := rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(ContainElements("tool put success: 8", `tool get success: [["n","seen","when"],2,0,true]`))
+		Expect(string(last.State)).NotTo(ContainSubstring("context"), "it is gone with the run")
+	})
+
 	Context("has the execution", func() {
 		show := `export default async (state) => { const x = state.execution;
 			return [x.flowId.startsWith('sess_'), x.currentSide, x.stepCount, x.sideAStepCount, x.sideBStepCount, x.stopped, x.stoppedBy ?? null, x.promptPath, x.messageHistory.map((m) => m.role), x.abortSignal.aborted] }`

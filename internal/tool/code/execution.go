@@ -43,5 +43,6 @@ func now(ctx context.Context, c *stateCall) (any, error) {
 	}
 	delete(static, scopesProperty)
 	delete(static, methodsProperty)
+	delete(static, contextProperty)
 	return static, nil
 }

@@ -21,6 +21,7 @@ type State struct {
 	// edited is told when a message was changed or removed, so that a run reads its conversation anew.
 	edited func()
 
+	context any // what state.context begins with
 	// asker is the State whose code calls, when host is another thread than its own; else nil.
 	asker *State
 
@@ -38,10 +39,12 @@ func NewState(h *tool.Host, edited func()) *State {
 	return &State{host: h, edited: edited, times: map[string]int{}}
 }
 
-// Properties that code does not see: what the scopes of state start with, and the names of its methods.
+// Properties that code does not see: what the scopes of state start with, the names of its methods,
+// and what its context starts with.
 const (
 	scopesProperty  = "$scopes"
 	methodsProperty = "$methods"
+	contextProperty = "$context"
 )
 
 // Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
@@ -71,6 +74,9 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	}
 	if s.asker == nil {
 		static[scopesProperty] = scopesStatic(t, s.host.Session)
+		if s.context != nil {
+			static[contextProperty] = s.context
+		}
 	}
 	// These answer at once, so their answers are there beforehand.
 	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {
@@ -95,6 +101,9 @@ func (s *State) Serve(ctx context.Context, invocation, method string, args []any
 	}
 	return serve(ctx, &stateCall{State: s, invocation: invocation, method: method, args: args})
 }
+
+// SetContext says what state.context begins with, an object. Call it before the isolate is opened.
+func (s *State) SetContext(v any) { s.context = v }
 
 // Methods lists the methods of ThreadState that code finds on `state`, sorted.
 func Methods() []string { return slices.Sorted(maps.Keys(methods)) }

@@ -3,11 +3,11 @@
 // { stateFor, refresh, used }.
 (function (sys, parts) {
   'use strict';
-  const { $scopes, $methods, ...properties } = sys.statics;
+  const { $scopes, $methods, $context, ...properties } = sys.statics;
   // Without a list of its methods, every name that is no property is one.
   const known = $methods && new Set($methods);
 
-  let context = {}; // state.context: one object for the isolate's whole life
+  let context = $context ?? {}; // state.context: one object for the isolate's whole life
 
   // What the API types as ArrayBuffer.
   const buffers = new Set(['readFile', 'getFileThumbnail']);
