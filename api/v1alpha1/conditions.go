@@ -49,6 +49,8 @@ const (
 	ReasonInvalidSchema = "InvalidSchema"
 	// ReasonInvalidScript: the script of a scripted Model cannot be played.
 	ReasonInvalidScript = "InvalidScript"
+	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
+	ReasonPathTaken = "PathTaken"
 )
 
 // Reasons of a Thread's Executing condition.

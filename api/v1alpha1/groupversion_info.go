@@ -26,6 +26,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Model{}, &ModelList{},
 		&Tool{}, &ToolList{},
 		&Effect{}, &EffectList{},
+		&ThreadEndpoint{}, &ThreadEndpointList{},
 		&Thread{}, &ThreadList{},
 		&Subagent{}, &SubagentList{},
 		&ScheduledEffect{}, &ScheduledEffectList{},

@@ -16,7 +16,7 @@ type LocalRef struct {
 // +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.configMapKeyRef)",message="give the code either inline or by configMapKeyRef, not both and not neither"
 type CodeSource struct {
 	// Inline is the source text of one ES module whose default export is the definition
-	// (defineTool, defineEffect, defineHook).
+	// (defineTool, defineEffect, defineHook, defineThreadEndpoint).
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional

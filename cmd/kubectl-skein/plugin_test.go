@@ -52,7 +52,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	var err error
 	env, err = apitest.Start(ctx, dir, apitest.Parts{
-		Engine:   func(s *thread.Service) apiserver.Engine { echoes = &echo{svc: s, ended: make(chan error, 1)}; return echoes },
+		Engine: func(s *thread.Service) apiserver.Engine {
+			echoes = &echo{svc: s, ended: make(chan error, 1)}
+			return echoes
+		},
 		Children: noChildren{}, Effects: noEffects{},
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -173,6 +176,25 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 		return tool.Failure("no good"), nil
 	}
 	return tool.Success(name + "(" + string(args) + ")"), nil
+}
+
+// ServeEndpoint answers with what was asked; a path with "teapot" by that status.
+func (*echo) ServeEndpoint(_ context.Context, _ string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+	if req.Path[0] == "none" {
+		return &engine.UnknownError{Message: "no endpoint has the path /none"}
+	}
+	status := 200
+	if req.Path[0] == "teapot" {
+		status = 418
+	}
+	asked, err := json.Marshal(map[string]any{"method": req.Method, "path": req.Path, "body": string(req.Body), "query": req.URL[strings.Index(req.URL, "?")+1:], "headers": req.Headers})
+	if err != nil {
+		return err
+	}
+	if err := to.Head("echo", status, [][2]string{{"content-type", "application/json"}}); err != nil {
+		return err
+	}
+	return to.Write(asked)
 }
 
 func (*echo) QueueTool(context.Context, string, string, string, json.RawMessage) error { return nil }
@@ -380,6 +402,25 @@ $`))
 		Expect(c.run("tool", "hello", "bad")).To(Equal(outputs{code: 1, err: "error: the tool failed: no good\n"}))
 		Expect(c.run("tool", "hello", "bad", "-o", "json").out).To(ContainSubstring(`"error": "no good"`))
 		Expect(c.run("tool", "hello", "add", "--args", "nope").err).To(ContainSubstring("--args=nope is not a JSON object"))
+	})
+
+	It("makes requests to endpoints", Label("END-01"), func() {
+		got := c.run("endpoint", "hello", "/report/7?format=csv&v=1")
+		Expect(got.code).To(BeZero(), got.err)
+		Expect(got.out).To(And(ContainSubstring(`"method":"GET","path":["report","7"],"query":"format=csv\u0026v=1"`)))
+		got = c.run("endpoint", "hello", "/report", "-d", `{"n":1}`, "-H", "X-A: 1", "-i")
+		Expect(got.out).To(And(HavePrefix("200 OK\n"), ContainSubstring("Skein-Endpoint: echo\n"), ContainSubstring(`"method":"POST"`), ContainSubstring(`"body":"{\"n\":1}"`),
+			ContainSubstring(`["content-type","application/json"]`), ContainSubstring(`["x-a","1"]`)), got.err)
+		c.stdin = "piped"
+		Expect(c.run("endpoint", "hello", "/report", "-X", "put", "-d", "@-").out).To(And(ContainSubstring(`"method":"PUT"`), ContainSubstring(`"body":"piped"`)))
+		got = c.run("endpoint", "hello", "/teapot")
+		Expect(got.code).To(Equal(1))
+		Expect(got.out).To(ContainSubstring("teapot"), "what it answered is shown all the same")
+		Expect(got.err).To(ContainSubstring("the endpoint echo answered 418"))
+		Expect(c.run("endpoint", "hello", "/none").err).To(ContainSubstring("(NotFound): no endpoint has the path /none"))
+		Expect(c.run("endpoint", "hello", "/x", "-X", "GET", "-d", "x").err).To(ContainSubstring("has no body"))
+		Expect(c.run("endpoint", "hello", "/x", "-H", "nope").err).To(ContainSubstring("--header=nope"))
+		Expect(c.run("endpoint", "hello", "https://elsewhere.example/x").err).To(ContainSubstring("is not a path"))
 	})
 
 	It("speaks for a subagent", Label("SUB-05"), func(ctx SpecContext) {

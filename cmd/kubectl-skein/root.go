@@ -60,7 +60,7 @@ skein-conversation-writer when you are refused.`,
 		newSend(p), newMessages(p), newWatch(p), newTree(p),
 		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p), newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newExport(p), newImport(p),
-		newTool(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
+		newTool(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
 	)
 	return cmd
 }

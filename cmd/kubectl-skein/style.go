@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -43,4 +45,27 @@ func safe(text string) string {
 		clean = append(clean, r)
 	}
 	return string(clean)
+}
+
+// safeWriter makes a stream of text safe. A character that is cut in two is held until the rest of it comes.
+type safeWriter struct {
+	to   io.Writer
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (w *safeWriter) Write(p []byte) (int, error) {
+	text := slices.Concat(w.rest, p)
+	whole := len(text)
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				whole -= n
+			}
+			break
+		}
+	}
+	w.rest = slices.Clone(text[whole:])
+	_, err := io.WriteString(w.to, safe(string(text[:whole])))
+	return len(p), err
 }

@@ -73,7 +73,7 @@ func documented() map[string]bool {
 	GinkgoHelper()
 	data, err := os.ReadFile("../../docs/runtime-api.md")
 	Expect(err).NotTo(HaveOccurred())
-	row := regexp.MustCompile("(?m)^\\| (\\(none\\)|`[^`]+`) \\| (GET|POST|PUT|PATCH|DELETE) \\|.*\\|.*\\|.*\\|$")
+	row := regexp.MustCompile("(?m)^\\| (\\(none\\)|`[^`]+`) \\| ((?:(?:, )?(?:GET|POST|PUT|PATCH|DELETE))+) \\|.*\\|.*\\|.*\\|$")
 	out := map[string]bool{}
 	for _, m := range row.FindAllStringSubmatch(string(data), -1) {
 		path := strings.Trim(m[1], "`")
@@ -84,7 +84,9 @@ func documented() map[string]bool {
 		if head, _, nested := strings.Cut(path, "/{"); nested {
 			path = head + "/"
 		}
-		out[m[2]+" "+path] = true
+		for method := range strings.SplitSeq(m[2], ", ") {
+			out[method+" "+path] = true
+		}
 	}
 	return out
 }

@@ -36,6 +36,8 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var notReady *engine.NotReadyError
 	var noSandbox *engine.NoSandboxError
 	var unknown *engine.UnknownError
+	var endpoint *engine.EndpointError
+	var method *engine.MethodError
 	var tooLarge *http.MaxBytesError
 	var unreadable *thread.EnvUnreadableError
 	var version *store.VersionError
@@ -64,6 +66,10 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		return e
 	case errors.As(err, &unknown):
 		return notFound(name, "%s", unknown.Message)
+	case errors.As(err, &endpoint):
+		return endpointStatus(name, endpoint)
+	case errors.As(err, &method):
+		return methodStatus(name, method)
 	case errors.Is(err, engine.ErrParentTerminated):
 		return terminated(name, "the parent of this thread is terminated and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):

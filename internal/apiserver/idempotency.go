@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -76,6 +77,8 @@ type answer struct {
 	Code        int    `json:"code"`
 	ContentType string `json:"contentType,omitempty"`
 	Body        []byte `json:"body,omitempty"`
+	// Headers are all of an answer whose headers are its code's.
+	Headers http.Header `json:"headers,omitempty"`
 }
 
 func (rs *repeats) serve(c *call, r route, key string, h handler) error {
@@ -117,7 +120,11 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 	if w.code < 300 {
 		keep, cancel := keepContext(c.r)
 		defer cancel()
-		data, err := json.Marshal(answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()})
+		given := answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()}
+		if r.foreign {
+			given.Headers = w.Header()
+		}
+		data, err := json.Marshal(given)
 		fingerprint := body.whole()
 		if err = errors.Join(err, body.err); err == nil {
 			var first json.RawMessage
@@ -139,6 +146,7 @@ func (c *call) replay(kept json.RawMessage) error {
 	if err := json.Unmarshal(kept, &a); err != nil {
 		return fmt.Errorf("the answer that was kept under an idempotency key is damaged: %w", err)
 	}
+	maps.Copy(c.w.Header(), a.Headers)
 	if a.ContentType != "" {
 		c.w.Header().Set("Content-Type", a.ContentType)
 	}
@@ -234,6 +242,14 @@ func (w *recorder) flush() {
 	w.WriteHeader(http.StatusOK)
 	w.ResponseWriter.WriteHeader(w.code)
 	_, _ = w.ResponseWriter.Write(w.body.Bytes())
+}
+
+// FlushError implements what http.ResponseController looks for: nothing goes out before it is kept.
+func (w *recorder) FlushError() error {
+	if !w.passed {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Unwrap lets http.ResponseController reach deadlines.

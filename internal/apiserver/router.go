@@ -53,6 +53,8 @@ type route struct {
 	longRunning bool
 	// secret: the bodies of its writes hold secrets. A repeat under an idempotency key is then known by its URL alone.
 	secret bool
+	// foreign: the query and the headers of the answer are those of an endpoint's code.
+	foreign bool
 }
 
 func (r route) verbs() metav1.Verbs { return verbsOf(r.plain, r.nested) }

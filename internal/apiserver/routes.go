@@ -66,5 +66,11 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 		runtimev1.SubresourceExport:    {kind: "Export", longRunning: true, plain: verbs{"get": s.exportThread}},
 		runtimev1.SubresourceImport:    {kind: runtimev1.KindImportResult, longRunning: true, plain: verbs{"create": s.importThread}},
 		runtimev1.SubresourceExecution: {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},
+		runtimev1.SubresourceEndpoints: {kind: "Endpoint", longRunning: true, foreign: true, plain: anyMethod(s.serveEndpoint), nested: anyMethod(s.serveEndpoint)},
 	}
+}
+
+// anyMethod answers every verb that authorization has for a method.
+func anyMethod(h handler) verbs {
+	return verbs{"get": h, "create": h, "update": h, "patch": h, "delete": h}
 }

@@ -165,6 +165,7 @@ func (s *Server) setUp() error {
 	cfg.EnableProfiling = false
 	cfg.LongRunningFunc = rt.longRunning
 	cfg.RequestTimeout = s.opts.RequestTimeout
+	cfg.RequestInfoResolver = optionsAsGet{genericapiserver.NewRequestInfoResolver(cfg)}
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
 		return s.opts.Threads.Store().Ping(r.Context())
 	}))

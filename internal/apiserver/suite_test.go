@@ -259,8 +259,10 @@ type recordingEngine struct {
 	code    sandbox.CodeRequest
 	result  sandbox.Result
 	err     error
-	run     func(context.Context, sandbox.CodeRequest) (sandbox.Result, error) // when set: does it instead
-	block   chan string                                                        // when set: code ends with its request only; it says "begun" and "ended"
+	// endpoint answers requests to endpoints in place of the real engine, when set.
+	endpoint func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error
+	run      func(context.Context, sandbox.CodeRequest) (sandbox.Result, error) // when set: does it instead
+	block    chan string                                                        // when set: code ends with its request only; it says "begun" and "ended"
 }
 
 func (e *recordingEngine) Stop(_ context.Context, id, reason string) error {
@@ -296,6 +298,13 @@ func (e *recordingEngine) RunCode(ctx context.Context, _ string, req sandbox.Cod
 		e.block <- "ended"
 	}
 	return e.result, e.err
+}
+
+func (e *recordingEngine) ServeEndpoint(ctx context.Context, id string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
+	if e.endpoint == nil {
+		return e.Outside.ServeEndpoint(ctx, id, req, to)
+	}
+	return e.endpoint(ctx, req, to)
 }
 
 // memoryChildren and memoryEffects stand for what is kept by custom resources.

@@ -29,14 +29,14 @@ func (rt *router) serveThread(c *call, r route, h handler) error {
 	}
 	key := c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
 	if key == "" {
-		return rt.serveWrite(c, h)
+		return rt.serveWrite(c, r, h)
 	}
-	return rt.repeats.serve(c, r, key, func(c *call) error { return rt.serveWrite(c, h) })
+	return rt.repeats.serve(c, r, key, func(c *call) error { return rt.serveWrite(c, r, h) })
 }
 
 // serveWrite binds the call's thread to its lease and to the version that it expects. Writes that do not go
 // through the store find both checked here; those that do are checked again in their transaction.
-func (rt *router) serveWrite(c *call, h handler) error {
+func (rt *router) serveWrite(c *call, r route, h handler) error {
 	ctx := c.r.Context()
 	if token := c.r.Header.Get(runtimev1.HeaderLease); token != "" && !c.managesLease {
 		w, err := rt.lookup.threads.WriterOf(c.row.ID, token)
@@ -47,6 +47,9 @@ func (rt *router) serveWrite(c *call, h handler) error {
 		if err := rt.lookup.threads.Store().Apply(ctx, c.row.ID, w.Fence()); err != nil {
 			return err
 		}
+	}
+	if r.foreign {
+		return h(c)
 	}
 	expected, err := c.expectedVersion()
 	if err != nil || expected == nil {

@@ -15,6 +15,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
+// endpointProperty tells an isolate which invocation is a request to an endpoint; code does not see it.
+const endpointProperty = "$endpoint"
+
 // defaultCodeTimeout of one call of definition code whose object does not say.
 const defaultCodeTimeout = time.Minute
 
@@ -39,6 +42,10 @@ type codeHost struct {
 	iso      sandbox.Isolate
 	// responses are of invocations under way: what they answer before they are over.
 	responses map[string]chan any
+
+	// endpoint is the invocation that answers a request, and answer takes what it says; set before the isolate opens.
+	endpoint string
+	answer   *endpointAnswer
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
@@ -195,7 +202,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		v, err := iso.Invoke(call, invocation, module, args)
 		if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			c.drop(iso) // it may still be at it
-			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect or the hook", errCodeTimeout, timeout)
+			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook or the endpoint", errCodeTimeout, timeout)
 		}
 		settled <- outcomeOf{v, err}
 	}()
@@ -227,6 +234,9 @@ const methodRespond = "waitUntil.respond"
 
 // serve answers the calls of code.
 func (c *codeHost) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
+	if c.answer != nil && invocation == c.endpoint && (method == methodEndpointHead || method == methodEndpointChunk) {
+		return c.answer.serve(ctx, method, args)
+	}
 	if method != methodRespond {
 		return c.state.Serve(ctx, invocation, method, args)
 	}
@@ -270,6 +280,9 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 	static, err := c.state.Static(ctx)
 	if err != nil {
 		return nil, nil, err
+	}
+	if c.endpoint != "" {
+		static[endpointProperty] = c.endpoint
 	}
 	for ; ; retried = true {
 		iso, sbx, err := c.open(ctx, static)

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -22,6 +24,9 @@ type Definitions interface {
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*Effect, error)
+	// Endpoint finds the ThreadEndpoint that answers a request to threads of an agent; path is in segments (SPEC
+	// END-01). An *UnknownError when no path matches, a *MethodError when one does with other methods only.
+	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*Endpoint, error)
 	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
 	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
@@ -92,6 +97,26 @@ func (e *NoSandboxError) Error() string { return e.Message }
 
 // Unwrap gives the cause.
 func (e *NoSandboxError) Unwrap() error { return e.Err }
+
+// Endpoint is a ThreadEndpoint object, compiled, as a request has found it.
+type Endpoint struct {
+	ObjectName string
+	Spec       skeinv1.ThreadEndpointSpec
+	Module     sandbox.Module
+	Digest     string
+	Params     map[string]string // what the path gives
+}
+
+// MethodError says that a path has endpoints, but none for the method.
+type MethodError struct {
+	Method string
+	Allow  []string // what can be asked, sorted
+}
+
+// Error implements error.
+func (e *MethodError) Error() string {
+	return fmt.Sprintf("there is no endpoint for %s at this path: it answers %s", e.Method, strings.Join(e.Allow, ", "))
+}
 
 // NotReadyError says that a definition is missing or not usable yet. It heals by itself.
 type NotReadyError struct {

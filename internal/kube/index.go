@@ -14,8 +14,8 @@ import (
 const (
 	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
-	// IndexConfigMap: Models, Tools and Effects by the ConfigMap that holds their script or code; Agents, Prompts
-	// and Threads by those of spec.env and spec.hooks.
+	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
+	// Agents, Prompts and Threads by those of spec.env and spec.hooks.
 	IndexConfigMap = "skein.configMap"
 	// IndexModel: Prompts by their Model.
 	IndexModel = "skein.model"
@@ -23,8 +23,10 @@ const (
 	IndexTool = "skein.tool"
 	// IndexPrompt: Agents by their Prompt.
 	IndexPrompt = "skein.prompt"
-	// IndexAgent: Agents by the agents of their subagents, Threads and Subagents by their Agent.
+	// IndexAgent: Agents by the agents of their subagents; Threads, Subagents and ThreadEndpoints by their Agent.
 	IndexAgent = "skein.agent"
+	// IndexShape: ThreadEndpoints by the shape of their path; see EndpointShape.
+	IndexShape = "skein.shape"
 	// IndexPool: Agents by the SandboxPool that they name.
 	IndexPool = "skein.pool"
 	// IndexThread: Subagents and ScheduledEffects by the Thread that they belong to.
@@ -76,6 +78,18 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Effect{}, IndexConfigMap, func(o client.Object) []string {
 			return codeConfigMap(o.(*skeinv1.Effect).Spec.Code)
+		}},
+		{&skeinv1.ThreadEndpoint{}, IndexConfigMap, func(o client.Object) []string {
+			return codeConfigMap(o.(*skeinv1.ThreadEndpoint).Spec.Code)
+		}},
+		{&skeinv1.ThreadEndpoint{}, IndexAgent, func(o client.Object) []string {
+			if a := o.(*skeinv1.ThreadEndpoint).Spec.AgentRef; a != nil {
+				return []string{a.Name}
+			}
+			return nil
+		}},
+		{&skeinv1.ThreadEndpoint{}, IndexShape, func(o client.Object) []string {
+			return []string{EndpointShape(o.(*skeinv1.ThreadEndpoint))}
 		}},
 		{&skeinv1.Prompt{}, IndexModel, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Prompt).Spec.ModelRef.Name}

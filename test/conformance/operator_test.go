@@ -19,6 +19,7 @@ var _ = Describe("The operator", func() {
 	It("shows conditions, columns, short names and the category, and kubectl wait works on every kind", Label("K8S-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "later", remind), harness.CodeTool(ns, "noop", "export default { execute: async () => 1 };", nil),
+			harness.Endpoint(ns, "report", "/report", "export default () => 'report';"),
 			&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}},
 			&skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "far"}, Spec: skeinv1.ScheduledEffectSpec{
 				ThreadRef: skeinv1.LocalRef{Name: "thread"}, Effect: "later", After: &metav1.Duration{Duration: time.Hour}}})
@@ -26,7 +27,7 @@ var _ = Describe("The operator", func() {
 			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hi"})), harness.After("subagent_create", harness.Answer("ok"))},
 			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
 		say(ctx, t, 1, "go")
-		for _, kind := range []string{"agents", "prompts", "models", "tools", "effects", "threads", "subagents", "scheduledeffects", "sandboxpools"} {
+		for _, kind := range []string{"agents", "prompts", "models", "tools", "effects", "threadendpoints", "threads", "subagents", "scheduledeffects", "sandboxpools"} {
 			_, err := cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", kind, "--all", "--timeout=20s")
 			Expect(err).NotTo(HaveOccurred())
 			raw, err := cluster.Kubectl(ctx, "-n", ns, "get", kind, "-o", "json")
@@ -50,7 +51,7 @@ var _ = Describe("The operator", func() {
 				}
 			}
 		}
-		for _, short := range []string{"ag", "pr", "mdl", "tl", "ef", "thr", "sub", "sef", "sbp"} {
+		for _, short := range []string{"ag", "pr", "mdl", "tl", "ef", "tep", "thr", "sub", "sef", "sbp"} {
 			out, err := cluster.Kubectl(ctx, "-n", ns, "get", short)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Split(out, "\n")[0]).To(MatchRegexp(`NAME.*READY.*AGE`), short)

@@ -16,7 +16,7 @@ var _ = Describe("A user", func() {
 		ns := namespace(ctx)
 		_, err := cluster.Kubectl(ctx, "-n", ns, "apply", "-k", filepath.Join(harness.Root(), "config", "samples"))
 		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", "agents,prompts,models,tools,effects,sandboxpools", "--all", "--timeout=60s")
+		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", "agents,prompts,models,tools,effects,threadendpoints,sandboxpools", "--all", "--timeout=60s")
 		Expect(err).NotTo(HaveOccurred())
 		echo(ctx, ns)
 		thread(ctx, ns, "hello")

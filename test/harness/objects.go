@@ -109,6 +109,15 @@ func Effect(ns, name, source string) *skeinv1.Effect {
 	return &skeinv1.Effect{ObjectMeta: meta(ns, name), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: source}}}
 }
 
+// Endpoint in TypeScript, for GET unless edited.
+func Endpoint(ns, name, path, source string, edit ...func(*skeinv1.ThreadEndpointSpec)) *skeinv1.ThreadEndpoint {
+	e := &skeinv1.ThreadEndpoint{ObjectMeta: meta(ns, name), Spec: skeinv1.ThreadEndpointSpec{Path: path, Code: skeinv1.CodeSource{Inline: source}}}
+	for _, f := range edit {
+		f(&e.Spec)
+	}
+	return e
+}
+
 // NewThread is a Thread object.
 func NewThread(ns, name, agent string, edit ...func(*skeinv1.ThreadSpec)) *skeinv1.Thread {
 	t := &skeinv1.Thread{ObjectMeta: meta(ns, name), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: agent}}}

@@ -81,6 +81,9 @@ const (
 	SubresourceStatus      Subresource = "status"
 	SubresourceExecution   Subresource = "execution"
 
+	// SubresourceEndpoints is what ThreadEndpoint objects answer (SPEC END-01): any method of endpoints/{path}.
+	SubresourceEndpoints Subresource = "endpoints"
+
 	SubresourceState  Subresource = "state"
 	SubresourceUsage  Subresource = "usage"
 	SubresourceExport Subresource = "export"
@@ -115,6 +118,10 @@ const HeaderFileRecord = "Skein-File-Record"
 
 // HeaderFileMetadata may carry the metadata of a file that is written, as a JSON object.
 const HeaderFileMetadata = "Skein-File-Metadata"
+
+// HeaderEndpoint names, on an answer that the code of a ThreadEndpoint gave, the object. Answers of Skein itself, such
+// as errors, do not have it.
+const HeaderEndpoint = "Skein-Endpoint"
 
 // TypeMetaOf gives the kind and version that an answer of this API carries.
 func TypeMetaOf(kind string) metav1.TypeMeta {

@@ -116,6 +116,8 @@ const KindExecutionState = "ExecutionState"
 const (
 	// CauseQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
 	CauseQueueFull metav1.CauseType = "QueueFull"
+	// CauseEndpointFailed: the code of a ThreadEndpoint did not answer; the cause's field is the object's name.
+	CauseEndpointFailed metav1.CauseType = "EndpointFailed"
 	// CauseTerminated: the thread is terminated (SPEC THR-05).
 	CauseTerminated metav1.CauseType = "ThreadTerminated"
 	// CauseNoSandbox: the thread can have no sandbox at present; its message says why and what to do (SPEC COD-09).

@@ -36,6 +36,18 @@ func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
 	return err
 }
 
+func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
+	if ref := e.Spec.AgentRef; ref != nil {
+		if err := c.exists(ctx, "Agent", e.Namespace, ref.Name, "spec.agentRef", &skeinv1.Agent{}); err != nil {
+			return err
+		}
+	}
+	if _, err := c.defs.ResolveEndpoint(ctx, e); err != nil {
+		return err
+	}
+	return c.defs.CheckEndpointPath(ctx, e)
+}
+
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.defs.CheckEnv(ctx, p.Namespace, p.Spec.Env); err != nil {
 		return err

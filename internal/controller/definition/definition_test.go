@@ -106,6 +106,34 @@ var _ = Describe("The definition controllers", func() {
 		step(skeinv1.ReasonReady, "")
 	})
 
+	It("have the older of two endpoints with one path answer", Label("END-01", "K8S-02"), func(ctx SpecContext) {
+		endpoint := func(name, path string, age time.Duration, methods ...skeinv1.EndpointMethod) *skeinv1.ThreadEndpoint {
+			e := &skeinv1.ThreadEndpoint{ObjectMeta: Meta(name), Spec: skeinv1.ThreadEndpointSpec{Path: path, Methods: methods, Code: skeinv1.CodeSource{Inline: "export default () => 1"}}}
+			e.CreationTimestamp = metav1.NewTime(Start.Add(-age))
+			return e
+		}
+		old, young := endpoint("old", "/a/[x]", time.Hour, "GET"), endpoint("young", "/a/[y]", time.Minute, "GET", "PUT")
+		other, own := endpoint("other", "/a/[z]", time.Minute, "DELETE"), endpoint("own", "/a/[z]", time.Minute, "GET")
+		own.Spec.AgentRef = &skeinv1.LocalRef{Name: "a"}
+		wrong := endpoint("wrong", "/[*]/a", 0)
+		e.Create(ctx, old, young, other, own, wrong)
+		r := of(e, func(o *skeinv1.ThreadEndpoint) *skeinv1.DefinitionStatus { return &o.Status }, c.endpoint)
+		check := func(o *skeinv1.ThreadEndpoint, reason, message string) {
+			GinkgoHelper()
+			Expect(Reconcile(ctx, r, o).RequeueAfter).To(BeZero())
+			Expect(ready(Get(ctx, e, o).Status.Conditions)).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+		}
+		check(old, skeinv1.ReasonReady, "")
+		check(young, skeinv1.ReasonPathTaken, `ThreadEndpoint "old" is older, has the path /a/[x] too and answers GET: change`)
+		check(other, skeinv1.ReasonReady, "")
+		check(own, skeinv1.ReasonReferenceNotFound, `Agent "a"`)
+		e.Create(ctx, &skeinv1.Agent{ObjectMeta: Meta("a")})
+		check(own, skeinv1.ReasonReady, "")
+		check(wrong, skeinv1.ReasonInvalidSpec, "spec.path: ")
+		Expect(e.Client.Delete(ctx, old)).To(Succeed())
+		check(young, skeinv1.ReasonReady, "")
+	})
+
 	It("say where code does not compile", Label("K8S-02"), func(ctx SpecContext) {
 		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default {\n  a: = 1\n}"}}}
 		x := &skeinv1.Effect{ObjectMeta: Meta("x"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: "export default ("}}}

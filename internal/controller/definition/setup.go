@@ -17,8 +17,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects,verbs=get;list;watch
-// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status,verbs=patch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents;prompts;models;tools;effects;threadendpoints,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=agents/status;prompts/status;models/status;tools/status;effects/status;threadendpoints/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -47,6 +47,8 @@ type watch struct {
 	object    client.Object
 	index     string // of the definitions by the name of the object
 	predicate predicate.Predicate
+	// value by which the definitions are found in the index; the object's name when nil.
+	value func(client.Object) string
 }
 
 // Setup adds a controller for each kind of definition.
@@ -74,14 +76,28 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:    func() client.ObjectList { return &skeinv1.EffectList{} },
 			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
 		}),
+		setup(mgr, o, kind[skeinv1.ThreadEndpoint, *skeinv1.ThreadEndpoint]{
+			name:   "threadendpoint",
+			status: func(e *skeinv1.ThreadEndpoint) *skeinv1.DefinitionStatus { return &e.Status },
+			check:  c.endpoint,
+			list:   func() client.ObjectList { return &skeinv1.ThreadEndpointList{} },
+			watches: []watch{
+				content("ConfigMap", kube.IndexConfigMap),
+				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
+				// Of two with the same path the older one answers: each change of one may concern the others.
+				{object: &skeinv1.ThreadEndpoint{}, index: kube.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
+					return kube.EndpointShape(o.(*skeinv1.ThreadEndpoint))
+				}},
+			},
+		}),
 		setup(mgr, o, kind[skeinv1.Prompt, *skeinv1.Prompt]{
 			name:   "prompt",
 			status: func(p *skeinv1.Prompt) *skeinv1.DefinitionStatus { return &p.Status },
 			check:  c.prompt,
 			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
 			watches: []watch{
-				{&skeinv1.Model{}, kube.IndexModel, watches.ReadyTurned()},
-				{&skeinv1.Tool{}, kube.IndexTool, watches.ReadyTurned()},
+				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: watches.ReadyTurned()},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
@@ -91,9 +107,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.agent,
 			list:   func() client.ObjectList { return &skeinv1.AgentList{} },
 			watches: []watch{
-				{&skeinv1.Prompt{}, kube.IndexPrompt, watches.ReadyTurned()},
-				{&skeinv1.Agent{}, kube.IndexAgent, watches.Existence()},
-				{&skeinv1.SandboxPool{}, kube.IndexPool, watches.Existence()},
+				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: watches.ReadyTurned()},
+				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
+				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
@@ -112,7 +128,11 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 		For(P(new(T)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(watches.Options(o.Workers))
 	for _, w := range k.watches {
-		b = b.Watches(w.object, watches.ByIndex(mgr.GetCache(), k.list, w.index), builder.WithPredicates(w.predicate))
+		value := w.value
+		if value == nil {
+			value = client.Object.GetName
+		}
+		b = b.Watches(w.object, watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value), builder.WithPredicates(w.predicate))
 	}
 	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check}
 	if err := b.Complete(r); err != nil {

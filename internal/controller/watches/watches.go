@@ -37,8 +37,14 @@ func Options(workers int) controller.Options {
 
 // ByIndex enqueues the objects of a list whose index names the object of the event.
 func ByIndex(reader client.Reader, newList func() client.ObjectList, index string) handler.EventHandler {
+	return ByIndexOf(reader, newList, index, client.Object.GetName)
+}
+
+// ByIndexOf enqueues the objects of a list whose index has a value that the object of the event gives; of an update
+// those of the old value and of the new one.
+func ByIndexOf(reader client.Reader, newList func() client.ObjectList, index string, value func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
-		return Requests(ctx, reader, newList(), o.GetNamespace(), index, o.GetName())
+		return Requests(ctx, reader, newList(), o.GetNamespace(), index, value(o))
 	})
 }
 
@@ -84,6 +90,8 @@ func definitionConditions(o client.Object) []metav1.Condition {
 	case *skeinv1.Tool:
 		return o.Status.Conditions
 	case *skeinv1.Effect:
+		return o.Status.Conditions
+	case *skeinv1.ThreadEndpoint:
 		return o.Status.Conditions
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,11 +21,13 @@ type Definitions struct {
 	version int
 	agents  map[string]*engine.Agent
 	effects map[string]*engine.Effect
+	// endpoints by method and path, "GET /report".
+	endpoints map[string]*engine.Endpoint
 }
 
 // NewDefinitions makes an empty set.
 func NewDefinitions() *Definitions {
-	return &Definitions{agents: map[string]*engine.Agent{}, effects: map[string]*engine.Effect{}}
+	return &Definitions{agents: map[string]*engine.Agent{}, effects: map[string]*engine.Effect{}, endpoints: map[string]*engine.Endpoint{}}
 }
 
 // Agent implements engine.Definitions.
@@ -54,6 +57,36 @@ func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect,
 		return e, nil
 	}
 	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
+}
+
+// Endpoint implements engine.Definitions, for paths without patterns.
+func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []string) (*engine.Endpoint, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := " /" + strings.Join(path, "/")
+	if e := d.endpoints[method+at]; e != nil {
+		return e, nil
+	}
+	var allow []string
+	for key := range d.endpoints {
+		if m, ok := strings.CutSuffix(key, at); ok {
+			allow = append(allow, m)
+		}
+	}
+	if slices.Sort(allow); len(allow) > 0 {
+		return nil, &engine.MethodError{Method: method, Allow: allow}
+	}
+	return nil, &engine.UnknownError{Message: "no endpoint has the path" + at}
+}
+
+// PutEndpoint adds an endpoint under a method and a path, "GET /report".
+func (d *Definitions) PutEndpoint(at string, e engine.Endpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.ObjectName == "" {
+		e.ObjectName = "endpoint"
+	}
+	d.endpoints[at] = &e
 }
 
 // Names implements engine.Definitions.

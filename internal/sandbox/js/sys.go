@@ -55,6 +55,7 @@ func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 		"randomUUID":  {0, i.randomUUID},
 		"randomBytes": {1, i.randomBytes},
 		"urlClasses":  {0, i.urlClasses},
+		"httpParts":   {1, i.httpParts},
 	} {
 		v, ok := i.vm.Func(name, f.length, f.call)
 		if !ok || !i.vm.Define(sys, name, v, qjs.Fixed) {

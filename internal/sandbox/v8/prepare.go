@@ -51,7 +51,7 @@ func addLibraries(open *protocol.Open) {
 		zod = zod || strings.Contains(m.Source, "zod")
 	}
 	libraries := []protocol.Module{
-		{Name: internal + "definition", Source: lib.Definition},
+		{Name: internal + "definition", Source: lib.Whole},
 		{Name: internal + "@standardagents/builder", Source: lib.Builder},
 	}
 	if zod {

@@ -28,8 +28,12 @@ export function defineHook(first, execute) {
   return withExecute('hook', definition, 'handler');
 }
 
+const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+// One handler for all methods, or an object with one for each: { GET(request, state, params) {} }.
 export function defineThreadEndpoint(first) {
   const definition = typeof first === 'function' ? { execute: first } : first;
+  if (methods.some((m) => typeof definition?.[m] === 'function')) return mark('endpoint', definition);
   return withExecute('endpoint', definition, 'handler');
 }
 

@@ -3,7 +3,8 @@
 (function (sys, threads) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
-  const { $scopes: scopes } = sys.statics;
+  // $endpoint is the invocation that is the request of a thread endpoint, if that is what the isolate is for.
+  const { $scopes: scopes, $endpoint: endpoint } = sys.statics;
 
   // ---- runCode ----------------------------------------------------------------------------------------
 
@@ -261,8 +262,13 @@
     };
   }
 
-  async function invoke(ns, invocation, args) {
+  // Carries an invocation out: the definition's execute, or what answers the request of an endpoint.
+  async function execute(ns, invocation, args) {
     const definition = definitionOf(ns);
+    if (endpoint !== undefined && invocation === endpoint) {
+      const send = (method, values) => sys.call(invocation, method, values, false);
+      return http().serve(definition, args, stateFor(invocation), send);
+    }
     if (typeof definition.execute !== 'function') {
       throw new TypeError('the default export has no function named execute');
     }
@@ -275,12 +281,16 @@
       }
       args = parsed.data;
     }
+    return definition.execute(stateFor(invocation), args);
+  }
+
+  async function invoke(ns, invocation, args) {
     sent.set(invocation, []);
     waiting.set(invocation, []);
     posted.set(invocation, []);
     try {
       await refresh(invocation);
-      const result = await definition.execute(stateFor(invocation), args);
+      const result = await execute(ns, invocation, args);
       await settlePosted(invocation);
       await settle(invocation);
       const work = waiting.get(invocation);
@@ -405,6 +415,23 @@
         const classes = sys.urlClasses();
         define('URL', classes.URL);
         define('URLSearchParams', classes.URLSearchParams);
+        return classes[name];
+      },
+      set(value) {
+        define(name, value);
+      },
+    });
+  }
+
+  let httpParts;
+  const http = () => (httpParts ??= sys.httpParts(sys));
+  for (const name of ['Headers', 'Request', 'Response', 'ReadableStream']) {
+    Object.defineProperty(globalThis, name, {
+      configurable: true,
+      enumerable: false,
+      get() {
+        const { classes } = http();
+        define(name, classes[name]);
         return classes[name];
       },
       set(value) {

@@ -43,3 +43,12 @@ func expression(script string) string { return strings.TrimSuffix(strings.TrimSp
 //
 //go:embed url.js
 var URL string
+
+// HTTP is the script that makes the classes Headers, Request, Response and ReadableStream, evaluated when code first
+// names one, and that serves thread endpoints (SPEC END-01). Its value is a function that takes the host's side.
+//
+//go:embed http.js
+var HTTP string
+
+// Whole is Definition with HTTP inside, for engines that compile a function when it is called first.
+var Whole = "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nreturn (" + expression(Definition) + ")(sys);\n})"

@@ -1,0 +1,175 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// readMethods are those of requests that a terminated thread answers too (SPEC THR-05), and that have no body.
+var readMethods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true}
+
+var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too slowly, and the endpoint was not asked: send it again")
+
+// serveEndpoint answers any method of endpoints/{path}: by the code of the ThreadEndpoint that has the path (SPEC
+// END-01). A request lasts as long as its code, at most the endpoint's timeout; a client that goes away ends the code.
+func (s *Server) serveEndpoint(c *call) error {
+	for _, part := range c.path {
+		if part == "" || part == "." || part == ".." {
+			return apierrors.NewBadRequest(`the path has empty parts, "." or "..": write it without them`)
+		}
+	}
+	ctx := c.r.Context()
+	req := engine.EndpointRequest{
+		Method: c.r.Method, Path: c.path, URL: endpointURL(c.r), Headers: requestHeaders(c.r.Header),
+		Key: c.r.Header.Get(runtimev1.HeaderIdempotencyKey), Reads: readMethods[c.r.Method],
+	}
+	if user, ok := apirequest.UserFrom(ctx); ok {
+		req.User = user.GetName()
+	}
+	if !req.Reads {
+		in := s.body(c)
+		body, err := io.ReadAll(http.MaxBytesReader(c.w, io.NopCloser(in), engine.MaxEndpointRequest))
+		var tooLarge *http.MaxBytesError
+		if in.err != nil && !errors.As(err, &tooLarge) {
+			return errBodyCutOff
+		}
+		if err != nil {
+			return err
+		}
+		req.Body = body
+	}
+	answer := &endpointAnswer{call: c, out: &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}}
+	err := s.opts.Engine.ServeEndpoint(ctx, c.row.ID, req, answer)
+	if answer.started {
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		}
+		return answer.end()
+	}
+	var method *engine.MethodError
+	if errors.As(err, &method) {
+		c.w.Header().Set("Allow", strings.Join(method.Allow, ", "))
+		if c.r.Method == http.MethodOptions {
+			c.w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
+	return err
+}
+
+// endpointURL is the request's URL as code sees it: as the client wrote it, as far as it came here.
+func endpointURL(r *http.Request) string {
+	u := url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+	return u.String()
+}
+
+// endpointAnswer sends what an endpoint answers, without secrets (SPEC ENV-03).
+type endpointAnswer struct {
+	call    *call
+	out     *patientWriter
+	started bool
+	mute    bool   // the answer has no body
+	held    string // the end of what came, which may be the beginning of a secret
+}
+
+// Head implements engine.EndpointAnswer.
+func (a *endpointAnswer) Head(endpoint string, status int, headers [][2]string) error {
+	c := a.call
+	h := c.w.Header()
+	for _, pair := range headers {
+		if answerHeader(pair[0]) {
+			h.Set(pair[0], c.secrets.Text(c.namespace, pair[1]))
+		}
+	}
+	a.mute = c.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
+	if h.Get("Content-Type") == "" && !a.mute {
+		h.Set("Content-Type", "application/octet-stream")
+	}
+	guardAnswer(h)
+	h.Set(runtimev1.HeaderEndpoint, endpoint)
+	a.started = true
+	a.out.WriteHeader(status)
+	return nil
+}
+
+// Write implements engine.EndpointAnswer.
+func (a *endpointAnswer) Write(piece []byte) error {
+	if a.mute {
+		return nil
+	}
+	ready := ""
+	ready, a.held = a.call.secrets.Stream(a.call.namespace, a.held+string(piece))
+	if ready == "" {
+		return nil
+	}
+	if _, err := io.WriteString(a.out, ready); err != nil {
+		return errors.New("the client has gone")
+	}
+	_ = a.out.control.Flush() // what a transport holds back comes later
+	return nil
+}
+
+// end sends what was held back.
+func (a *endpointAnswer) end() error {
+	if a.held != "" {
+		_, _ = io.WriteString(a.out, a.call.secrets.Text(a.call.namespace, a.held)) // the client has gone, there is nobody to tell
+	}
+	return nil
+}
+
+// endpointStatus is the Status of an endpoint whose code did not answer.
+func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError {
+	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}
+	var out *apierrors.StatusError
+	switch {
+	case e.Timeout:
+		out = apierrors.NewTimeoutError(e.Error(), 0)
+		out.ErrStatus.Message = e.Error()
+	case e.Lost:
+		out = apierrors.NewServiceUnavailable(e.Error())
+	default:
+		out = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: e.Error(),
+		}}
+	}
+	out.ErrStatus.Details = details(name, 0)
+	if e.Lost && !e.Timeout {
+		out.ErrStatus.Details.RetryAfterSeconds = retrySoon
+	}
+	out.ErrStatus.Details.Causes = cause
+	return out
+}
+
+// methodStatus is a 405 that names the methods of a path.
+func methodStatus(name string, e *engine.MethodError) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+		Message: fmt.Sprintf("thread %q: %v", name, e), Details: details(name, 0),
+	}}
+}
+
+// optionsAsGet makes OPTIONS of endpoints a read for authorization: a request that asks what it may ask.
+type optionsAsGet struct {
+	apirequest.RequestInfoResolver
+}
+
+// NewRequestInfo implements apirequest.RequestInfoResolver.
+func (o optionsAsGet) NewRequestInfo(r *http.Request) (*apirequest.RequestInfo, error) {
+	info, err := o.RequestInfoResolver.NewRequestInfo(r)
+	if err == nil && r.Method == http.MethodOptions && info.APIGroup == runtimev1.GroupVersion.Group && info.Resource == runtimev1.ThreadsResource &&
+		info.Subresource == string(runtimev1.SubresourceEndpoints) {
+		info.Verb = "get"
+	}
+	return info, err
+}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// Bounds of an answer's headers.
+const (
+	maxAnswerHeaders     = 100
+	maxAnswerHeaderBytes = 32 << 10
+)
+
+// Methods by which the code of an endpoint sends a streamed answer. Those of a whole one are its result.
+const (
+	methodEndpointHead  = "endpoint.head"
+	methodEndpointChunk = "endpoint.chunk"
+)
+
+// endpointAnswer takes an answer from the code, which may say anything, to whoever asked.
+type endpointAnswer struct {
+	endpoint string
+	to       EndpointAnswer
+
+	mu      sync.Mutex
+	started bool
+	written int
+}
+
+// answerError is a mistake of the code in its answer.
+type answerError struct{ text string }
+
+func (e *answerError) Error() string { return e.text }
+
+func badAnswer(format string, args ...any) error { return &answerError{fmt.Sprintf(format, args...)} }
+
+// serve takes a piece of a streamed answer.
+func (a *endpointAnswer) serve(_ context.Context, method string, args []any) (any, error) {
+	if len(args) != 1 {
+		return nil, errors.New("an answer comes in pieces of one value")
+	}
+	if method == methodEndpointHead {
+		return nil, a.head(args[0])
+	}
+	piece, ok := args[0].([]byte)
+	if !ok {
+		return nil, errors.New("a body is made of bytes")
+	}
+	return nil, a.chunk(piece)
+}
+
+func (a *endpointAnswer) head(v any) error {
+	status, headers, err := readHead(v)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.started {
+		return errors.New("the answer has begun already")
+	}
+	a.started = true
+	return a.to.Head(a.endpoint, status, headers)
+}
+
+func (a *endpointAnswer) chunk(piece []byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.started {
+		return errors.New("the answer has not begun")
+	}
+	if a.written += len(piece); a.written > MaxEndpointAnswer {
+		return fmt.Errorf("the answer is larger than %d MiB: give it in parts, or write a file", MaxEndpointAnswer>>20)
+	}
+	return a.to.Write(piece)
+}
+
+// whole sends what the code returned; nothing when it has streamed its answer. An *answerError when it is no answer.
+func (a *endpointAnswer) whole(v any) error {
+	a.mu.Lock()
+	started := a.started
+	a.mu.Unlock()
+	if started {
+		return nil
+	}
+	if err := a.head(v); err != nil {
+		return err
+	}
+	object, _ := v.(map[string]any) // head has read it
+	switch body := object["body"].(type) {
+	case nil:
+		return nil
+	case []byte:
+		if len(body) == 0 {
+			return nil
+		}
+		return a.chunk(body)
+	}
+	return badAnswer("the body of its answer is neither bytes nor nothing")
+}
+
+func readHead(v any) (status int, headers [][2]string, err error) {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return 0, nil, badAnswer("its code gave no answer: return a Response")
+	}
+	n, ok := object["status"].(float64)
+	if !ok || n != math.Trunc(n) || n < 200 || n > 599 {
+		return 0, nil, badAnswer("the status of its answer must be a whole number from 200 to 599")
+	}
+	list, ok := object["headers"].([]any)
+	if _, none := object["headers"].(value.Undefined); !ok && object["headers"] != nil && !none {
+		return 0, nil, badAnswer("the headers of its answer must be pairs of a name and a value")
+	}
+	if len(list) > maxAnswerHeaders {
+		return 0, nil, badAnswer("its answer has %d headers: at most %d", len(list), maxAnswerHeaders)
+	}
+	bytes := 0
+	for _, item := range list {
+		pair, _ := item.([]any)
+		if len(pair) != 2 {
+			return 0, nil, badAnswer("the headers of its answer must be pairs of a name and a value")
+		}
+		name, ok1 := pair[0].(string)
+		val, ok2 := pair[1].(string)
+		if !ok1 || !ok2 {
+			return 0, nil, badAnswer("the headers of its answer must be texts")
+		}
+		if bytes += len(name) + len(val); bytes > maxAnswerHeaderBytes {
+			return 0, nil, badAnswer("the headers of its answer have more than %d KiB", maxAnswerHeaderBytes>>10)
+		}
+		headers = append(headers, [2]string{name, val})
+	}
+	return int(n), headers, nil
+}

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+// Bounds of what an endpoint takes and gives (SPEC END-01).
+const (
+	// MaxEndpointRequest bounds the body of a request, in bytes.
+	MaxEndpointRequest = 8 << 20
+	// MaxEndpointAnswer bounds the body of an answer, streamed or not, in bytes.
+	MaxEndpointAnswer = 64 << 20
+	// defaultEndpointTimeout of an endpoint that does not say.
+	defaultEndpointTimeout = 30 * time.Second
+)
+
+// EndpointRequest is a request to a thread's endpoint, as its code sees it.
+type EndpointRequest struct {
+	Method string
+	// Path in segments, below the thread's endpoints.
+	Path []string
+	// URL in full.
+	URL     string
+	Headers [][2]string
+	Body    []byte // at most MaxEndpointRequest
+	// User is the name of whoever asks.
+	User string
+	// Key makes a repeat of the request cause the same; a new one when empty.
+	Key string
+	// Reads tells that the request is one that a terminated thread answers too (SPEC THR-05).
+	Reads bool
+}
+
+// EndpointAnswer receives what an endpoint answers: Head once, then the body in pieces. Their errors end the code.
+type EndpointAnswer interface {
+	// Head begins the answer; endpoint is the object's name.
+	Head(endpoint string, status int, headers [][2]string) error
+	Write(piece []byte) error
+}
+
+// EndpointError says that the code of an endpoint did not answer as it should.
+type EndpointError struct {
+	Endpoint string // the object's name
+	Message  string
+	// Timeout: it took too long. Lost: its sandbox went away, so asking again may help.
+	Timeout, Lost bool
+}
+
+// Error implements error.
+func (e *EndpointError) Error() string { return "ThreadEndpoint " + e.Endpoint + ": " + e.Message }
+
+// ServeEndpoint has the ThreadEndpoint that a request belongs to answer it (SPEC END-01), in an isolate of its own,
+// at rest as well as beside a run. Its state is saved before the answer is given; work that it goes on with by
+// waitUntil is saved later, when it is done (SPEC STA-06). Errors before Head are an *UnknownError, *MethodError,
+// *NotReadyError, *EndpointError, those of threads that take no requests, and of a context that ended; the same after
+// Head mean that the answer is cut off.
+func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req EndpointRequest, to EndpointAnswer) error {
+	// The life of the code is not the request's: what it does after its answer goes on.
+	detached := context.WithoutCancel(ctx)
+	life, leave := e.attach(detached, threadID)
+	t, err := e.store.Thread(ctx, threadID)
+	if err == nil && t.TerminatedAt != 0 && req.Reads {
+		leave() // the end of the thread, of which this replica may yet learn, is no reason to end what reads it
+		life = detached
+	}
+	life, end := context.WithCancelCause(life)
+	over := func() {
+		end(nil)
+		leave()
+	}
+	gone := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	defer gone()
+	var x *execution
+	var ep *Endpoint
+	if err == nil {
+		x, ep, err = e.endpoint(life, t, &req)
+	}
+	if err != nil {
+		over()
+		return err
+	}
+	if err := x.serveEndpoint(life, ep, &req, to); err != nil || !x.host.Session.Working() {
+		x.close()
+		over()
+		return err
+	}
+	gone() // it is answered
+	go func() {
+		defer over()
+		defer x.close()
+		x.finishWork(life)
+	}()
+	return nil
+}
+
+// endpoint prepares the execution of a request.
+func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointRequest) (*execution, *Endpoint, error) {
+	switch {
+	case t.TerminatedAt != 0 && !req.Reads:
+		return nil, nil, store.ErrTerminated
+	case t.RetainedAt != 0:
+		return nil, nil, store.ErrRetained
+	}
+	ep, err := e.opts.Definitions.Endpoint(ctx, t.Namespace, t.Agent, req.Method, req.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := e.threads.Open(ctx, t.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
+		return nil, nil, err
+	}
+	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
+	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	var notReady *NotReadyError
+	if err != nil && !errors.As(err, &notReady) {
+		return nil, nil, err
+	}
+	x := e.newExecution(ctx, t, st, agent, "")
+	x.host.Session.ID = newRunID() // a session of its own (SPEC STA-01), but no run: state.execution is null
+	return x, ep, nil
+}
+
+// serveEndpoint runs the code and gives its answer.
+func (x *execution) serveEndpoint(ctx context.Context, ep *Endpoint, req *EndpointRequest, to EndpointAnswer) error {
+	module, timeout := "endpoints/"+ep.ObjectName, defaultEndpointTimeout
+	if ep.Spec.Timeout != nil {
+		timeout = ep.Spec.Timeout.Duration
+	}
+	x.code.add(module, ep.Module, timeout)
+	a := &endpointAnswer{endpoint: ep.ObjectName, to: to}
+	x.code.endpoint, x.code.answer = "endpoint_"+keyed(x.host.Thread.ID, req.Key), a
+	v, err := x.code.Invoke(ctx, x.code.endpoint, module, req.value(ep), timeout)
+	if err != nil {
+		return x.endpointFailed(ctx, ep, err)
+	}
+	// Before the answer: whoever has it finds the state that it speaks of.
+	if err := x.saveEndpoint(ctx); err != nil {
+		return err
+	}
+	if err := a.whole(v); err != nil {
+		var bad *answerError
+		if errors.As(err, &bad) {
+			return &EndpointError{Endpoint: ep.ObjectName, Message: bad.text}
+		}
+		return err
+	}
+	return nil
+}
+
+// value is the request as it crosses into the sandbox.
+func (r *EndpointRequest) value(ep *Endpoint) map[string]any {
+	headers := make([]any, len(r.Headers))
+	for i, h := range r.Headers {
+		headers[i] = []any{h[0], h[1]}
+	}
+	params := make(map[string]any, len(ep.Params))
+	for name, v := range ep.Params {
+		params[name] = v
+	}
+	body := r.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return map[string]any{"method": r.Method, "url": r.URL, "headers": headers, "body": body, "params": params, "user": r.User}
+}
+
+// saveEndpoint stores what the code has done to the thread's state so far.
+func (x *execution) saveEndpoint(ctx context.Context) error {
+	save := x.host.Session.Save(!x.host.Session.Working())
+	if len(save.Ops) == 0 {
+		return nil
+	}
+	if err := x.host.State.Apply(ctx, save.Ops...); err != nil {
+		return err
+	}
+	save.Done()
+	return nil
+}
+
+// finishWork waits for what goes on after the answer and saves what it did.
+func (x *execution) finishWork(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
+	defer cancel()
+	if err := x.saveOutside(ctx); err != nil {
+		t := x.host.Thread
+		x.engine.log.Info("work after an endpoint's answer ended early, or its state could not be saved", "namespace", t.Namespace, "name", t.Name, "error", err.Error())
+	}
+}
+
+// endpointFailed says why there is no answer, or why it was cut off.
+func (x *execution) endpointFailed(ctx context.Context, ep *Endpoint, err error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTerminal):
+		return store.ErrTerminated
+	case cause != nil:
+		return cause // whoever asked has gone
+	}
+	out := &EndpointError{Endpoint: ep.ObjectName}
+	var gone *sandbox.IsolateGoneError
+	var thrown *sandbox.Error
+	switch {
+	case errors.Is(err, errCodeTimeout):
+		out.Timeout, out.Message = true, err.Error()
+	case errors.As(err, &gone):
+		out.Timeout = strings.Contains(gone.Reason, "ran for longer than") // the pool's cap
+		out.Lost, out.Message = gone.Status == sandbox.StatusTerminated, code.Explain(err)
+	case errors.As(err, &thrown) && thrown.Name == "TimeoutError":
+		out.Timeout, out.Message = true, thrown.Message
+	case errors.As(err, &thrown):
+		// The stack is for whoever wrote the code, not for whoever asks.
+		x.engine.log.Info("an endpoint's code failed", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "endpoint", ep.ObjectName, "error", code.Explain(err))
+		out.Message = "its code failed: " + thrown.Error()
+	default:
+		return err
+	}
+	return out
+}

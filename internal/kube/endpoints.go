@@ -1,0 +1,161 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/endpoint"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// maxPathsShown bounds the paths that an error names.
+const maxPathsShown = 20
+
+// Endpoint implements engine.Definitions.
+func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*engine.Endpoint, error) {
+	var list skeinv1.ThreadEndpointList
+	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
+	}
+	var best *candidate
+	var others, there []string
+	for i := range list.Items {
+		o := &list.Items[i]
+		if endpointAgent(o) != "" && endpointAgent(o) != agent || !o.DeletionTimestamp.IsZero() {
+			continue
+		}
+		pattern, err := endpoint.Parse(o.Spec.Path)
+		if err != nil {
+			continue // its condition says so
+		}
+		there = append(there, o.Spec.Path)
+		params, ok := pattern.Match(path)
+		if !ok {
+			continue
+		}
+		if !endpoint.Serves(o.Spec.MethodNames(), method) {
+			others = append(others, o.Spec.MethodNames()...)
+			continue
+		}
+		c := &candidate{object: o, pattern: pattern, params: params, exact: slices.Contains(o.Spec.MethodNames(), method)}
+		if best == nil || c.before(best) {
+			best = c
+		}
+	}
+	switch {
+	case best == nil && len(others) > 0:
+		return nil, &engine.MethodError{Method: method, Allow: endpoint.Allow(others)}
+	case best == nil:
+		return nil, &engine.UnknownError{Message: noEndpoint(namespace, path, there)}
+	}
+	resolved, err := d.ResolveEndpoint(ctx, best.object)
+	if err != nil {
+		return nil, within("ThreadEndpoint", best.object.Name, err)
+	}
+	resolved.Params = best.params
+	return resolved, nil
+}
+
+// candidate is an endpoint that could answer a request.
+type candidate struct {
+	object  *skeinv1.ThreadEndpoint
+	pattern endpoint.Pattern
+	params  map[string]string
+	exact   bool // it lists the method, rather than answering HEAD by GET
+}
+
+// before tells whether c answers in place of o: by its path, by its method, as the agent's own, as the older one.
+func (c *candidate) before(o *candidate) bool {
+	if by := endpoint.Compare(c.pattern, o.pattern); by != 0 {
+		return by < 0
+	}
+	if c.exact != o.exact {
+		return c.exact
+	}
+	if own := endpointAgent(c.object) != ""; own != (endpointAgent(o.object) != "") {
+		return own
+	}
+	return older(c.object, o.object)
+}
+
+func older(a, b *skeinv1.ThreadEndpoint) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
+}
+
+func noEndpoint(namespace string, path, there []string) string {
+	message := fmt.Sprintf("no endpoint of namespace %q has the path /%s", namespace, strings.Join(path, "/"))
+	if len(there) == 0 {
+		return message + ": there are none; create a ThreadEndpoint"
+	}
+	slices.Sort(there)
+	there = slices.Compact(there)
+	more := ""
+	if len(there) > maxPathsShown {
+		there, more = there[:maxPathsShown], " and others"
+	}
+	return message + ": there are " + strings.Join(there, ", ") + more
+}
+
+// ResolveEndpoint compiles a ThreadEndpoint and checks its path.
+func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*engine.Endpoint, error) {
+	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
+	}
+	if t := e.Spec.Timeout; t != nil && t.Duration <= 0 {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.timeout must be above zero: leave it out for 30s")
+	}
+	c, err := d.compileCode(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+}
+
+// CheckEndpointPath finds out whether an older ThreadEndpoint answers in place of this one.
+func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
+	var list skeinv1.ThreadEndpointList
+	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{IndexShape: EndpointShape(e)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list ThreadEndpoints: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b skeinv1.ThreadEndpoint) int {
+		if older(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.Name == e.Name || !older(o, e) || endpointAgent(o) != endpointAgent(e) || !o.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if both := endpoint.Shared(e.Spec.MethodNames(), o.Spec.MethodNames()); len(both) > 0 {
+			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q is older, has the path %s too and answers %s: change spec.path or spec.methods of one of them, or delete one",
+				o.Name, o.Spec.Path, strings.Join(both, ", "))
+		}
+	}
+	return nil
+}
+
+// EndpointShape is the value of IndexShape: the same for paths that differ only in the names of parameters.
+func EndpointShape(e *skeinv1.ThreadEndpoint) string {
+	p, err := endpoint.Parse(e.Spec.Path)
+	if err != nil {
+		return e.Spec.Path
+	}
+	return p.Shape()
+}
+
+// endpointAgent is the agent to whose threads an endpoint is limited; "" for all.
+func endpointAgent(e *skeinv1.ThreadEndpoint) string {
+	if e.Spec.AgentRef == nil {
+		return ""
+	}
+	return e.Spec.AgentRef.Name
+}
