@@ -87,11 +87,11 @@ func child(o ChildOptions) error {
 		return err
 	}
 	if o.CompileLibraries {
-		code, err := CompileLibraries(vm)
+		libs, err := CompileLibraries(vm)
 		if err != nil {
 			return err
 		}
-		_, err = os.Stdout.Write(code)
+		_, err = os.Stdout.Write(libs.Pack())
 		return err
 	}
 	conn := protocol.NewConn(os.Stdin, os.Stdout, nil)
@@ -127,5 +127,9 @@ func mapLibraries(o ChildOptions) (Libraries, error) {
 	if err != nil {
 		return Libraries{}, fmt.Errorf("libraries: %w", err)
 	}
-	return Libraries{Zod: b}, unix.Close(fd)
+	libs, err := UnpackLibraries(b)
+	if err != nil {
+		return libs, err
+	}
+	return libs, unix.Close(fd)
 }

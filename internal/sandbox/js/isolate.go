@@ -56,8 +56,8 @@ func (m *machine) isolate(open *protocol.Open) error {
 // prepare lays out the modules and evaluates our own script.
 func (i *isolate) prepare(open *protocol.Open) error {
 	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){
-		"@standardagents/builder": func() (qjs.Source, error) { return qjs.Source{Code: lib.Builder}, nil },
-		"zod":                     i.zod,
+		"@standardagents/builder": module(i.libs.Builder, lib.Builder),
+		"zod":                     module(i.libs.Zod, lib.Zod),
 		"zod/v4": func() (qjs.Source, error) {
 			return qjs.Source{Code: "export * from 'zod';\nexport { default } from 'zod';\n"}, nil
 		},
@@ -78,7 +78,7 @@ func (i *isolate) prepare(open *protocol.Open) error {
 		return err
 	}
 	defer i.vm.Free(sys)
-	script, ok := i.vm.Eval(internal+"definition", lib.Definition)
+	script, ok := i.libs.definition(i.vm)
 	if !ok {
 		return i.broken()
 	}
@@ -104,14 +104,6 @@ func (i *isolate) broken() error {
 		return errMemory
 	}
 	return fmt.Errorf("preparing the isolate: %w", e)
-}
-
-// zod gives the library, from bytecode where the supervisor has it.
-func (i *isolate) zod() (qjs.Source, error) {
-	if i.libs.Zod != nil {
-		return qjs.Source{Bytecode: i.libs.Zod}, nil
-	}
-	return qjs.Source{Code: lib.Zod}, nil
 }
 
 // speaker names the invocation that a console call belongs to, when there is only one.

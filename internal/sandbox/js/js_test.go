@@ -76,7 +76,7 @@ var _ = Describe("a child", func() {
 		if precompiled {
 			vm, err := qjs.New()
 			Expect(err).NotTo(HaveOccurred())
-			libs.Zod, err = js.CompileLibraries(vm)
+			libs, err = js.CompileLibraries(vm)
 			Expect(err).NotTo(HaveOccurred())
 			vm.Close()
 		}
@@ -92,6 +92,19 @@ var _ = Describe("a child", func() {
 		Entry("from its source", false),
 		Entry("from bytecode", true),
 	)
+
+	It("passes the libraries on as one piece, and takes none that is damaged", func() {
+		libs := js.Libraries{Zod: []byte("zod"), Definition: []byte{1}}
+		packed := libs.Pack()
+		got, err := js.UnpackLibraries(packed)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(got.Zod) + string(got.Definition)).To(Equal("zod\x01"))
+		Expect(got.Builder).To(BeEmpty())
+		for n := range packed {
+			_, err := js.UnpackLibraries(packed[:n])
+			Expect(err).To(MatchError(ContainSubstring("damaged")), "%d bytes", n)
+		}
+	})
 
 	It("says that it started before any code runs, and only then", Label("COD-09"), func() {
 		c := child(isolate("export default (state) => state.ping()"), js.Libraries{})

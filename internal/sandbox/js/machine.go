@@ -70,12 +70,6 @@ type task struct {
 	stuck func() error
 }
 
-// Libraries are what definition code may import besides its own modules.
-type Libraries struct {
-	// Zod is the bytecode that CompileLibraries made, nil when there is none: then it is compiled when imported.
-	Zod []byte
-}
-
 // Serve runs what the first frame of conn asks for, to its end. vm is a fresh engine. It gives an error only
 // when the manager does not keep to the protocol or the pipes break.
 func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {

@@ -112,7 +112,26 @@ func (vm *VM) Import(from, name string) (Value, bool) {
 
 // Compile gives the bytecode of a module. It is bound to this build of the engine.
 func (vm *VM) Compile(name, code string) ([]byte, bool) {
-	v := vm.eval(name, code, lib.MJS_EVAL_TYPE_MODULE|lib.MJS_EVAL_FLAG_COMPILE_ONLY)
+	return vm.compile(name, code, lib.MJS_EVAL_TYPE_MODULE)
+}
+
+// CompileScript gives the bytecode of what Eval runs, for EvalBytecode.
+func (vm *VM) CompileScript(name, code string) ([]byte, bool) {
+	return vm.compile(name, code, lib.MJS_EVAL_FLAG_STRICT)
+}
+
+// EvalBytecode is Eval of what CompileScript gave.
+func (vm *VM) EvalBytecode(code []byte) (Value, bool) {
+	script := vm.read(code)
+	if isException(script) {
+		return script, false
+	}
+	v := lib.XJS_EvalFunction(vm.tls, vm.ctx, script) // takes the script over
+	return v, !isException(v)
+}
+
+func (vm *VM) compile(name, code string, flags int32) ([]byte, bool) {
+	v := vm.eval(name, code, flags|lib.MJS_EVAL_FLAG_COMPILE_ONLY)
 	if isException(v) {
 		return nil, false
 	}
