@@ -14,6 +14,8 @@ type pool struct {
 	refill chan struct{}
 	done   chan struct{}
 	ended  chan struct{}
+	// renewed is closed when the children that wait have what was compiled after they started.
+	renewed chan struct{}
 }
 
 func newPool(s *Server) *pool {
@@ -23,6 +25,8 @@ func newPool(s *Server) *pool {
 		refill: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		ended:  make(chan struct{}),
+
+		renewed: make(chan struct{}),
 	}
 	go p.keep()
 	return p
@@ -34,6 +38,7 @@ const retry = 200 * time.Millisecond
 // keep fills the pool whenever it is told to.
 func (p *pool) keep() {
 	defer close(p.ended)
+	compiled := p.server.libsDone
 	for {
 		for len(p.ready) < p.server.opts.Prefork {
 			child, err := p.server.spawn()
@@ -53,8 +58,38 @@ func (p *pool) keep() {
 		}
 		select {
 		case <-p.refill:
+		case <-compiled:
+			compiled = nil
+			p.renew()
+			close(p.renewed)
 		case <-p.done:
 			return
+		}
+	}
+}
+
+// renew replaces the children that started before there were libraries for them: a sandbox waits long for its first
+// code, which should not be the one that compiles for itself.
+func (p *pool) renew() {
+	if p.server.libraries() == nil {
+		return
+	}
+	for range p.server.opts.Prefork {
+		child, err := p.server.spawn()
+		if err != nil {
+			logf("%v", err)
+			return
+		}
+		select {
+		case old := <-p.ready:
+			if old.libraries { // of the newest
+				old, child = child, old
+			}
+			p.ready <- child // there is room: nobody else puts any in
+			old.dispose()
+		default:
+			child.dispose()
+			return // they are in use, and others are about to start
 		}
 	}
 }

@@ -28,6 +28,8 @@ type process struct {
 	out    *bufio.Reader
 	outEnd io.Closer
 	stderr tail
+	// libraries says whether it has their bytecode.
+	libraries bool
 
 	mu    sync.Mutex
 	cause *protocol.Gone // why we killed it
@@ -61,9 +63,9 @@ func (s *spawner) close() { close(s.jobs) }
 
 // spawn starts a child and waits until it is locked down and ready.
 func (s *Server) spawn() (*process, error) {
-	cmd := s.engineChild()
+	cmd, libraries := s.engineChild(), s.libraries()
 	if cmd == nil {
-		cmd = s.child(s.childOptions(), s.libraries())
+		cmd = s.child(s.childOptions(), libraries)
 	}
 	p, err := s.launch(cmd)
 	if err != nil {
@@ -78,6 +80,7 @@ func (s *Server) spawn() (*process, error) {
 		_ = p.wait()
 		return nil, fmt.Errorf("a sandbox child did not start: %w: %s", err, p.stderr.String())
 	}
+	p.libraries = libraries != nil
 	return p, nil
 }
 
