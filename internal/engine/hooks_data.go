@@ -36,8 +36,8 @@ func changeMessage(m *store.Message, v any) error {
 	default:
 		return errors.New("silent must be true or false")
 	}
-	if _, ok := given["metadata"]; ok {
-		metadata, err := metadataOf(given["metadata"])
+	if v, ok := given["metadata"]; ok && v != any(value.Undefined{}) {
+		metadata, err := metadataOf(v)
 		if err != nil {
 			return err
 		}
@@ -105,6 +105,9 @@ func changeUpdate(u *thread.MessageUpdate, v any) error {
 	for _, key := range kept {
 		delete(in.Metadata, key)
 		if was, ok := u.Metadata[key]; ok {
+			if in.Metadata == nil {
+				in.Metadata = map[string]any{}
+			}
 			in.Metadata[key] = was
 		}
 	}

@@ -61,6 +61,25 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		Expect(w.Store.StateValue(ctx, id, "seen")).To(MatchJSON(`["hi"]`))
 	})
 
+	It("cannot change by what Skein knows a message, and leave what they do not name", func(ctx SpecContext) {
+		w.Definitions.Put("a",
+			hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => ({ ...m, metadata: undefined, name: undefined, content: undefined });`),
+			hook(skeinv1.HookBeforeUpdateMessage, `export default async (state, id, u) => u.metadata.subagent_id ? { content: 'new' } : { ...u, metadata: { subagent_id: 'x', status_kind: 'y' } };`))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "a")
+		st := outside(ctx, e, id)
+		m, err := st.Inject(ctx, thread.NewMessage{Content: text("hi"), Name: "ada", Metadata: map[string]any{"a": "b"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m).To(HaveValue(And(HaveField("Content", HaveValue(Equal("hi"))), HaveField("Name", "ada"), HaveField("Metadata", HaveKeyWithValue("a", "b")))))
+		m, err = st.UpdateMessage(ctx, m.ID, thread.MessageUpdate{Metadata: map[string]any{"subagent_id": "s"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m).To(HaveValue(And(HaveField("Content", HaveValue(Equal("new"))), HaveField("Metadata", Equal(map[string]any{"a": "b", "subagent_id": "s"})))))
+		m, err = st.UpdateMessage(ctx, m.ID, thread.MessageUpdate{Metadata: map[string]any{"c": "d"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m.Metadata).To(Equal(map[string]any{"a": "b", "subagent_id": "s"}))
+		Expect(failures(ctx, w, id)).To(BeEmpty())
+	})
+
 	It("are told of what is written while the thread is parked", func(ctx SpecContext) {
 		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(skeinv1.ScriptStep{Latency: ms(60_000), Content: "late"}))
 		e, _ := start(w)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -124,6 +125,22 @@ func (c *readerClient) Stream(ctx context.Context, req model.Request, emit func(
 	c.reader.requests = append(c.reader.requests, req.Messages)
 	c.reader.mu.Unlock()
 	return c.client.Stream(ctx, req, emit)
+}
+
+// counted is a store that counts its transactions, and how often a single message was read.
+type counted struct {
+	store.Store
+	applied, read atomic.Int64
+}
+
+func (c *counted) Apply(ctx context.Context, id string, f *store.Fence, ops ...store.Op) error {
+	c.applied.Add(1)
+	return c.Store.Apply(ctx, id, f, ops...)
+}
+
+func (c *counted) Message(ctx context.Context, id, message string) (*store.Message, error) {
+	c.read.Add(1)
+	return c.Store.Message(ctx, id, message)
 }
 
 var _ = Describe("Hooks", Label("HOK-01"), func() {
@@ -317,8 +334,15 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	})
 
 	It("cost a thread without any nothing", func(ctx SpecContext) {
-		play(ctx, enginetest.Builtin(skeinv1.BuiltinKV), useKV)
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), useKV)
+		calls := &counted{Store: w.Store}
+		start(w, func(o *engine.Options) { o.Threads = w.Over(calls) })
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
 		acquired, _ := sandboxes.Counts()
 		Expect(acquired).To(BeZero())
+		Expect(calls.applied.Load()).To(BeEquivalentTo(6+1), "what came in, two calls, their results, and the answer with the end; and the value that a tool set")
+		Expect(calls.read.Load()).To(BeZero(), "no message is read one by one")
 	})
 })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -222,6 +223,24 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		t := hookedThread(ctx, ns)
 		Expect(last(say(ctx, t, 1, "go"))).To(Equal("from the prompt"))
 		emitted(ctx, t, "after_create_message", 2)
+	}, SpecTimeout(2*time.Minute))
+
+	It("of the samples mask what they are to mask, and count", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, err := cluster.Kubectl(ctx, "-n", ns, "apply", "-f", filepath.Join(harness.Root(), "config", "samples", "hooks.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		create(ctx, harness.NewThread(ns, "thread", "discreet"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		Expect(texts(say(ctx, t, 1, "card 4111 1111 1111 1111, order 4471"))).To(Equal([]string{
+			"user: card •••• 1111, order 4471", "assistant: I have read: card •••• 1111, order 4471"}))
+		Expect(t.Value(ctx, "characters")).To(MatchJSON(`{"user":26,"assistant":39}`))
+	}, SpecTimeout(2*time.Minute))
+
+	It("that queue messages from run to run come to an end", func(ctx SpecContext) {
+		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, `if (x.role === 'assistant') await state.queueMessage({ content: 'again' });`)}, nil, []skeinv1.ScriptStep{harness.Echo()})
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		logged(ctx, t, runtimev1.EventHookFailed, 1)
+		Expect(settled(ctx, t, 5)).To(HaveLen(10), "a user's turn, and four that hooks have led to")
 	}, SpecTimeout(2*time.Minute))
 
 	DescribeTable("that fail are in the log, and the thread goes on with what there was", func(ctx SpecContext, body, says string) {
