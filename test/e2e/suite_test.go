@@ -68,7 +68,8 @@ var _ = ReportAfterEach(func(r SpecReport) {
 	}
 })
 
-// namespace makes one that enforces the restricted Pod Security Standard; it goes when the spec ends.
+// namespace makes one that enforces the restricted Pod Security Standard; it goes when the spec ends, after a look
+// at what the spec leaves behind.
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -76,6 +77,11 @@ func namespace(ctx context.Context) string {
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, ns))).To(Succeed())
 	}, NodeTimeout(patience))
+	DeferCleanup(func(ctx SpecContext) {
+		if !CurrentSpecReport().Failed() {
+			noLeaks(ctx, ns.Name)
+		}
+	}, NodeTimeout(3*patience))
 	return ns.Name
 }
 
@@ -89,13 +95,21 @@ func create(ctx context.Context, objs ...client.Object) {
 // pool keeps so many sandboxes warm and waits until they are.
 func pool(ctx context.Context, ns string, warm int32) *skeinv1.SandboxPool {
 	GinkgoHelper()
-	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: warm}}
-	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("5m"), corev1.ResourceMemory: harness.Quantity("32Mi")}
-	create(ctx, p)
+	p := poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) { s.Warm = warm })
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		g.Expect(p.Status.Warm).To(Equal(warm))
 	}).Should(Succeed())
+	return p
+}
+
+// poolOf makes the default pool as the spec needs it, of pods that ask for little.
+func poolOf(ctx context.Context, ns string, edit func(*skeinv1.SandboxPoolSpec)) *skeinv1.SandboxPool {
+	GinkgoHelper()
+	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: 1}}
+	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("5m"), corev1.ResourceMemory: harness.Quantity("32Mi")}
+	edit(&p.Spec)
+	create(ctx, p)
 	return p
 }
 

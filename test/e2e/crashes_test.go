@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+var _ = Describe("Crashes", Label("COD-09"), func() {
+	It("for want of memory end the code and not the sandbox, and a killed sandbox fails the call clearly", Label("COD-06"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		pool(ctx, ns, 1)
+		spinner(ctx, ns)
+		t := thread(ctx, ns, "thread")
+		serves(ctx, t)
+		pod := podOf(ctx, ns, "thread")
+
+		By("leaving the pod less memory than the engine may have: the kernel kills the largest process, which is the code's")
+		lift := starve(pod, 8<<20)
+		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `
+export default () => { const kept = []; for (let i = 0; i < 800; i++) kept.push(new Uint8Array(64 * 1024).fill(i + 1)); return kept.length; }`})
+		lift()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Status).To(Equal(runtimev1.CodeMemory), "%+v", r)
+		Expect(r.Error.Message).To(ContainSubstring("ran out of memory"))
+		serves(ctx, t)
+		Expect(podOf(ctx, ns, "thread").UID).To(Equal(pod.UID), "its sandbox goes on")
+
+		By("killing the supervisor, as the kernel would with nothing else to kill")
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
+		Expect(syscall.Kill(supervisorProcess(pod), syscall.SIGKILL)).To(Succeed())
+		failedCall(ctx, t)
+		serves(ctx, t)
+		Expect(podOf(ctx, ns, "thread").UID).NotTo(Equal(pod.UID))
+	}, SpecTimeout(4*time.Minute))
+
+	It("of the manager with claims under way leave no pod that nobody uses", Serial, func(ctx SpecContext) {
+		ns := namespace(ctx)
+		poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) {
+			s.Warm, s.IdleTimeout = 2, &metav1.Duration{Duration: 5 * time.Second}
+		})
+		create(ctx,
+			harness.CodeTool(ns, "work", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => { for (let i = 0; i < 20; i++) await state.setValue('step', i); return 'worked'; } });`, nil),
+			harness.Scripted(ns, "model", harness.On("go", harness.Calls("work", map[string]any{})), harness.After("work", harness.Answer("went on"))),
+			harness.Prompt(ns, "prompt", "model", "work"), harness.Agent(ns, "agent", "prompt"))
+		threads := make([]*harness.Thread, 5)
+		for i := range threads {
+			threads[i] = thread(ctx, ns, fmt.Sprintf("t%d", i))
+		}
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(sandboxes(ctx, g, ns, client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(HaveEach(Satisfy(func(p corev1.Pod) bool { return kube.PodReady(&p) })))
+		}).Should(Succeed())
+
+		By("killing the manager when the first pods are claimed")
+		watch, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(ns), claimed())
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watch.Stop)
+		for _, t := range threads {
+			Expect(t.Say(ctx, "go")).To(Succeed())
+		}
+		Eventually(ctx, watch.ResultChan()).Should(Receive())
+		manager := managerProcess(ctx)
+		Expect(syscall.Kill(manager, syscall.SIGKILL)).To(Succeed())
+		Expect(sandboxes(ctx, Default, ns, claimed())).NotTo(BeEmpty())
+		Expect(threads[0].Delete(ctx)).To(Succeed(), "and one that loses its thread while nobody looks")
+
+		By("the next one going on with the runs, and giving up the pods when they idle")
+		Eventually(ctx, func(g Gomega) {
+			next, err := cluster.PodProcess(managerPod(ctx, g).UID, managerCommand...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(next).NotTo(Equal(manager))
+			for _, t := range threads[1:] {
+				rs, err := t.Runs(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(rs).To(HaveExactElements(Satisfy(func(r runtimev1.Run) bool { return r.Ended() })))
+			}
+		}).WithTimeout(3 * patience).Should(Succeed())
+		for _, t := range threads[1:] {
+			ms, err := t.Messages(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(*ms[len(ms)-1].Content).To(Equal("went on"))
+		}
+		Eventually(ctx, func(g Gomega) {
+			pods := everySandbox(ctx, g, ns)
+			g.Expect(pods).To(HaveLen(2))
+			g.Expect(pods).To(HaveEach(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, kube.SandboxWarm))))
+		}).Should(Succeed())
+	}, SpecTimeout(6*time.Minute))
+
+	It("of a node take its sandboxes from it within two minutes, and they come back with it", Serial, func(ctx SpecContext) {
+		ns := namespace(ctx)
+		p := poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) { s.MaxWallTime = &metav1.Duration{Duration: 10 * time.Minute} })
+		says(ctx, p, skeinv1.ReasonWarm)
+		spinner(ctx, ns)
+		_, pod := spinning(ctx, ns, "thread")
+		kubelet, err := cluster.Kubelet()
+		Expect(err).NotTo(HaveOccurred())
+		wake := func() { Expect(syscall.Kill(kubelet, syscall.SIGCONT)).To(Succeed()) }
+		Expect(syscall.Kill(kubelet, syscall.SIGSTOP)).To(Succeed())
+		DeferCleanup(wake)
+		began := time.Now()
+		Eventually(ctx, func(g Gomega) {
+			left := map[string]bool{}
+			for _, p := range everySandbox(ctx, g, ns) {
+				left[string(p.UID)] = true
+			}
+			g.Expect(left).NotTo(HaveKey(string(pod.UID)), "nobody has confirmed its end, and nobody has to")
+		}).WithTimeout(4 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		GinkgoWriter.Printf("the sandbox was given up %s after its node\n", time.Since(began).Round(time.Second))
+		says(ctx, p, skeinv1.ReasonUnschedulable)
+
+		By("the node coming back")
+		wake()
+		says(ctx, p, skeinv1.ReasonWarm)
+		t := cluster.Thread(ns, "thread")
+		Eventually(ctx, func() error { _, err := t.Runs(ctx); return err }).Should(Succeed(), "the manager's pod is ready again")
+		failedCall(ctx, t)
+		serves(ctx, t)
+	}, SpecTimeout(8*time.Minute))
+})
+
+// managerCommand begins the command line of the manager, and of nothing else in its pod.
+var managerCommand = []string{"/manager", "--leader-elect"}
+
+func managerPod(ctx context.Context, g Gomega) corev1.Pod {
+	var l corev1.PodList
+	g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(Succeed())
+	g.Expect(l.Items).To(HaveLen(1))
+	return l.Items[0]
+}
+
+// managerProcess is the id of the manager.
+func managerProcess(ctx context.Context) int {
+	GinkgoHelper()
+	pid, err := cluster.PodProcess(managerPod(ctx, Default).UID, managerCommand...)
+	Expect(err).NotTo(HaveOccurred())
+	return pid
+}
+
+func supervisorProcess(pod corev1.Pod) int {
+	GinkgoHelper()
+	pid, err := cluster.PodProcess(pod.UID, "/sandbox", "--listen=:8443")
+	Expect(err).NotTo(HaveOccurred())
+	return pid
+}
+
+// starve leaves the pod only so much memory beyond what it has; lift gives it back what it had.
+func starve(pod corev1.Pod, more int64) (lift func()) {
+	GinkgoHelper()
+	dir, limit, used := memoryGroup(supervisorProcess(pod))
+	read := func(file string) string {
+		GinkgoHelper()
+		raw, err := os.ReadFile(filepath.Join(dir, file))
+		Expect(err).NotTo(HaveOccurred())
+		return strings.TrimSpace(string(raw))
+	}
+	write := func(value string) {
+		GinkgoHelper()
+		Expect(os.WriteFile(filepath.Join(dir, limit), []byte(value), 0)).To(Succeed())
+	}
+	had := read(limit)
+	bytes, err := strconv.ParseInt(read(used), 10, 64)
+	Expect(err).NotTo(HaveOccurred())
+	write(strconv.FormatInt(bytes+more, 10))
+	return func() { GinkgoHelper(); write(had) }
+}
+
+// memoryGroup gives the folder of a process's memory cgroup, and the files in it that hold limit and use.
+func memoryGroup(pid int) (dir, limit, used string) {
+	GinkgoHelper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	Expect(err).NotTo(HaveOccurred())
+	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		f := strings.SplitN(line, ":", 3)
+		if f[1] == "memory" {
+			return filepath.Join("/sys/fs/cgroup/memory", f[2]), "memory.limit_in_bytes", "memory.usage_in_bytes"
+		}
+		if f[0] == "0" && len(raw) == len(line)+1 {
+			return filepath.Join("/sys/fs/cgroup", f[2]), "memory.max", "memory.current"
+		}
+	}
+	Fail("no memory cgroup: " + string(raw))
+	return "", "", ""
+}
