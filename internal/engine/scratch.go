@@ -125,4 +125,3 @@ func (r *run) restoreScratch(x *execution) {
 	}
 	x.code.state.SetContext(v)
 }
-

@@ -164,6 +164,28 @@ var _ = Describe("Code written for ThreadState", Label("TOL-03"), func() {
 		Eventually(ctx, func() error { return t.Say(ctx, "still there?") }).Should(MatchError(ContainSubstring("terminated")))
 	}, SpecTimeout(2*time.Minute))
 
+	It("hooks into messages and calls", Label("HOK-01", "STA-08"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		var hooks []skeinv1.Hook
+		for name, file := range map[skeinv1.HookName]string{
+			skeinv1.HookBeforeCreateMessage: "mask", skeinv1.HookFilterMessages: "recent", skeinv1.HookAfterToolCallFailure: "tally", skeinv1.HookPrefilterLLMHistory: "brief",
+		} {
+			hooks = append(hooks, skeinv1.Hook{Hook: name, Code: skeinv1.CodeSource{Inline: fixture("hooks/" + file + ".ts")}})
+		}
+		create(ctx, fixtureTool(ns, "recall"), fixtureTool(ns, "relatives"),
+			harness.Scripted(ns, "model", harness.Calls("relatives", map[string]any{"reference": "nobody"}), harness.Calls("recall", nil), harness.Answer("done")),
+			harness.Prompt(ns, "prompt", "model", "recall", "relatives"),
+			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) { s.Hooks = hooks }))
+		t := hookedThread(ctx, ns)
+		ms := say(ctx, t, 1, "my card is 4111111111")
+		Expect(texts(ms)).To(ContainElement("user: my card is ***"))
+		content, status := result(ms, "recall")
+		Expect(status).To(Equal("success"), content)
+		Expect(content).To(MatchJSON(`{"known":["failed"]}`), "the hook has left a note for the tool")
+		Expect(last(ms)).To(Equal("done"))
+		Expect(t.Log(ctx)).NotTo(ContainElement(HaveField("Type", "hook.failed")))
+	}, SpecTimeout(2*time.Minute))
+
 	It("reaches children and parents as ThreadStates", Label("SUB-05", "SUB-06"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		for _, name := range []string{"relatives", "report-up", "dismiss"} {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,18 @@ func typesOf(ctx SpecContext, args ...string) string {
 
 // memberOf matches a member of an interface in builder.d.ts.
 var memberOf = regexp.MustCompile(`(?m)^    (?:readonly )?(\w+)\??[(<:]`)
+
+func membersOf(types, name string) []string {
+	GinkgoHelper()
+	_, body, found := strings.Cut(types, "export interface "+name+" {\n")
+	Expect(found).To(BeTrue(), name)
+	body, _, _ = strings.Cut(body, "\n  }\n")
+	var out []string
+	for _, m := range memberOf.FindAllStringSubmatch(body, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
 
 var _ = Describe("The types of the API", Label("TOL-03"), func() {
 	It("fit the fixtures, and find the mistakes in those that have some", func(ctx SpecContext) {
@@ -51,16 +64,17 @@ var _ = Describe("The types of the API", Label("TOL-03"), func() {
 		Expect(out).To(ContainSubstring("Property 'emitt' does not exist on type 'ThreadState'"))
 	}, SpecTimeout(5*time.Minute))
 
+	It("have every hook", Label("HOK-01"), func(ctx SpecContext) {
+		Expect(membersOf(typesOf(ctx), "HookSignatures")).To(ConsistOf(
+			"after_thread_created", "after_subagent_created", "after_system_message", "filter_messages", "prefilter_llm_history",
+			"before_create_message", "after_create_message", "before_update_message", "after_update_message",
+			"before_store_tool_result", "after_tool_call_success", "after_tool_call_failure"))
+	}, SpecTimeout(time.Minute))
+
 	It("have the members of ThreadState that state has, and no others", func(ctx SpecContext) {
-		text := typesOf(ctx)
-		body := text[strings.Index(text, "export interface ThreadState {"):]
-		body = body[:strings.Index(body, "\n  }\n")]
-		var declared []string
-		for _, m := range memberOf.FindAllStringSubmatch(body, -1) {
-			if m[1] != "_notPackableRuntimeContext" { // only where a platform has configured it
-				declared = append(declared, m[1])
-			}
-		}
+		declared := slices.DeleteFunc(membersOf(typesOf(ctx), "ThreadState"), func(name string) bool {
+			return name == "_notPackableRuntimeContext" // only where a platform has configured it
+		})
 		Expect(len(declared)).To(BeNumerically(">", 50))
 		ns := namespace(ctx)
 		t := useTool(ctx, harness.CodeTool(ns, "members", `export default (state: object) => Reflect.ownKeys(state).filter((k) => k !== '_notPackableRuntimeContext').join(' ');`, nil), map[string]any{})

@@ -410,9 +410,11 @@ declare module '@standardagents/builder' {
   export interface HookSignatures {
     after_thread_created(state: ThreadState): Awaitable<void>;
     after_subagent_created(state: ThreadState, child: SubagentRegistryEntry): Awaitable<void>;
-    after_system_message(state: ThreadState, message: Message): Awaitable<unknown>;
+    after_system_message(state: ThreadState, message: { role: 'system'; content: string }): Awaitable<void>;
+    /** Only messages that were given may be given back. */
     filter_messages(state: ThreadState, messages: Message[]): Awaitable<Message[] | null | undefined>;
-    prefilter_llm_history(state: ThreadState, history: Record<string, any>[]): Awaitable<Record<string, any>[] | null | undefined>;
+    /** What the model is about to read; messages may be added. */
+    prefilter_llm_history(state: ThreadState, history: HistoryMessage[]): Awaitable<HistoryMessage[] | null | undefined>;
     before_create_message(state: ThreadState, message: Message): Awaitable<Partial<Message> | null | undefined | void>;
     after_create_message(state: ThreadState, message: Message): Awaitable<void>;
     before_update_message(state: ThreadState, messageId: string, updates: MessageUpdates): Awaitable<MessageUpdates | null | undefined | void>;
@@ -423,6 +425,16 @@ declare module '@standardagents/builder' {
   }
 
   export type HookName = keyof HookSignatures;
+
+  export interface HistoryMessage {
+    role: Role;
+    content: string | null;
+    name?: string;
+    tool_calls?: ToolCall[];
+    tool_call_id?: string;
+    attachments?: string[];
+    metadata?: Record<string, unknown>;
+  }
 
   export interface HookToolCall {
     id: string;
