@@ -11,6 +11,7 @@ export JOBS
 # Images, as the manifests of config/ name them.
 IMAGE_MANAGER ?= skein.dev/manager:dev
 IMAGE_SANDBOX ?= skein.dev/sandbox:dev
+IMAGE_SANDBOX_V8 ?= skein.dev/sandbox-v8:dev
 
 # The dev cluster: its name, and whether it gets a real node (auto: where this machine can).
 CLUSTER ?= skein
@@ -87,9 +88,11 @@ bin/manager bin/sandbox bin/kubectl-skein: bin/%:
 	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
-docker-build: bin/manager bin/sandbox ## Build both images with buildah and save them as build/*.tar.
+docker-build: bin/manager bin/sandbox deno ## Build the images with buildah and save them as build/*.tar.
+	@hack/deno.sh files build/v8
 	@hack/image.sh manager $(IMAGE_MANAGER) build/manager.tar
 	@hack/image.sh sandbox $(IMAGE_SANDBOX) build/sandbox.tar
+	@hack/image.sh sandbox-v8 $(IMAGE_SANDBOX_V8) build/sandbox-v8.tar
 
 .PHONY: clean
 clean: ## Remove what the build made (caches outside the repository stay).

@@ -3,6 +3,8 @@
 #   install   fetch it from the npm registry into the cache, where it is not there yet, and check its sum
 #   bin       print the program
 #   version   print the version
+#   files DIR put what an image needs beside a static program into DIR: Deno, the C library of Debian that it is
+#             linked with (packages libc6 and libgcc-s1 of this machine's release), and their licences
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
@@ -34,6 +36,39 @@ fetch() {
 	chmod 0755 package/deno
 }
 
+# libraries unpacks the packages of the C library; their files are under lib or, where /lib is a link, usr/lib.
+libraries() {
+	cd "$1"
+	apt-get download libc6 libgcc-s1 || { apt-get update && apt-get download libc6 libgcc-s1; }
+	for package in ./*.deb; do dpkg-deb -x "$package" .; done
+	[ -d lib/x86_64-linux-gnu ] || ln -s usr/lib lib
+	cp -n usr/lib/x86_64-linux-gnu/lib*.so* lib/x86_64-linux-gnu/ 2>/dev/null || true
+}
+
+licence() {
+	cat <<-END
+		Deno $version, https://github.com/denoland/deno, from the npm package $package.
+
+		MIT License
+
+		Copyright 2018-2026 the Deno authors
+
+		Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+		documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
+		rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
+		permit persons to whom the Software is furnished to do so, subject to the following conditions:
+
+		The above copyright notice and this permission notice shall be included in all copies or substantial portions of
+		the Software.
+
+		THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
+		THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+		AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
+		CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER
+		DEALINGS IN THE SOFTWARE.
+	END
+}
+
 case "${1:-}" in
 install)
 	[ -x "$program" ] && exit 0
@@ -52,8 +87,33 @@ bin)
 version)
 	echo "$version"
 	;;
+files)
+	dir=${2:?deno.sh files: name the folder}
+	[ -x "$program" ] || { echo "Deno is not there: run hack/deno.sh install" >&2; exit 1; }
+	if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+		echo "deno.sh: the C library of the image comes from Debian packages: build it on Debian" >&2
+		exit 1
+	fi
+	tmp=$(mktemp -d "${TMPDIR:-/tmp}/skein-deno.XXXXXX")
+	trap 'rm -rf "$tmp"' EXIT
+	"$here/step.sh" "Fetch libc6 and libgcc-s1" bash -c "$(declare -f libraries); set -euo pipefail; libraries $(printf %q "$tmp")"
+	rm -rf "$dir"
+	mkdir -p "$dir/lib64" "$dir/lib/x86_64-linux-gnu" "$dir/usr/share/doc/deno"
+	install -m 0555 "$program" "$dir/deno"
+	install -m 0555 "$tmp/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$dir/lib64/"
+	for lib in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1; do
+		install -m 0444 "$tmp/lib/x86_64-linux-gnu/$lib" "$dir/lib/x86_64-linux-gnu/"
+	done
+	for package in libc6 libgcc-s1; do
+		# One is a link to what another package of the same source has.
+		mkdir -p "$dir/usr/share/doc/$package"
+		cp -L "$tmp/usr/share/doc/$package/copyright" "$dir/usr/share/doc/$package/" 2>/dev/null ||
+			cp "/usr/share/doc/$package/copyright" "$dir/usr/share/doc/$package/"
+	done
+	licence >"$dir/usr/share/doc/deno/copyright"
+	;;
 *)
-	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
 	exit 1
 	;;
 esac

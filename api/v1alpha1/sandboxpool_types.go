@@ -32,7 +32,14 @@ type SandboxPoolSpec struct {
 	// +optional
 	Max int32 `json:"max,omitempty"`
 
-	// Image of the sandbox; the manager's own setting when absent.
+	// Engine that runs the code: quickjs starts fast and keeps its limits exactly; v8 compiles to machine code, for
+	// code that computes for long, and takes more memory. Changing it replaces the sandboxes that wait.
+	// +kubebuilder:validation:Enum=quickjs;v8
+	// +kubebuilder:default=quickjs
+	// +optional
+	Engine SandboxEngine `json:"engine,omitempty"`
+
+	// Image of the sandbox; the manager's own setting for the engine when absent.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Image string `json:"image,omitempty"`
@@ -42,7 +49,8 @@ type SandboxPoolSpec struct {
 	// +optional
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
-	// Resources of a sandbox. Limits for cpu and memory are always set: 1 CPU and 512Mi when absent.
+	// Resources of a sandbox. Limits for cpu and memory are always set: 1 CPU and 512Mi when absent, 1Gi with the
+	// v8 engine.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -108,6 +116,15 @@ type SandboxPoolSpec struct {
 	MaxConcurrency int32 `json:"maxConcurrency,omitempty"`
 }
 
+// SandboxEngine is a JavaScript engine.
+type SandboxEngine string
+
+// The engines.
+const (
+	SandboxEngineQuickJS SandboxEngine = "quickjs"
+	SandboxEngineV8      SandboxEngine = "v8"
+)
+
 // SandboxPodMetadata is metadata of sandbox pods that their user chooses, for example for cost reports or for
 // what injects things into pods.
 type SandboxPodMetadata struct {
@@ -129,6 +146,9 @@ type SandboxPoolStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Engine of the sandboxes that are up to date.
+	// +optional
+	Engine SandboxEngine `json:"engine,omitempty"`
 	// DesiredWarm is how many sandboxes are to wait unclaimed at present, between spec.warm and spec.maxWarm.
 	// +kubebuilder:default=0
 	// +optional
@@ -171,6 +191,7 @@ type SandboxPoolStatus struct {
 // +kubebuilder:printcolumn:name="Failing",type=integer,JSONPath=`.status.failing`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`

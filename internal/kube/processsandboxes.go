@@ -1,9 +1,13 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -19,17 +23,18 @@ type Sandboxes interface {
 
 // ProcessPool runs supervisors as local processes, one for a thread, and ends those that idle.
 type ProcessPool interface {
-	// Acquire gives the thread's process, the same one until it ends.
-	Acquire(ctx context.Context, threadID string) (sandbox.Sandbox, error)
+	// AcquireOn gives the thread's process, the same one until it ends; a new one has the engine.
+	AcquireOn(ctx context.Context, threadID string, engine sandbox.Engine) (sandbox.Sandbox, error)
 	// Release ends the thread's process.
 	Release(threadID string)
 	Close() error
 }
 
-// ProcessSandboxes is the port for machines without a node. SandboxPools do not matter in it.
+// ProcessSandboxes is the port for machines without a node. Of SandboxPools only the engine matters in it.
 type ProcessSandboxes struct {
-	pool ProcessPool
-	ends sync.WaitGroup
+	pool   ProcessPool
+	client client.Reader
+	ends   sync.WaitGroup
 
 	mu     sync.Mutex
 	given  map[string]sandbox.Sandbox // by thread id: the one that Acquire gave last
@@ -38,13 +43,14 @@ type ProcessSandboxes struct {
 
 var _ Sandboxes = (*ProcessSandboxes)(nil)
 
-// NewProcessSandboxes makes the port over local processes, which it closes with itself.
-func NewProcessSandboxes(pool ProcessPool) *ProcessSandboxes {
-	return &ProcessSandboxes{pool: pool, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
+// NewProcessSandboxes makes the port over local processes, which it closes with itself. The client finds the
+// SandboxPools.
+func NewProcessSandboxes(pool ProcessPool, c client.Reader) *ProcessSandboxes {
+	return &ProcessSandboxes{pool: pool, client: c, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
 }
 
 // Acquire implements engine.Sandboxes. The processes know themselves when they are idle.
-func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, _ string) (sandbox.Sandbox, func(), error) {
+func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	p.mu.Lock()
 	ending := p.ending[thread.ID]
 	p.mu.Unlock()
@@ -55,7 +61,11 @@ func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, _ 
 			return nil, nil, context.Cause(ctx)
 		}
 	}
-	sbx, err := p.pool.Acquire(ctx, thread.ID)
+	engine, err := p.engine(ctx, thread.Namespace, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	sbx, err := p.pool.AcquireOn(ctx, thread.ID, engine)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,6 +73,16 @@ func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, _ 
 	defer p.mu.Unlock()
 	p.given[thread.ID] = sbx
 	return sbx, func() {}, nil
+}
+
+// engine is that of the thread's pool, which need not exist here.
+func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (sandbox.Engine, error) {
+	var object skeinv1.SandboxPool
+	key := client.ObjectKey{Namespace: namespace, Name: cmp.Or(pool, skeinv1.DefaultPoolName)}
+	if err := p.client.Get(ctx, key, &object); err != nil {
+		return sandbox.QuickJS, client.IgnoreNotFound(err)
+	}
+	return sandbox.Engine(object.Spec.Engine), nil
 }
 
 // Discard implements engine.Sandboxes. Of several callers that saw a process fail one ends it, and none ends

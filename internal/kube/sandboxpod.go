@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
 )
 
 // What a sandbox pod listens on.
@@ -43,6 +44,7 @@ const (
 // SandboxSettings are the manager's own settings for sandbox pods; a pool may set some of them otherwise.
 type SandboxSettings struct {
 	Image           string
+	V8Image         string // of pools with the v8 engine
 	ImagePullPolicy corev1.PullPolicy
 }
 
@@ -113,6 +115,9 @@ func cutName(s string) string {
 
 func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSpec {
 	image, pull := set.Image, set.ImagePullPolicy
+	if pool.Spec.Engine == skeinv1.SandboxEngineV8 {
+		image = set.V8Image
+	}
 	if pool.Spec.Image != "" {
 		image, pull = pool.Spec.Image, pool.Spec.ImagePullPolicy
 	} else if pool.Spec.ImagePullPolicy != "" {
@@ -147,7 +152,7 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 				{Name: "sandbox", ContainerPort: SandboxPort},
 				{Name: "health", ContainerPort: SandboxHealthPort},
 			},
-			Resources: sandboxResources(pool.Spec.Resources),
+			Resources: sandboxResources(pool.Spec.Engine, pool.Spec.Resources),
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("health")}},
 				PeriodSeconds:    1,
@@ -212,6 +217,9 @@ func sandboxArgs(pool *skeinv1.SandboxPool) []string {
 		fmt.Sprintf("--health-listen=:%d", SandboxHealthPort),
 		"--cert-dir=" + sandboxCertDir,
 	}
+	if pool.Spec.Engine == skeinv1.SandboxEngineV8 {
+		args = append(args, "--engine="+string(sandbox.V8))
+	}
 	if m := pool.Spec.MaxMemory; m != nil {
 		args = append(args, "--max-memory="+strconv.FormatInt(m.Value(), 10))
 	}
@@ -226,7 +234,7 @@ func sandboxArgs(pool *skeinv1.SandboxPool) []string {
 
 // sandboxResources sees to it that limits are set. Requests are small unless the pool says otherwise: a warm
 // sandbox does nothing.
-func sandboxResources(given corev1.ResourceRequirements) corev1.ResourceRequirements {
+func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}, Claims: given.Claims}
 	defaults := []struct {
 		name           corev1.ResourceName
@@ -235,6 +243,9 @@ func sandboxResources(given corev1.ResourceRequirements) corev1.ResourceRequirem
 		{corev1.ResourceCPU, "1", "10m"},
 		{corev1.ResourceMemory, "512Mi", "32Mi"},
 		{corev1.ResourceEphemeralStorage, "64Mi", "1Mi"},
+	}
+	if engine == skeinv1.SandboxEngineV8 {
+		defaults[1].limit, defaults[1].request = "1Gi", "128Mi"
 	}
 	for name, q := range given.Limits {
 		out.Limits[name] = q

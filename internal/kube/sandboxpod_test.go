@@ -39,6 +39,23 @@ var _ = Describe("A sandbox pod", func() {
 		Expect(r.Limits.Cpu().String()).To(Equal("1"))
 	})
 
+	It("has the engine of its pool, the image of that, and room for it", Label("COD-09"), func() {
+		set := settings
+		set.V8Image = "sandbox-v8:dev"
+		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
+		plain := kube.SandboxTemplateHash(pool, set)
+		pool.Spec.Engine = skeinv1.SandboxEngineQuickJS
+		Expect(kube.SandboxTemplateHash(pool, set)).To(Equal(plain), "it is the default")
+		pool.Spec.Engine = skeinv1.SandboxEngineV8
+		Expect(kube.SandboxTemplateHash(pool, set)).NotTo(Equal(plain))
+		c := kube.SandboxPod(pool, set).Spec.Containers[0]
+		Expect(c.Image).To(Equal("sandbox-v8:dev"))
+		Expect(c.Args).To(ContainElement("--engine=v8"))
+		Expect(c.Resources.Limits.Memory().String()).To(Equal("1Gi"))
+		pool.Spec.Image = "mine:1"
+		Expect(kube.SandboxPod(pool, set).Spec.Containers[0].Image).To(Equal("mine:1"))
+	})
+
 	It("has another template hash when anything of it differs", func() {
 		pool := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
 		first := kube.SandboxTemplateHash(pool, settings)

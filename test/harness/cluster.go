@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +93,23 @@ func (c *Cluster) Down(ctx context.Context) error {
 // LoadBinary makes a static binary an image of the cluster's node.
 func (c *Cluster) LoadBinary(ctx context.Context, image, binary string) error {
 	return devcluster(ctx, c.log, "load", "--cluster", c.Name, "--name", image, "--binary", binary)
+}
+
+// LoadTree is LoadBinary with all the files of a folder at the image's root.
+func (c *Cluster) LoadTree(ctx context.Context, image, binary, folder string) error {
+	args := []string{"load", "--cluster", c.Name, "--name", image, "--binary", binary}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		inside, err := filepath.Rel(folder, path)
+		args = append(args, "--file", path+":/"+inside)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return devcluster(ctx, c.log, args...)
 }
 
 // Kubectl runs kubectl and gives what it printed on both outputs.

@@ -62,6 +62,10 @@ type Options struct {
 
 	Sandbox      string // SandboxPods or SandboxProcess
 	SandboxImage string
+	// SandboxV8Image of pods whose SandboxPool has the v8 engine.
+	SandboxV8Image string
+	// SandboxDeno is the Deno program for the v8 engine of SandboxProcess; without it there is none.
+	SandboxDeno string
 	// SandboxImagePullPolicy of SandboxImage.
 	SandboxImagePullPolicy string
 
@@ -108,6 +112,7 @@ func Defaults() Options {
 		EnvKeySecret:           envkeys.DefaultSecret,
 		Sandbox:                SandboxPods,
 		SandboxImage:           "skein.dev/sandbox:dev",
+		SandboxV8Image:         "skein.dev/sandbox-v8:dev",
 		SandboxImagePullPolicy: string(corev1.PullIfNotPresent),
 		RuntimeAPIBindAddress:  ":8444",
 		MetricsBindAddress:     ":8080",
@@ -131,7 +136,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.EnvKeySecret, "env-key-secret", o.EnvKeySecret, "`name` of the Secret, in the manager's namespace, with the keys that seal variables of threads; made when it is missing")
 	f.StringVar(&o.Sandbox, "sandbox", o.Sandbox, "where code runs: pods, or process for local processes on a machine without a node")
 	f.StringVar(&o.SandboxImage, "sandbox-image", o.SandboxImage, "`image` of sandbox pods whose SandboxPool names none")
-	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of that image: Always, IfNotPresent or Never")
+	f.StringVar(&o.SandboxV8Image, "sandbox-v8-image", o.SandboxV8Image, "`image` of sandbox pods whose SandboxPool has the engine v8 and names no image")
+	f.StringVar(&o.SandboxDeno, "sandbox-deno", o.SandboxDeno, "the Deno `program`, for threads of pools with the engine v8 under --sandbox=process")
+	f.StringVar(&o.SandboxImagePullPolicy, "sandbox-image-pull-policy", o.SandboxImagePullPolicy, "`policy` of those images: Always, IfNotPresent or Never")
 	f.StringVar(&o.RuntimeAPIBindAddress, "runtime-api-bind-address", o.RuntimeAPIBindAddress, "`address` of the runtime API; 0 switches it off")
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
@@ -172,6 +179,9 @@ func (o *Options) validate() error {
 	}
 	if o.Sandbox == SandboxPods && o.SandboxImage == "" {
 		errs = append(errs, errors.New("--sandbox-image: name the image of sandbox pods"))
+	}
+	if o.Sandbox == SandboxPods && o.SandboxV8Image == "" {
+		errs = append(errs, errors.New("--sandbox-v8-image: name the image of sandbox pods with the engine v8"))
 	}
 	if _, err := o.fileQuota(); err != nil {
 		errs = append(errs, err)

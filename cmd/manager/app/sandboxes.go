@@ -27,20 +27,20 @@ type sandboxes struct {
 // openSandboxes prepares pods or local processes, as the flags say.
 func (o *Options) openSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*sandboxes, error) {
 	if o.Sandbox == SandboxProcess {
-		return o.processSandboxes()
+		return o.processSandboxes(mgr.GetClient())
 	}
 	return o.podSandboxes(ctx, cfg, mgr)
 }
 
-func (o *Options) processSandboxes() (*sandboxes, error) {
+func (o *Options) processSandboxes(c client.Client) (*sandboxes, error) {
 	if o.inCluster() {
 		o.Logger.Info("code of threads runs as processes of the manager's own pod, as --sandbox=process asks; sandbox pods are the safer choice in a cluster")
 	}
-	pool, err := process.New(process.Options{Log: logWriter{o.Logger.WithName("sandbox")}})
+	pool, err := process.New(process.Options{Deno: o.SandboxDeno, Log: logWriter{o.Logger.WithName("sandbox")}})
 	if err != nil {
 		return nil, fmt.Errorf("--sandbox=process: %w", err)
 	}
-	port := kube.NewProcessSandboxes(pool)
+	port := kube.NewProcessSandboxes(pool, c)
 	return &sandboxes{port: port, pools: controller.Pools{ProcessMode: true}, close: port.Close}, nil
 }
 
@@ -53,7 +53,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	if err := authority.Load(ctx); err != nil {
 		return nil, err
 	}
-	settings := kube.SandboxSettings{Image: o.SandboxImage, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	settings := kube.SandboxSettings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
 	port := kube.NewPodSandboxes(kube.PodSandboxesOptions{
 		Client:   mgr.GetClient(),
 		Dial:     dialer(authority),

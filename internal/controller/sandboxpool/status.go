@@ -1,6 +1,7 @@
 package sandboxpool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -66,6 +67,7 @@ func (s *scope) compute(processMode bool, failed error) {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
 		return // the counts may be of a census that was cut short
 	}
+	status.Engine = cmp.Or(o.Spec.Engine, skeinv1.SandboxEngineQuickJS)
 	status.DesiredWarm = int32(s.want)
 	status.Warm = int32(s.pods.serving())
 	status.Claimed = int32(len(s.pods.claimed))

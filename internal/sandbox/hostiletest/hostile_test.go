@@ -4,6 +4,7 @@ package hostiletest_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/hostiletest"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +25,16 @@ func TestHostile(t *testing.T) {
 	RunSpecs(t, "Hostile programs")
 }
 
-func init() { hostiletest.Specs(hostiletest.Engine{Name: "quickjs"}) }
+func init() {
+	hostiletest.Specs(hostiletest.Engine{
+		Name: string(sandboxtest.Engine()), Base: bases[sandboxtest.Engine()],
+		// For the run beside the programs: those with a lower limit take an engine of their own on V8.
+		Change: func(o *supervisor.Options) { o.MaxWallTime = 10 * time.Minute },
+	})
+}
+
+// bases are the resident memory of idle children: of V8, of Deno's own and of the keeper beside it.
+var bases = map[sandbox.Engine]int64{sandbox.QuickJS: 20_000_000, sandbox.V8: 100_000_000}
 
 var _ = Describe("the collection of programs", func() {
 	It("reads what an engine is expected to differ in", func() {

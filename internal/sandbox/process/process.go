@@ -31,6 +31,7 @@ type Options struct {
 	MaxWallTime time.Duration // of one execution; the supervisor's default when 0
 	Concurrency int           // executions at a time; the supervisor's default when 0
 	Prefork     int           // children that wait ready; 1 when 0
+	Deno        string        // the Deno program, for sandbox.V8; without it there is none
 	Clock       clock.WithTicker
 	Log         io.Writer // what the supervisors say; dropped when nil
 }
@@ -131,11 +132,20 @@ func (p *Pool) issue() (err error) {
 	return nil
 }
 
-// Acquire gives the thread's sandbox, starting its process when it has none. The sandbox stays the thread's
-// until Release or until it has been idle; after that its calls fail as retriable, and Acquire gives another.
+// Acquire is AcquireOn for the default engine.
 func (p *Pool) Acquire(ctx context.Context, threadID string) (sandbox.Sandbox, error) {
-	if threadID == "" {
+	return p.AcquireOn(ctx, threadID, sandbox.QuickJS)
+}
+
+// AcquireOn gives the thread's sandbox, starting its process, with that engine, when it has none. The sandbox stays
+// the thread's until Release or until it has been idle; after that its calls fail as retriable, and AcquireOn gives
+// another.
+func (p *Pool) AcquireOn(ctx context.Context, threadID string, engine sandbox.Engine) (sandbox.Sandbox, error) {
+	switch {
+	case threadID == "":
 		return nil, errors.New("a sandbox needs the id of its thread")
+	case engine == sandbox.V8 && p.opts.Deno == "":
+		return nil, errors.New("there is no v8 engine here: its sandbox processes need a Deno program: start the manager with --sandbox-deno=/path/to/deno, or choose the engine quickjs in the thread's SandboxPool")
 	}
 	for {
 		m, mine, err := p.member(threadID)
@@ -143,7 +153,7 @@ func (p *Pool) Acquire(ctx context.Context, threadID string) (sandbox.Sandbox, e
 			return nil, err
 		}
 		if mine {
-			m.proc, m.sandbox, m.err = p.start(threadID)
+			m.proc, m.sandbox, m.err = p.start(threadID, engine)
 			close(m.ready)
 			if m.err == nil {
 				go p.forgetWhenEnded(threadID, m)
@@ -272,8 +282,8 @@ func (p *Pool) idle() []*member {
 }
 
 // start starts a supervisor and dials it.
-func (p *Pool) start(threadID string) (*supervised, *counted, error) {
-	proc, address, err := p.launch()
+func (p *Pool) start(threadID string, engine sandbox.Engine) (*supervised, *counted, error) {
+	proc, address, err := p.launch(engine)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting a sandbox process: %w", err)
 	}

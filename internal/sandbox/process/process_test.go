@@ -200,6 +200,16 @@ var _ = Describe("a pool of sandbox processes", func() {
 		Eventually(func() error { return syscall.Kill(supervisor, 0) }, "5s").Should(MatchError(syscall.ESRCH))
 	})
 
+	It("has no v8 engine without Deno, and says what to do", func() {
+		p := newPool(process.Options{})
+		_, err := p.AcquireOn(ctx, "thread-a", sandbox.V8)
+		Expect(err).To(MatchError(ContainSubstring("start the manager with --sandbox-deno=/path/to/deno")))
+		p = newPool(process.Options{Deno: "/nonexistent"})
+		_, err = p.AcquireOn(ctx, "thread-a", sandbox.V8)
+		Expect(err).To(MatchError(ContainSubstring("--deno: stat /nonexistent")))
+		Expect(p.Acquire(ctx, "thread-a")).Error().NotTo(HaveOccurred())
+	})
+
 	It("says why a process did not start", func() {
 		p := newPool(process.Options{Command: []string{"/bin/sh", "-c", "echo no room >&2; exit 3"}})
 		_, err := p.Acquire(ctx, "thread-a")

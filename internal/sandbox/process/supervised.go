@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-func (p *Pool) arguments() []string {
+func (p *Pool) arguments(engine sandbox.Engine) []string {
 	args := []string{
 		"--listen=127.0.0.1:0", "--health-listen=", "--announce", "--lifeline", "--drain=0s",
 		"--cert-dir=" + p.dir, "--prefork=" + strconv.Itoa(p.opts.Prefork),
@@ -26,6 +28,9 @@ func (p *Pool) arguments() []string {
 	if p.opts.Concurrency > 0 {
 		args = append(args, "--max-concurrent="+strconv.Itoa(p.opts.Concurrency))
 	}
+	if engine == sandbox.V8 {
+		args = append(args, "--engine="+string(engine), "--deno="+p.opts.Deno)
+	}
 	return args
 }
 
@@ -37,9 +42,9 @@ type supervised struct {
 	done     chan struct{}
 }
 
-func (p *Pool) launch() (*supervised, string, error) {
+func (p *Pool) launch(engine sandbox.Engine) (*supervised, string, error) {
 	command := p.opts.Command
-	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], p.arguments()...)...)
+	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], p.arguments(engine)...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR")}
 	said := &firstLines{}
 	cmd.Stderr = said

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
+	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
 // nestedWait is how long a run queues that another run waits for: those that hold the places may all be waiting
@@ -34,7 +36,7 @@ func newRoom(o Options) *room {
 	places := func() *semaphore.Weighted { return semaphore.NewWeighted(int64(o.Concurrency)) }
 	r := &room{opts: o, runs: places(), nested: places(), isolates: places()}
 	if r.total = o.TotalMemory; r.total == 0 {
-		r.total = ownMemory(cgroupLimit, o.MaxMemory)
+		r.total = ownMemory(cgroupLimit, ownShare[o.Engine], r.cost(o.MaxMemory))
 	}
 	if r.total > 0 {
 		r.memory = semaphore.NewWeighted(r.total)
@@ -46,11 +48,19 @@ func newRoom(o Options) *room {
 const cgroupLimit = "/sys/fs/cgroup/memory.max"
 
 // ownShare is what of a container's memory is not for engines: the supervisor, and the children that wait.
-const ownShare = 64 << 20
+var ownShare = map[sandbox.Engine]int64{sandbox.QuickJS: 64 << 20, sandbox.V8: 160 << 20}
+
+// cost is what an execution with a limit may take of the container's memory.
+func (r *room) cost(limit int64) int64 {
+	if r.opts.Engine == sandbox.V8 {
+		return v8.Footprint(limit)
+	}
+	return limit
+}
 
 // ownMemory gives what of the container's memory is for engines, at least what one of them may use; 0 when the
 // container has no limit.
-func ownMemory(file string, one int64) int64 {
+func ownMemory(file string, share, one int64) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0 // no container
@@ -59,7 +69,7 @@ func ownMemory(file string, one int64) int64 {
 	if err != nil {
 		return 0 // "max"
 	}
-	return max(limit-ownShare, one)
+	return max(limit-share, one)
 }
 
 // enter waits for room for one more isolate; leave gives it back. An error says what is used up.
@@ -79,12 +89,13 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	if r.memory == nil {
 		return func() { places.Release(1) }, nil
 	}
-	if r.memory.Acquire(ctx, l.Memory) != nil {
+	cost := min(r.cost(l.Memory), r.total)
+	if r.memory.Acquire(ctx, cost) != nil {
 		places.Release(1)
-		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, l.Memory>>20, wait)
+		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, cost>>20, wait)
 	}
 	return func() {
-		r.memory.Release(l.Memory)
+		r.memory.Release(cost)
 		places.Release(1)
 	}, nil
 }

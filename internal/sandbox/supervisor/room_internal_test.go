@@ -17,11 +17,11 @@ func TestOwnMemory(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.limit), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := ownMemory(file, 64<<20); got != c.want {
+		if got := ownMemory(file, 64<<20, 64<<20); got != c.want {
 			t.Errorf("a limit of %q leaves %d, not %d", c.limit, got, c.want)
 		}
 	}
-	if got := ownMemory(file+".none", 64<<20); got != 0 {
+	if got := ownMemory(file+".none", 64<<20, 64<<20); got != 0 {
 		t.Errorf("without a container it is %d", got)
 	}
 }

@@ -156,11 +156,30 @@ func (k *keeper) toEngine(to *protocol.Conn, open []byte, frames <-chan frame) {
 			case protocol.TypeDescribe, protocol.TypeInvoke, protocol.TypeCall:
 				k.begin(f.content)
 			}
-			k.engine.memory.sent(len(f.content))
-			err = to.Write(f.typ, f.content)
+			if content, ok := k.fits(f); ok {
+				k.engine.memory.sent(len(content))
+				err = to.Write(f.typ, content)
+			}
 		}
 	}
 	// The engine no longer reads: fromEngine says why.
+}
+
+// fits gives what to pass on of a frame of the manager. A value that is larger than all that the code may use does
+// not go to the engine, which would take it: a reply becomes an error that code can catch, as it does in the
+// default engine; else it ends the code.
+func (k *keeper) fits(f frame) ([]byte, bool) {
+	if k.open.Memory <= 0 || int64(len(f.content)) <= k.open.Memory {
+		return f.content, true
+	}
+	if f.typ == protocol.TypeReply {
+		if r, err := protocol.ParseReply(f.content); err == nil {
+			r.Outcome = protocol.Outcome{Err: &sandbox.Error{Name: "InternalError", Message: "out of memory"}}
+			return r.Encode(), true
+		}
+	}
+	k.end(memoryDone(k.open.Memory))
+	return nil, false
 }
 
 // begin starts the clock of a request to an isolate. The engine answers late requests itself, unless it is busy.

@@ -74,7 +74,7 @@ func (m *memory) look() (over bool) {
 	if used > m.peak.Load() {
 		m.peak.Store(used)
 	}
-	return used > m.most+2*m.message.Load()
+	return used > m.most+m.message.Load()
 }
 
 // sent says that a message of so many bytes went to the engine.

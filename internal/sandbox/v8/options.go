@@ -50,6 +50,13 @@ func heapOf(limit int64) heap {
 // collector has not given back.
 func (h heap) slack() int64 { return 3*h.semi<<20 + 8<<20 }
 
+// Footprint is what an execution with a limit, in bytes, may take of a machine's memory: what the watch lets it take,
+// and two processes that do nothing.
+func Footprint(limit int64) int64 { return limit + heapOf(limit).slack() + idle }
+
+// idle is the memory that a keeper and an engine have for themselves before any code runs.
+const idle = 24 << 20
+
 func (h heap) flags() string {
 	return fmt.Sprintf("--v8-flags=--max-old-space-size=%d,--max-semi-space-size=%d", h.old, h.semi)
 }

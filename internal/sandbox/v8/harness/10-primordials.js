@@ -13,7 +13,13 @@ const core = globalThis.Deno[globalThis.Deno.internal].core;
 const { stdin, stdout } = host;
 const read = stdin.read.bind(stdin);
 const writeSync = stdout.writeSync.bind(stdout);
-const { setImmediate, setTimeout, clearTimeout, queueMicrotask } = globalThis;
+const { setImmediate, setTimeout, clearTimeout } = globalThis;
+
+// later runs f in the next turn of the event loop. Deno spreads the arguments of an immediate, by an iterator that
+// is not its own any more: ours has none.
+const later = (f) => {
+  setImmediate(f)._argv = undefined;
+};
 
 const { SourceTextModule, SyntheticModule } = vm;
 const { isProxy, isPromise, isNativeError, isModuleNamespaceObject } = types;

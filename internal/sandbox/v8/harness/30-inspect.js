@@ -23,7 +23,24 @@ function infoOf(v) {
   let message = cut(textOf(v, 'message'));
   if (name === '') name = 'Error';
   if (message === '' && !isError) message = inspect(v);
-  return { __proto__: null, name, message, stack: framesOf(textOf(v, 'stack')), isError };
+  return { __proto__: null, name, message, stack: framesOf(textOf(v, 'stack')) + causesOf(v), isError };
+}
+
+const MAX_CAUSES = 5;
+
+// causesOf gives the stacks of the errors that caused an error, each below a line that names it.
+function causesOf(v) {
+  let out = '';
+  for (let i = 0; i < MAX_CAUSES; i++) {
+    try {
+      v = v.cause;
+    } catch {
+      break;
+    }
+    if (typeof v !== 'object' || v === null || isProxy(v) || !isNativeError(v)) break;
+    out += `caused by: ${cut(textOf(v, 'name'))}: ${cut(textOf(v, 'message'))}\n${framesOf(textOf(v, 'stack'))}`;
+  }
+  return out;
 }
 
 // framesOf gives the lines of a stack that are frames of the code, in the form that the default engine has:

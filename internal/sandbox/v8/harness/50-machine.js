@@ -148,7 +148,7 @@ function reply(content) {
 // Tasks are promises that somebody waits for; each may be given up by its stuck.
 const tasks = new $Set();
 let timers = 0; // of definition code, under way
-let importing = 0; // dynamic imports under way
+let importing = 0; // imports that are being linked
 
 // wait calls ok or fail once the promise has settled, unless the task was dropped, and stuck when nothing can
 // settle it any more.
@@ -170,13 +170,13 @@ let looking = 0;
 // settleSoon looks whether the tasks are stuck once all that can run has run: after two turns of the event loop,
 // for a module that was imported may take one.
 function settleSoon() {
-  if (looking === 0) setImmediate(look);
+  if (looking === 0) later(look);
   looking = 2;
 }
 
 function look() {
   if (--looking > 0) {
-    setImmediate(look);
+    later(look);
     return;
   }
   if (mapSize(calls) > 0 || timers > 0 || importing > 0 || setSize(tasks) === 0) return;
@@ -292,13 +292,15 @@ function link(module, base) {
 // importModule gives a module, linked and evaluated.
 async function importModule(base, specifier) {
   importing++;
+  let module;
   try {
-    const module = load(resolve(base, specifier));
+    module = load(resolve(base, specifier));
     await link(module, base);
-    await module.evaluate();
-    return module;
   } finally {
     importing--;
     settleSoon();
   }
+  // What the module itself awaits may never come: that is no import under way.
+  await module.evaluate();
+  return module;
 }

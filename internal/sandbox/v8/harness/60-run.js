@@ -13,7 +13,7 @@ function run(open) {
   const settleWith = (w) => {
     if (settled) return;
     settled = true;
-    setImmediate(() => {
+    later(() => {
       if (!send(FRAME.done, w)) send(FRAME.done, doneOf('error', failure('RangeError', tooLarge(w))));
     });
   };
@@ -46,12 +46,12 @@ function run(open) {
     await link(main, '');
     start();
     await main.evaluate();
-    return main.namespace;
+    return main; // not the namespace, which may have a then
   };
-  wait(importMain(), (ns) => {
+  wait(importMain(), (main) => {
     let result;
     try {
-      result = callExport(ns, open, settle);
+      result = callExport(main.namespace, open, settle);
     } catch (thrown) {
       return failed(thrown);
     }

@@ -79,7 +79,7 @@ core.setUnhandledPromiseRejectionHandler((_, reason) => {
 });
 
 // Deno's last words to the globals come after this module; only then may they go.
-setImmediate(() => {
+later(() => {
   clearGlobals();
   serve();
   send(FRAME.ready);
