@@ -116,6 +116,11 @@ test-unit: $(TESTRUN) ## Packages that need nothing around them.
 # PREBUILT=1 says that the programs are there already, as `make test` does after it has built them once.
 NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
 
+# The TypeScript compiler that checks the types of the API, at the version that hack/typescript pins.
+.PHONY: typescript
+typescript:
+	@hack/tsc.sh install >/dev/null
+
 # PostgreSQL's server programs; the tests start and stop servers of their own.
 .PHONY: postgres
 postgres:
@@ -142,7 +147,7 @@ conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-0
 
 # Its specs alone: `make test` prints the rows once, when e2e has run too.
 .PHONY: test-conformance
-test-conformance: $(NEEDS) postgres
+test-conformance: $(NEEDS) postgres typescript
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 conformance $(PKG)
 
 .PHONY: test-e2e

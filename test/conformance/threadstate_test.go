@@ -259,6 +259,23 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		Expect(content).To(MatchJSON(`{"known":[]}`), "the next run begins with nothing")
 	}, SpecTimeout(2*time.Minute))
 
+	It("is carried over a wait for a child, as far as it can be written down", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, fixtureTool(ns, "remember"), harness.CodeTool(ns, "left", `export default (state) => state.context;`, nil),
+			harness.Scripted(ns, "model",
+				harness.Calls("remember", map[string]any{"name": "Ada"}), harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add"}),
+				harness.Calls("left", map[string]any{}), harness.Answer("done")),
+			harness.Prompt(ns, "prompt", "model", "remember", "left", "builtin:subagents"),
+			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
+				s.Subagents = []skeinv1.AgentSubagent{helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true })}
+			}),
+			harness.Scripted(ns, "worker", harness.Answer("5")), harness.Prompt(ns, "worker", "worker"), harness.Agent(ns, "worker", "worker"),
+			harness.NewThread(ns, "thread", "agent"))
+		content, status := result(say(ctx, ready(ctx, cluster.Thread(ns, "thread")), 1, "go"), "left")
+		Expect(status).To(Equal("success"), content)
+		Expect(content).To(MatchJSON(`{"user":{"name":"Ada","lookups":0}}`))
+	}, SpecTimeout(2*time.Minute))
+
 	It("is one for each of the threads that run at the same time", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		t := useFixtures(ctx, ns, []skeinv1.ScriptStep{
