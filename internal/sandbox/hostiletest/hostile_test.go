@@ -4,7 +4,6 @@ package hostiletest_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,7 +11,6 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/hostiletest"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
-	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
 func TestMain(m *testing.M) {
@@ -26,11 +24,9 @@ func TestHostile(t *testing.T) {
 }
 
 func init() {
-	hostiletest.Specs(hostiletest.Engine{
-		Name: string(sandboxtest.Engine()), Base: bases[sandboxtest.Engine()],
-		// For the run beside the programs: those with a lower limit take an engine of their own on V8.
-		Change: func(o *supervisor.Options) { o.MaxWallTime = 10 * time.Minute },
-	})
+	engine := hostiletest.Engine{Name: string(sandboxtest.Engine()), Base: bases[sandboxtest.Engine()]}
+	hostiletest.Specs(engine)
+	hostiletest.Features(engine)
 }
 
 // bases are the resident memory of idle children: of V8, of Deno's own and of the keeper beside it.

@@ -41,19 +41,30 @@ type Program struct {
 // Title names the program in reports.
 func (p *Program) Title() string { return p.Group + ": " + p.Name }
 
+// ofHost is what a program may be given by the suite.
+var ofHost = regexp.MustCompile(`\b(echo|big|hold|fail|table)\b|'host'`)
+
+// Alone says that the program is run by runCode and needs nothing of the host, so that any client can run it.
+func (p *Program) Alone() bool { return !p.Tool && !ofHost.MatchString(p.Source) }
+
 // Defaults of a program that says nothing else.
 const (
 	defaultMemory = 16 << 20
 	defaultWall   = 5 * time.Second
 )
 
-//go:embed programs/*.txt
+//go:embed programs/*.txt features/*.txt
 var files embed.FS
 
-// Load gives every program, with what engine is expected to make of it. A line "key@engine: value" in a
+// Load gives every hostile program, with what engine is expected to make of it. A line "key@engine: value" in a
 // program's head takes the place of its line "key: value" on that engine.
-func Load(engine string) ([]Program, error) {
-	names, err := fs.Glob(files, "programs/*.txt")
+func Load(engine string) ([]Program, error) { return load("programs", engine) }
+
+// LoadFeatures gives the programs that are not hostile: each shows that a feature of the language works.
+func LoadFeatures(engine string) ([]Program, error) { return load("features", engine) }
+
+func load(folder, engine string) ([]Program, error) {
+	names, err := fs.Glob(files, folder+"/*.txt")
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,8 @@ const (
 	late = 2 * time.Second
 	// prefork is how many children wait in the supervisor under test.
 	prefork = 1
+	// wholeSuite is above what all programs take together: so long runs the one beside them.
+	wholeSuite = 15 * time.Minute
 )
 
 // Specs registers one spec for each program, all in one supervisor, and after them the ones that look at what
@@ -63,6 +65,22 @@ func Specs(engine Engine) {
 	})
 }
 
+// Features registers one spec for each feature of the language that code may count on.
+func Features(engine Engine) {
+	Describe("the language on "+engine.Name, Ordered, ContinueOnFailure, Label("COD-01", "COD-03", "COD-07"), func() {
+		programs, err := LoadFeatures(engine.Name)
+		if err != nil {
+			panic(err)
+		}
+		h := &hold{engine: engine}
+		BeforeAll(h.start)
+		AfterAll(func() { h.release() })
+		for _, p := range programs {
+			It(p.Title(), func() { h.check(&p) })
+		}
+	})
+}
+
 // hold is the supervisor that the programs run in, and a run beside them that they must not reach.
 type hold struct {
 	engine     Engine
@@ -81,7 +99,7 @@ func (h *hold) start() {
 		h.engine.Base = defaultBase
 	}
 	s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
-		o.Prefork = prefork
+		o.Prefork, o.MaxWallTime = prefork, wholeSuite
 		if h.engine.Change != nil {
 			h.engine.Change(o)
 		}
