@@ -328,11 +328,13 @@ var _ = Describe("Sandboxes as pods", func() {
 	})
 
 	It("are given up when their claimer gave up waiting for them", Label("COD-09"), func(ctx SpecContext) {
-		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending})
+		impatient, leave := context.WithCancel(ctx)
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			defer leave() // once the pod is the thread's
+			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
+		}}, corev1.PodStatus{Phase: corev1.PodPending})
 		p.warm(ctx, 1)
-		canceled, cancel := context.WithCancel(ctx)
-		cancel()
-		_, _, err := p.port.Acquire(canceled, thread(1), "")
+		_, _, err := p.port.Acquire(impatient, thread(1), "")
 		Expect(err).To(MatchError(context.Canceled))
 		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(1))))
 		Eventually(p.clock.HasWaiters).Should(BeTrue(), "no event of the pod is needed")
