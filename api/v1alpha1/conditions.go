@@ -11,6 +11,9 @@ const (
 	// ConditionStatePersisted is False while state that code set could not be saved (SPEC STA-05), and True once a
 	// later save fitted. Threads that never had that have no such condition.
 	ConditionStatePersisted = "StatePersisted"
+	// ConditionPackable says that a Tool runs wherever its code is taken: it is False where the code names
+	// state._notPackableRuntimeContext, which other platforms do not have (SPEC TOL-04).
+	ConditionPackable = "Packable"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired (SPEC EFF-04).
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
@@ -49,6 +52,10 @@ const (
 	ReasonInvalidSchema = "InvalidSchema"
 	// ReasonInvalidScript: the script of a scripted Model cannot be played.
 	ReasonInvalidScript = "InvalidScript"
+	// ReasonPortable: the code of a Tool uses nothing that only this platform has.
+	ReasonPortable = "Portable"
+	// ReasonReadsRuntimeContext: the code of a Tool names state._notPackableRuntimeContext.
+	ReasonReadsRuntimeContext = "ReadsRuntimeContext"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
 	ReasonPathTaken = "PathTaken"
 )

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // SandboxPoolSpec says what sandboxes look like and how many stay warm (SPEC COD-09).
@@ -92,6 +93,14 @@ type SandboxPoolSpec struct {
 	// PodMetadata is put on the pods beside what Skein puts there.
 	// +optional
 	PodMetadata *SandboxPodMetadata `json:"podMetadata,omitempty"`
+
+	// RuntimeContext is what code that names state._notPackableRuntimeContext finds there: facts about the platform,
+	// such as addresses and names, under keys of its choice. It is no place for secrets: those belong in env. Changing
+	// it replaces no pods.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	RuntimeContext *runtime.RawExtension `json:"runtimeContext,omitempty"`
 
 	// IdleTimeout after which a claimed sandbox that runs nothing is deleted.
 	// +kubebuilder:default="5m"

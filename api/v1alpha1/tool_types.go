@@ -35,6 +35,7 @@ type ToolSpec struct {
 // +kubebuilder:resource:shortName=tl,categories=skein
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Packable",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Packable")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Tool struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -867,6 +867,11 @@ func (in *SandboxPoolSpec) DeepCopyInto(out *SandboxPoolSpec) {
 		*out = new(SandboxPodMetadata)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RuntimeContext != nil {
+		in, out := &in.RuntimeContext, &out.RuntimeContext
+		*out = new(runtime.RawExtension)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.IdleTimeout != nil {
 		in, out := &in.IdleTimeout, &out.IdleTimeout
 		*out = new(v1.Duration)

@@ -15,6 +15,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
+// runtimeContextProperty gives an isolate what the platform team configured, for modules that name it (SPEC TOL-04).
+const runtimeContextProperty = "$runtimeContext"
+
 // endpointProperty tells an isolate which invocation is a request to an endpoint; code does not see it.
 const endpointProperty = "$endpoint"
 
@@ -283,6 +286,13 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 	}
 	if c.endpoint != "" {
 		static[endpointProperty] = c.endpoint
+	}
+	platform, err := c.engine.opts.Definitions.RuntimeContext(ctx, c.thread.Namespace, c.pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	if platform != nil {
+		static[runtimeContextProperty] = platform
 	}
 	for ; ; retried = true {
 		iso, sbx, err := c.open(ctx, static)

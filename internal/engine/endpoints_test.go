@@ -266,4 +266,19 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		var unknown *engine.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 	})
+
+	It("and other code find what the platform configured, where they name it", Label("TOL-04"), func(ctx SpecContext) {
+		w.Definitions.Configure(map[string]any{"env": map[string]any{"region": "north"}})
+		put(`export default defineThreadEndpoint(async (request, state) => {
+  const p = state._notPackableRuntimeContext as any;
+  try { p.env.region = 'south'; } catch (e) { /* it is frozen */ }
+  const computed = await state.invokeTool('computed', {});
+  return [p.env.region, Object.keys(state).includes('_notPackableRuntimeContext'), computed.result];
+});`)
+		w.Definitions.Put("a", codeTool("computed", `export default (state) => String(state['_notPackable' + 'RuntimeContext'])`))
+		Expect(get(ctx).body()).To(MatchJSON(`["north",false,"undefined"]`))
+		w.Definitions.Configure(nil)
+		put(`export default defineThreadEndpoint((request, state) => typeof state._notPackableRuntimeContext);`)
+		Expect(get(ctx).body()).To(Equal("undefined"))
+	})
 })

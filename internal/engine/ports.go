@@ -27,6 +27,9 @@ type Definitions interface {
 	// Endpoint finds the ThreadEndpoint that answers a request to threads of an agent; path is in segments (SPEC
 	// END-01). An *UnknownError when no path matches, a *MethodError when one does with other methods only.
 	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*Endpoint, error)
+	// RuntimeContext gives what the platform team configured for code in the sandboxes of a pool; nil for nothing
+	// (SPEC TOL-04).
+	RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error)
 	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
 	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.

@@ -113,6 +113,24 @@ func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*engi
 	return resolved, nil
 }
 
+// RuntimeContext implements engine.Definitions. A pool that does not exist has none: where sandboxes need one, that
+// is said when they are asked for.
+func (d *Definitions) RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error) {
+	var p skeinv1.SandboxPool
+	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool}, &p, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && p.Spec.RuntimeContext == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read SandboxPool %q: %w", pool, err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(p.Spec.RuntimeContext.Raw, &out); err != nil {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "SandboxPool %q: spec.runtimeContext is not a JSON object: %v", pool, err)
+	}
+	return out, nil
+}
+
 // Names implements engine.Definitions.
 func (d *Definitions) Names(ctx context.Context, namespace, kind string) ([]string, error) {
 	list, err := listOf(kind)

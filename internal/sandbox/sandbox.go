@@ -161,6 +161,8 @@ type Module struct {
 	Code      string // ES module, JavaScript
 	SourceMap []byte // maps back to Filename; may be nil
 	Filename  string // as written by the user, "tool.ts"
+	// ReadsRuntimeContext: the code names state._notPackableRuntimeContext (SPEC TOL-04).
+	ReadsRuntimeContext bool
 }
 
 // FuncRef names a function that lives in an isolate and that the host may call while the isolate lives.

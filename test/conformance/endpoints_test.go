@@ -356,3 +356,36 @@ export default defineThreadEndpoint(async (request, state) => Response.json([sta
 		endpointIs(ctx, lost, condition(skeinv1.ConditionReady, metav1.ConditionTrue))
 	}, SpecTimeout(2*time.Minute))
 })
+
+var _ = Describe("The runtime context", Label("TOL-04"), func() {
+	It("gives code what the platform team configured, and marks a tool that reads it as not packable", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}, Spec: skeinv1.SandboxPoolSpec{
+			RuntimeContext: harness.Raw(map[string]any{"env": map[string]any{"region": "north"}}),
+		}})
+		reads := harness.CodeTool(ns, "reads", "import { defineTool } from '@standardagents/builder';\n"+
+			`export default defineTool({ description: 'x', execute: async (state) => {
+  const env = state._notPackableRuntimeContext?.env as { region: string } | undefined;
+  return { status: 'success', result: String(env?.region) };
+} });`, nil)
+		other := harness.CodeTool(ns, "other", `// It does not read state._notPackableRuntimeContext.
+export default { description: 'x', execute: async (state: any) => String(state['_notPackable' + 'RuntimeContext']) };`, nil)
+		create(ctx, reads, other)
+		packable := func(t *skeinv1.Tool, status metav1.ConditionStatus, reason string) {
+			GinkgoHelper()
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(t), t)).To(Succeed())
+				g.Expect(t.Status.Conditions).To(ContainElements(condition(skeinv1.ConditionPackable, status, reason), condition(skeinv1.ConditionReady, metav1.ConditionTrue)))
+			}).Should(Succeed())
+		}
+		packable(reads, metav1.ConditionFalse, skeinv1.ReasonReadsRuntimeContext)
+		packable(other, metav1.ConditionTrue, skeinv1.ReasonPortable)
+		t := golang(converse(ctx, ns, []string{"reads", "other"}, []skeinv1.ScriptStep{harness.Echo()}))
+		got, err := t.InvokeTool(ctx, "reads", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Result).To(Equal("north"), got.Error)
+		got, err = t.InvokeTool(ctx, "other", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Result).To(Equal("undefined"), "none reads it without being marked")
+	}, SpecTimeout(2*time.Minute))
+})

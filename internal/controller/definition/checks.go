@@ -31,6 +31,20 @@ func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
 	return err
 }
 
+// packable says whether a Tool's code can be taken elsewhere (SPEC TOL-04); nothing is known of code that is not ready.
+func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Writer) {
+	resolved, err := c.defs.ResolveTool(ctx, t)
+	switch {
+	case err != nil:
+		w.Set(skeinv1.ConditionPackable, metav1.ConditionUnknown, skeinv1.ReasonReferenceNotReady, "its code is not ready: see the condition Ready")
+	case resolved.Module.ReadsRuntimeContext:
+		w.Set(skeinv1.ConditionPackable, metav1.ConditionFalse, skeinv1.ReasonReadsRuntimeContext,
+			"its code reads state._notPackableRuntimeContext, which only this platform has: it cannot be packed, shared or published")
+	default:
+		w.Set(skeinv1.ConditionPackable, metav1.ConditionTrue, skeinv1.ReasonPortable, "")
+	}
+}
+
 func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
 	_, err := c.defs.ResolveEffect(ctx, e)
 	return err

@@ -134,6 +134,34 @@ var _ = Describe("The definition controllers", func() {
 		check(young, skeinv1.ReasonReady, "")
 	})
 
+	It("say of a tool whether it can be taken elsewhere", Label("TOL-04"), func(ctx SpecContext) {
+		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default (state) => state._notPackableRuntimeContext.region"}}}
+		e.Create(ctx, t)
+		r := of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, c.tool)
+		r.more = c.packable
+		check := func(status metav1.ConditionStatus, reason string) {
+			GinkgoHelper()
+			Reconcile(ctx, r, t)
+			Expect(meta.FindStatusCondition(Get(ctx, e, t).Status.Conditions, skeinv1.ConditionPackable)).To(HaveValue(And(HaveField("Status", status), HaveField("Reason", reason))))
+			e.Writes()
+			Reconcile(ctx, r, t)
+			Expect(e.Writes()).To(BeEmpty())
+		}
+		check(metav1.ConditionFalse, skeinv1.ReasonReadsRuntimeContext)
+		for _, step := range []struct {
+			source, reason string
+			status         metav1.ConditionStatus
+		}{
+			{"export default () => 1", skeinv1.ReasonPortable, metav1.ConditionTrue},
+			{"export default (", skeinv1.ReasonReferenceNotReady, metav1.ConditionUnknown},
+		} {
+			t.Spec.Code.Inline = step.source
+			t.Generation++
+			Expect(e.Client.Update(ctx, t)).To(Succeed())
+			check(step.status, step.reason)
+		}
+	})
+
 	It("say where code does not compile", Label("K8S-02"), func(ctx SpecContext) {
 		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default {\n  a: = 1\n}"}}}
 		x := &skeinv1.Effect{ObjectMeta: Meta("x"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: "export default ("}}}

@@ -39,6 +39,8 @@ type reconciler[T any, P object[T]] struct {
 	// check tells what keeps an object from being used: a *engine.NotReadyError that becomes the
 	// condition, or another error when it could not be found out, which is tried again.
 	check func(context.Context, P) error
+	// more sets the conditions that a kind has beside Ready; may be nil.
+	more func(context.Context, P, conditions.Writer)
 }
 
 // Reconcile checks one definition and writes its Ready condition when it changed.
@@ -60,7 +62,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		result.RequeueAfter = retryAfter // our failure, not the user's mistake: nothing that is watched heals it
 	}
 	before := obj.DeepCopyObject().(P)
-	r.settle(obj, mistake)
+	r.settle(ctx, obj, mistake)
 	if cmp.Equal(*r.status(before), *r.status(obj)) {
 		return result, nil
 	}
@@ -73,10 +75,13 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 }
 
 // settle computes the whole status.
-func (r *reconciler[T, P]) settle(obj P, mistake *engine.NotReadyError) {
+func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *engine.NotReadyError) {
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}
+	if r.more != nil {
+		r.more(ctx, obj, w)
+	}
 	if mistake == nil {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		return

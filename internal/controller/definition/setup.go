@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 )
@@ -38,6 +39,7 @@ type kind[T any, P object[T]] struct {
 	name    string
 	status  func(P) *skeinv1.DefinitionStatus
 	check   func(context.Context, P) error
+	more    func(context.Context, P, conditions.Writer)
 	list    func() client.ObjectList
 	watches []watch
 }
@@ -66,6 +68,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			name:    "tool",
 			status:  func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
 			check:   c.tool,
+			more:    c.packable,
 			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
 			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
 		}),
@@ -134,7 +137,7 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 		}
 		b = b.Watches(w.object, watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value), builder.WithPredicates(w.predicate))
 	}
-	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check}
+	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the %s controller: %w", k.name, err)
 	}

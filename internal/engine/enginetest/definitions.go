@@ -17,10 +17,11 @@ import (
 
 // Definitions in memory.
 type Definitions struct {
-	mu      sync.Mutex
-	version int
-	agents  map[string]*engine.Agent
-	effects map[string]*engine.Effect
+	mu       sync.Mutex
+	version  int
+	agents   map[string]*engine.Agent
+	effects  map[string]*engine.Effect
+	platform map[string]any // the runtime context
 	// endpoints by method and path, "GET /report".
 	endpoints map[string]*engine.Endpoint
 }
@@ -57,6 +58,20 @@ func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect,
 		return e, nil
 	}
 	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
+}
+
+// RuntimeContext implements engine.Definitions.
+func (d *Definitions) RuntimeContext(context.Context, string, string) (map[string]any, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.platform, nil
+}
+
+// Configure sets what the platform team configured.
+func (d *Definitions) Configure(platform map[string]any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.platform = platform
 }
 
 // Endpoint implements engine.Definitions, for paths without patterns.

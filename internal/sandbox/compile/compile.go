@@ -74,7 +74,7 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	if loader == api.LoaderJSON {
 		return JSON(filename, source)
 	}
-	out := api.Transform(source, api.TransformOptions{
+	options := api.TransformOptions{
 		Loader:         loader,
 		Format:         api.FormatESModule,
 		Target:         api.ES2023,
@@ -85,11 +85,16 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 		TsconfigRaw:    tsconfig,
 		LogLevel:       api.LogLevelSilent,
 		LogLimit:       1,
-	})
+	}
+	out := api.Transform(source, options)
 	if len(out.Errors) > 0 {
 		return sandbox.Module{}, syntaxError(filename, out.Errors[0])
 	}
-	return sandbox.Module{Code: string(out.Code), SourceMap: out.Map, Filename: filename}, nil
+	m := sandbox.Module{Code: string(out.Code), SourceMap: out.Map, Filename: filename}
+	if m.ReadsRuntimeContext = readsRuntimeContext(source, options); m.ReadsRuntimeContext {
+		m.Code += "export const " + RuntimeContextMark + " = true;\n" // at the end: positions stay
+	}
+	return m, nil
 }
 
 // DefaultFilename is the name of source that came without one.

@@ -267,7 +267,7 @@
     const definition = definitionOf(ns);
     if (endpoint !== undefined && invocation === endpoint) {
       const send = (method, values) => sys.call(invocation, method, values, false);
-      return http().serve(definition, args, stateFor(invocation), send);
+      return http().serve(definition, args, stateFor(invocation, ns), send);
     }
     if (typeof definition.execute !== 'function') {
       throw new TypeError('the default export has no function named execute');
@@ -281,7 +281,7 @@
       }
       args = parsed.data;
     }
-    return definition.execute(stateFor(invocation), args);
+    return definition.execute(stateFor(invocation, ns), args);
   }
 
   async function invoke(ns, invocation, args) {

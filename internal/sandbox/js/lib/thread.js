@@ -3,7 +3,7 @@
 // { stateFor, refresh, used }.
 (function (sys, parts) {
   'use strict';
-  const { $scopes, $methods, $context, ...properties } = sys.statics;
+  const { $scopes, $methods, $context, $runtimeContext, ...properties } = sys.statics;
   // Without a list of its methods, every name that is no property is one.
   const known = $methods && new Set($methods);
 
@@ -129,7 +129,7 @@
       return async (...args) => {
         const other = await route.call(name, args);
         if (!known || other === null) return other;
-        return other.threadId === properties.threadId ? stateFor(route.invocation) : otherThread(route.invocation, other);
+        return other.threadId === properties.threadId ? stateOf(route.invocation) : otherThread(route.invocation, other);
       };
     }
     if (buffers.has(name)) return (...args) => route.call(name, args).then(asBuffer);
@@ -187,8 +187,26 @@
     );
   }
 
-  // The state that one invocation gets.
-  function stateFor(invocation) {
+  // What the platform team configured, for modules that name it (package compile says which): of the others nobody
+  // would know that they cannot be packed.
+  const platform = $runtimeContext && deepFreeze($runtimeContext);
+  const readers = new Set(); // invocations of such modules
+
+  function deepFreeze(value) {
+    if (value !== null && typeof value === 'object') {
+      for (const v of Object.values(value)) deepFreeze(v);
+      Object.freeze(value);
+    }
+    return value;
+  }
+
+  // The state that an invocation of a module gets.
+  function stateFor(invocation, ns) {
+    if (platform !== undefined && ns?.$skeinReadsRuntimeContext === true) readers.add(invocation);
+    return stateOf(invocation);
+  }
+
+  function stateOf(invocation) {
     const more = Object.defineProperty({ ...($scopes ? parts.scopesFor(invocation) : {}) }, 'context', {
       enumerable: true,
       get: () => context,
@@ -196,6 +214,7 @@
         context = value;
       },
     });
+    if (readers.has(invocation)) Object.defineProperty(more, '_notPackableRuntimeContext', { value: platform });
     let execution;
     Object.defineProperty(more, 'execution', {
       enumerable: properties.execution !== undefined,
