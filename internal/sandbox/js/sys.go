@@ -9,7 +9,6 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -117,13 +116,7 @@ func (i *isolate) elements(array qjs.Value) []qjs.Value {
 }
 
 // encodeText is encodeText(text): bytes.
-func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) {
-	s, ok := i.vm.Text(a[0], -1)
-	if !ok {
-		return i.vm.Rethrow()
-	}
-	return i.vm.Bytes(unsafe.Slice(unsafe.StringData(s), len(s)))
-}
+func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) { return i.vm.Borrow(a[0], i.vm.Bytes) }
 
 // decodeText is decodeText(bytes, fatal, stream): [text, bytes used].
 func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
@@ -206,18 +199,19 @@ func (i *isolate) atob(a []qjs.Value) (qjs.Value, bool) {
 
 // btoa encodes a text of one character a byte as base64.
 func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
-	s, ok := i.vm.Text(a[0], -1)
-	if !ok {
-		return i.vm.Rethrow()
-	}
-	b := make([]byte, 0, utf8.RuneCountInString(s))
-	for _, r := range s {
-		if r > 0xFF {
-			return i.vm.ThrowError("InvalidCharacterError", "the text has characters above U+00FF: encode it first")
+	return i.vm.Borrow(a[0], func(text []byte) (qjs.Value, bool) {
+		raw := text
+		if count := utf8.RuneCount(text); count < len(text) {
+			raw = make([]byte, 0, count)
+			for _, r := range string(text) {
+				if r > 0xFF {
+					return i.vm.ThrowError("InvalidCharacterError", "the text has characters above U+00FF: encode it first")
+				}
+				raw = append(raw, byte(r))
+			}
 		}
-		b = append(b, byte(r))
-	}
-	return i.vm.UTF8(base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))), b))
+		return i.vm.UTF8(base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(raw))), raw))
+	})
 }
 
 func (i *isolate) randomUUID([]qjs.Value) (qjs.Value, bool) { return i.vm.String(uuid.NewString()) }

@@ -3,6 +3,7 @@
 package qjs
 
 import (
+	"unicode/utf8"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -129,6 +130,22 @@ func (vm *VM) Text(v Value, max int) (string, bool) {
 	s := string(unsafe.Slice(at[byte](p), n))
 	lib.XJS_FreeCString(vm.tls, vm.ctx, p)
 	return value.WellFormed(s), true
+}
+
+// Borrow gives f the text of a value as UTF-8, without a copy of a text that is ASCII. f must not keep it.
+func (vm *VM) Borrow(v Value, f func([]byte) (Value, bool)) (Value, bool) {
+	size := vm.tls.Alloc(8)
+	defer vm.tls.Free(8)
+	p := lib.XJS_ToCStringLen2(vm.tls, vm.ctx, size, v, 0)
+	if p == 0 {
+		return exception, false
+	}
+	defer lib.XJS_FreeCString(vm.tls, vm.ctx, p)
+	b := unsafe.Slice(at[byte](p), *at[libc.Tsize_t](size))
+	if !utf8.Valid(b) {
+		b = []byte(value.WellFormed(string(b)))
+	}
+	return f(b)
 }
 
 // Object makes an empty object.
