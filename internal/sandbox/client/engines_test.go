@@ -24,6 +24,21 @@ func said[T any](quickjs, v8 T) T {
 	return quickjs
 }
 
+var _ = Describe("what code finds", Label("COD-01"), func() {
+	It("is the language, a console and report, and nothing of the engine's host", func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		DeferCleanup(cancel)
+		c := sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		r := c.RunCode(ctx, sandbox.CodeRequest{Source: `export default () => {
+			const own = Reflect.ownKeys(globalThis).map(String);
+			const language = /^(Aggregate|Eval|Internal|Range|Reference|Syntax|Type|URI|Suppressed)?Error$|Array$|^(Array|Shared)Array|^ArrayBuffer$|SharedArrayBuffer|^(Atomics|BigInt|Boolean|DataView|Date|AsyncDisposableStack|DisposableStack|FinalizationRegistry|Function|Infinity|Intl|Iterator|JSON|Map|Math|NaN|Number|Object|Promise|Proxy|Reflect|RegExp|Set|String|Symbol|Temporal|WeakMap|WeakRef|WeakSet|decodeURI|decodeURIComponent|encodeURI|encodeURIComponent|escape|eval|globalThis|isFinite|isNaN|parseFloat|parseInt|undefined|unescape)$|^Symbol/;
+			return [own.filter((n) => !language.test(n)).sort(), Object.getPrototypeOf(Object.getPrototypeOf(globalThis) ?? {}) === null || Object.getPrototypeOf(globalThis) === Object.prototype, typeof (Function('return this')() as any).Deno, Reflect.ownKeys(import.meta).length];
+		}`}).Wait(ctx)
+		Expect(r.Error).To(BeNil())
+		Expect(r.Value).To(Equal([]any{[]any{"console", "report"}, true, "undefined", 0.0}))
+	})
+})
+
 var _ = Describe("memory that code gives back", Label("COD-06"), func() {
 	run := func(source string) sandbox.Result {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -15,13 +15,13 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// maxStack bounds the recursion of the compiler, as in the child of package js.
-const maxStack = 192 << 20
+// maxStack bounds the recursion of the compiler: sources that nest some thousand levels, as in the child of package js.
+const maxStack = 24 << 20
 
 // Limits of the keeper's own process. What it holds is the request, twice while it is compiled.
 const (
 	keeperAddressSpace = 8 << 30
-	keeperData         = 1 << 30
+	keeperData         = 512 << 20
 )
 
 // Dispatch is for a program that embeds this package; see supervisor.Dispatch.

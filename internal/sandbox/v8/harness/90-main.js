@@ -15,10 +15,15 @@ for (const name of (
 
 function clearGlobals() {
   setPrototypeOf(globalThis, objectProto);
-  const names = ownKeys(globalThis);
-  for (let i = 0; i < names.length; i++) {
-    if (setHas(LANGUAGE, names[i])) continue;
-    if (!Reflect.deleteProperty(globalThis, names[i])) throw new $Error(`the global ${$String(names[i])} cannot be removed`);
+  // Some hide others of the same name, which come up when they go.
+  for (let found = true; found; ) {
+    found = false;
+    const names = ownKeys(globalThis);
+    for (let i = 0; i < names.length; i++) {
+      if (setHas(LANGUAGE, names[i])) continue;
+      if (!Reflect.deleteProperty(globalThis, names[i])) throw new $Error(`the global ${$String(names[i])} cannot be removed`);
+      found = true;
+    }
   }
   delete Atomics.waitAsync;
   $Error.stackTraceLimit = 50;
