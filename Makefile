@@ -160,7 +160,7 @@ test-cluster: $(NEEDS) ## The dev cluster itself: it starts, it runs pods, it le
 
 .PHONY: bench
 bench: $(NEEDS) ## Print the figures of the budget.
-	@go test ./internal/engine ./internal/sandbox/js -run '^$$' -bench 'Turns|FirstCall' -benchtime 2s
+	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s
 	@$(TESTRUN) tier -reports $(REPORTS) -v -p 1 -timeout 30m bench $(PKG)
 
 ##@ Cluster

@@ -93,9 +93,14 @@ func create(ctx context.Context, objs ...client.Object) {
 }
 
 // pool keeps so many sandboxes warm and waits until they are.
-func pool(ctx context.Context, ns string, warm int32) *skeinv1.SandboxPool {
+func pool(ctx context.Context, ns string, warm int32, edit ...func(*skeinv1.SandboxPoolSpec)) *skeinv1.SandboxPool {
 	GinkgoHelper()
-	p := poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) { s.Warm = warm })
+	p := poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) {
+		s.Warm = warm
+		for _, f := range edit {
+			f(s)
+		}
+	})
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		g.Expect(p.Status.Warm).To(Equal(warm))

@@ -35,9 +35,10 @@ type step struct {
 const recipe = "1"
 
 var (
-	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "test"}, steps: controlPlaneSteps}
+	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "gvisor", "test"}, steps: controlPlaneSteps}
 	nodeRuntime  = artifact{name: "node", module: "node", steps: nodeSteps}
 	clusterDNS   = artifact{name: "dns", module: "dns", steps: dnsSteps}
+	gvisor       = artifact{name: "gvisor", module: "gvisor", steps: gvisorSteps}
 )
 
 // assets are the names under which envtest looks for its programs.
@@ -89,6 +90,13 @@ func nodeSteps(src string) ([]step, error) {
 
 func dnsSteps(string) ([]step, error) {
 	return []step{{ld: "-s -w", out: "bin/coredns", pkgs: []string{"."}}}, nil
+}
+
+func gvisorSteps(string) ([]step, error) {
+	return []step{
+		{ld: "-s -w", out: "bin/runsc", pkgs: []string{"gvisor.dev/gvisor/runsc"}},
+		{ld: "-s -w", out: "bin/containerd-shim-runsc-v1", pkgs: []string{"./shim"}},
+	}, nil
 }
 
 // moduleVersion reads which version of a module a go.mod requires.

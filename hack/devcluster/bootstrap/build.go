@@ -42,7 +42,7 @@ func (b *builder) key(a artifact) (string, error) {
 func (b *builder) buildAll(ctx context.Context, node bool, report func(name, dir string)) error {
 	wanted := []artifact{controlPlane}
 	if node {
-		wanted = append(wanted, nodeRuntime, clusterDNS)
+		wanted = append(wanted, nodeRuntime, clusterDNS, gvisor)
 		if err := b.installPackages(ctx, runtimePackages); err != nil {
 			return err
 		}

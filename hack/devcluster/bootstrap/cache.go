@@ -83,7 +83,7 @@ func (c *cache) newest(name string) string {
 // The caller holds the lock.
 func (c *cache) prune() {
 	left, _ := filepath.Glob(filepath.Join(c.dir, ".build-*"))
-	for _, name := range []string{controlPlane.name, nodeRuntime.name, clusterDNS.name} {
+	for _, name := range []string{controlPlane.name, nodeRuntime.name, clusterDNS.name, gvisor.name} {
 		for i, d := range c.versions(name) {
 			s, err := os.Stat(filepath.Join(d, stamp))
 			if i >= 4 && (err != nil || time.Since(s.ModTime()) > 24*time.Hour) {

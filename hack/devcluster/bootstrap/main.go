@@ -1,7 +1,7 @@
 // Bootstrap builds the development cluster's programs when they are missing and then becomes the devcluster binary.
 //
 // It uses the standard library only, so that it compiles in a second: everything else in hack/devcluster takes
-// minutes on a cold machine. Each artifact (control plane, node, dns) is kept in a cache folder named by a hash
+// minutes on a cold machine. Each artifact (control plane, node, dns, gvisor) is kept in a cache folder named by a hash
 // of what it is made from; see [artifact].
 package main
 
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	case "down", "status":
 		// Stopping a cluster must not wait for a compiler: any version that was built before can do it.
 		if dir := c.newest(controlPlane.name); dir != "" && !b.built(controlPlane) {
-			return become(dir, "", "", args)
+			return become(map[string]string{controlPlane.name: dir}, args)
 		}
 	case "build":
 		node := nodePossible() == "" && !slices.Contains(args[1:], "--control-plane")
@@ -60,16 +60,18 @@ func run(ctx context.Context, args []string) error {
 	if err := b.buildAll(ctx, needsNode(args), func(name, dir string) { dirs[name] = dir }); err != nil {
 		return err
 	}
-	return become(dirs[controlPlane.name], dirs[nodeRuntime.name], dirs[clusterDNS.name], args)
+	return become(dirs, args)
 }
 
 // become replaces this process by the devcluster binary, which learns from its environment where the node's programs are.
-func become(dir, node, dns string, args []string) error {
+func become(dirs map[string]string, args []string) error {
 	env := os.Environ()
-	if node != "" {
-		env = append(env, "SKEIN_DEVCLUSTER_NODE="+node, "SKEIN_DEVCLUSTER_DNS="+dns)
+	for _, a := range []artifact{nodeRuntime, clusterDNS, gvisor} {
+		if dir := dirs[a.name]; dir != "" {
+			env = append(env, "SKEIN_DEVCLUSTER_"+strings.ToUpper(a.name)+"="+dir)
+		}
 	}
-	bin := filepath.Join(dir, "devcluster")
+	bin := filepath.Join(dirs[controlPlane.name], "devcluster")
 	return fmt.Errorf("%s: %w", bin, syscall.Exec(bin, append([]string{bin}, args...), env))
 }
 

@@ -52,6 +52,33 @@ func BenchmarkRunCode(b *testing.B) {
 	}
 }
 
+// BenchmarkFirstResult is the first runCode call in a sandbox that nobody had: what of a claim is not its write.
+// Connected ahead, the handshake is in the time of that write.
+func BenchmarkFirstResult(b *testing.B) {
+	for name, ahead := range map[string]bool{"dialled-by-the-run": false, "connected-ahead": true} {
+		b.Run(name, func(b *testing.B) {
+			s := sandboxtest.Start(b, func(o *supervisor.Options) { o.Prefork = 2 })
+			var times []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				c := s.Dial(b, "bench")
+				if ahead {
+					if err := c.Connect(context.Background()); err != nil {
+						b.Fatal(err)
+					}
+				}
+				time.Sleep(40 * time.Millisecond) // the next child starts
+				b.StartTimer()
+				times = append(times, runOnce(b, c, sandbox.CodeRequest{Source: "export default () => 1 + 1"}))
+				b.StopTimer()
+				_ = c.Close()
+				b.StartTimer()
+			}
+			report(b, times)
+		})
+	}
+}
+
 // BenchmarkHostCall is one awaited call of the host.
 func BenchmarkHostCall(b *testing.B) {
 	for name, source := range map[string]string{

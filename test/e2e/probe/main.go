@@ -1,5 +1,6 @@
-// Command probe tells from inside a pod's network what can be reached. It prints one line for each
-// address given, "tcp 10.0.0.1:443 open" or "… closed: why", and ends.
+// Command probe tells from inside a pod what can be reached, and on what it runs. It prints one line for each
+// address given, "tcp 10.0.0.1:443 open" or "… closed: why", and ends. With "kernel" it prints the kernel's
+// version, its messages, and what it says of filters of system calls.
 package main
 
 import (
@@ -22,6 +23,10 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "kernel" {
+		kernel()
+		return
+	}
 	for _, target := range os.Args[1:] {
 		kind, addr, _ := strings.Cut(target, "=")
 		if err := try(kind, addr); err != nil {
@@ -30,6 +35,18 @@ func main() {
 			fmt.Printf("%s %s open\n", kind, addr)
 		}
 	}
+}
+
+// kernel prints what the kernel says of itself. gVisor answers all of it with its own words.
+func kernel() {
+	version, err := os.ReadFile("/proc/version")
+	fmt.Printf("version: %s %v\n", strings.TrimSpace(string(version)), err)
+	const readAll = 3
+	messages := make([]byte, 64<<10)
+	n, err := syscall.Klogctl(readAll, messages)
+	fmt.Printf("messages: %v\n%s\n", err, messages[:max(n, 0)])
+	status, err := os.ReadFile("/proc/self/status")
+	fmt.Printf("status: %v\n%s\n", err, status)
 }
 
 // serve is a neighbour that a sandbox must not reach.

@@ -1,4 +1,5 @@
-// Package addons installs what a cluster with a node needs inside: permissions of the node's helpers, and cluster DNS.
+// Package addons installs what a cluster with a node needs inside: permissions of the node's
+// helpers, cluster DNS, and the RuntimeClass of gVisor.
 package addons
 
 import (
@@ -8,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -28,6 +30,9 @@ func Install(ctx context.Context, client kubernetes.Interface, cfg layout.Config
 		rule("", "pods", "namespaces"), rule("networking.k8s.io", "networkpolicies")); err != nil {
 		return fmt.Errorf("permissions of the network policy enforcer: %w", err)
 	}
+	if err := installGVisor(ctx, client); err != nil {
+		return fmt.Errorf("the RuntimeClass of gVisor: %w", err)
+	}
 	if err := installDNS(ctx, client, cfg); err != nil {
 		return fmt.Errorf("cluster DNS: %w", err)
 	}
@@ -47,6 +52,14 @@ func role(ctx context.Context, client kubernetes.Interface, name string, to rbac
 		ObjectMeta: meta, Subjects: []rbacv1.Subject{to},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}, metav1.CreateOptions{})
+	return err
+}
+
+// GVisorClass is the RuntimeClass of pods that run on gVisor; its handler is a runtime of containerd's configuration.
+const GVisorClass = "gvisor"
+
+func installGVisor(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.NodeV1().RuntimeClasses().Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: GVisorClass}, Handler: "runsc"}, metav1.CreateOptions{})
 	return err
 }
 

@@ -155,6 +155,7 @@ func versions(cfg layout.Config) []string {
 		{filepath.Join(cfg.NodeBin, "bin", "containerd"), "github.com/containerd/containerd/v2", "containerd"},
 		{filepath.Join(cfg.NodeBin, "bin", "runc"), "github.com/opencontainers/runc", "runc"},
 		{filepath.Join(cfg.DNSBin, "bin", "coredns"), "github.com/coredns/coredns", "coredns"},
+		{filepath.Join(cfg.GVisorBin, "bin", "runsc"), "gvisor.dev/gvisor", "gvisor"},
 	} {
 		i, err := buildinfo.ReadFile(b.path)
 		if err != nil {

@@ -159,7 +159,7 @@ func printUsage(d layout.Dir) {
 // config decides what the cluster will be, ranges aside.
 func (f upFlags) config() (layout.Config, error) {
 	cfg := layout.Config{Name: f.name, Audit: f.audit, Egress: f.egress,
-		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS")}
+		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS"), GVisorBin: os.Getenv("SKEIN_DEVCLUSTER_GVISOR")}
 	for _, r := range []struct {
 		flag, value string
 		min, max    int
@@ -175,7 +175,7 @@ func (f upFlags) config() (layout.Config, error) {
 		*r.to = p.Masked()
 	}
 	possible := node.Possible()
-	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "") {
+	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "" || cfg.GVisorBin == "") {
 		possible = errors.New("the node's programs are not built: start it with hack/devcluster/devcluster.sh up")
 	}
 	switch f.node {

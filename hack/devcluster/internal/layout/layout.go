@@ -82,9 +82,10 @@ type Config struct {
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
 	LinkCIDR    netip.Prefix `json:"linkCIDR"`
-	// NodeBin and DNSBin are the folders of the node's programs and of cluster DNS.
-	NodeBin string `json:"nodeBin,omitempty"`
-	DNSBin  string `json:"dnsBin,omitempty"`
+	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor.
+	NodeBin   string `json:"nodeBin,omitempty"`
+	DNSBin    string `json:"dnsBin,omitempty"`
+	GVisorBin string `json:"gvisorBin,omitempty"`
 }
 
 // NodeName is the name of the cluster's Node object and the host name inside it.

@@ -18,8 +18,8 @@ import (
 // settings fill in the configuration files of the node's programs.
 type settings struct {
 	layout.Config
-	NodeDir, Socket, Bin, CNI, PauseImage, Snapshotter string
-	CACert, Cert, Key                                  string
+	NodeDir, Socket, Bin, CNI, GVisor, PauseImage, Snapshotter string
+	CACert, Cert, Key                                          string
 	// NoOOMPriority is whether this machine forbids processes that the kernel should spare when memory is short.
 	NoOOMPriority bool
 	CgroupV1      bool
@@ -34,7 +34,7 @@ func newSettings(d layout.Dir, cfg layout.Config) (settings, error) {
 	p := pki.Dir(d.PKI())
 	return settings{
 		Config: cfg, NodeDir: d.Node(), Socket: d.Containerd(),
-		Bin: filepath.Join(cfg.NodeBin, "bin"), CNI: filepath.Join(cfg.NodeBin, "cni"),
+		Bin: filepath.Join(cfg.NodeBin, "bin"), CNI: filepath.Join(cfg.NodeBin, "cni"), GVisor: filepath.Join(cfg.GVisorBin, "bin"),
 		PauseImage: addons.PauseImage, Snapshotter: snapshotter(d),
 		CACert: p.Cert(pki.CA), Cert: p.Cert(pki.Kubelet), Key: p.Key(pki.Kubelet),
 		NoOOMPriority: !hasCapability(unix.CAP_SYS_RESOURCE), CgroupV1: !cgroupV2(), MaxFiles: min(files.Max, 1<<20),
@@ -87,6 +87,19 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "{{.Bin}}/runc"
 SystemdCgroup = false
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runsc]
+runtime_type = "io.containerd.runsc.v1"
+runtime_path = "{{.GVisor}}/containerd-shim-runsc-v1"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runsc.options]
+TypeUrl = "io.containerd.runsc.v1.options"
+ConfigPath = "{{.NodeDir}}/runsc.toml"
+`))
+
+// The shim reads it. Systrap needs nothing of the machine, neither KVM nor ptrace.
+var runscConfig = template.Must(template.New("runsc").Parse(`binary_name = "{{.GVisor}}/runsc"
+root = "/run/containerd/runsc"
+[runsc_config]
+platform = "systrap"
 `))
 
 // Each pod gets a routed link of its own: whatever it sends passes the node's forward hook, where policies are enforced.
@@ -131,7 +144,7 @@ func writeConfigs(s settings) error {
 		return err
 	}
 	for name, t := range map[string]*template.Template{
-		"containerd.toml": containerdConfig, "cni/10-devcluster.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
+		"containerd.toml": containerdConfig, "runsc.toml": runscConfig, "cni/10-devcluster.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
 	} {
 		var b bytes.Buffer
 		if err := t.Execute(&b, s); err != nil {

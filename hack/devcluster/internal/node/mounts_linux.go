@@ -70,7 +70,7 @@ func mountSys() error {
 // node needs from the host stay where they are.
 func mountRunAndVar(d layout.Dir, cfg layout.Config) error {
 	var keep []kept
-	for _, p := range []string{string(d), cfg.NodeBin, cfg.DNSBin} {
+	for _, p := range []string{string(d), cfg.NodeBin, cfg.DNSBin, cfg.GVisorBin} {
 		k, err := keepPath(p)
 		if err != nil {
 			return err
