@@ -180,7 +180,7 @@ var _ = Describe("the WebSocket of code", func() {
 		e := newEnv()
 		st, _ := e.thread("hello")
 		dial := func(user string) (int, string) {
-			_, resp, err := websocket.Dial(ctx, e.base+at("hello", "/code"), &websocket.DialOptions{ //nolint:bodyclose // the library has read it
+			_, resp, err := websocket.Dial(ctx, e.base+at("hello", "/code"), &websocket.DialOptions{
 				HTTPClient: e.http1(), HTTPHeader: map[string][]string{"Authorization": {"Bearer " + user}},
 			})
 			Expect(err).To(HaveOccurred())
@@ -249,8 +249,10 @@ var _ = Describe("runCode in Go", Label("COD-03", "COD-07"), func() {
 			N int `json:"n"`
 		}
 		x := t.RunCode(ctx, "x", runtimeclient.CodeOptions{Globals: map[string]any{
-			"plain":      func(_ context.Context, args []any) (any, error) { return args, nil },
-			"typed":      func(ctx context.Context, s string, n int, p *point) (string, error) { return fmt.Sprint(s, n, p), ctx.Err() },
+			"plain": func(_ context.Context, args []any) (any, error) { return args, nil },
+			"typed": func(ctx context.Context, s string, n int, p *point) (string, error) {
+				return fmt.Sprint(s, n, p), ctx.Err()
+			},
 			"many":       func(sep string, parts ...string) string { return strings.Join(parts, sep) },
 			"nothing":    func() {},
 			"fails":      func() error { return errors.New("no") },

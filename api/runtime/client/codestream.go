@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
@@ -146,11 +147,10 @@ func (s *codeStream) read(ctx context.Context) {
 			_ = s.conn.Close(websocket.StatusNormalClosure, "")
 			return
 		case runtimev1.CodeMessageFailed:
-			var err error = ErrUnavailable
-			if m.Status != nil {
-				err = explain(statusError(*m.Status))
+			if m.Status == nil {
+				m.Status = &metav1.Status{Code: http.StatusServiceUnavailable, Message: "the code did not run, and the server does not say why"}
 			}
-			s.execution.settle(nil, nil, err)
+			s.execution.settle(nil, nil, explain(statusError(*m.Status)))
 			return
 		}
 	}

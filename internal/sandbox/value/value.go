@@ -34,11 +34,14 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Undefined, Map and Set are those that programs outside see too.
+// The kinds of values that Go has none for are those that programs outside see too.
 type (
+	// Undefined is JavaScript's undefined.
 	Undefined = values.Undefined
-	Map       = values.Map
-	Set       = values.Set
+	// Map is a JavaScript Map, its entries in order.
+	Map = values.Map
+	// Set is a JavaScript Set, its members in order.
+	Set = values.Set
 )
 
 // FuncRef is a function that lives in an isolate.
