@@ -107,6 +107,7 @@ func TestSamples(t *testing.T) {
 	var agents []skeinv1.Agent
 	var prompts []skeinv1.Prompt
 	var threads []skeinv1.Thread
+	var endpoints []skeinv1.ThreadEndpoint
 	read := map[string]func(b []byte) (string, error){
 		"Agent": func(b []byte) (string, error) {
 			var o skeinv1.Agent
@@ -146,6 +147,12 @@ func TestSamples(t *testing.T) {
 		"SandboxPool": func(b []byte) (string, error) {
 			var o skeinv1.SandboxPool
 			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
+		"ThreadEndpoint": func(b []byte) (string, error) {
+			var o skeinv1.ThreadEndpoint
+			err := yaml.UnmarshalStrict(b, &o)
+			endpoints = append(endpoints, o)
 			return o.Name, err
 		},
 		"Namespace": func(b []byte) (string, error) {
@@ -206,5 +213,10 @@ func TestSamples(t *testing.T) {
 	}
 	for _, th := range threads {
 		there(th.Name, "Agent", th.Spec.AgentRef.Name)
+	}
+	for _, e := range endpoints {
+		if e.Spec.AgentRef != nil {
+			there(e.Name, "Agent", e.Spec.AgentRef.Name)
+		}
 	}
 }

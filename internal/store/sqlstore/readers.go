@@ -70,6 +70,7 @@ func (r *readers) read(ctx context.Context, fn func(c *conn) error) error {
 func (r *readers) snapshot(ctx context.Context, fn func(c *conn) error) error {
 	return r.read(ctx, func(c *conn) error {
 		if err := c.write(ctx, c.dialect.snapshot); err != nil {
+			c.failed = true // a driver may tell of a context's end after it has begun: who comes next would read the past
 			return err
 		}
 		err := fn(c)
