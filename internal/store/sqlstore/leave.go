@@ -175,17 +175,18 @@ func (t *tx) truncate(h *head, op *store.Truncate) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	var cut int64
+	cut, index := int64(0), op.Index
 	var kept counts
 	if op.MessageID != "" || op.Index >= 0 {
-		if cut, op.Index, err = t.point(h, op.MessageID, op.Index); err != nil {
+		// What is asked for stays as it was until it is done: a refused transaction may be run again by itself.
+		if cut, index, err = t.point(h, op.MessageID, op.Index); err != nil {
 			return err
 		}
 		if kept, err = viewCount(t.ctx, t, h.key, h.base, cut); err != nil {
 			return err
 		}
 	}
-	op.Removed = h.counts.total(true, 0, true) - kept.total(true, 0, true)
+	op.Index, op.Removed = index, h.counts.total(true, 0, true)-kept.total(true, 0, true)
 	if err := t.write(t.ctx, qCutRelationships, h.key, op.Index); err != nil {
 		return err
 	}

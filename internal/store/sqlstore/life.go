@@ -130,6 +130,7 @@ const (
 )
 
 func (t *tx) destroy(h *head, op *store.Destroy) error {
+	op.Done = false
 	if op.IfExpired {
 		expired, err := t.expired(h)
 		if err != nil || !expired {

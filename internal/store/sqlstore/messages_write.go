@@ -123,6 +123,7 @@ func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
 }
 
 func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
+	op.Deleted = false
 	m, err := t.find(h, op.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

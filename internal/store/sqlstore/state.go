@@ -33,6 +33,7 @@ type stateKey struct {
 }
 
 func (t *tx) mergeState(h *head, op *store.MergeState) error {
+	op.Persisted = false
 	m := &merge{t: t, h: h, keys: map[string]*stateKey{}}
 	if err := t.row(t.ctx, qStateSum, []any{h.key}, &m.count, &m.bytes, &m.pos); err != nil {
 		return err

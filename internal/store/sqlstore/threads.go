@@ -159,8 +159,7 @@ func (s *Store) listThreads(ctx context.Context, query string, args ...any) ([]s
 }
 
 func (t *tx) terminate(h *head, op *store.Terminate) error {
-	if h.terminatedAt != 0 {
-		op.Already = true
+	if op.Already = h.terminatedAt != 0; op.Already {
 		return nil
 	}
 	h.terminatedAt = t.now

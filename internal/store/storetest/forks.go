@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -246,6 +247,21 @@ func describeForks(e *env) {
 			e.apply(ctx, id, all)
 			Expect(all.Removed).To(Equal(int64(13)))
 			Expect(e.texts(ctx, id, allMessages)).To(BeEmpty())
+		})
+
+		It("is refused as often as it is asked for behind the end, whoever asks at the same time", func(ctx SpecContext) {
+			id := e.said(ctx, 3)
+			Expect(together(32, func(int) error {
+				for range 5 {
+					m := message("in the same transaction")
+					err := e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: m}, &store.Truncate{Index: 99})
+					if !errors.Is(err, store.ErrForkPoint) {
+						return fmt.Errorf("it was not refused: %w", err)
+					}
+				}
+				return nil
+			})).To(Succeed())
+			Expect(e.texts(ctx, id, allMessages)).To(HaveLen(3))
 		})
 
 		It("is refused while a run is under way or parked", func(ctx SpecContext) {
