@@ -25,7 +25,7 @@ program=${SKEIN_CACHE:-${HOME:-/tmp}/.cache/skein}/deno/$version/deno
 fetch() {
 	local dir=$1
 	cd "$dir"
-	npm pack --silent "$package@$version" >/dev/null
+	npm pack --loglevel error "$package@$version" >/dev/null
 	local got
 	got=$(openssl dgst -sha512 -binary ./*.tgz | base64 -w0)
 	if [ "$got" != "$sum" ]; then

@@ -168,9 +168,7 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 	switch {
 	case err == nil:
 		observeAcquired(found, a.began)
-	case ctx.Err() != nil:
-		go a.port.leave(context.WithoutCancel(ctx), key)
-	case ready == nil:
+	case ready == nil && ctx.Err() == nil:
 		a.port.remove(ctx, key, uid)
 	}
 	return ready, conn, err

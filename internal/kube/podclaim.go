@@ -176,7 +176,7 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 		unused = unused && s.idleFor(ctx, c, askTimeout) > 0 // another replica may use it
 		if unused {
 			s.drop(c)
-			s.remove(ctx, key, uid)
+			s.remove(context.WithoutCancel(ctx), key, uid)
 		}
 		<-c.turn
 		if unused {

@@ -69,17 +69,23 @@ func (s *PodSandboxes) reap(c *claim) {
 }
 
 // idleFor asks the claim's sandbox for how long nothing has run in it. One that cannot say, because it is gone or
-// cannot be reached, has idled long enough.
-func (s *PodSandboxes) idleFor(ctx context.Context, c *claim, enough time.Duration) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// cannot be reached, has idled long enough; one whose asker gave up may be in use.
+func (s *PodSandboxes) idleFor(asker context.Context, c *claim, enough time.Duration) time.Duration {
+	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
+	unknown := func() time.Duration {
+		if asker.Err() != nil {
+			return 0
+		}
+		return enough
+	}
 	s.mu.Lock()
 	conn := c.conn
 	s.mu.Unlock()
 	if conn == nil { // it was taken over, and not used since
 		var err error
 		if conn, err = s.dialAgain(ctx, c); err != nil {
-			return enough
+			return unknown()
 		}
 		defer func() { _ = conn.Close() }()
 	}
@@ -90,7 +96,7 @@ func (s *PodSandboxes) idleFor(ctx context.Context, c *claim, enough time.Durati
 	idle, err := i.Idle(ctx)
 	if err != nil {
 		s.Logger.V(1).Info("a sandbox does not say whether it is in use", "thread", c.threadID, "error", err.Error())
-		return enough
+		return unknown()
 	}
 	return idle
 }
@@ -146,19 +152,30 @@ func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	}
 }
 
-// leave sees to it that a pod whose claimer gave up waiting is given up as well when it idles: there may be no
-// further event of it that would make it known.
-func (s *PodSandboxes) leave(ctx context.Context, key client.ObjectKey) {
+// leave takes over what a claimer that failed leaves behind: a pod may be the thread's although the claimer gave up
+// before it heard so, and there may be no further event of it that would make it known.
+func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
+	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
+	defer cancel()
+	var list corev1.PodList
+	err := s.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexSandboxThread: threadID}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		s.Logger.Error(err, "cannot look for the sandbox pods of a thread", "namespace", namespace, "thread", threadID)
+		return
+	}
+	for i := range list.Items {
+		if !PodOver(&list.Items[i]) {
+			s.adopt(&list.Items[i])
+		}
+	}
+}
+
+// keep takes over a pod that could not be deleted.
+func (s *PodSandboxes) keep(ctx context.Context, key client.ObjectKey) {
+	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
+	defer cancel()
 	var p corev1.Pod
-	if err := s.Client.Get(ctx, key, &p); err != nil {
-		return // it is gone, or its next event leads to adopt
+	if err := s.Client.Get(ctx, key, &p, client.UnsafeDisableDeepCopy); err == nil && !PodOver(&p) {
+		s.adopt(&p)
 	}
-	s.mu.Lock()
-	c := s.claims[p.Labels[skeinv1.LabelThreadID]]
-	s.mu.Unlock()
-	if c != nil { // the claimer has not forgotten it yet
-		c.turn <- struct{}{}
-		<-c.turn
-	}
-	s.adopt(&p)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -94,22 +95,40 @@ func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool s
 	if pool == "" {
 		pool = skeinv1.DefaultPoolName
 	}
-	c := s.claimOf(thread.ID)
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+	c, conn, err := s.turnOf(ctx, thread.ID)
+	if err != nil {
+		return nil, nil, err
 	}
-	conn := s.use(c)
+	defer func() { <-c.turn }()
 	if conn == nil {
-		var err error
 		if conn, err = s.connect(ctx, c, thread, pool); err != nil {
 			s.drop(c)
+			go s.leave(context.WithoutCancel(ctx), thread.Namespace, thread.ID)
 			return nil, nil, err
 		}
 	}
 	return conn, sync.OnceFunc(func() { s.release(c) }), nil
+}
+
+// turnOf waits for the turn of the thread's claim, and counts a user of the connection that is there already. A claim
+// that was dropped meanwhile makes way for the one after it: who went on with both would give the thread two pods.
+func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
+	for {
+		c := s.claimOf(threadID)
+		select {
+		case c.turn <- struct{}{}: // always taken of a new claim, which would else be left without anybody
+		default:
+			select {
+			case c.turn <- struct{}{}:
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+		}
+		if conn, ok := s.use(c); ok {
+			return c, conn, nil
+		}
+		<-c.turn
+	}
 }
 
 // claimOf gives the thread's claim, a new one when it has none.
@@ -124,15 +143,17 @@ func (s *PodSandboxes) claimOf(threadID string) *claim {
 	return c
 }
 
-// use counts a user of a connection that is there already.
-func (s *PodSandboxes) use(c *claim) sandbox.Sandbox {
+// use counts a user of a connection that is there already; not ok: the claim has been dropped.
+func (s *PodSandboxes) use(c *claim) (conn sandbox.Sandbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.conn == nil {
-		return nil
+	if s.claims[c.threadID] != c {
+		return nil, false
 	}
-	s.countUser(c)
-	return c.conn
+	if c.conn != nil {
+		s.countUser(c)
+	}
+	return c.conn, true
 }
 
 func (s *PodSandboxes) countUser(c *claim) {
@@ -232,13 +253,17 @@ func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
 	}
 }
 
-// remove deletes a pod at once. A failure is logged: the pool's controller finds what is left over.
+// remove deletes a pod at once. One that cannot be deleted now is tried again when it has idled once more.
 func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
-	if err = client.IgnoreNotFound(err); err != nil && !errors.Is(err, context.Canceled) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // conflict: the name is another pod's
+		return
+	}
+	if !errors.Is(err, context.Canceled) {
 		s.Logger.Error(err, "cannot delete a sandbox pod", "namespace", pod.Namespace, "pod", pod.Name)
 	}
+	go s.keep(context.WithoutCancel(ctx), pod)
 }
 
 // Discard implements engine.Sandboxes.

@@ -95,6 +95,9 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			count("delete")
+			if funcs.Delete != nil {
+				return funcs.Delete(ctx, c, o, opts...)
+			}
 			return c.Delete(ctx, o, opts...)
 		},
 	}, p.pool)
@@ -340,6 +343,81 @@ var _ = Describe("Sandboxes as pods", func() {
 		Eventually(p.clock.HasWaiters).Should(BeTrue(), "no event of the pod is needed")
 		p.clock.Step(time.Minute)
 		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("are given up when their claimer gave up while it dialled them", Label("COD-09"), func(ctx SpecContext) {
+		impatient, leave := context.WithCancel(ctx)
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			defer leave() // once the pod is the thread's
+			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
+		}}, running)
+		p.warm(ctx, 1)
+		var dials atomic.Int32
+		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			if dials.Add(1) == 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return &connection{endpoint: e}, nil
+		}
+		_, _, err := p.port.Acquire(impatient, thread(1), "")
+		Expect(err).To(MatchError(context.Canceled))
+		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(1))))
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "no event of the pod is needed")
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("are given up when their claimer did not hear that it has them", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			Expect(c.Patch(ctx, o, pa, opts...)).To(Succeed())
+			return errors.New("the connection to the API server was lost")
+		}}, running)
+		p.warm(ctx, 1)
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).To(MatchError(ContainSubstring("was lost")))
+		Eventually(p.clock.HasWaiters).Should(BeTrue())
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("are deleted later when the API server was away at their time", Label("COD-09"), func(ctx SpecContext) {
+		var tries atomic.Int32
+		p := newPods(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if tries.Add(1) == 1 {
+				return errors.New("connection refused")
+			}
+			return c.Delete(ctx, o, opts...)
+		}}, running)
+		_, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		release()
+		p.clock.Step(time.Minute)
+		Eventually(tries.Load).Should(BeEquivalentTo(1))
+		Eventually(p.clock.HasWaiters).Should(BeTrue())
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("are not taken from another replica because whoever asked gave up", Label("COD-09"), func(ctx SpecContext) {
+		impatient, leave := context.WithCancel(ctx)
+		p := newPods(interceptor.Funcs{}, running)
+		var dialled []*connection
+		p.dialled = func(c *connection) {
+			dialled = append(dialled, c)
+			c.idle = func() (time.Duration, error) { leave(); return 0, impatient.Err() }
+		}
+		for i := range 3 {
+			_, release, err := p.port.Acquire(ctx, thread(i), "")
+			Expect(err).NotTo(HaveOccurred())
+			release()
+		}
+		_, _, err := p.port.Acquire(impatient, thread(9), "")
+		Expect(err).To(HaveOccurred())
+		Expect(p.all(ctx)).To(HaveLen(3))
+		for _, c := range dialled {
+			Expect(c.closed).To(BeFalse())
+		}
 	})
 
 	It("find the thread's pod again after a restart of the manager", Label("COD-09"), func(ctx SpecContext) {

@@ -63,8 +63,11 @@ func (s *PodSandboxes) lost(key types.NamespacedName) {
 	c := s.claims[s.byPod[key]]
 	s.mu.Unlock()
 	if c != nil {
-		// Closing a connection may wait for the network; the informer must not.
-		go s.dropIf(c, func() bool { return c.pod == key })
+		go func() { // closing a connection may wait for the network; the informer must not
+			c.turn <- struct{}{} // whoever is connecting goes on to another pod, with this very claim
+			defer func() { <-c.turn }()
+			s.dropIf(c, func() bool { return c.pod == key })
+		}()
 	}
 }
 

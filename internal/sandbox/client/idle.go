@@ -29,7 +29,7 @@ func (c *Client) Idle(ctx context.Context) (time.Duration, error) {
 	req.Header.Set(threadHeader, c.opts.ThreadID)
 	resp, err := c.roundTrip(req)
 	if err != nil {
-		return 0, explain(err)
+		return 0, c.refusal(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, protocol.MaxReason))

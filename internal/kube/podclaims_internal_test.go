@@ -1,0 +1,42 @@
+package kube
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Whoever waited for the turn of a claim that was dropped meanwhile goes on with the one after it, so that a thread
+// has one claim, and one pod, at a time.
+func TestOneClaimAThread(t *testing.T) {
+	g := NewWithT(t)
+	s := NewPodSandboxes(PodSandboxesOptions{})
+	old := s.claimOf("t")
+	s.drop(old)
+	next := s.claimOf("t")
+	_, ok := s.use(old)
+	g.Expect(ok).To(BeFalse())
+	c, conn, err := s.turnOf(t.Context(), "t")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c).To(BeIdenticalTo(next))
+	g.Expect(conn).To(BeNil())
+
+	// It is being connected anew when its former pod ends: it stays the thread's.
+	pod := types.NamespacedName{Namespace: "n", Name: "p"}
+	s.mu.Lock()
+	c.pod, s.byPod[pod] = pod, "t"
+	s.mu.Unlock()
+	s.lost(pod)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = s.turnOf(ctx, "t")
+	g.Expect(err).To(MatchError(context.Canceled), "it is one and the same, and not free")
+	s.mu.Lock()
+	c.pod = types.NamespacedName{Namespace: "n", Name: "q"}
+	s.mu.Unlock()
+	<-c.turn
+	g.Eventually(func() int { return len(c.turn) }).Should(BeZero())
+	g.Expect(s.claimOf("t")).To(BeIdenticalTo(c))
+}

@@ -1,0 +1,22 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+)
+
+var _ = Describe("Asking a sandbox whether it idles", Label("COD-09"), func() {
+	It("is an error when it is gone, and not the answer that something runs", func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		c := s.Dial(GinkgoT(), "thread")
+		Expect(c.Connect(ctx)).To(Succeed())
+		Expect(c.Idle(ctx)).Error().NotTo(HaveOccurred())
+		Expect(s.Stop()).To(Succeed())
+		_, err := c.Idle(ctx)
+		Expect(err).To(MatchError(ContainSubstring("connection refused")))
+	})
+})
