@@ -46,7 +46,9 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	if !missing && !metav1.IsControlledBy(have, s.object) {
 		return fmt.Errorf("a Secret %q exists already and is not this pool's: delete or rename it", name)
 	}
-	if !missing && have.Annotations[annotationAuthority] == r.Authority.Fingerprint() {
+	// Read before the certificate is issued: should the authority turn between the two, it is issued once more.
+	authority := r.Authority.Fingerprint()
+	if !missing && have.Annotations[annotationAuthority] == authority {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRenewAt]); err == nil && at.After(s.at) {
 			s.look(at.Sub(s.at))
 			return nil
@@ -61,7 +63,7 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 			Namespace:       s.object.Namespace,
 			Name:            name,
 			Labels:          map[string]string{skeinv1.LabelManagedBy: skeinv1.ManagedByValue, skeinv1.LabelPool: s.object.Name},
-			Annotations:     map[string]string{annotationAuthority: r.Authority.Fingerprint(), annotationRenewAt: renewAt.UTC().Format(time.RFC3339)},
+			Annotations:     map[string]string{annotationAuthority: authority, annotationRenewAt: renewAt.UTC().Format(time.RFC3339)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.object, skeinv1.GroupVersion.WithKind("SandboxPool"))},
 		},
 		Type: corev1.SecretTypeTLS,

@@ -22,13 +22,13 @@ import (
 const nestedWait = 2 * time.Second
 
 // room bounds what runs at a time, by number and by the sum of its memory. Who finds none queues, first come,
-// first served.
+// first served; but what another run waits for does not queue for memory behind those that nobody waits for.
 type room struct {
 	opts     Options
 	runs     *semaphore.Weighted
 	nested   *semaphore.Weighted // runs that runs wait for: they must not wait for the places of those
 	isolates *semaphore.Weighted
-	memory   *semaphore.Weighted // bytes of engines' heaps; nil: unbounded
+	memory   *memoryQueue // bytes of engines' heaps; nil: unbounded
 	total    int64
 }
 
@@ -39,7 +39,7 @@ func newRoom(o Options) *room {
 		r.total = ownMemory(cgroupLimit, ownShare[o.Engine], r.cost(o.MaxMemory))
 	}
 	if r.total > 0 {
-		r.memory = semaphore.NewWeighted(r.total)
+		r.memory = &memoryQueue{free: r.total}
 	}
 	return r
 }
@@ -90,12 +90,12 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 		return func() { places.Release(1) }, nil
 	}
 	cost := min(r.cost(l.Memory), r.total)
-	if r.memory.Acquire(ctx, cost) != nil {
+	if !r.memory.acquire(ctx, cost, nested) {
 		places.Release(1)
 		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, cost>>20, wait)
 	}
 	return func() {
-		r.memory.Release(cost)
+		r.memory.release(cost)
 		places.Release(1)
 	}, nil
 }

@@ -3,8 +3,10 @@
 package supervisor
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -23,5 +25,48 @@ func TestOwnMemory(t *testing.T) {
 	}
 	if got := ownMemory(file+".none", 64<<20, 64<<20); got != 0 {
 		t.Errorf("without a container it is %d", got)
+	}
+}
+
+func TestMemoryQueue(t *testing.T) {
+	q := &memoryQueue{free: 10}
+	now, cancel := context.WithCancel(t.Context())
+	cancel() // who asks with it gets what there is at once, or nothing
+	if !q.acquire(now, 6, false) {
+		t.Fatal("there is room")
+	}
+	large, behind := make(chan bool), make(chan bool)
+	enqueued := func(n int) {
+		for {
+			q.mu.Lock()
+			waiting := len(q.waiting)
+			q.mu.Unlock()
+			if waiting == n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	impatient, leave := context.WithCancel(t.Context())
+	go func() { large <- q.acquire(impatient, 10, false) }()
+	enqueued(1)
+	go func() { behind <- q.acquire(t.Context(), 1, false) }()
+	enqueued(2)
+	if !q.acquire(now, 4, true) {
+		t.Fatal("a nested run queues behind one that waits for the memory of its caller")
+	}
+	if q.acquire(now, 1, true) {
+		t.Fatal("there is nothing left")
+	}
+	q.release(4)
+	enqueued(2) // the large one is not passed over
+	leave()
+	if <-large || !<-behind {
+		t.Fatal("one that gave up holds up those behind it")
+	}
+	q.release(1)
+	q.release(6)
+	if q.free != 10 || len(q.waiting)+len(q.nested) != 0 {
+		t.Fatalf("%d of 10 are free", q.free)
 	}
 }
