@@ -64,7 +64,7 @@ func (r *runner) link() *sandbox.Error {
 	r.loader = &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	compiled := map[string]sandbox.Module{}
 	for _, m := range r.open.Modules {
-		module, err := compileModule(m)
+		module, err := compile.Module(m)
 		if err != nil {
 			if m.Name != r.open.Main {
 				err.Specifier = "./" + m.Name
@@ -87,19 +87,6 @@ const (
 	startModule = internal + "start"
 	hostModule  = internal + "host"
 )
-
-// compileModule compiles in this process, which may die of it: the manager never parses code of others.
-func compileModule(m protocol.Module) (sandbox.Module, *sandbox.Error) {
-	switch m.Form {
-	case protocol.FormTypeScript:
-		return compile.Transform(m.Name, m.Source, sandbox.TypeScript)
-	case protocol.FormJavaScript:
-		return compile.Transform(m.Name, m.Source, sandbox.JavaScript)
-	case protocol.FormJSON:
-		return compile.JSON(m.Name, m.Source)
-	}
-	return sandbox.Module{Code: m.Source, Filename: m.Name}, nil
-}
 
 // globals defines what the code finds: console, report, and what it was given.
 func (r *runner) globals() error {

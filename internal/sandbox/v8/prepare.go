@@ -18,7 +18,7 @@ const internal = "skein:"
 func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 	compiled := map[string]sandbox.Module{}
 	for i, m := range open.Modules {
-		module, err := compileModule(m)
+		module, err := compile.Module(m)
 		if err != nil {
 			if m.Name != open.Main {
 				err.Specifier = "./" + m.Name
@@ -29,18 +29,6 @@ func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 		open.Modules[i] = protocol.Module{Name: m.Name, Form: protocol.FormCompiled, Source: module.Code}
 	}
 	return compile.NewMapper(compiled), nil
-}
-
-func compileModule(m protocol.Module) (sandbox.Module, *sandbox.Error) {
-	switch m.Form {
-	case protocol.FormTypeScript:
-		return compile.Transform(m.Name, m.Source, sandbox.TypeScript)
-	case protocol.FormJavaScript:
-		return compile.Transform(m.Name, m.Source, sandbox.JavaScript)
-	case protocol.FormJSON:
-		return compile.JSON(m.Name, m.Source)
-	}
-	return sandbox.Module{Code: m.Source, Filename: m.Name}, nil
 }
 
 // addLibraries adds what definition code may import, and the script that gives it its state. The large library goes
