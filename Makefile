@@ -88,10 +88,12 @@ bin/manager bin/sandbox bin/kubectl-skein: bin/%:
 	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
-docker-build: bin/manager bin/sandbox deno ## Build the images with buildah and save them as build/*.tar.
-	@hack/deno.sh files build/v8
+docker-build: bin/manager bin/sandbox ## Build the images with buildah and save them as build/*.tar.
 	@hack/image.sh manager $(IMAGE_MANAGER) build/manager.tar
 	@hack/image.sh sandbox $(IMAGE_SANDBOX) build/sandbox.tar
+# Last, for it needs the npm registry, Debian and x86-64, which the others do not.
+	@hack/deno.sh install
+	@hack/deno.sh files build/v8
 	@hack/image.sh sandbox-v8 $(IMAGE_SANDBOX_V8) build/sandbox-v8.tar
 
 .PHONY: clean
