@@ -102,6 +102,9 @@ var _ = Describe("Code written for ThreadState", Label("TOL-03"), func() {
 		Entry("on the execution", "execution", nil, nil, MatchJSON(`{"flow":"sess_","before":["a",1,1,0,false,["prompt"],2],"stopped":[false,null,false]}`), SpecTimeout(2*time.Minute)),
 		Entry("on globals", "globals", nil, nil, MatchJSON(`{"url":"https://example.test/a?q=1&r=%C3%BC","text":"grüß","base64":"hello","copy":[0,true],"order":["micro"],
 			"uuid":36,"aborted":true,"absent":[]}`), SpecTimeout(2*time.Minute)),
+		Entry("on requests, answers and streams", "web", map[string]any{"name": "Ada L"}, nil, MatchJSON(`{
+			"method":"POST","headers":[["content-type","application/x-www-form-urlencoded;charset=UTF-8"],["x-name","Ada L, second"]],"body":"name=Ada+L","used":false,
+			"numbers":[1,2,3],"answer":[302,false,"https://example.test/b"],"json":{"name":"Ada L"},"text":"ab"}`), SpecTimeout(2*time.Minute)),
 	)
 
 	It("sends events that need not be awaited, and has tools called later", Label("EVT-01", "TOL-01"), func(ctx SpecContext) {

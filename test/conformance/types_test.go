@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,26 @@ func typesOf(ctx SpecContext, args ...string) string {
 
 // memberOf matches a member of an interface in builder.d.ts.
 var memberOf = regexp.MustCompile(`(?m)^    (?:readonly )?(\w+)\??[(<:]`)
+
+// memberOfClass matches a member of a class or an interface in globals.d.ts; statics are told by their first group.
+var memberOfClass = regexp.MustCompile(`(?m)^  (static )?(?:readonly )?(\w+)\??[(<:]`)
+
+// classMembers gives what globals.d.ts declares for a class: its own members, sorted, those of the class itself as
+// "static x".
+func classMembers(globals, head string) []string {
+	GinkgoHelper()
+	_, body, found := strings.Cut(globals, "\n"+head+" {\n")
+	Expect(found).To(BeTrue(), head)
+	body, _, _ = strings.Cut(body, "\n}\n")
+	var out []string
+	for _, m := range memberOfClass.FindAllStringSubmatch(body, -1) {
+		if m[2] != "constructor" {
+			out = append(out, m[1]+m[2])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
 
 func membersOf(types, name string) []string {
 	GinkgoHelper()
@@ -81,5 +102,25 @@ var _ = Describe("The types of the API", Label("TOL-03"), func() {
 		content, status := result(say(ctx, t, 1, "go"), "members")
 		Expect(status).To(Equal("success"), content)
 		Expect(strings.Fields(content)).To(ConsistOf(declared))
+	}, SpecTimeout(2*time.Minute))
+
+	It("have the members that the classes of requests and answers have, and no others", Label("END-01"), func(ctx SpecContext) {
+		globals := typesOf(ctx, "--globals")
+		body := classMembers(globals, "interface Body")
+		Expect(body).To(ContainElements("body", "json"))
+		// The two that only say what to do instead are not declared, so that the compiler finds them.
+		found := map[string][]string{}
+		ns := namespace(ctx)
+		t := useTool(ctx, harness.CodeTool(ns, "members", `
+const names = (o: object) => Object.getOwnPropertyNames(o).filter((k) => !/^_|^(constructor|length|name|prototype|formData|blob)$/.test(k));
+const of = (c: any) => [...names(c).map((k) => 'static ' + k), ...names(c.prototype)];
+export default () => ({ Headers: of(Headers), ReadableStream: of(ReadableStream), Request: of(Request), Response: of(Response), Body: of(Object.getPrototypeOf(Response)) });`, nil), map[string]any{})
+		content, status := result(say(ctx, t, 1, "go"), "members")
+		Expect(status).To(Equal("success"), content)
+		Expect(json.Unmarshal([]byte(content), &found)).To(Succeed())
+		Expect(found["Body"]).To(ConsistOf(body))
+		for _, name := range []string{"Headers", "ReadableStream", "Request", "Response"} {
+			Expect(found[name]).To(ConsistOf(classMembers(globals, "declare class "+strings.Replace(name, "ReadableStream", "ReadableStream<R = any>", 1))), name)
+		}
 	}, SpecTimeout(2*time.Minute))
 })

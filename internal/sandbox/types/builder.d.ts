@@ -1,5 +1,6 @@
 // Types of the module "@standardagents/builder" as Skein's sandboxes have it. `kubectl skein types` prints this file.
-// Put it into a TypeScript project beside the packages `typescript` and `zod`; compile with "strict".
+// Put it into a TypeScript project beside the packages `typescript` and `zod`; compile with "strict". AbortSignal and
+// Request are of globals.d.ts, or of TypeScript's "dom".
 declare module '@standardagents/builder' {
   import type { z } from 'zod';
 
@@ -28,8 +29,8 @@ declare module '@standardagents/builder' {
     readonly thread: { readonly id: string; readonly state: ThreadStateScope };
     /** Work that goes on after the call has answered; it is saved with the run. */
     waitUntil(work: Promise<unknown> | (() => unknown)): void;
-    /** What the platform team configured. Code that reads it cannot be packed. */
-    readonly _notPackableRuntimeContext?: Record<string, unknown>;
+    /** What the platform team configured, frozen; undefined when nothing. Code that names it cannot be packed. */
+    readonly _notPackableRuntimeContext?: { readonly [name: string]: unknown };
 
     /** Without an order: the newest slice, oldest first. */
     getMessages(options?: GetMessagesOptions): Promise<MessagesResult>;
@@ -452,20 +453,52 @@ declare module '@standardagents/builder' {
   export function defineHook<N extends HookName>(definition: HookDefinition<N>): HookDefinition<N>;
   export function defineHook<N extends HookName>(hook: N, execute: HookSignatures[N]): HookDefinition<N>;
 
-  /** A request to a thread's endpoint. */
-  export interface ThreadRequest {
-    readonly method: string;
-    readonly url: string;
-    readonly headers: { get(name: string): string | null; has(name: string): boolean };
-    json(): Promise<any>;
-    text(): Promise<string>;
-    arrayBuffer(): Promise<ArrayBuffer>;
+  // ---- endpoints ------------------------------------------------------------------------------------------
+
+  /** A request to a thread's endpoint. Its body is null with GET and HEAD; formData() and blob() are not there. */
+  export interface ThreadRequest extends Request {
+    /** Who asked, as Kubernetes knows them. */
+    readonly user: { readonly name: string };
+    clone(): ThreadRequest;
   }
 
-  export type ThreadEndpointHandler = (request: ThreadRequest, state: ThreadState, params: Record<string, string>) => unknown;
+  /** The thread of an endpoint: a request is no part of a run. */
+  export interface ThreadEndpointState extends ThreadState {
+    readonly execution: null;
+  }
 
-  export function defineThreadEndpoint(handler: ThreadEndpointHandler): { execute: ThreadEndpointHandler };
-  export function defineThreadEndpoint<D extends { execute: ThreadEndpointHandler }>(definition: D): D;
+  /** Segments of the path by name; what [*] stands for is params['*'], joined by "/". */
+  export type ThreadEndpointParams = Record<string, string>;
+
+  /**
+   * Gives a Response. A text, bytes or any other value that JSON has are one with status 200, nothing is 204; streams and
+   * iterators go into a Response.
+   */
+  export type ThreadEndpointHandler<P extends ThreadEndpointParams = ThreadEndpointParams> = (
+    request: ThreadRequest,
+    state: ThreadEndpointState,
+    params: P,
+  ) => unknown;
+
+  export type ThreadEndpointMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
+
+  type MethodHandlers<P extends ThreadEndpointParams> = { [M in ThreadEndpointMethod]?: ThreadEndpointHandler<P> };
+  type OneMethod<P extends ThreadEndpointParams> = {
+    [M in ThreadEndpointMethod]: { [K in M]: ThreadEndpointHandler<P> };
+  }[ThreadEndpointMethod];
+
+  /** A function for each method, or execute for those without one. GET answers HEAD too. */
+  export type ThreadEndpointDefinition<P extends ThreadEndpointParams = ThreadEndpointParams> = {
+    description?: string;
+  } & MethodHandlers<P> &
+    (Executable<ThreadEndpointHandler<P>> | OneMethod<P>);
+
+  export function defineThreadEndpoint<P extends ThreadEndpointParams = ThreadEndpointParams>(
+    handler: ThreadEndpointHandler<P>,
+  ): { execute: ThreadEndpointHandler<P> };
+  export function defineThreadEndpoint<P extends ThreadEndpointParams = ThreadEndpointParams>(
+    definition: ThreadEndpointDefinition<P>,
+  ): ThreadEndpointDefinition<P>;
 
   // What these three give is marked with what it is, and declared to the cluster by a manifest.
   export function defineAgent<const D extends object>(definition: D): D;

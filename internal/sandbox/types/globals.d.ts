@@ -57,6 +57,103 @@ declare class URL {
   toJSON(): string;
 }
 
+type HeadersInit = Headers | Iterable<readonly [string, string]> | Record<string, string>;
+declare class Headers {
+  constructor(init?: HeadersInit | null);
+  append(name: string, value: string): void;
+  delete(name: string): void;
+  get(name: string): string | null;
+  getSetCookie(): string[];
+  has(name: string): boolean;
+  set(name: string, value: string): void;
+  forEach(f: (value: string, name: string, all: Headers) => void, self?: any): void;
+  entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  [Symbol.iterator](): IterableIterator<[string, string]>;
+}
+
+interface ReadableStreamDefaultController<R = any> {
+  readonly desiredSize: number | null;
+  enqueue(chunk: R): void;
+  close(): void;
+  error(reason?: any): void;
+}
+interface ReadableStreamDefaultReader<R = any> {
+  read(): Promise<{ value: R; done: false } | { value: undefined; done: true }>;
+  cancel(reason?: any): Promise<void>;
+  releaseLock(): void;
+}
+interface UnderlyingSource<R = any> {
+  start?(controller: ReadableStreamDefaultController<R>): unknown;
+  /** Called when a read finds nothing. */
+  pull?(controller: ReadableStreamDefaultController<R>): unknown;
+  cancel?(reason?: any): unknown;
+}
+declare class ReadableStream<R = any> {
+  constructor(source?: UnderlyingSource<R>);
+  static from<R>(iterable: Iterable<R> | AsyncIterable<R>): ReadableStream<R>;
+  readonly locked: boolean;
+  cancel(reason?: any): Promise<void>;
+  getReader(): ReadableStreamDefaultReader<R>;
+  values(options?: { preventCancel?: boolean }): AsyncIterableIterator<R>;
+  [Symbol.asyncIterator](): AsyncIterableIterator<R>;
+}
+
+type BodyChunk = string | ArrayBuffer | ArrayBufferView;
+/** Text, bytes, a form, what gives texts or bytes one after the other, or an object, which becomes JSON. */
+type BodyInit =
+  | BodyChunk
+  | URLSearchParams
+  | ReadableStream<BodyChunk>
+  | AsyncIterable<BodyChunk>
+  | Iterable<BodyChunk>
+  | (object & NoIterable)
+  | (NoIterable & { readonly [name: string]: unknown });
+type NoIterable = { readonly [Symbol.iterator]?: never; readonly [Symbol.asyncIterator]?: never };
+interface Body {
+  readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
+  readonly bodyUsed: boolean;
+  arrayBuffer(): Promise<ArrayBuffer>;
+  bytes(): Promise<Uint8Array<ArrayBuffer>>;
+  json(): Promise<any>;
+  text(): Promise<string>;
+}
+interface RequestInit {
+  method?: string;
+  headers?: HeadersInit;
+  /** Not with GET and HEAD. */
+  body?: BodyInit | null;
+}
+interface Request extends Body {}
+declare class Request {
+  constructor(input: Request | string | URL, init?: RequestInit);
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Headers;
+  /** Not of a body that is a stream. */
+  clone(): Request;
+}
+interface ResponseInit {
+  /** 200 to 599. */
+  status?: number;
+  statusText?: string;
+  headers?: HeadersInit;
+}
+interface Response extends Body {}
+declare class Response {
+  constructor(body?: BodyInit | null, init?: ResponseInit);
+  static json(value: unknown, init?: ResponseInit): Response;
+  static redirect(url: string | URL, status?: number): Response;
+  readonly status: number;
+  readonly statusText: string;
+  readonly ok: boolean;
+  readonly type: 'default';
+  readonly headers: Headers;
+  /** Not of a body that is a stream. */
+  clone(): Response;
+}
+
 interface AbortSignal {
   readonly aborted: boolean;
   readonly reason: any;
