@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,6 +112,19 @@ export default defineTool({
 		d, err = i.Describe(ctx, "plain")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(*d).To(Equal(sandbox.Description{Kind: "tool", Description: "p", Args: map[string]any{"type": "object"}}))
+	})
+
+	It("has large arguments when the module is there, however long that takes", Label("COD-07"), func() {
+		i := open(map[string]string{"tool": `
+await new Promise(done => setTimeout(done, 20));
+export default { execute: async (state, args) => args.text.length };
+`, "missing": `import 'nowhere'; export default {}`})
+		large := map[string]any{"text": strings.Repeat("x", 3<<20)}
+		for range 3 {
+			Expect(i.Invoke(ctx, "call", "tool", large)).To(BeEquivalentTo(3 << 20))
+			_, err := i.Invoke(ctx, "call", "missing", large)
+			Expect(err).To(MatchError(ContainSubstring("nowhere")))
+		}
 	})
 
 	It("runs a tool written for ThreadState unchanged", Label("TOL-02", "TOL-03"), func() {

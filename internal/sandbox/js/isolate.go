@@ -133,10 +133,15 @@ func (i *isolate) handle(f frame) error {
 		if err != nil {
 			return err
 		}
+		// The frame is gone once this returns, which is before the module is there.
+		args, err := i.vm.Decode(inv.Args)
+		if err != nil {
+			return memoryOr(err)
+		}
 		i.active[inv.ID] = inv.Invocation
 		return i.withModule(inv.ID, inv.Module, func(ns qjs.Value) (qjs.Value, error) {
-			return i.callInvoke(ns, inv)
-		})
+			return i.callInvoke(ns, inv.Invocation, args)
+		}, args)
 	case protocol.TypeCall:
 		c, err := protocol.ParseCall(f.content)
 		if err != nil {
@@ -158,35 +163,46 @@ func (i *isolate) call(f qjs.Value, args ...qjs.Value) (qjs.Value, error) {
 	return v, nil
 }
 
-func (i *isolate) callInvoke(ns qjs.Value, inv *protocol.Invoke) (qjs.Value, error) {
-	invocation, ok := i.vm.String(inv.Invocation)
+func (i *isolate) callInvoke(ns qjs.Value, name string, args qjs.Value) (qjs.Value, error) {
+	invocation, ok := i.vm.String(name)
 	if !ok {
 		return invocation, errThrown
 	}
 	defer i.vm.Free(invocation)
-	args, err := i.vm.Decode(inv.Args)
-	if err != nil {
-		return args, err
-	}
-	defer i.vm.Free(args)
 	return i.call(i.invoke, ns, invocation, args)
 }
 
 // withModule imports a module, then calls f with its namespace, and answers the request with what that gives.
-func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs.Value, error)) error {
+// The values that f needs are freed afterwards, whether it was called or not.
+func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs.Value, error), needs ...qjs.Value) error {
+	free := func() {
+		for _, v := range needs {
+			i.vm.Free(v)
+		}
+	}
 	if err := i.start(); err != nil {
+		free()
 		return err
 	}
 	promise, ok := i.vm.Import(internal, module)
 	if !ok {
+		free()
 		return i.answerPending(id)
 	}
 	deadline := i.deadline(id)
 	i.follow(id, promise, deadline, func(ns qjs.Value) error {
 		v, err := f(ns)
 		return i.answerWith(id, v, err, deadline)
-	})
+	}).over = free
 	return nil
+}
+
+// memoryOr tells an engine without memory from a message that is not what it must be.
+func memoryOr(err error) error {
+	if errors.Is(err, qjs.ErrNoMemory) {
+		return errMemory
+	}
+	return err
 }
 
 // answerWith answers a request with what v settles to.
@@ -219,7 +235,7 @@ func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadli
 }
 
 // follow waits for a promise on behalf of a request.
-func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qjs.Value) error) {
+func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qjs.Value) error) *task {
 	t := &task{promise: promise}
 	t.done = func(state qjs.PromiseState, v qjs.Value) error {
 		d.task = nil
@@ -233,6 +249,7 @@ func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qj
 	}
 	d.task = t
 	i.tasks = append(i.tasks, t)
+	return t
 }
 
 // callRef calls a function that the code handed out.
@@ -243,10 +260,7 @@ func (i *isolate) callRef(c *protocol.Call) error {
 	}
 	args, err := i.vm.DecodeArgs(c.Args)
 	if err != nil {
-		if errors.Is(err, qjs.ErrNoMemory) {
-			return errMemory
-		}
-		return err
+		return memoryOr(err)
 	}
 	v, err := i.call(f, args...)
 	for _, a := range args {

@@ -68,6 +68,8 @@ type task struct {
 	done func(qjs.PromiseState, qjs.Value) error
 	// stuck is called instead when nothing can settle the promise any more.
 	stuck func() error
+	// over is called last, however it ends: it gives back what the task has kept. It may be nil.
+	over func()
 }
 
 // Serve runs what the first frame of conn asks for, to its end. vm is a fresh engine. It gives an error only
@@ -154,9 +156,10 @@ func (m *machine) settleTasks() (bool, error) {
 			continue
 		}
 		settled = true
-		m.drop(t)
+		m.remove(t)
 		err := t.done(state, v)
 		m.vm.Free(v)
+		t.end()
 		if err != nil {
 			return settled, err
 		}
@@ -164,7 +167,19 @@ func (m *machine) settleTasks() (bool, error) {
 	return settled, nil
 }
 
+// drop gives up a task.
 func (m *machine) drop(t *task) {
+	m.remove(t)
+	t.end()
+}
+
+func (t *task) end() {
+	if t.over != nil {
+		t.over()
+	}
+}
+
+func (m *machine) remove(t *task) {
 	for i, other := range m.tasks {
 		if other == t {
 			m.tasks = append(m.tasks[:i:i], m.tasks[i+1:]...)
