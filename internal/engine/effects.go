@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,19 +35,14 @@ type effectWorker struct {
 	done   chan struct{} // a slot became free
 
 	mu      sync.Mutex
-	running map[firingKey]struct{}
+	running map[store.FiringKey]struct{}
 	group   sync.WaitGroup
-}
-
-type firingKey struct {
-	effect string
-	due    int64
 }
 
 func newEffectWorker(e *Engine) *effectWorker {
 	return &effectWorker{
 		engine: e, log: e.log.WithName("effects"), poke: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		running: map[firingKey]struct{}{},
+		running: map[store.FiringKey]struct{}{},
 	}
 }
 
@@ -75,15 +72,21 @@ func (w *effectWorker) loop(ctx context.Context) {
 	}
 }
 
+// underWay lists the firings whose handlers run here.
+func (w *effectWorker) underWay() []store.FiringKey {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.running))
+}
+
 // claim takes as many firings as there are free slots and runs them.
 func (w *effectWorker) claim(ctx context.Context) {
-	w.mu.Lock()
-	free := w.engine.opts.EffectWorkers - len(w.running)
-	w.mu.Unlock()
+	running := w.underWay()
+	free := w.engine.opts.EffectWorkers - len(running)
 	if free <= 0 || ctx.Err() != nil {
 		return
 	}
-	firings, err := w.engine.store.ClaimFirings(ctx, w.engine.opts.Owner, w.engine.opts.LeaseTTL, free)
+	firings, err := w.engine.store.ClaimFirings(ctx, w.engine.opts.Owner, w.engine.opts.LeaseTTL, free, running...)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot look for effects that are due")
@@ -92,14 +95,10 @@ func (w *effectWorker) claim(ctx context.Context) {
 		return
 	}
 	for _, f := range firings {
-		key := firingKey{f.EffectID, f.Due}
+		key := store.FiringKey{EffectID: f.EffectID, Due: f.Due}
 		w.mu.Lock()
-		_, here := w.running[key]
 		w.running[key] = struct{}{}
 		w.mu.Unlock()
-		if here { // its claim had run out under it, and is renewed by this
-			continue
-		}
 		w.group.Go(func() {
 			defer func() {
 				w.mu.Lock()
@@ -117,15 +116,9 @@ func (w *effectWorker) claim(ctx context.Context) {
 
 // renew extends the claims of what runs: a firing that stays pending is not taken by others for the term.
 func (w *effectWorker) renew(ctx context.Context) {
-	w.mu.Lock()
-	keys := make([]firingKey, 0, len(w.running))
-	for k := range w.running {
-		keys = append(keys, k)
-	}
-	w.mu.Unlock()
-	for _, k := range keys {
-		if err := w.engine.store.FinishFiring(ctx, k.effect, k.due, store.FiringPending, "", w.engine.opts.LeaseTTL); err != nil && ctx.Err() == nil {
-			w.log.Error(err, "cannot renew the claim of an effect", "effect", k.effect)
+	for _, k := range w.underWay() {
+		if err := w.engine.store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", w.engine.opts.LeaseTTL); err != nil && ctx.Err() == nil {
+			w.log.Error(err, "cannot renew the claim of an effect", "effect", k.EffectID)
 		}
 	}
 }

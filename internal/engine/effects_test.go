@@ -21,6 +21,24 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// lateRenewals is a store that takes no renewal of a claim in time, and counts how often claims are asked for.
+type lateRenewals struct {
+	store.Store
+	claims atomic.Int64
+}
+
+func (s *lateRenewals) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+	if status == store.FiringPending {
+		return store.ErrUnavailable
+	}
+	return s.Store.FinishFiring(ctx, effectID, due, status, text, after)
+}
+
+func (s *lateRenewals) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
+	s.claims.Add(1)
+	return s.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+}
+
 var _ = Describe("Effects", func() {
 	var w *enginetest.World
 	var sandboxes *enginetest.Processes
@@ -157,6 +175,24 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: Reminder: x", "assistant: noted: Reminder: x"}))
+	})
+
+	It("are one attempt when the claim runs out under the handler, which goes on", Label("EFF-04"), func(ctx SpecContext) {
+		effect("slow", `export default async (state) => { while (!(await state.getValue('go'))); }`)
+		late := &lateRenewals{Store: w.Store}
+		start(w, func(o *engine.Options) {
+			o.Threads = w.Over(late)
+			o.LeaseTTL = 90 * time.Millisecond
+		})
+		id := makeThread(ctx, w, "a")
+		f := fire(ctx, id, "slow", nil)
+		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, f.EffectID, f.Due) }, "10s", "5ms").Should(HaveField("Attempts", 1))
+		seen := late.claims.Load()
+		Eventually(late.claims.Load, "10s", "5ms").Should(BeNumerically(">", seen+10), "ticks of a third of the claim's term")
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.SetValue(ctx, "go", []byte("true"))).To(Succeed())
+		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 1)))
 	})
 
 	It("that take longer than a claim are not run twice", Label("EFF-04"), func(ctx SpecContext) {

@@ -314,6 +314,12 @@ const (
 	FiringFailed    FiringStatus = "failed"
 )
 
+// FiringKey is what tells one firing from all others.
+type FiringKey struct {
+	EffectID string // UID of the ScheduledEffect
+	Due      int64
+}
+
 // Firing is one due time of one scheduled effect.
 type Firing struct {
 	EffectID  string // UID of the ScheduledEffect

@@ -130,8 +130,9 @@ type Store interface {
 
 	// RecordFiring notes that an effect is due (SPEC EFF-04). A repeat changes nothing and gives recorded false.
 	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
-	// ClaimFirings takes unfinished firings that nobody holds, for ttl, counting an attempt.
-	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]Firing, error)
+	// ClaimFirings takes unfinished firings that nobody holds, for ttl, counting an attempt. running are those that the
+	// caller is at already: where the claim of one has run out it is renewed, which is no attempt, and it is not given.
+	ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...FiringKey) ([]Firing, error)
 	// FinishFiring records how a firing ended: FiringSucceeded, FiringFailed, or FiringPending to try again
 	// after the delay. One that has ended stays as it is.
 	FinishFiring(ctx context.Context, effectID string, due int64, status FiringStatus, errText string, retryAfter time.Duration) error

@@ -69,11 +69,11 @@ func (g *Gate) Release(ctx context.Context, f *store.Fence) error {
 }
 
 // ClaimFirings implements store.Store.
-func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]store.Firing, error) {
+func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	return g.Store.ClaimFirings(ctx, owner, ttl, limit)
+	return g.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
 }
 
 // FinishFiring implements store.Store.

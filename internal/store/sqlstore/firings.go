@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -26,7 +27,7 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool
 }
 
 // ClaimFirings takes pending firings for ttl, counting an attempt.
-func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int) ([]store.Firing, error) {
+func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
 	if limit <= 0 {
 		limit = defaultPage
 	}
@@ -41,16 +42,26 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 	var claimed []store.Firing
 	err = s.writer.do(ctx, func(t *tx) error {
 		claimed = nil
-		if err := t.rows(t.ctx, s.dialect.claimable, []any{t.now, limit}, func(scan scanner) error {
+		var lapsed []store.FiringKey
+		if err := t.rows(t.ctx, s.dialect.claimable, []any{t.now, limit + len(running)}, func(scan scanner) error {
 			f, err := scanFiring(scan)
 			if err != nil {
 				return err
 			}
-			f.Attempts++
-			claimed = append(claimed, *f)
+			if key := (store.FiringKey{EffectID: f.EffectID, Due: f.Due}); slices.Contains(running, key) {
+				lapsed = append(lapsed, key)
+			} else if len(claimed) < limit {
+				f.Attempts++
+				claimed = append(claimed, *f)
+			}
 			return nil
 		}); err != nil {
 			return err
+		}
+		for _, k := range lapsed {
+			if err := t.write(t.ctx, qRenewFiring, owner, t.now+ttl.Microseconds(), k.EffectID, k.Due); err != nil {
+				return err
+			}
 		}
 		for _, f := range claimed {
 			if err := t.write(t.ctx, qClaimFiring, owner, t.now+ttl.Microseconds(), f.EffectID, f.Due); err != nil {

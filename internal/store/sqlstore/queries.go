@@ -178,6 +178,7 @@ const (
 	qClaimable    = `SELECT ` + firingColumns + ` FROM effect_firing WHERE status = 'pending' AND available_at <= ?
 		ORDER BY available_at, due, effect_id LIMIT ?`
 	qClaimFiring  = `UPDATE effect_firing SET owner = ?, available_at = ?, attempts = attempts + 1 WHERE effect_id = ? AND due = ?`
+	qRenewFiring  = `UPDATE effect_firing SET owner = ?, available_at = ? WHERE effect_id = ? AND due = ?`
 	qFinishFiring = `UPDATE effect_firing SET status = ?, error = ?, ended_at = ?, owner = '', available_at = ?
 		WHERE effect_id = ? AND due = ? AND status = 'pending' RETURNING thread_id`
 	qDeleteFirings = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> ''`

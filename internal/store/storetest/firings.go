@@ -51,6 +51,23 @@ func describeFirings(e *env) {
 			Expect(stored.Attempts).To(Equal(2))
 		})
 
+		It("stay with who is at them when the claim runs out, which is no attempt, and keep nobody from others", func(ctx SpecContext) {
+			for due := int64(1); due <= 3; due++ {
+				record(ctx, store.Firing{EffectID: "e", Due: due})
+			}
+			first, err := e.store.ClaimFirings(ctx, "a", time.Minute, 2)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(first).To(HaveLen(2))
+			e.clock.Step(time.Minute)
+			more, err := e.store.ClaimFirings(ctx, "a", time.Minute, 1, store.FiringKey{EffectID: "e", Due: 1}, store.FiringKey{EffectID: "e", Due: 2})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(more).To(ConsistOf(And(HaveField("Due", int64(3)), HaveField("Attempts", 1))))
+			Expect(claim(ctx, "b")).To(BeEmpty())
+			Expect(e.store.Firing(ctx, "e", 1)).To(HaveField("Attempts", 1))
+			e.clock.Step(time.Minute)
+			Expect(claim(ctx, "b")).To(ConsistOf(HaveField("Attempts", 2), HaveField("Attempts", 2), HaveField("Attempts", 2)))
+		})
+
 		It("end once", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			claim(ctx, "a")
