@@ -29,7 +29,19 @@ type endpointAnswer struct {
 
 	mu      sync.Mutex
 	started bool
+	over    bool // to is not there any more
 	written int
+}
+
+// errAnswerOver is for code that goes on sending once nobody takes it: its time was up, or its answer was given.
+var errAnswerOver = errors.New("the answer is over")
+
+// end waits for a piece that is being sent, and lets nothing more through: what takes the answer is good only as long
+// as the request is served.
+func (a *endpointAnswer) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 }
 
 // answerError is a mistake of the code in its answer.
@@ -61,7 +73,10 @@ func (a *endpointAnswer) head(v any) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.started {
+	switch {
+	case a.over:
+		return errAnswerOver
+	case a.started:
 		return errors.New("the answer has begun already")
 	}
 	a.started = true
@@ -71,7 +86,10 @@ func (a *endpointAnswer) head(v any) error {
 func (a *endpointAnswer) chunk(piece []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.started {
+	switch {
+	case a.over:
+		return errAnswerOver
+	case !a.started:
 		return errors.New("the answer has not begun")
 	}
 	if a.written += len(piece); a.written > MaxEndpointAnswer {

@@ -38,7 +38,8 @@ type EndpointRequest struct {
 	Reads bool
 }
 
-// EndpointAnswer receives what an endpoint answers: Head once, then the body in pieces. Their errors end the code.
+// EndpointAnswer receives what an endpoint answers: Head once, then the body in pieces. Their errors end the code. They
+// are not called any more once ServeEndpoint has returned.
 type EndpointAnswer interface {
 	// Head begins the answer; endpoint is the object's name.
 	Head(endpoint string, status int, headers [][2]string) error
@@ -138,6 +139,7 @@ func (x *execution) serveEndpoint(ctx context.Context, ep *Endpoint, req *Endpoi
 	}
 	x.code.add(module, ep.Module, timeout)
 	a := &endpointAnswer{endpoint: ep.ObjectName, to: to}
+	defer a.end()
 	x.code.endpoint, x.code.answer = "endpoint_"+keyed(x.host.Thread.ID, req.Key), a
 	v, err := x.code.Invoke(ctx, x.code.endpoint, module, req.value(ep), timeout)
 	if err != nil {

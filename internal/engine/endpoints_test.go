@@ -50,6 +50,18 @@ func (a *answered) Write(p []byte) error {
 	return a.refuse
 }
 
+// holding is an answer that is not taken until release is closed.
+type holding struct {
+	answered
+	entered, release chan struct{}
+}
+
+func (h *holding) Write([]byte) error {
+	close(h.entered)
+	<-h.release
+	return nil
+}
+
 func (a *answered) body() string { return strings.Join(a.pieces, "") }
 
 const endpointHead = "import { defineThreadEndpoint } from '@standardagents/builder';\n"
@@ -166,6 +178,21 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Expect(e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)).To(MatchError(ContainSubstring("the client has gone")))
 		Expect(a.pieces).To(HaveLen(1))
 		Expect(w.Store.Value(ctx, id, "cancelled")).To(MatchJSON("true"))
+	})
+
+	It("leave whom they answer alone once they are over, even when their time was up half way", func(ctx SpecContext) {
+		put(`export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`,
+			func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(500) })
+		a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
+		done := make(chan error, 1)
+		go func() {
+			done <- e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
+		}()
+		Eventually(a.entered).Should(BeClosed())
+		Consistently(done, "1500ms").ShouldNot(Receive(), "a piece is still being written")
+		close(a.release)
+		var failed *engine.EndpointError
+		Eventually(done).Should(Receive(WithTransform(func(err error) bool { return errors.As(err, &failed) && failed.Timeout }, BeTrue())))
 	})
 
 	It("have a function for each method, HEAD by that of GET", func(ctx SpecContext) {
