@@ -33,13 +33,14 @@ var scratchCode = sandbox.Module{Filename: scratchModule, Code: `export default 
   return out;
 } };`}
 
-// scratch gives what of state.context the run can carry, encoded; nil when there is nothing.
-func (c *codeHost) scratch(ctx context.Context) []byte {
+// scratch gives what of state.context the run can carry, encoded; nil when there is nothing. known is false when no
+// isolate has it: then it is still what the run came with.
+func (c *codeHost) scratch(ctx context.Context) (encoded []byte, known bool) {
 	c.mu.Lock()
 	iso := c.iso
 	c.mu.Unlock()
 	if iso == nil {
-		return nil
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, scratchTimeout)
 	defer cancel()
@@ -48,9 +49,8 @@ func (c *codeHost) scratch(ctx context.Context) []byte {
 	if err == nil && !ok {
 		err = errors.New("it is no object")
 	}
-	var encoded []byte
 	if err == nil {
-		maps.DeleteFunc(kept, func(_ string, v any) bool { return c.secret(v) })
+		maps.DeleteFunc(kept, func(key string, v any) bool { return c.hides(key) || c.secret(v) })
 		encoded, err = value.Encode(kept)
 	}
 	if err == nil && len(encoded) > maxScratch {
@@ -58,12 +58,12 @@ func (c *codeHost) scratch(ctx context.Context) []byte {
 	}
 	if err != nil {
 		c.engine.log.Info("a run waits without its context", "namespace", c.thread.Namespace, "name", c.thread.Name, "error", err.Error())
-		return nil
+		return nil, true
 	}
 	if len(kept) == 0 {
-		return nil
+		return nil, true
 	}
-	return encoded
+	return encoded, true
 }
 
 // secret tells whether a value holds a secret, or may.
@@ -108,7 +108,7 @@ func (r *run) keepScratch(ctx context.Context) {
 	if r.exec == nil {
 		return
 	}
-	if kept := r.exec.code.scratch(ctx); kept != nil {
+	if kept, known := r.exec.code.scratch(ctx); known {
 		r.kept.Context = kept
 	}
 }

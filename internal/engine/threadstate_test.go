@@ -193,7 +193,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 
 	It("carries its context over a wait, but for what cannot be written down", Label("STA-08"), func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents),
-			codeTool("put", `export default (state) => { Object.assign(state.context, { n: 1, when: new Date(0), seen: new Set(['x']), greet: () => 'hi',
+			codeTool("put", `export default (state) => { Object.assign(state.context, { n: 1, when: new Date(0), seen: new Set(['x']), greet: () => 'hi', 'hush-hush': 1,
 				token: ['Bearer hush-hush'], names: new Set(['hush-hush']), by: new Map([[1, { deep: 'hush-hush' }]]), key: new TextEncoder().encode('hush-hush') }); return Object.keys(state.context).length }`),
 			codeTool("get", `export default (state) => { const c = state.context; c.n++; return [Object.keys(c).sort(), c.n, c.when?.getTime?.(), c.seen?.has('x')] }`),
 			enginetest.Script(
@@ -209,8 +209,32 @@ var _ = Describe("ThreadState in the isolate", func() {
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
 		last := rest(ctx, w, id)
-		Expect(told(ctx, w, id)).To(ContainElements("tool put success: 8", `tool get success: [["n","seen","when"],2,0,true]`))
+		Expect(told(ctx, w, id)).To(ContainElements("tool put success: 9", `tool get success: [["n","seen","when"],2,0,true]`))
 		Expect(string(last.State)).NotTo(ContainSubstring("context"), "it is gone with the run")
+	})
+
+	It("carries over a wait what its context holds then, not what it held at an earlier one", Label("STA-08"), func(ctx SpecContext) {
+		begin := enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "begin"})
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents),
+			codeTool("put", `export default (state) => { state.context.n = 1; return 'put' }`),
+			codeTool("drop", `export default (state) => { delete state.context.n; return 'dropped' }`),
+			codeTool("get", `export default (state) => Object.keys(state.context)`),
+			enginetest.Script(enginetest.Call("put", nil), begin, begin, enginetest.Call("get", nil), enginetest.Call("drop", nil), begin, enginetest.Call("get", nil), enginetest.Say("done")),
+			func(a *engine.Agent) {
+				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
+			})
+		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		var got []string
+		for _, line := range told(ctx, w, id) {
+			if strings.HasPrefix(line, "tool get") {
+				got = append(got, line)
+			}
+		}
+		Expect(got).To(Equal([]string{`tool get success: ["n"]`, `tool get success: []`}), "kept while no code ran, gone once dropped")
 	})
 
 	Context("has the execution", func() {
