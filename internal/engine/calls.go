@@ -113,7 +113,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(contentOf(m))
+	content = r.clip(r.redacted(contentOf(m))) // a hook may have put secrets in, too
 	m.Content = &content
 	r.afterResult(ctx, call, m)
 	ops := []store.Op{

@@ -67,7 +67,7 @@ func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, ar
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	default:
-		return nil, hookFailed(h, x.host.RunID, about, explainHook(err)), nil
+		return nil, x.failedHook(h, about, explainHook(err)), nil
 	}
 	if (v == value.Undefined{}) {
 		v = nil
@@ -84,6 +84,11 @@ func explainHook(err error) string {
 
 // maxHookError bounds what the log keeps of a hook's failure, in bytes.
 const maxHookError = 4096
+
+// failedHook is hookFailed for what code has said: without secrets, before a part of it is cut off.
+func (x *execution) failedHook(h *Hook, about hookSubject, text string) store.Op {
+	return hookFailed(h, x.host.RunID, about, x.engine.opts.Redact(x.host.Thread.Namespace, text))
+}
 
 // hookFailed is the entry of the log that says that a hook did not do its part.
 func hookFailed(h *Hook, runID string, about hookSubject, text string) store.Op {

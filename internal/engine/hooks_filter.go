@@ -68,7 +68,7 @@ func (r *run) filter(ctx context.Context, h *Hook, take func(v any) error, list 
 	v, failed, err := x.callHook(r.trail(ctx), h, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
-			failed = hookFailed(h, r.record.ID, about, "what the hook gave cannot be used: "+bad.Error())
+			failed = x.failedHook(h, about, "what the hook gave cannot be used: "+bad.Error())
 		}
 	}
 	if failed != nil {

@@ -203,6 +203,22 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Expect(noted(ctx, w, id, "after_tool_call_failure")).To(ConsistOf(And(ContainSubstring(`"name":"get_value"`), ContainSubstring(`"error":"sorry: error"`))))
 	})
 
+	It("do not bring secrets into the log where what they give is cut off", Label("ENV-03"), func(ctx SpecContext) {
+		w.Definitions.Put("a", hook(skeinv1.HookBeforeStoreToolResult, `export default defineHook('before_store_tool_result', async () => ({ status: 'success', result: '0123456789hush-hush' }));`),
+			hook(skeinv1.HookAfterToolCallSuccess, `export default defineHook('after_tool_call_success', async () => { throw new Error('hush-hush') });`),
+			enginetest.Builtin(skeinv1.BuiltinKV), useKV)
+		start(w, func(o *engine.Options) {
+			o.Limits.ToolResultBytes = 16
+			o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "hush-hush", "***") }
+		})
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(ContainElement("tool set_value success: 0123456789***"))
+		Eventually(func() []store.HookFailure { return failures(ctx, w, id) }).ShouldNot(BeEmpty())
+		Expect(failures(ctx, w, id)).To(HaveEach(HaveField("Error", And(ContainSubstring("***"), Not(ContainSubstring("hush"))))))
+	})
+
 	It("share state.context with the tools of the run", Label("STA-08"), func(ctx SpecContext) {
 		id := play(ctx, hook(skeinv1.HookAfterSystemMessage, `export default defineHook('after_system_message', async (state, m) => { state.context.prompt = m.content; });`),
 			codeTool("t", `export default (state) => state.context.prompt`), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("done")))

@@ -44,7 +44,7 @@ func (x *execution) change(ctx context.Context, h *Hook, about hookSubject, take
 		return nil, nil
 	}
 	if err := take(v); err != nil {
-		return []store.Op{hookFailed(h, x.host.RunID, about, "what the hook gave cannot be used: "+err.Error())}, nil
+		return []store.Op{x.failedHook(h, about, "what the hook gave cannot be used: "+err.Error())}, nil
 	}
 	return nil, nil
 }
