@@ -198,8 +198,10 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 			Expect(to.Write([]byte("made "))).To(Succeed())
 			return to.Write([]byte("once"))
 		}
+		audits := map[string]bool{}
 		for i := range 2 {
 			resp, body := e.do("POST", at("hello", "/endpoints/x?v=7"), strings.NewReader("{}"), "Idempotency-Key", "k")
+			audits[resp.Header.Get("Audit-Id")] = true
 			Expect(resp.StatusCode).To(Equal(201))
 			Expect(body).To(Equal("made once"))
 			Expect(resp.Header.Get("X-B")).To(Equal("2"))
@@ -208,6 +210,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 			Expect(resp.Header.Get(runtimev1.HeaderIdempotentReplayed)).To(Equal([]string{"", "true"}[i]))
 		}
 		Expect(times).To(Equal(1))
+		Expect(audits).To(HaveLen(2), "a repeat is a request of its own in the audit log")
 	})
 
 	It("are asked from Go, which gives the code's answer whatever it is", func(ctx SpecContext) {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,7 +78,8 @@ type answer struct {
 	Code        int    `json:"code"`
 	ContentType string `json:"contentType,omitempty"`
 	Body        []byte `json:"body,omitempty"`
-	// Headers are all of an answer whose headers are its code's.
+	// Headers are those that the handler gave to an answer whose headers are its code's: not those that every request
+	// gets anew, such as its audit id.
 	Headers http.Header `json:"headers,omitempty"`
 }
 
@@ -107,7 +109,7 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 	if err != nil {
 		return err
 	}
-	plain, w := c.thread, &recorder{ResponseWriter: c.w}
+	plain, w, before := c.thread, &recorder{ResponseWriter: c.w}, c.w.Header().Clone()
 	c.thread, c.w = bound, w
 	if err := h(c); err != nil {
 		c.w = w.ResponseWriter
@@ -122,7 +124,8 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 		defer cancel()
 		given := answer{Code: w.code, ContentType: w.Header().Get("Content-Type"), Body: w.body.Bytes()}
 		if r.foreign {
-			given.Headers = w.Header()
+			given.Headers = maps.Clone(w.Header())
+			maps.DeleteFunc(given.Headers, func(name string, values []string) bool { return slices.Equal(before[name], values) })
 		}
 		data, err := json.Marshal(given)
 		fingerprint := body.whole()
