@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,6 +120,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 		DeferCleanup(wake)
 		began := time.Now()
 		Eventually(ctx, func(g Gomega) {
+			unreachable(ctx, g, pod.Spec.NodeName)
 			left := map[string]bool{}
 			for _, p := range everySandbox(ctx, g, ns) {
 				left[string(p.UID)] = true
@@ -137,6 +139,21 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 		serves(ctx, t)
 	}, SpecTimeout(8*time.Minute))
 })
+
+// unreachable does to a node that is not heard of any more what the cluster's own controller does, but not where no node
+// is left: there it takes itself for cut off. It takes the taint away again when the node comes back.
+func unreachable(ctx context.Context, g Gomega, name string) {
+	var n corev1.Node
+	g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &n)).To(Succeed())
+	g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionUnknown))))
+	taint := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
+	if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+		return
+	}
+	before := n.DeepCopy()
+	n.Spec.Taints = append(n.Spec.Taints, taint)
+	g.Expect(cluster.Client.Patch(ctx, &n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+}
 
 // managerCommand begins the command line of the manager, and of nothing else in its pod.
 var managerCommand = []string{"/manager", "--leader-elect"}
