@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,8 +23,10 @@ type keeper struct {
 	conn   *protocol.Conn // to the supervisor
 	engine *engine
 	open   *protocol.Open
+	inbox  *inbox
 	mapper *compile.Mapper // of a run; the client maps for isolates
 
+	ending   atomic.Bool // the reason is decided
 	mu       sync.Mutex
 	over     bool
 	requests map[uint64]*time.Timer // of an isolate, under way
@@ -36,17 +39,17 @@ const busyGrace = 100 * time.Millisecond
 
 // keep carries an Open out, to its last frame.
 func keep(conn *protocol.Conn, e *engine, open *protocol.Open) error {
-	k := &keeper{conn: conn, engine: e, open: open, requests: map[uint64]*time.Timer{}, ended: make(chan struct{})}
+	k := &keeper{conn: conn, engine: e, open: open, inbox: newInbox(open.Memory), requests: map[uint64]*time.Timer{}, ended: make(chan struct{})}
 	// From here on the keeper ends when the manager says so, the time is up or the engine ends, whatever else it
 	// is doing.
 	if open.Kind == protocol.KindRun && open.Wall > 0 {
 		time.AfterFunc(open.Wall, func() { k.end(terminated(overtime(open.Wall))) })
 	}
 	go e.memory.guard(k.ended, func() { k.end(memoryDone(open.Memory)) })
-	frames := make(chan frame, 64)
-	go k.fromManager(frames)
+	boundGarbage(open.Memory)
+	go k.fromManager()
 	failed := make(chan error, 1)
-	go func() { failed <- k.serve(frames) }()
+	go func() { failed <- k.serve() }()
 	select {
 	case <-k.ended:
 		return nil
@@ -54,11 +57,6 @@ func keep(conn *protocol.Conn, e *engine, open *protocol.Open) error {
 		e.kill()
 		return err
 	}
-}
-
-type frame struct {
-	typ     protocol.Type
-	content []byte
 }
 
 func overtime(wall time.Duration) string {
@@ -83,15 +81,17 @@ func size(bytes int64) string {
 }
 
 // end sends the last frame, once, and ends the engine. The engine is dead before the frame is out, so that a
-// thread that is told is not still paying.
+// thread that is told is not still paying. The first reason counts, from before the kill: who then finds the engine
+// dead must not say that it died by itself. When end returns the frame is out.
 func (k *keeper) end(d protocol.Done) {
+	if !k.ending.CompareAndSwap(false, true) {
+		<-k.ended
+		return
+	}
 	k.engine.memory.look()
 	k.engine.kill()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
-		return
-	}
 	k.over = true
 	d.Memory = k.engine.memory.used()
 	if err := k.conn.Write(protocol.TypeDone, d.Encode()); err != nil {
@@ -100,22 +100,23 @@ func (k *keeper) end(d protocol.Done) {
 		_ = k.conn.Write(protocol.TypeDone, d.Encode())
 	}
 	close(k.ended)
+	k.inbox.die()
 }
 
 // fromManager takes the manager's frames. A Terminate acts at once.
-func (k *keeper) fromManager(frames chan<- frame) {
+func (k *keeper) fromManager() {
 	for {
-		t, content, err := k.conn.Read()
+		f, err := k.inbox.read(k.conn)
 		switch {
 		case err != nil:
 			k.end(terminated("the sandbox's connection ended"))
 			return
-		case t == protocol.TypeTerminate:
-			k.end(terminated(protocol.ParseText(content)))
+		case f.typ == protocol.TypeTerminate:
+			k.end(terminated(protocol.ParseText(f.content)))
 			return
 		}
 		select {
-		case frames <- frame{t, content}:
+		case k.inbox.frames <- f:
 		case <-k.ended:
 			return
 		}
@@ -123,7 +124,7 @@ func (k *keeper) fromManager(frames chan<- frame) {
 }
 
 // serve prepares the code, hands it to the engine and passes frames on. An error is one of the manager or of ours.
-func (k *keeper) serve(frames <-chan frame) error {
+func (k *keeper) serve() error {
 	if k.open.Kind == protocol.KindIsolate {
 		addLibraries(k.open)
 	} else {
@@ -139,19 +140,19 @@ func (k *keeper) serve(frames <-chan frame) error {
 		return nil
 	}
 	to := protocol.NewConn(nil, k.engine.in, nil)
-	go k.toEngine(to, content, frames)
+	go k.toEngine(to, content)
 	return k.fromEngine()
 }
 
 // toEngine hands the Open and what comes after it to the engine.
-func (k *keeper) toEngine(to *protocol.Conn, open []byte, frames <-chan frame) {
+func (k *keeper) toEngine(to *protocol.Conn, open []byte) {
 	k.engine.memory.sent(len(open))
 	err := to.Write(protocol.TypeOpen, open)
 	for err == nil {
 		select {
 		case <-k.ended:
 			return
-		case f := <-frames:
+		case f := <-k.inbox.frames:
 			switch f.typ {
 			case protocol.TypeDescribe, protocol.TypeInvoke, protocol.TypeCall:
 				k.begin(f.content)
@@ -160,6 +161,7 @@ func (k *keeper) toEngine(to *protocol.Conn, open []byte, frames <-chan frame) {
 				k.engine.memory.sent(len(content))
 				err = to.Write(f.typ, content)
 			}
+			k.inbox.used(f)
 		}
 	}
 	// The engine no longer reads: fromEngine says why.
@@ -210,9 +212,13 @@ func (k *keeper) settled(content []byte) {
 func (k *keeper) fromEngine() error {
 	from := protocol.NewConn(k.engine.out, nil, nil)
 	for {
-		t, content, err := from.Read()
-		if err == nil && !t.FromChild() {
-			err = protocol.Violation("frame type %d from an engine", t)
+		h, err := from.ReadHeader()
+		if err == nil && !h.Type.FromChild() {
+			err = protocol.Violation("frame type %d from an engine", h.Type)
+		}
+		var f frame
+		if err == nil {
+			f, err = readFrame(from, h)
 		}
 		switch {
 		case errors.Is(err, protocol.ErrProtocol):
@@ -221,12 +227,14 @@ func (k *keeper) fromEngine() error {
 		case err != nil:
 			k.end(k.died())
 			return nil
-		case t == protocol.TypeDone:
-			return k.done(content)
-		case t == protocol.TypeSettled:
-			k.settled(content)
+		case f.typ == protocol.TypeDone:
+			return k.done(f.content)
+		case f.typ == protocol.TypeSettled:
+			k.settled(f.content)
 		}
-		if err := k.pass(t, content); err != nil {
+		err = k.pass(f.typ, f.content)
+		f.free()
+		if err != nil {
 			return err
 		}
 	}

@@ -127,6 +127,10 @@ class Writer {
   frame() {
     return bytesPart(this.#buffer, 0, this.#size);
   }
+  // free gives the buffer back at once: it lies outside of the heap, whose collector may take its time with it.
+  free() {
+    transfer(typedBuffer(this.#buffer), 0);
+  }
 }
 
 const Number$ = Number;

@@ -4,7 +4,8 @@ const FRAME = { open: 1, reply: 2, terminate: 3, describe: 4, invoke: 5, call: 6
 const MAX_FRAME = MAX_BYTES + (8 << 20);
 const LARGE = 64 << 10;
 
-// send writes what a writer holds as a frame. It gives false when that is too large to cross.
+// send writes what a writer holds as a frame, and takes it from the writer. It gives false when that is too large to
+// cross.
 function send(type, w = new Writer()) {
   const size = w.size + 1;
   if (size > MAX_FRAME) return false;
@@ -16,6 +17,7 @@ function send(type, w = new Writer()) {
   raw[4] = type;
   const n = typedLength(raw);
   for (let at = writeSync(raw); at < n; ) at += writeSync(bytesPart(raw, at));
+  if (n > LARGE) w.free();
   return true;
 }
 
