@@ -60,7 +60,7 @@ func Resident(pid int) int64 {
 	return kib << 10
 }
 
-// Watcher follows the resident memory of a process's children.
+// Watcher follows the resident memory of a process's children, each with the processes that it started itself.
 type Watcher struct {
 	stop chan struct{}
 	once sync.Once
@@ -77,12 +77,7 @@ func Watch(parent int) *Watcher {
 		defer tick.Stop()
 		for {
 			for _, pid := range Children(parent) {
-				if command(pid) == own {
-					continue // between fork and exec it still has its parent's memory
-				}
-				// The kernel keeps the highest mark, so that no peak between two looks is missed while the child lives.
-				kib, _ := strconv.ParseInt(status(pid, "VmHWM:"), 10, 64)
-				w.peak = max(w.peak, kib<<10)
+				w.peak = max(w.peak, highest(pid, own))
 			}
 			select {
 			case <-w.stop:
@@ -92,6 +87,21 @@ func Watch(parent int) *Watcher {
 		}
 	})
 	return w
+}
+
+// highest gives the highest resident memory that a process had, and those that it started, in bytes. The kernel keeps
+// the mark, so that no peak between two looks is missed while they live. parent is the command of its parent.
+func highest(pid int, parent string) int64 {
+	own := command(pid)
+	if own == parent {
+		return 0 // between fork and exec it still has its parent's memory
+	}
+	kib, _ := strconv.ParseInt(status(pid, "VmHWM:"), 10, 64)
+	sum := kib << 10
+	for _, child := range Children(pid) {
+		sum += highest(child, own)
+	}
+	return sum
 }
 
 // Stop ends it and gives the highest resident memory that any child had, in bytes.

@@ -26,7 +26,8 @@ type keeper struct {
 	inbox  *inbox
 	mapper *compile.Mapper // of a run; the client maps for isolates
 
-	ending   atomic.Bool // the reason is decided
+	ending   atomic.Bool  // the reason is decided
+	compiler atomic.Int64 // bytes that the compiler took, when that was too much
 	mu       sync.Mutex
 	over     bool
 	requests map[uint64]*time.Timer // of an isolate, under way
@@ -93,7 +94,7 @@ func (k *keeper) end(d protocol.Done) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.over = true
-	d.Memory = k.engine.memory.used()
+	d.Memory = max(k.engine.memory.used(), k.compiler.Load())
 	if err := k.conn.Write(protocol.TypeDone, d.Encode()); err != nil {
 		// Only a result too large for a frame can be helped.
 		d.Status, d.Outcome = sandbox.StatusError, protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
@@ -128,8 +129,10 @@ func (k *keeper) serve() error {
 	if k.open.Kind == protocol.KindIsolate {
 		addLibraries(k.open)
 	} else {
-		var failed *sandbox.Error
-		if k.mapper, failed = compileModules(k.open); failed != nil {
+		stop := k.watchCompiler()
+		mapper, failed := compileModules(k.open)
+		stop()
+		if k.mapper = mapper; failed != nil {
 			k.end(protocol.Done{Status: sandbox.StatusLinkError, Outcome: protocol.Outcome{Err: failed}})
 			return nil
 		}

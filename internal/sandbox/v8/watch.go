@@ -1,0 +1,51 @@
+//go:build linux && (amd64 || arm64)
+
+package v8
+
+import (
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// compilerPeriod is how often the compiler's memory is looked at: it takes some hundred megabytes a second.
+const compilerPeriod = time.Millisecond
+
+// watchCompiler ends code that takes too much to compile, by the same measure as the default engine: one and a half
+// times its memory. The compiler is Go code in the keeper, which nothing of the engine bounds. stop ends the watch.
+func (k *keeper) watchCompiler() (stop func()) {
+	over := make(chan struct{})
+	var watcher sync.WaitGroup
+	if memory := k.open.Memory; memory > 0 {
+		watcher.Go(func() {
+			tick := time.NewTicker(compilerPeriod)
+			defer tick.Stop()
+			for {
+				select {
+				case <-over:
+					return
+				case <-tick.C:
+				}
+				if used := inUse(); used > memory+memory/2+ownMemory {
+					d := memoryDone(memory)
+					d.Err.Message = "the code ran out of memory while it was compiled: its limit is " + size(memory)
+					d.Err.Stack = d.Err.Error()
+					k.compiler.Store(used)
+					k.end(d)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(over)
+		watcher.Wait()
+	}
+}
+
+// inUse is how many bytes of this process the Go runtime holds of the kernel.
+func inUse() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
+}
