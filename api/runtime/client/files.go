@@ -190,16 +190,20 @@ func (t *Thread) ReadFileStream(ctx context.Context, path string) (iter.Seq2[run
 			return
 		}
 		defer func() { _ = body.Close() }()
-		chunk(body, body.(*fileReader).size, yield)
+		chunk(ctx, body, body.(*fileReader).size, yield)
 	}, nil
 }
 
-// chunk frames a file of a known size.
-func chunk(r io.Reader, size int64, yield func(runtimev1.FileChunk, error) bool) {
+// chunk frames a file of a known size. Nothing comes any more once the context has ended, whatever has been read by then.
+func chunk(ctx context.Context, r io.Reader, size int64, yield func(runtimev1.FileChunk, error) bool) {
 	total := max(1, (size+runtimev1.FileChunkBytes-1)/runtimev1.FileChunkBytes)
 	for i := range total {
 		data := make([]byte, min(runtimev1.FileChunkBytes, size-i*runtimev1.FileChunkBytes))
-		if _, err := io.ReadFull(r, data); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			_, err = io.ReadFull(r, data)
+		}
+		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
