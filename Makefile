@@ -139,7 +139,7 @@ deno:
 	@hack/deno.sh install
 
 .PHONY: test-v8
-test-v8: $(TESTRUN) deno ## The sandbox's suites once more, on the v8 engine.
+test-v8: $(NEEDS) deno typescript ## The sandbox's suites and the rows of code once more, on the v8 engine.
 	@export SKEIN_TEST_ENGINE=v8 SKEIN_TEST_DENO="$$(hack/deno.sh bin)"; \
 	$(TESTRUN) tier $(TESTFLAGS) -p 1 v8 $(PKG)
 

@@ -25,7 +25,7 @@ var tierFolders = map[string][]string{
 }
 
 // tierRepeats are packages of other tiers that run once more in a tier, on what its environment names.
-var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "internal/sandbox/hostiletest"}}
+var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "internal/sandbox/hostiletest", "test/conformance"}}
 
 // clusterHelpers are the packages by which a test shows that it needs a control plane or PostgreSQL; a package whose
 // tests import one of them belongs to the integration tier.

@@ -79,7 +79,7 @@ var _ = Describe("Code written for the runtime context", Label("TOL-03", "TOL-04
 	DescribeTable("runs unchanged", func(ctx SpecContext, platform map[string]any, want, wantStatus string) {
 		ns := namespace(ctx)
 		if platform != nil {
-			create(ctx, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}, Spec: skeinv1.SandboxPoolSpec{RuntimeContext: harness.Raw(platform)}})
+			defaultPool(ctx, ns, skeinv1.SandboxPoolSpec{RuntimeContext: harness.Raw(platform)})
 		}
 		t := useFixtures(ctx, ns, []skeinv1.ScriptStep{harness.Calls("runtime_context", map[string]any{"greeting": "hello,"})}, []string{"runtime-context"})
 		content, status := result(say(ctx, t, 1, "go"), "runtime_context")

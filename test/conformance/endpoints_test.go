@@ -360,9 +360,7 @@ export default defineThreadEndpoint(async (request, state) => Response.json([sta
 var _ = Describe("The runtime context", Label("TOL-04"), func() {
 	It("gives code what the platform team configured, and marks a tool that reads it as not packable", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		create(ctx, &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}, Spec: skeinv1.SandboxPoolSpec{
-			RuntimeContext: harness.Raw(map[string]any{"env": map[string]any{"region": "north"}}),
-		}})
+		defaultPool(ctx, ns, skeinv1.SandboxPoolSpec{RuntimeContext: harness.Raw(map[string]any{"env": map[string]any{"region": "north"}})})
 		reads := harness.CodeTool(ns, "reads", "import { defineTool } from '@standardagents/builder';\n"+
 			`export default defineTool({ description: 'x', execute: async (state) => {
   const env = state._notPackableRuntimeContext?.env as { region: string } | undefined;

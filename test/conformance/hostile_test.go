@@ -21,7 +21,7 @@ const every = 3
 
 var _ = Describe("Hostile code", func() {
 	It("ends as it must, one program after the other in the sandbox of one thread, and the next run is as the first", Label("COD-01", "COD-06"), func(ctx SpecContext) {
-		programs, err := hostiletest.Load("quickjs")
+		programs, err := hostiletest.Load(engineName())
 		Expect(err).NotTo(HaveOccurred())
 		t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()})
 		statuses := map[string]int{}

@@ -37,7 +37,11 @@ func TestConformance(t *testing.T) {
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(25 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "Conformance")
+	suite, reporter := GinkgoConfiguration()
+	if onV8 && suite.LabelFilter == "" {
+		suite.LabelFilter = rowsOfCode
+	}
+	RunSpecs(t, "Conformance", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -52,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=30s")
 	Expect(err).NotTo(HaveOccurred())
-	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile})
+	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: engineArgs()})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(manager.Start(ctx)).To(Succeed())
 	DeferCleanup(manager.Stop)
@@ -81,6 +85,9 @@ func namespace(ctx context.Context) string {
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, ns))).To(Succeed())
 	}, NodeTimeout(patience))
+	if onV8 {
+		defaultPool(ctx, ns.Name, skeinv1.SandboxPoolSpec{})
+	}
 	return ns.Name
 }
 
