@@ -57,6 +57,21 @@ type ModelSpec struct {
 	// +optional
 	Options *ModelOptions `json:"options,omitempty"`
 
+	// Capabilities of the model.
+	// +optional
+	Capabilities *ModelCapabilities `json:"capabilities,omitempty"`
+
+	// Pricing of the model; with it every answer's usage says what it cost.
+	// +optional
+	Pricing *ModelPricing `json:"pricing,omitempty"`
+
+	// Fallbacks are the Models that are asked, in this order, when this one fails in a way that another may not.
+	// Theirs are not asked.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +optional
+	Fallbacks []LocalRef `json:"fallbacks,omitempty"`
+
 	// Script of a scripted model.
 	// +optional
 	Script *ModelScript `json:"script,omitempty"`

@@ -70,6 +70,8 @@ type Model struct {
 	APIKey string
 	// Version changes whenever anything above does, so that clients may be cached by it.
 	Version string
+	// Fallbacks are asked in this order when the model fails; they have none of their own.
+	Fallbacks []Model
 }
 
 // Tool is a Tool object, compiled.

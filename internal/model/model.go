@@ -36,6 +36,8 @@ type Message struct {
 	ToolCallID string     // on results: the call that it answers
 	// Attachments name the files that belong to the message, such as "/a.csv (text/csv, 120 bytes)".
 	Attachments []string
+	// Images of a user's message, or of a result; a client whose model has no eyes leaves them out.
+	Images []Image
 	// Metadata is what an earlier Response asked to keep with its message.
 	Metadata map[string]any
 }
@@ -50,6 +52,15 @@ func (m Message) Text() string {
 		return note
 	}
 	return m.Content + "\n\n" + note
+}
+
+// Image that belongs to a message.
+type Image struct {
+	MimeType string // image/png, image/jpeg, image/webp or image/gif
+	// Read gives the bytes. It is called when the request is made, at most once in each try.
+	Read func(ctx context.Context) ([]byte, error)
+	// Detail that is asked for: low, high, or auto when empty. Providers that know no such thing ignore it.
+	Detail string
 }
 
 // ToolCall is a call that the model asks for.
@@ -81,8 +92,29 @@ type Request struct {
 	Messages   []Message // the system prompt first
 	Tools      []Tool
 	ToolChoice ToolChoice
+	// ParallelToolCalls tells whether one answer may ask for several calls; the provider's default when nil.
+	ParallelToolCalls *bool
 	// Arguments of the thread, an object or nil; scripts use them.
 	Arguments json.RawMessage
+	// Schema is the JSON Schema that the answer's content must have, which is JSON then; any text when empty.
+	Schema json.RawMessage
+	// SchemaName names it to the provider, in letters, digits, _ and -; "answer" when empty.
+	SchemaName string
+	// Reasoning that is asked for; the provider's default when nil.
+	Reasoning *Reasoning
+	// Session is the provider's conversation that this one goes on with, as an earlier Response named it; "" for none
+	// (SPEC RUN-06). Messages hold the whole conversation all the same.
+	Session string
+	// SessionMessages is how many of Messages, from the front, the session knows already.
+	SessionMessages int
+}
+
+// Reasoning tells how much a model thinks before it answers. Either Effort or MaxTokens is set.
+type Reasoning struct {
+	Effort    string // none, minimal, low, medium or high
+	MaxTokens int64  // that may be spent on it
+	// Exclude keeps what was thought out of the answer.
+	Exclude bool
 }
 
 // Delta is a piece of an answer under way.
@@ -100,24 +132,14 @@ type Response struct {
 	ToolCalls    []ToolCall
 	FinishReason string // as the provider gave it: stop, tool_calls, length, …
 	Usage        *Usage // nil when the provider did not say
+	// Session is the provider's conversation that this answer belongs to, to be given with the next request; "" when
+	// there is none.
+	Session string
+	// Refused: the content tells why the model gives no answer.
+	Refused bool
+	// Model is the name of the Model that answered, where it is not the one that was asked: a fallback.
+	Model string
 	// Metadata is stored on the assistant message and comes back with it in later requests.
 	Metadata map[string]any
 }
 
-// Usage of one call, in tokens.
-type Usage struct {
-	InputTokens     int64 `json:"inputTokens"`
-	OutputTokens    int64 `json:"outputTokens"`
-	CachedTokens    int64 `json:"cachedTokens,omitempty"`
-	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
-}
-
-// Add sums two usages.
-func (u Usage) Add(o Usage) Usage {
-	return Usage{
-		InputTokens:     u.InputTokens + o.InputTokens,
-		OutputTokens:    u.OutputTokens + o.OutputTokens,
-		CachedTokens:    u.CachedTokens + o.CachedTokens,
-		ReasoningTokens: u.ReasoningTokens + o.ReasoningTokens,
-	}
-}

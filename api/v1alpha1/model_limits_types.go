@@ -1,0 +1,79 @@
+package v1alpha1
+
+// ModelCapabilities say what a model can do, where the provider cannot be asked. What is absent is taken for
+// possible: the provider refuses what it cannot do.
+type ModelCapabilities struct {
+	// ContextWindow is how many tokens the model reads and writes at most in one call. With it the conversation is
+	// kept within that window; without it the provider is the one to refuse what is too long.
+	// +kubebuilder:validation:Minimum=256
+	// +kubebuilder:validation:Maximum=100000000
+	// +optional
+	ContextWindow int64 `json:"contextWindow,omitempty"`
+
+	// MaxOutputTokens is how many tokens one answer may have at most.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000000
+	// +optional
+	MaxOutputTokens int64 `json:"maxOutputTokens,omitempty"`
+
+	// Vision: false keeps images from the model; it is told their names alone.
+	// +optional
+	Vision *bool `json:"vision,omitempty"`
+
+	// Reasoning: false keeps the prompt's reasoning options from the model.
+	// +optional
+	Reasoning *bool `json:"reasoning,omitempty"`
+
+	// ParallelToolCalls: false tells that the model asks for one call at a time and refuses to be told otherwise.
+	// +optional
+	ParallelToolCalls *bool `json:"parallelToolCalls,omitempty"`
+
+	// StructuredOutput: false tells that the model takes no schema for its answer: it is told of it in words.
+	// +optional
+	StructuredOutput *bool `json:"structuredOutput,omitempty"`
+
+	// Embeddings: the model turns texts into vectors, and answers nothing.
+	// +optional
+	Embeddings *bool `json:"embeddings,omitempty"`
+}
+
+// Sees tells whether images may be sent.
+func (c *ModelCapabilities) Sees() bool { return c == nil || c.Vision == nil || *c.Vision }
+
+// Reasons tells whether reasoning may be asked for.
+func (c *ModelCapabilities) Reasons() bool { return c == nil || c.Reasoning == nil || *c.Reasoning }
+
+// CallsAtOnce tells whether anything may be said of several tool calls in one answer.
+func (c *ModelCapabilities) CallsAtOnce() bool {
+	return c == nil || c.ParallelToolCalls == nil || *c.ParallelToolCalls
+}
+
+// TakesSchemas tells whether a schema for the answer may be sent.
+func (c *ModelCapabilities) TakesSchemas() bool {
+	return c == nil || c.StructuredOutput == nil || *c.StructuredOutput
+}
+
+// Embeds tells whether the model is one for embeddings alone.
+func (c *ModelCapabilities) Embeds() bool { return c != nil && c.Embeddings != nil && *c.Embeddings }
+
+// ModelPricing is what a model costs, in US dollars for a million tokens, as decimal strings.
+type ModelPricing struct {
+	// Input is the price of what the model reads.
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	Input string `json:"input"`
+
+	// Output is the price of what the model writes, reasoning included.
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +optional
+	Output string `json:"output,omitempty"`
+
+	// CachedInput is the price of what is read from the provider's cache; that of input when absent.
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +optional
+	CachedInput string `json:"cachedInput,omitempty"`
+
+	// CacheWrite is the price of what is put into the provider's cache; that of input when absent.
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +optional
+	CacheWrite string `json:"cacheWrite,omitempty"`
+}
