@@ -23,7 +23,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err := r.buildTools(ctx); err != nil {
 		return false, err
 	}
-	m := r.agent.Model
+	m := r.side().Model
 	client, err := r.engine.opts.Models.Client(model.Config{
 		Namespace: r.agent.Namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
 	})
@@ -59,7 +59,7 @@ func (r *run) request(ctx context.Context) (model.Request, error) {
 		return model.Request{}, err
 	}
 	req := model.Request{Messages: messages, Arguments: r.thread.Arguments}
-	choice := model.ToolChoice(r.agent.Prompt.Spec.ToolChoice)
+	choice := model.ToolChoice(r.side().Prompt.Spec.ToolChoice)
 	if choice == model.ToolChoiceNone {
 		return req, nil
 	}
@@ -80,7 +80,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	r.heed()
 	r.record.Steps++
 	if len(m.ToolCalls) == 0 {
-		if end := endOf(r.conv, m, r.agent.Spec.SideA); end != nil && !r.keepTurn(m) {
+		if end := endOf(r.conv, m, r.side().Spec); end != nil && !r.keepTurn(m) {
 			return true, r.finish(ctx, end, m)
 		}
 	}
@@ -125,4 +125,4 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	return m
 }
 
-func (r *run) parallel() bool { return r.agent.Prompt.Spec.ParallelToolCalls }
+func (r *run) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }

@@ -22,7 +22,7 @@ var _ = Describe("Subagents", func() {
 	subagents := func(list ...skeinv1.AgentSubagent) func(*engine.Agent) {
 		return func(a *engine.Agent) {
 			a.Spec.Subagents = list
-			a.Prompt.Spec.Tools = append(a.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinSubagents})
+			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinSubagents})
 		}
 	}
 	kind := func(blocking, resumable bool) skeinv1.AgentSubagent {
@@ -140,7 +140,7 @@ var _ = Describe("Subagents", func() {
 
 	It("hands files down and up with paths of the receiver", Label("FIL-07"), func(ctx SpecContext) {
 		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *engine.Agent) {
-			a.Spec.SideA.SessionStop = &skeinv1.SessionTool{Name: "finish"}
+			a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"}
 		}, enginetest.Script(
 			enginetest.Call("read_file", map[string]any{"path": "/attachments/orders.csv"}),
 			enginetest.Call("write_file", map[string]any{"path": "/report.txt", "content": `seen: {{toolResult "read_file"}}`}),
@@ -293,7 +293,7 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("counts a registry status that the child gives itself", Label("SUB-05"), func(ctx SpecContext) {
-		w.Definitions.Put("child", func(a *engine.Agent) { a.Spec.SideA.SessionStatus = &skeinv1.SessionTool{Name: "tell"} }, enginetest.Script(
+		w.Definitions.Put("child", func(a *engine.Agent) { a.A.Spec.SessionStatus = &skeinv1.SessionTool{Name: "tell"} }, enginetest.Script(
 			enginetest.Call("tell", map[string]any{"message": "halfway"}),
 			skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000), Times: ptr.To[int32](0)}))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}))

@@ -28,8 +28,8 @@ func codeTool(name, source string, change ...func(*engine.Tool)) func(*engine.Ag
 		for _, c := range change {
 			c(&t)
 		}
-		a.Tools = append(a.Tools, t)
-		a.Prompt.Spec.Tools = append(a.Prompt.Spec.Tools, skeinv1.PromptTool{Name: name})
+		a.A.Tools = append(a.A.Tools, t)
+		a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Name: name})
 	}
 }
 

@@ -30,7 +30,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 				enginetest.ToolCall("schedule_effect", map[string]any{"name": "by-child"})}},
 			enginetest.Say("child says {{len .Arguments}}")))
 		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinEffects, skeinv1.BuiltinSubagents), func(a *engine.Agent) {
-			a.Prompt.Spec.ParallelToolCalls = parallel
+			a.A.Prompt.Spec.ParallelToolCalls = parallel
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(
 			skeinv1.ScriptStep{Content: "first", ToolCalls: []skeinv1.ScriptToolCall{

@@ -56,18 +56,21 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.code.host, x.code.turn = x.host, x.turn
 	x.host.Code = x.code
 	if agent != nil {
-		for _, h := range agent.Hooks {
+		for _, h := range agent.A.Hooks {
 			x.code.addHook(h)
 		}
 		if h := x.messageHooks(); h != nil {
 			x.host.State = st.WithHooks(h)
 		}
-		for i := range agent.Tools {
-			x.code.add(moduleOf(&agent.Tools[i]), agent.Tools[i].Module, timeoutOf(&agent.Tools[i].Spec))
+		for i := range agent.A.Tools {
+			x.code.add(moduleOf(&agent.A.Tools[i]), agent.A.Tools[i].Module, timeoutOf(&agent.A.Tools[i].Spec))
 		}
 	}
 	return x
 }
+
+// side is the one whose turn it is; only where there is an agent.
+func (x *execution) side() *Side { return x.agent.A }
 
 func (x *execution) close() { x.code.close() }
 
@@ -81,7 +84,7 @@ func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	var list []tool.Tool
 	next := 0
-	for _, ref := range x.agent.Prompt.Spec.Tools {
+	for _, ref := range x.side().Prompt.Spec.Tools {
 		if ref.Builtin != "" {
 			family, err := builtin.Family(ctx, ref.Builtin, x.host)
 			if err != nil {
@@ -90,8 +93,8 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			list = append(list, family...)
 			continue
 		}
-		if next < len(x.agent.Tools) { // Agent.Tools are the named ones, in the prompt's order
-			t, err := x.codeTool(ctx, &x.agent.Tools[next])
+		if next < len(x.side().Tools) { // Side.Tools are the named ones, in the prompt's order
+			t, err := x.codeTool(ctx, &x.side().Tools[next])
 			if err != nil {
 				return nil, err
 			}
@@ -99,10 +102,10 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			next++
 		}
 	}
-	list = append(list, session.Tools(x.agent.Spec.SideA, x.host)...)
+	list = append(list, session.Tools(x.side().Spec, x.host)...)
 	set, err := tool.NewSet(list...)
 	if err != nil {
-		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", x.agent.Prompt.Name, err)
+		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", x.side().Prompt.Name, err)
 	}
 	x.mu.Lock()
 	x.tools = set

@@ -166,7 +166,7 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
-	h := x.agent.Hooks[skeinv1.HookName(call.Hook)]
+	h := x.side().Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
 		return nil, nil
 	}

@@ -88,7 +88,7 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 	}()
 	for _, item := range items {
 		ops := []store.Op{&store.Dequeue{Seqs: []int64{item.Seq}}}
-		if len(agent.Hooks) > 0 {
+		if len(agent.A.Hooks) > 0 {
 			if x == nil {
 				if x, err = e.hookExecution(ctx, t, fence, agent); err != nil {
 					return err

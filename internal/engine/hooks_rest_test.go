@@ -155,7 +155,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 
 	It("are told once of a new child, and of the last words of one that is over with them", func(ctx SpecContext) {
 		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage),
-			func(a *engine.Agent) { a.Spec.SideA.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
+			func(a *engine.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
 			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "the result"})))
 		w.Definitions.Put("a", note(skeinv1.HookAfterSubagentCreated), note(skeinv1.HookAfterToolCallSuccess),
 			hook(skeinv1.HookBeforeStoreToolResult, `export default async (state, call, r) => ({ ...r, result: 'got ' + r.result });`),

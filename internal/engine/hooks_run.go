@@ -27,7 +27,7 @@ func (r *run) hook(name skeinv1.HookName) *Hook {
 	if r.agent == nil {
 		return nil
 	}
-	return r.agent.Hooks[name]
+	return r.side().Hooks[name]
 }
 
 // trail is the context of what the run causes itself: as deep as the newest message that it took in.
@@ -88,7 +88,7 @@ func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Mes
 }
 
 func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
-	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.agent.Hooks, r.record.ID, key, call)...)
+	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.side().Hooks, r.record.ID, key, call)...)
 }
 
 // withHooks adds to a transaction of the run what hooks have to do with it. Call written once it is committed.
@@ -132,7 +132,7 @@ func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 func (r *run) tell(ctx context.Context) error {
 	for len(r.hooks.due) > 0 {
 		item := r.hooks.due[0]
-		if len(r.agent.Hooks) > 0 {
+		if len(r.side().Hooks) > 0 {
 			x, err := r.execution(ctx)
 			if err != nil {
 				return err

@@ -31,10 +31,10 @@ func hook(name skeinv1.HookName, source string, change ...func(*engine.Hook)) fu
 		for _, c := range change {
 			c(h)
 		}
-		if a.Hooks == nil {
-			a.Hooks = map[skeinv1.HookName]*engine.Hook{}
+		if a.A.Hooks == nil {
+			a.A.Hooks = map[skeinv1.HookName]*engine.Hook{}
 		}
-		a.Hooks[name] = h
+		a.A.Hooks[name] = h
 	}
 }
 

@@ -67,11 +67,11 @@ func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thr
 
 // messageHooks of the writes that code of the execution makes; nil when the agent has none that they concern.
 func (x *execution) messageHooks() thread.MessageHooks {
-	if x.agent == nil || !hasMessageHooks(x.agent.Hooks) {
+	if x.agent == nil || !hasMessageHooks(x.side().Hooks) {
 		return nil
 	}
 	return &messageHooks{
-		engine: x.engine, hooks: x.agent.Hooks, runID: x.host.RunID,
+		engine: x.engine, hooks: x.side().Hooks, runID: x.host.RunID,
 		within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) { return do(x) },
 	}
 }

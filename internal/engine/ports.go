@@ -40,10 +40,19 @@ type Definitions interface {
 type Agent struct {
 	Namespace string
 	Name      string
-	Spec      skeinv1.AgentSpec
-	Prompt    Prompt
-	Model     Model
-	Tools     []Tool // the prompt's Tool objects, in its order
+	// Spec of the object; what it says of the sides is in A and B.
+	Spec skeinv1.AgentSpec
+	// A and B are the sides that models play; B is nil where it is a person (ai_human).
+	A, B *Side
+}
+
+// Side is one side of an agent with all that it refers to, resolved.
+type Side struct {
+	Name   string // sideA or sideB
+	Spec   skeinv1.AgentSide
+	Prompt Prompt
+	Model  Model
+	Tools  []Tool // the prompt's Tool objects, in its order
 	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
 	Hooks map[skeinv1.HookName]*Hook
 }

@@ -19,7 +19,7 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 	BeforeEach(func() { w = newWorld() })
 
 	side := func(change func(*skeinv1.AgentSide)) func(*engine.Agent) {
-		return func(a *engine.Agent) { change(&a.Spec.SideA) }
+		return func(a *engine.Agent) { change(&a.A.Spec) }
 	}
 
 	It("goes on after a plain answer when stopOnResponse is false, until the stop tool", func(ctx SpecContext) {
@@ -93,7 +93,7 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 		seen := &recorder{answer: "ok"}
 		w.Models = seen
 		for _, choice := range []string{"none", "required"} {
-			w.Definitions.Put(choice, enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.Prompt.Spec.ToolChoice = choice })
+			w.Definitions.Put(choice, enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.A.Prompt.Spec.ToolChoice = choice })
 		}
 		start(w)
 		for _, choice := range []string{"none", "required"} {
@@ -141,7 +141,7 @@ var _ = Describe("Tool calls", Label("TOL-02"), func() {
 		for i := range 12 {
 			steps = append(steps, enginetest.ToolCall("set_value", map[string]any{"key": fmt.Sprint(i), "value": i}))
 		}
-		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.Prompt.Spec.ParallelToolCalls = true },
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.Script(skeinv1.ScriptStep{ToolCalls: steps}, enginetest.Say("done")))
 		start(w)
 		id := makeThread(ctx, w, "a")

@@ -93,7 +93,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
 		return err
 	}
-	r.system = systemPrompt(r.agent.Prompt.Spec.Text, r.thread)
+	r.system = systemPrompt(r.side().Prompt.Spec.Text, r.thread)
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -102,7 +102,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan(r.conv, r.record.ID, r.agent.Spec.SideA, r.kept.Waits))
+		d := r.turned(plan(r.conv, r.record.ID, r.side().Spec, r.kept.Waits))
 		switch d.action {
 		case actionEnd:
 			return r.finish(ctx, d.end, nil)
@@ -190,7 +190,7 @@ func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
 }
 
 func (r *run) maxSteps() int {
-	if n := int(r.agent.Spec.SideA.MaxSteps); n > 0 {
+	if n := int(r.side().Spec.MaxSteps); n > 0 {
 		return n
 	}
 	return defaultMaxSteps
@@ -201,7 +201,7 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
 		return nil
 	}
-	if !hasTools(r.agent) {
+	if !hasTools(r.side()) {
 		r.tools, err = tool.NewSet()
 		return err
 	}
@@ -235,11 +235,13 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	return r.exec, nil
 }
 
-// hasTools tells whether an agent has any tools at all.
-func hasTools(a *Agent) bool {
-	side := a.Spec.SideA
-	return len(a.Prompt.Spec.Tools) > 0 || side.SessionStop != nil || side.SessionFail != nil || side.SessionStatus != nil
+// hasTools tells whether a side has any tools at all.
+func hasTools(s *Side) bool {
+	return len(s.Prompt.Spec.Tools) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
+
+// side is the one whose turn it is.
+func (r *run) side() *Side { return r.agent.A }
 
 // state gives the thread, bound to the run's fence.
 func (r *run) state(ctx context.Context) (*thread.State, error) {

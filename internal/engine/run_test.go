@@ -192,7 +192,7 @@ var _ = Describe("A run", func() {
 		seen := &recorder{answer: "ok"}
 		w.Models = seen
 		w.Definitions.Put("a", func(a *engine.Agent) {
-			a.Prompt.Spec.Text = "Speak {{ arguments.language }} to {{arguments.who}}{{ arguments.none }}."
+			a.A.Prompt.Spec.Text = "Speak {{ arguments.language }} to {{arguments.who}}{{ arguments.none }}."
 		})
 		start(w)
 		id := makeThread(ctx, w, "a", func(n *thread.NewThread) {

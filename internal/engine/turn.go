@@ -45,7 +45,7 @@ type turn struct {
 func newTurn(runID string, a *Agent) *turn {
 	t := &turn{run: runID}
 	if a != nil {
-		t.prompt = a.Prompt.Name
+		t.prompt = a.A.Prompt.Name
 	}
 	return t
 }

@@ -53,34 +53,35 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 		return nil, err
 	}
 	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
-	err := d.resolveSide(ctx, &a, out)
-	if err != nil {
+	var err error
+	if out.A, err = d.resolveSide(ctx, &a, "a", "spec.sideA", &a.Spec.SideA); err != nil {
 		return nil, within("Agent", name, err)
 	}
 	return out, nil
 }
 
-func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) error {
+// resolveSide resolves a side of an agent; field is where the agent has it.
+func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
 	namespace := a.Namespace
 	var p skeinv1.Prompt
-	if err := d.get(ctx, "Prompt", namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
-		return err
+	if err := d.get(ctx, "Prompt", namespace, spec.PromptRef.Name, field+".promptRef", &p); err != nil {
+		return nil, err
 	}
-	out.Prompt = engine.Prompt{Name: p.Name, Spec: p.Spec}
+	out := &engine.Side{Name: name, Spec: *spec, Prompt: engine.Prompt{Name: p.Name, Spec: p.Spec}}
 	var err error
 	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
-		return err
+		return nil, err
 	}
 	if err := CheckToolNames(p.Spec.Tools); err != nil {
-		return within("Prompt", p.Name, err)
+		return nil, within("Prompt", p.Name, err)
 	}
 	var m skeinv1.Model
 	if err := d.get(ctx, "Model", namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m); err != nil {
-		return within("Prompt", p.Name, err)
+		return nil, within("Prompt", p.Name, err)
 	}
 	resolved, err := d.ResolveModel(ctx, &m)
 	if err != nil {
-		return within("Model", m.Name, err)
+		return nil, within("Model", m.Name, err)
 	}
 	out.Model = *resolved
 	for _, ref := range p.Spec.Tools {
@@ -89,15 +90,15 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, out *en
 		}
 		var t skeinv1.Tool
 		if err := d.get(ctx, "Tool", namespace, ref.Name, "spec.tools", &t); err != nil {
-			return within("Prompt", p.Name, err)
+			return nil, within("Prompt", p.Name, err)
 		}
 		tool, err := d.ResolveTool(ctx, &t)
 		if err != nil {
-			return within("Tool", t.Name, err)
+			return nil, within("Tool", t.Name, err)
 		}
 		out.Tools = append(out.Tools, *tool)
 	}
-	return nil
+	return out, nil
 }
 
 // Effect implements engine.Definitions.

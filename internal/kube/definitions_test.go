@@ -71,9 +71,9 @@ var _ = Describe("Definitions", func() {
 			tool("order-totals", goodCode), tool("x.y", goodCode))
 		a, err := definitions(c).Agent(ctx, ns, "a")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(a.Prompt.Spec.Text).To(Equal("be kind"))
-		Expect(a.Model.Steps).To(HaveLen(1))
-		Expect(a.Tools).To(HaveExactElements(
+		Expect(a.A.Prompt.Spec.Text).To(Equal("be kind"))
+		Expect(a.A.Model.Steps).To(HaveLen(1))
+		Expect(a.A.Tools).To(HaveExactElements(
 			And(HaveField("Name", "order_totals"), HaveField("ObjectName", "order-totals"), HaveField("Module.Code", Not(ContainSubstring("Promise<number>")))),
 			HaveField("Name", "x_y")))
 	})

@@ -26,9 +26,9 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		d := definitions(cluster(interceptor.Funcs{}, scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, a))
 		got, err := d.Agent(ctx, ns, "a")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(got.Hooks).To(HaveLen(2))
-		Expect(got.Hooks[skeinv1.HookAfterCreateMessage]).To(HaveValue(And(HaveField("Owner", "Prompt p"), HaveField("Module.Code", ContainSubstring("prompt")))))
-		Expect(got.Hooks[skeinv1.HookFilterMessages]).To(HaveValue(And(HaveField("Owner", "Agent a"), HaveField("Module.Code", ContainSubstring("agent")), HaveField("Timeout", time.Minute))))
+		Expect(got.A.Hooks).To(HaveLen(2))
+		Expect(got.A.Hooks[skeinv1.HookAfterCreateMessage]).To(HaveValue(And(HaveField("Owner", "Prompt p"), HaveField("Module.Code", ContainSubstring("prompt")))))
+		Expect(got.A.Hooks[skeinv1.HookFilterMessages]).To(HaveValue(And(HaveField("Owner", "Agent a"), HaveField("Module.Code", ContainSubstring("agent")), HaveField("Timeout", time.Minute))))
 		Expect(d.Hooks(ctx, ns, "a")).To(HaveLen(2))
 	})
 

@@ -47,7 +47,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	if err != nil {
 		return nil, err
 	}
-	return a.Hooks, nil
+	return a.A.Hooks, nil
 }
 
 // Effect implements engine.Definitions.
@@ -114,9 +114,9 @@ func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error)
 		case "agent":
 			names = append(names, name)
 		case "prompt":
-			names = append(names, a.Prompt.Name)
+			names = append(names, a.A.Prompt.Name)
 		case "model":
-			names = append(names, a.Model.Name)
+			names = append(names, a.A.Model.Name)
 		}
 	}
 	slices.Sort(names)
@@ -150,9 +150,12 @@ func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
 	d.version++
 	a := &engine.Agent{
 		Namespace: Namespace, Name: name,
-		Spec:   skeinv1.AgentSpec{Type: skeinv1.AgentAIHuman, SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}}},
-		Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are a test."}},
-		Model:  engine.Model{Name: name, Version: fmt.Sprint(d.version), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+		Spec: skeinv1.AgentSpec{Type: skeinv1.AgentAIHuman},
+		A: &engine.Side{
+			Name: "a", Spec: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}},
+			Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are a test."}},
+			Model:  engine.Model{Name: name, Version: fmt.Sprint(d.version), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+		},
 	}
 	for _, c := range change {
 		c(a)
@@ -162,14 +165,14 @@ func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
 
 // Script gives an agent a scripted model.
 func Script(steps ...skeinv1.ScriptStep) func(*engine.Agent) {
-	return func(a *engine.Agent) { a.Model.Steps = steps }
+	return func(a *engine.Agent) { a.A.Model.Steps = steps }
 }
 
 // Builtin offers families of built-in tools.
 func Builtin(families ...skeinv1.BuiltinTool) func(*engine.Agent) {
 	return func(a *engine.Agent) {
 		for _, f := range families {
-			a.Prompt.Spec.Tools = append(a.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: f})
+			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: f})
 		}
 	}
 }
