@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"math"
 	"net/http"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -37,24 +38,21 @@ func (s *Server) listRuns(c *call) error {
 		return err
 	}
 	limit := q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	offset := q.number("offset", 0, 0, maxRunOffset)
+	offset := q.number("offset", 0, 0, math.MaxInt32)
 	if err := q.check(); err != nil {
 		return err
 	}
-	runs, err := s.opts.Threads.Store().Runs(c.r.Context(), c.row.ID, offset+limit+1)
+	runs, err := s.opts.Threads.Store().Runs(c.r.Context(), c.row.ID, limit+1, offset)
 	if err != nil {
 		return err
 	}
-	page, more := cut(runs, limit, offset)
+	page, more := cut(runs, limit, 0)
 	list := runtimev1.RunList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindRunList), Runs: make([]runtimev1.Run, len(page)), HasMore: more}
 	for i := range page {
 		list.Runs[i] = runOf(&page[i])
 	}
 	return c.writeJSON(http.StatusOK, list)
 }
-
-// maxRunOffset bounds how many runs a request reads, as the store gives them only from the newest on.
-const maxRunOffset = 10_000
 
 // getRun answers GET runs/{id}.
 func (s *Server) getRun(c *call) error {

@@ -36,11 +36,14 @@ type DeleteMessage struct {
 // that was ever used in that thread drops the item and sets Existed. ErrTerminated when that thread is
 // terminated, unless IgnoreTerminated, which drops the item silently, also when To was purged.
 // ErrQueueFull when MaxUserMessages > 0 and so many user messages that came from outside wait already.
+// ErrRunning when IfNoRun is set and a run is under way or parked, or when IfIdle is and one is, or a message waits
+// to start one (SPEC RUN-09). A repeat of a key is none of these.
 type Enqueue struct {
 	To               string
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
+	IfNoRun, IfIdle  bool
 	Unpark           bool // what is parked goes on with this item (SPEC MSG-08)
 	Existed          bool
 	Seq              int64

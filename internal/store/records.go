@@ -242,6 +242,7 @@ type Run struct {
 	Steps     int
 	StartedAt int64
 	EndedAt   int64
+	WakeAt    int64           // when a parked run goes on by itself, in microseconds; kept only while it waits
 	State     json.RawMessage // the engine's own: counts, what it waits for
 	Usage     json.RawMessage
 	// SessionState is the session's own state, an object, kept with the run (SPEC STA-01). PutRun leaves what is

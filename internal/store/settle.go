@@ -8,3 +8,9 @@ var RunUnsettled = json.RawMessage(`{"postRun":true}`)
 
 // RunRef names a run.
 type RunRef struct{ ThreadID, RunID string }
+
+// Wake is a parked run that goes on at a time, in microseconds.
+type Wake struct {
+	RunRef
+	At int64
+}

@@ -94,8 +94,10 @@ type Store interface {
 	Events(ctx context.Context, threadID string, after int64, limit int) ([]Event, error)
 	// Run by id; the newest run of the thread when id is empty. ErrNotFound when absent.
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
-	// Runs lists, newest first.
-	Runs(ctx context.Context, threadID string, limit int) ([]Run, error)
+	// Runs lists a page, newest first: 100 when limit is 0, from the offset-th on.
+	Runs(ctx context.Context, threadID string, limit, offset int) ([]Run, error)
+	// Wakes lists the parked runs that wait for a time, the earliest first; 100 when limit is 0.
+	Wakes(ctx context.Context, limit, offset int) ([]Wake, error)
 	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the longest
 	// ended first; 100 when limit is 0.
 	Unsettled(ctx context.Context, before int64, limit int) ([]RunRef, error)

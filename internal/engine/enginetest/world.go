@@ -145,7 +145,7 @@ func (w *World) split(ctx context.Context, threadID string) (said, life []store.
 
 // Runs gives a thread's runs, oldest first.
 func (w *World) Runs(ctx context.Context, threadID string) ([]store.Run, error) {
-	runs, err := w.Store.Runs(ctx, threadID, 1000)
+	runs, err := w.Store.Runs(ctx, threadID, 1000, 0)
 	for i, j := 0, len(runs)-1; i < j; i, j = i+1, j-1 {
 		runs[i], runs[j] = runs[j], runs[i]
 	}
@@ -158,7 +158,7 @@ func (w *World) Resting(ctx context.Context, threadID string) (bool, error) {
 	if err != nil || len(items) > 0 {
 		return false, err
 	}
-	runs, err := w.Store.Runs(ctx, threadID, 1)
+	runs, err := w.Store.Runs(ctx, threadID, 1, 0)
 	if err != nil {
 		return false, err
 	}

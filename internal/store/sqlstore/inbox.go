@@ -24,6 +24,9 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 			return err
 		}
 	}
+	if err := t.checkBusy(h, op); err != nil {
+		return err
+	}
 	limited := op.MaxUserMessages > 0 && op.Item.Kind == store.InboxMessage
 	if limited {
 		var n int
@@ -68,6 +71,31 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 		return t.wake(h, asleepParked)
 	}
 	return nil
+}
+
+// checkBusy keeps an item away from a thread that is busy, where it asks for that.
+func (t *tx) checkBusy(h *head, op *store.Enqueue) error {
+	if !op.IfNoRun && !op.IfIdle {
+		return nil
+	}
+	under, err := t.underWay(h)
+	if err != nil {
+		return err
+	}
+	if under || op.IfIdle && h.queued > 0 && h.life.asleep == 0 {
+		return fmt.Errorf("thread %s: %w", h.id, store.ErrRunning)
+	}
+	return nil
+}
+
+// underWay tells whether a run of the thread is under way or parked.
+func (t *tx) underWay(h *head) (bool, error) {
+	var one int
+	err := t.row(t.ctx, qUnderWay, []any{h.key}, &one)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // receiver is the thread that an item goes to; nil when it is to be dropped.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/google/uuid"
 
@@ -167,13 +166,12 @@ func (t *tx) truncate(h *head, op *store.Truncate) error {
 			return err
 		}
 	}
-	var one int
-	err := t.row(t.ctx, qUnderWay, []any{h.key}, &one)
-	if err == nil {
-		return store.ErrRunning
-	}
-	if !errors.Is(err, store.ErrNotFound) {
+	under, err := t.underWay(h)
+	if err != nil {
 		return err
+	}
+	if under {
+		return store.ErrRunning
 	}
 	cut, index := int64(0), op.Index
 	var kept counts

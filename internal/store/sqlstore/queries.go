@@ -106,16 +106,19 @@ const (
 
 // Runs.
 const (
-	runColumns = `r.id, r.agent, r.status, r.reason, r.message, r.steps, r.started_at, r.ended_at, r.state, r.usage, r.session_state`
+	runColumns = `r.id, r.agent, r.status, r.reason, r.message, r.steps, r.started_at, r.ended_at, r.wake_at, r.state, r.usage, r.session_state`
 	fromRuns   = ` FROM run r JOIN thread t ON t.key = r.thread`
 
 	qRun       = `SELECT ` + runColumns + fromRuns + ` WHERE t.id = ? AND r.id = ?`
-	qRuns      = `SELECT ` + runColumns + fromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ?`
+	qRuns      = `SELECT ` + runColumns + fromRuns + ` WHERE t.id = ? ORDER BY r.seq DESC LIMIT ? OFFSET ?`
 	qRunBefore = `SELECT status, started_at, ended_at FROM run WHERE thread = ? AND id = ?`
-	qInsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, state, usage, session_state)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	qInsertRun = `INSERT INTO run (thread, id, seq, agent, status, reason, message, steps, started_at, ended_at, wake_at, state, usage, session_state)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	qUpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
-		state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
+		wake_at = ?, state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
+	// Spelled as in the index run_wake, which is not used otherwise.
+	qWakes = `SELECT t.id, r.id, r.wake_at FROM run r JOIN thread t ON t.key = r.thread
+		WHERE r.wake_at > 0 AND r.status = 'waiting' ORDER BY r.wake_at LIMIT ? OFFSET ?`
 )
 
 // Key-values.

@@ -32,14 +32,17 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 			r.EndedAt = t.now
 		}
 	}
+	if r.Status != store.RunWaiting {
+		r.WakeAt = 0
+	}
 	if err := t.logRun(h, r, before, made); err != nil {
 		return err
 	}
 	if made {
 		err = t.write(t.ctx, qInsertRun, h.key, r.ID, h.lastSeq, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps,
-			r.StartedAt, r.EndedAt, nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState))
+			r.StartedAt, r.EndedAt, r.WakeAt, nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState))
 	} else {
-		err = t.write(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt,
+		err = t.write(t.ctx, qUpdateRun, r.Agent, string(r.Status), r.Reason, r.Message, r.Steps, r.StartedAt, r.EndedAt, r.WakeAt,
 			nullJSON(r.State), nullJSON(r.Usage), nullJSON(r.SessionState), h.key, r.ID)
 	}
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, 
 	err = s.readers.read(ctx, func(c *conn) error {
 		one := c.one(ctx, qRun, threadID, runID)
 		if runID == "" {
-			one = c.one(ctx, qRuns, threadID, 1)
+			one = c.one(ctx, qRuns, threadID, 1, 0)
 		}
 		r, err = scanRun(threadID, one)
 		return err
@@ -139,14 +142,14 @@ func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, 
 	return r, nil
 }
 
-// Runs lists, newest first; 100 when limit is 0.
-func (s *Store) Runs(ctx context.Context, threadID string, limit int) ([]store.Run, error) {
+// Runs lists a page, newest first; 100 when limit is 0.
+func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]store.Run, error) {
 	if limit <= 0 {
 		limit = defaultPage
 	}
 	runs := []store.Run{}
 	err := s.readers.read(ctx, func(c *conn) error {
-		return c.rows(ctx, qRuns, []any{threadID, limit}, func(scan scanner) error {
+		return c.rows(ctx, qRuns, []any{threadID, limit, offset}, func(scan scanner) error {
 			r, err := scanRun(threadID, scan)
 			if err != nil {
 				return err
@@ -159,4 +162,24 @@ func (s *Store) Runs(ctx context.Context, threadID string, limit int) ([]store.R
 		return nil, fmt.Errorf("runs of thread %s: %w", threadID, err)
 	}
 	return runs, nil
+}
+
+// Wakes lists the parked runs that wait for a time, the earliest first.
+func (s *Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	var wakes []store.Wake
+	err := s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, qWakes, []any{limit, offset}, func(scan scanner) error {
+			var w store.Wake
+			err := scan(&w.ThreadID, &w.RunID, &w.At)
+			wakes = append(wakes, w)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list runs that wait for a time: %w", err)
+	}
+	return wakes, nil
 }

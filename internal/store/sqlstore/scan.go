@@ -139,7 +139,7 @@ func scanInbox(scan scanner) (*store.InboxItem, error) {
 func scanRun(threadID string, scan scanner) (*store.Run, error) {
 	r := store.Run{ThreadID: threadID}
 	var state, usage, session text
-	if err := scan(&r.ID, &r.Agent, &r.Status, &r.Reason, &r.Message, &r.Steps, &r.StartedAt, &r.EndedAt, &state, &usage, &session); err != nil {
+	if err := scan(&r.ID, &r.Agent, &r.Status, &r.Reason, &r.Message, &r.Steps, &r.StartedAt, &r.EndedAt, &r.WakeAt, &state, &usage, &session); err != nil {
 		return nil, err
 	}
 	r.State, r.Usage, r.SessionState = state.raw(), usage.raw(), session.raw()

@@ -36,6 +36,30 @@ func describeInbox(e *env) {
 			Expect(e.info(ctx, id).Queued).To(Equal(int64(3)))
 		})
 
+		It("keeps away what comes only for a thread that is not busy", Label("RUN-09"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			try := func(key string, change func(*store.Enqueue)) error {
+				op := queued(key, key)
+				op.Item.Key = key
+				change(op)
+				return e.store.Apply(ctx, id, nil, op)
+			}
+			noRun := func(op *store.Enqueue) { op.IfNoRun = true }
+			idle := func(op *store.Enqueue) { op.IfIdle = true }
+			Expect(try("a", idle)).To(Succeed())
+			Expect(try("b", idle)).To(MatchError(store.ErrRunning), "a message waits to start a run")
+			Expect(try("c", noRun)).To(Succeed())
+			for _, status := range []store.RunStatus{store.RunRunning, store.RunWaiting} {
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: status}})
+				Expect(try("d", noRun)).To(MatchError(store.ErrRunning))
+				Expect(try("d", idle)).To(MatchError(store.ErrRunning))
+				Expect(try("a", idle)).To(Succeed(), "a repeat")
+			}
+			Expect(e.inbox(ctx, id)).To(HaveLen(2))
+			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunStopped}}, &store.Park{})
+			Expect(try("d", idle)).To(Succeed(), "what is parked starts nothing")
+		})
+
 		It("drops a key that was ever used, also after the item was taken", Label("MSG-10"), func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			first := queued("m", "once")

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -33,7 +34,7 @@ func describeRuns(e *env) {
 				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: run, Status: store.RunRunning}})
 				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: run, Status: store.RunSucceeded}})
 			}
-			runs, err := e.store.Runs(ctx, id, 2)
+			runs, err := e.store.Runs(ctx, id, 2, 0)
 			Expect(err).NotTo(HaveOccurred())
 			Expect([]string{runs[0].ID, runs[1].ID}).To(Equal([]string{"m", "a"}))
 			Expect(runs).To(HaveLen(2))
@@ -42,7 +43,9 @@ func describeRuns(e *env) {
 			Expect(newest.ID).To(Equal("m"))
 			_, err = e.store.Run(ctx, id, "none")
 			Expect(err).To(MatchError(store.ErrNotFound))
-			Expect(e.store.Runs(ctx, e.thread(ctx), 0)).To(BeEmpty())
+			Expect(e.store.Runs(ctx, id, 2, 2)).To(HaveExactElements(HaveField("ID", "z")), "the next page")
+			Expect(e.store.Runs(ctx, id, 2, 3)).To(BeEmpty())
+			Expect(e.store.Runs(ctx, e.thread(ctx), 0, 0)).To(BeEmpty())
 		})
 
 		It("that ended with tasks to follow are listed until they are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
@@ -73,6 +76,42 @@ func describeRuns(e *env) {
 			before.State = nil
 			Expect(e.store.Run(ctx, id, "second")).To(Equal(before))
 			Expect(e.store.Thread(ctx, id)).To(Equal(was))
+		})
+
+		It("that wait for a time are listed by it while they wait", Label("RUN-11"), func(ctx SpecContext) {
+			var ids []string
+			for _, at := range []int64{30, 10, 20, 0} {
+				id := e.thread(ctx)
+				ids = append(ids, id)
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning, WakeAt: at}})
+				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunWaiting, WakeAt: at}})
+				Expect(e.store.Run(ctx, id, "r")).To(HaveField("WakeAt", at))
+			}
+			mine := func() (out []store.Wake) {
+				all, err := e.store.Wakes(ctx, 1000, 0)
+				Expect(err).NotTo(HaveOccurred())
+				for _, w := range all {
+					if slices.Contains(ids, w.ThreadID) {
+						out = append(out, w)
+					}
+				}
+				return out
+			}
+			wake := func(i int, at int64) store.Wake {
+				return store.Wake{RunRef: store.RunRef{ThreadID: ids[i], RunID: "r"}, At: at}
+			}
+			Expect(mine()).To(Equal([]store.Wake{wake(1, 10), wake(2, 20), wake(0, 30)}))
+			first, err := e.store.Wakes(ctx, 1, 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(first).To(HaveLen(1))
+			Expect(e.store.Wakes(ctx, 1, 1)).NotTo(ContainElement(first[0]))
+			e.apply(ctx, ids[1], &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning, WakeAt: 10}})
+			e.apply(ctx, ids[2], &store.PutRun{Run: store.Run{ID: "r", Status: store.RunStopped, WakeAt: 20}})
+			Expect(mine()).To(Equal([]store.Wake{wake(0, 30)}), "what runs or has ended waits for nothing")
+			e.apply(ctx, ids[0], &store.Terminate{Reason: "x"})
+			_, err = e.store.PurgeThread(ctx, ids[0])
+			Expect(err).NotTo(HaveOccurred())
+			Expect(mine()).To(BeEmpty())
 		})
 
 		It("log their start, waiting and end once each", func(ctx SpecContext) {
