@@ -102,6 +102,7 @@ type SetFileQuota struct{ Bytes, Files *int64 }
 // A change of the title, of being archived or of a field is logged as EventThreadUpdated.
 type UpdateThread struct {
 	Title          *string
+	OnlyUntitled   bool // Title is for a thread that has none, and else left as it is
 	Agent          *string
 	RegistryStatus *string
 	Archived       *bool // archived again keeps its time

@@ -43,6 +43,9 @@ type SessionStore interface {
 
 	// Usage sums what ended runs used (SPEC LOG-03).
 	Usage(ctx context.Context, q UsageQuery) (*UsageSum, error)
+	// UsageRecords lists what the ended runs of a thread used, and the tasks that followed them, newest first; 100
+	// when limit is 0 (SPEC RUN-07). It is empty when there is no such thread.
+	UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]UsageRecord, error)
 
 	// LogEntries gives the log's own entries of some types after a sequence number, oldest first. Messages are
 	// not among them: read those with Messages.
@@ -242,6 +245,8 @@ type RunUsage struct {
 	CachedTokens    int64   `json:"cachedTokens"`
 	ReasoningTokens int64   `json:"reasoningTokens"`
 	Cost            float64 `json:"cost"`
+	// Models are the names of those that were called, sorted. They are not summed.
+	Models []string `json:"models,omitempty"`
 }
 
 // ImportConversation fills an empty thread with a conversation from elsewhere (SPEC LOG-02), all or nothing.

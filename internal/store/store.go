@@ -144,6 +144,7 @@ type Store interface {
 	SessionStore
 	RelationStore
 	Searcher
+	MemoryStore
 
 	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be
 	// lost, so a subscriber that missed one must find out by reading. fn may be called from several

@@ -118,6 +118,10 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.unsetEnv(h, op)
 	case *store.ScopeEnv:
 		return t.scopeEnv(h, op)
+	case *store.PutEmbedding:
+		return t.putEmbedding(h, op)
+	case *store.AddTaskUsage:
+		return t.addTaskUsage(h, op)
 	}
 	if known, err := t.applyLife(h, op); known {
 		return err

@@ -100,7 +100,7 @@ func (t *tx) cutMessages(h *head, cut int64, kept counts) error {
 		return err
 	}
 	for _, s := range []statement{
-		{qCutMessages, []any{h.key, cut}}, {qTrimSegment, []any{cut, h.key, cut, cut}}, {qCutSegments, []any{h.key, cut}}, {qCutBlocks, []any{h.key, cut}},
+		{qCutMessages, []any{h.key, cut}}, {qForgetAfter, []any{h.key, cut}}, {qTrimSegment, []any{cut, h.key, cut, cut}}, {qCutSegments, []any{h.key, cut}}, {qCutBlocks, []any{h.key, cut}},
 	} {
 		if err := t.write(t.ctx, s.query, s.args...); err != nil {
 			return err

@@ -117,6 +117,11 @@ func (t *tx) updateMessage(h *head, op *store.UpdateMessage) error {
 	if err := t.write(t.ctx, qUpdateMessage, m.Silent, string(m.Status), content, more, h.key, m.Seq); err != nil {
 		return err
 	}
+	if op.Content != nil || op.Silent != nil {
+		if err := t.write(t.ctx, qForget, h.key, m.Seq); err != nil {
+			return err
+		}
+	}
 	op.Updated = m
 	_, err = t.log(h, store.Event{Type: store.EventMessageUpdated, RunID: m.RunID, MessageID: m.ID})
 	return err
@@ -184,8 +189,10 @@ func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err
 
 // dropMessage removes a message of the thread's own and leaves its creation in the log, which only grows (SPEC LOG-03).
 func (t *tx) dropMessage(h *head, m *store.Message) error {
-	if err := t.write(t.ctx, qDeleteMessage, h.key, m.Seq); err != nil {
-		return err
+	for _, query := range []string{qDeleteMessage, qForget} {
+		if err := t.write(t.ctx, query, h.key, m.Seq); err != nil {
+			return err
+		}
 	}
 	if m.Seq <= h.base {
 		if err := t.write(t.ctx, qDeleteSegment, h.key, m.Seq-1); err != nil {

@@ -42,7 +42,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 	if err != nil {
 		return nil, err
 	}
-	for _, query := range []string{qPurgeMessages, qPurgeLog, qPurgeKeys} {
+	for _, query := range []string{qPurgeMemory, qPurgeMessages, qPurgeLog, qPurgeKeys} {
 		for n := int64(purgeStep); n == purgeStep; {
 			if err := s.writer.do(ctx, func(t *tx) (err error) {
 				n, err = t.exec(t.ctx, query, key, key, purgeStep)

@@ -69,7 +69,9 @@ func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
 			*field = *to
 		}
 	}
-	set(&next.title, op.Title)
+	if !op.OnlyUntitled || now.title == "" {
+		set(&next.title, op.Title)
+	}
 	set(&next.agent, op.Agent)
 	set(&next.status, op.RegistryStatus)
 	if op.Archived != nil && *op.Archived != (now.archivedAt != 0) {

@@ -19,6 +19,20 @@ func (t *tx) addUsage(h *head, r *store.Run) error {
 	return t.write(t.ctx, qAddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.key)
 }
 
+// addTaskUsage adds what a task used that follows a run, once.
+func (t *tx) addTaskUsage(h *head, op *store.AddTaskUsage) error {
+	usage, err := json.Marshal(op.Usage)
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(t.ctx, qAddTaskUsage, h.key, op.RunID, op.Task, op.Agent, string(usage), t.now)
+	if op.Added = n > 0; err != nil || !op.Added {
+		return err
+	}
+	u := op.Usage
+	return t.write(t.ctx, qAddUsage, op.Agent, 0, 0, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, 0, 0, h.key)
+}
+
 // joinTree makes the row by which a child's usage is found from its ancestors, also when it is purged.
 func (t *tx) joinTree(h *head, agent string) error {
 	return t.write(t.ctx, qAddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.key)
@@ -86,4 +100,29 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum,
 		return nil, fmt.Errorf("sum usage: %w", err)
 	}
 	return &u, nil
+}
+
+// UsageRecords lists what the ended runs of a thread used, and the tasks that followed them, newest first.
+func (s *Store) UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]store.UsageRecord, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	records := []store.UsageRecord{}
+	if err := s.readers.read(ctx, func(c *conn) error {
+		return c.rows(ctx, qUsageRecords, []any{threadID, threadID, limit, max(offset, 0)}, func(scan scanner) error {
+			var r store.UsageRecord
+			var usage text
+			if err := scan(&r.RunID, &r.Task, &r.Agent, &r.Status, &r.Turns, &r.StartedAt, &r.EndedAt, &usage); err != nil {
+				return err
+			}
+			if usage.Valid {
+				_ = json.Unmarshal(usage.raw(), &r.Usage) // figures of another form are none
+			}
+			records = append(records, r)
+			return nil
+		})
+	}); err != nil {
+		return nil, fmt.Errorf("usage of thread %s: %w", threadID, err)
+	}
+	return records, nil
 }
