@@ -438,7 +438,8 @@ function check(o: Order, k: Kind): number {
 
 		r = run("const a = []; for (;;) a.push(new Array(1000).fill(1))", runtimeclient.CodeOptions{MemoryLimitBytes: 16 << 20})
 		Expect(r.Status).To(Equal(runtimev1.CodeMemory))
-		Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 12<<20), BeNumerically("<", 20<<20)))
+		// What the code took beyond what the engine had at its start: V8 has some megabytes free in its heap then.
+		Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 8<<20), BeNumerically("<", 20<<20)))
 
 		r = run("report('on'); for (;;);", runtimeclient.CodeOptions{WallTime: 300 * time.Millisecond})
 		Expect(r.Status).To(Equal(runtimev1.CodeTerminated))
