@@ -34,7 +34,8 @@ type AgentSpec struct {
 	// +optional
 	Subagents []AgentSubagent `json:"subagents,omitempty"`
 
-	// ExposeAsTool lets prompts of the namespace call this agent as a tool.
+	// ExposeAsTool lets prompts of the namespace call this agent as a tool, and conversations be handed over to it by a
+	// queued call.
 	// +optional
 	ExposeAsTool bool `json:"exposeAsTool,omitempty"`
 
@@ -42,6 +43,12 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	ToolDescription string `json:"toolDescription,omitempty"`
+
+	// HandoffPolicy says whether conversations of this agent may pass to another one (SPEC AGT-03): Allow, or Never for
+	// an agent whose conversations stay with it. That of the Thread comes first.
+	// +kubebuilder:default=Allow
+	// +optional
+	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
 
 	// SandboxPoolRef names the pool that the code of this agent's threads runs in; the pool "default" when absent.
 	// +optional

@@ -44,6 +44,10 @@ const (
 	ReasonThreadInUse = "ThreadInUse"
 )
 
+// ReasonHandoffRefused: spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it keeps it
+// there; the conversation goes on with that agent (SPEC AGT-03).
+const ReasonHandoffRefused = "HandoffRefused"
+
 // Reasons of definitions.
 const (
 	// ReasonCompileFailed: the code does not compile; the message has line and column.

@@ -7,11 +7,19 @@ import (
 
 // ThreadSpec declares a conversation (SPEC THR-03).
 // +kubebuilder:validation:XValidation:rule="(has(self.arguments) == has(oldSelf.arguments)) && (!has(self.arguments) || self.arguments == oldSelf.arguments)",message="arguments are fixed when the thread is created: create a new Thread for other arguments"
+// +kubebuilder:validation:XValidation:rule="!has(self.handoffPolicy) || self.handoffPolicy != 'Never' || self.agentRef == oldSelf.agentRef",message="the thread stays with its agent (handoffPolicy: Never): set handoffPolicy: Allow to hand it over, or create a new Thread"
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
 // +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
 type ThreadSpec struct {
-	// AgentRef names the Agent that runs the conversation.
+	// AgentRef names the Agent that runs the conversation. A change hands the conversation over (SPEC AGT-03): at once
+	// while it rests, before the next model call while a run is under way. What the conversation itself hands over shows
+	// in status.agent and lasts until this field changes again.
 	AgentRef LocalRef `json:"agentRef"`
+
+	// HandoffPolicy says whether the conversation may pass to another agent (SPEC AGT-03). Never: calls that would hand
+	// it over are refused, and agentRef is fixed. The agent's handoffPolicy holds when it is absent.
+	// +optional
+	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
 
 	// Title for people.
 	// +kubebuilder:validation:MaxLength=500
@@ -184,6 +192,10 @@ type ThreadStatus struct {
 	// +optional
 	Agent string `json:"agent,omitempty"`
 
+	// OriginAgent is the agent that it was made with (SPEC AGT-03).
+	// +optional
+	OriginAgent string `json:"originAgent,omitempty"`
+
 	// Conditions: Ready, Executing, Terminated.
 	// +listType=map
 	// +listMapKey=type
@@ -242,7 +254,7 @@ type DestroyedStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=thr,categories=skein
-// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.spec.agentRef.name`
+// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agent`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastRun.outcome`
 // +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messages`

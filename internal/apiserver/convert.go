@@ -19,7 +19,7 @@ func threadRecord(t *store.Thread, last *store.Run) *runtimev1.ThreadRecord {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: t.Name, Namespace: t.Namespace, UID: types.UID(t.ID), CreationTimestamp: metav1.NewTime(time.UnixMicro(t.CreatedAt)),
 		},
-		ThreadID: t.ID, AgentID: t.Agent, TaskID: t.TaskID, Title: t.Title, Arguments: t.Arguments,
+		ThreadID: t.ID, AgentID: t.Agent, OriginAgentID: t.OriginAgent, TaskID: t.TaskID, Title: t.Title, Arguments: t.Arguments,
 		CreatedAt: t.CreatedAt, LastActivityAt: t.LastActivityAt,
 		ParentID: t.ParentID, RootID: t.RootID, Reference: t.Reference, Depth: t.Depth,
 		ThreadFields:     fieldsOf(t),

@@ -17,7 +17,7 @@ const maxCallID = 200
 // last of the turn, and that the run's end is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps >= limit {
+	if limit := r.maxSteps(); r.record.Steps-r.kept.StepsBefore >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.buildTools(ctx); err != nil {

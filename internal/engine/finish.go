@@ -138,7 +138,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	if save != nil {
 		save.Done()
-		r.exec.host.Session.Complete(context.WithoutCancel(ctx))
+		r.scopes().Complete(context.WithoutCancel(ctx))
 	}
 	if r.endsWithResult() {
 		// The thread is terminated; so are, from now on, the children that it may have left behind.

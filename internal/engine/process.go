@@ -118,14 +118,16 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
 		return false, nil
 	}
-	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	var going *store.Run
+	if under {
+		going = last
+	}
+	agent, err := e.agentOf(ctx, t, going)
 	if err != nil {
-		return false, fmt.Errorf("agent %s of thread %s: %w", t.Agent, id, err)
+		return false, err
 	}
-	r := &run{
-		engine: e, log: e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id),
-		thread: t, fence: fence, agent: agent, active: active,
-	}
+	r := &run{engine: e, log: e.log.WithValues("namespace", t.Namespace, "name", t.Name, "thread", id), fence: fence, active: active}
+	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
 		if r.kept, err = readRunState(last); err != nil {

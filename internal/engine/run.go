@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/thread/scopes"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -25,6 +26,8 @@ type run struct {
 	fence  *store.Fence
 	agent  *Agent
 	active *activeThread
+	// next is the agent that the thread has; another than the run's once it was handed over.
+	next string
 
 	life         context.Context // of the run: its code ends with it
 	record       store.Run
@@ -36,6 +39,10 @@ type run struct {
 	usage        model.Usage
 
 	exec *execution // made when the first tool is
+	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.
+	session *scopes.Session
+	// edited: code of that execution has changed messages that have not been read again.
+	edited bool
 	// envLoaded: the variables of the thread have been resolved.
 	envLoaded bool
 	tools     *tool.Set
@@ -112,6 +119,12 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			}
 			continue
 		case actionAsk:
+			if r.isHanded() {
+				if waits, err := r.follow(ctx); waits || err != nil {
+					return err
+				}
+				continue
+			}
 			if told, err := r.announce(ctx); err != nil {
 				return err
 			} else if told {
@@ -135,7 +148,8 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 // catchUp brings into the conversation what others have added to it since, and what waits in the inbox;
 // news tells whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
-	edited := r.exec != nil && r.exec.takeEdited()
+	edited := r.edited || r.exec != nil && r.exec.takeEdited()
+	r.edited = false
 	switch {
 	case edited:
 		if r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
@@ -150,6 +164,11 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		}
 	}
 	r.current = true
+	handed, err := r.lookForHandoff(ctx)
+	if err != nil {
+		return news, err
+	}
+	news = news || handed
 	r.active.poked.Store(false)
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
@@ -228,7 +247,9 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 		return nil, err
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
+	if r.session != nil {
+		r.exec.host.Session = r.session
+	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
 	}
 	r.restoreScratch(r.exec)

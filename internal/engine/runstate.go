@@ -29,6 +29,11 @@ type runState struct {
 	ReplyTo []string `json:"replyTo,omitempty"`
 	// Turn is what code has decided about the turn.
 	Turn turnState `json:"turn,omitzero"`
+	// Handoffs is how often the run has passed to another agent, Handed the last answer before it did and StepsBefore
+	// how many model calls there were by then (SPEC AGT-03).
+	Handoffs    int    `json:"handoffs,omitempty"`
+	Handed      string `json:"handed,omitempty"`
+	StepsBefore int    `json:"stepsBefore,omitempty"`
 	// HookDepth is that of the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
 	// Context is what of state.context a run that waited has carried over, encoded.
@@ -47,7 +52,7 @@ func readRunState(r *store.Run) (runState, error) {
 }
 
 func (s runState) encode() json.RawMessage {
-	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && len(s.Context) == 0 && s.Turn == (turnState{}) {
+	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && len(s.Context) == 0 && s.Turn == (turnState{}) && s.Handoffs == 0 {
 		return nil
 	}
 	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail

@@ -12,13 +12,22 @@ import (
 // afterResponse is how long a run waits for the work that goes on after its response (SPEC STA-06).
 const afterResponse = time.Minute
 
+// scopes is the session of the run; nil while there has been no code.
+func (r *run) scopes() *scopes.Session {
+	if r.exec != nil {
+		return r.exec.host.Session
+	}
+	return r.session
+}
+
 // saveScopes gives the operations that store session and thread state together with a step of the run. Call done
 // once they are. The changes of an unfinished step are lost with it when it is repeated, none of a finished one.
 func (r *run) saveScopes(final bool) (save *scopes.Save, ops []store.Op) {
-	if r.exec == nil {
+	s := r.scopes()
+	if s == nil {
 		return nil, nil
 	}
-	save = r.exec.host.Session.Save(final)
+	save = s.Save(final)
 	return save, save.Ops
 }
 
@@ -39,7 +48,8 @@ func (r *run) stepScopes() (done func(), ops []store.Op) {
 // settleWork waits, once the answer is in the log, for the work that goes on after it: its changes of state are
 // saved with the run's end. m is the answer when it is not in the log yet; the same comes back while it is not.
 func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message, error) {
-	if r.exec == nil || !r.exec.host.Session.Working() {
+	s := r.scopes()
+	if s == nil || !s.Working() {
 		return m, nil
 	}
 	if m != nil {
@@ -51,7 +61,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
 	defer cancel()
-	err := r.exec.host.Session.Wait(wait)
+	err := s.Wait(wait)
 	if errors.Is(err, errSlowWork) {
 		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
 		return m, nil

@@ -138,6 +138,8 @@ func (r *run) turned(d decision) decision {
 		return decision{action: actionEnd, end: &ending{}}
 	case d.action == actionEnd && !d.end.append && last != nil && last.ID == r.kept.Turn.After:
 		return decision{action: actionAsk}
+	case d.action == actionEnd && last != nil && last.ID == r.kept.Handed:
+		return decision{action: actionAsk} // it was another agent's, whose rules are not this one's
 	}
 	return d
 }

@@ -120,7 +120,13 @@ func Indexes() []Index {
 			return nil
 		}},
 		{&skeinv1.Thread{}, IndexAgent, func(o client.Object) []string {
-			return []string{o.(*skeinv1.Thread).Spec.AgentRef.Name}
+			// Both the declared one and the one that has it now, which a handoff may have made another.
+			t := o.(*skeinv1.Thread)
+			names := []string{t.Spec.AgentRef.Name}
+			if now := t.Status.Agent; now != "" && now != names[0] {
+				names = append(names, now)
+			}
+			return names
 		}},
 		{&skeinv1.Subagent{}, IndexThread, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Subagent).Spec.ParentRef.Name}

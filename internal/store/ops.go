@@ -103,7 +103,6 @@ type SetFileQuota struct{ Bytes, Files *int64 }
 type UpdateThread struct {
 	Title          *string
 	OnlyUntitled   bool // Title is for a thread that has none, and else left as it is
-	Agent          *string
 	RegistryStatus *string
 	Archived       *bool // archived again keeps its time
 	// EditFields changes the fields, within the transaction; an error fails it.

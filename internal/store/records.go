@@ -9,11 +9,15 @@ type Thread struct {
 	Namespace string
 	Name      string // of the Thread object
 	Agent     string // now
-	UserID    string
-	TaskID    string
-	Title     string
-	Arguments json.RawMessage // an object; nil when absent
-	CreatedAt int64
+	// OriginAgent is the agent that it was made with, DeclaredAgent the one that the spec of its object named when it
+	// was last followed (SPEC AGT-03). The store fills both in.
+	OriginAgent   string
+	DeclaredAgent string
+	UserID        string
+	TaskID        string
+	Title         string
+	Arguments     json.RawMessage // an object; nil when absent
+	CreatedAt     int64
 
 	ParentID  string // thread that this one is a child of
 	Reference string // of this child within its parent: the Subagent object's name
@@ -278,6 +282,7 @@ const (
 	EventDestroyed      = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
 	EventRetained       = "thread.retained"
 	EventAdopted        = "thread.adopted"
+	EventHandoff        = "thread.handoff" // Data HandoffData
 	EventContinued      = "thread.continued"
 	EventFileWritten    = "file.written"
 	EventFileDeleted    = "file.deleted"

@@ -38,6 +38,9 @@ const (
 	EventTerminated = "thread.terminated"
 	// EventDestroyed comes when the conversation was cleared; Data is {"reason": "explicit" or "expired", "messages": n}.
 	EventDestroyed = "thread.destroyed"
+	// EventHandoff has data {"from", "to", "by", "toolCallId"}: the thread passed to another agent, by the spec of the
+	// Thread object or by a tool.
+	EventHandoff = "thread.handoff"
 	// EventContinued comes when a user let go on what waited since a stop.
 	EventContinued = "thread.continued"
 	// EventRetained comes when the Thread object was deleted and the data is kept, EventAdopted when another

@@ -16,6 +16,8 @@ type ThreadRecord struct {
 	ThreadID string `json:"threadId"`
 	// AgentID is the agent that runs the thread now.
 	AgentID string `json:"agentId"`
+	// OriginAgentID is the agent that the thread was made with.
+	OriginAgentID string `json:"originAgentId,omitempty"`
 	// UserID of the person that the conversation is with, null when there is none.
 	UserID *string `json:"userId"`
 	// TaskID of the creator's own.

@@ -19,6 +19,9 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "the thread can be served now")
 	}
+	if was, is := before.Status.Agent, after.Status.Agent; was != is && was != "" && is != "" {
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "HandedOver", "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
+	}
 	if d := after.Status.Destroyed; d != nil && (before.Status.Destroyed == nil || !before.Status.Destroyed.Time.Equal(&d.Time)) {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread goes on to be usable", d.Reason)
 	}

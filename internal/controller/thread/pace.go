@@ -38,7 +38,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 		return none
 	}
 	if before.Phase == "" || before.ObservedGeneration != after.ObservedGeneration || before.ThreadID != after.ThreadID ||
-		before.Agent != after.Agent || before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
+		before.TerminatedAt != after.TerminatedAt || before.Parent != after.Parent ||
 		conditionDiffers(before, after, skeinv1.ConditionReady) || conditionDiffers(before, after, skeinv1.ConditionTerminated) ||
 		conditionDiffers(before, after, skeinv1.ConditionStatePersisted) ||
 		!equality.Semantic.DeepEqual(before.Destroyed, after.Destroyed) ||
@@ -47,7 +47,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	}
 	executing := meta.IsStatusConditionTrue(after.Conditions, skeinv1.ConditionExecuting)
 	shown := meta.IsStatusConditionTrue(before.Conditions, skeinv1.ConditionExecuting) && sameRun(before.LastRun, after.LastRun)
-	turned := before.Phase != after.Phase || before.ChildCount != after.ChildCount ||
+	turned := before.Phase != after.Phase || before.Agent != after.Agent || before.OriginAgent != after.OriginAgent || before.ChildCount != after.ChildCount ||
 		!equality.Semantic.DeepEqual(before.Children, after.Children)
 	switch {
 	case executing && !shown:

@@ -35,8 +35,8 @@ func (r *Reconciler) expiry(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// expiryChanged passes changes of an agent's threadIdleExpiry.
-func expiryChanged() predicate.Predicate {
+// agentChanged passes changes of what an agent says of its threads: threadIdleExpiry and handoffPolicy.
+func agentChanged() predicate.Predicate {
 	none := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -46,6 +46,9 @@ func expiryChanged() predicate.Predicate {
 		after, ok2 := e.ObjectNew.(*skeinv1.Agent)
 		if !ok1 || !ok2 {
 			return false
+		}
+		if before.Spec.HandoffPolicy != after.Spec.HandoffPolicy {
+			return true
 		}
 		a, b := before.Spec.ThreadIdleExpiry, after.Spec.ThreadIdleExpiry
 		return (a == nil) != (b == nil) || (a != nil && *a != *b)

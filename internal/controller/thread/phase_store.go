@@ -214,8 +214,7 @@ func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	return r.reload(ctx, s)
 }
 
-// follow brings the row up with a spec that has changed since it was last looked at. An agent that the
-// conversation itself changed since is left alone.
+// follow brings the row up with a spec that has changed since it was last looked at. Its agent is phase_handoff.go's.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	if s.object.Status.ObservedGeneration == s.object.Generation {
 		return nil
@@ -224,13 +223,10 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 		return err
 	}
 	var u store.UpdateThread
-	if name := s.object.Spec.AgentRef.Name; name != s.row.Agent {
-		u.Agent = &name
-	}
 	if title := s.object.Spec.Title; title != "" && title != s.row.Title {
 		u.Title = &title
 	}
-	if u.Agent == nil && u.Title == nil {
+	if u.Title == nil {
 		return nil
 	}
 	if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &u); err != nil {

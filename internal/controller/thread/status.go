@@ -105,6 +105,7 @@ func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed e
 	status.Children = children
 	if row := s.row; row != nil {
 		status.Agent = row.Agent
+		status.OriginAgent = row.OriginAgent
 		status.Messages = row.Messages
 		status.QueuedMessages = row.Queued
 		status.TerminatedAt = row.TerminatedAt

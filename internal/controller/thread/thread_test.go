@@ -110,7 +110,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Engine.Woken).To(ConsistOf(string(t.UID)))
 	})
 
-	It("uses another agent from the next run on when the spec names one", func(ctx SpecContext) {
+	It("hands the thread over when the spec names another agent, and only then", Label("AGT-03", "K8S-03"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		e.ReadyAgent(ctx, "b")
 		t := newThread(ctx, "t")
@@ -119,14 +119,45 @@ var _ = Describe("The thread controller", func() {
 		t.Spec.AgentRef.Name, t.Generation = "b", 2
 		Expect(e.Client.Update(ctx, t)).To(Succeed())
 		Reconcile(ctx, r, t)
-		Expect(Get(ctx, e, t).Status).To(And(HaveField("Agent", "b"), HaveField("ObservedGeneration", int64(2))))
+		Expect(Get(ctx, e, t).Status).To(And(HaveField("Agent", "b"), HaveField("OriginAgent", "a"), HaveField("ObservedGeneration", int64(2))))
 		row, err := e.Store.Thread(ctx, string(t.UID))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(row.Agent).To(Equal("b"))
-		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.UpdateThread{Agent: ptr.To("a")})).To(Succeed())
+		Expect(e.Store.Apply(ctx, string(t.UID), nil, &store.Handoff{Agent: "c", By: store.HandoffByTool})).To(Succeed())
 		e.Clock.Step(time.Minute)
 		Reconcile(ctx, r, t)
-		Expect(Get(ctx, e, t).Status.Agent).To(Equal("a"), "what the conversation changed since is left alone")
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("c"), "what the conversation changed since is left alone")
+		t.Spec.Title, t.Generation = "applied again", 3
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("c"), "another change of the spec changes it neither")
+		t.Spec.AgentRef.Name, t.Generation = "a", 4
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("a"))
+	})
+
+	It("keeps the thread with an agent whose policy is never to hand over, and says so", Label("AGT-03"), func(ctx SpecContext) {
+		a := e.ReadyAgent(ctx, "a")
+		e.ReadyAgent(ctx, "b")
+		a.Spec.HandoffPolicy = skeinv1.HandoffNever
+		Expect(e.Client.Update(ctx, a)).To(Succeed())
+		t := newThread(ctx, "t")
+		Reconcile(ctx, r, t)
+		Get(ctx, e, t)
+		t.Spec.AgentRef.Name, t.Generation = "b", 2
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("a"))
+		Expect(ready(t)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonHandoffRefused), HaveField("Message", ContainSubstring(`set spec.agentRef back to "a"`)))))
+		t.Spec.HandoffPolicy, t.Generation = skeinv1.HandoffAllow, 3
+		Expect(e.Client.Update(ctx, t)).To(Succeed())
+		e.Clock.Step(time.Minute)
+		Reconcile(ctx, r, t)
+		Expect(Get(ctx, e, t).Status.Agent).To(Equal("b"), "the policy of the Thread counts before the agent's")
+		Expect(ready(t)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
 	})
 
 	Describe("writes status", Label("K8S-07"), func() {

@@ -94,6 +94,8 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.removeFile(h, op)
 	case *store.SetFileQuota:
 		return t.setFileQuota(h, op)
+	case *store.Handoff:
+		return t.handOver(h, op)
 	case *store.UpdateThread:
 		return t.updateThread(h, op)
 	case *store.MergeState:

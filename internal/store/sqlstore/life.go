@@ -216,7 +216,7 @@ func (t *tx) adopt(h *head, op *store.Adopt) error {
 	if op.Title != "" {
 		title = op.Title
 	}
-	if _, err := t.exec(t.ctx, qAdopt, op.ObjectUID, op.Name, op.Agent, title, h.key); err != nil {
+	if _, err := t.exec(t.ctx, qAdopt, op.ObjectUID, op.Name, op.Agent, op.Agent, title, h.key); err != nil {
 		return err
 	}
 	if _, err := t.log(h, store.Event{Type: store.EventAdopted}); err != nil {

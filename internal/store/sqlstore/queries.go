@@ -5,7 +5,7 @@ package sqlstore
 
 // Threads and their heads.
 const (
-	threadColumns = `t.id, t.namespace, t.name, t.agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
+	threadColumns = `t.id, t.namespace, t.name, t.agent, t.origin_agent, t.declared_agent, t.user_id, t.task_id, t.title, t.arguments, t.created_at,
 		t.parent_id, t.reference, t.root_id, t.depth, t.origin_id, t.fork_index, t.child, t.terminated_at, t.terminated_reason, t.registry_status,
 		t.scoped_env, h.version, h.counts, h.queued, h.last_activity_at, h.last_seq,
 		t.archived_at, t.fields, h.appended, h.user_activity_at, h.files_added, h.files_changed, h.files_removed, ` + lifeColumns
@@ -13,13 +13,15 @@ const (
 
 	qThread       = `SELECT ` + threadColumns + fromThreads + ` WHERE t.id = ?`
 	qChildren     = `SELECT ` + threadColumns + fromThreads + ` WHERE t.parent_id = ? AND t.parent_id <> '' ORDER BY t.created_at, t.key`
-	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, arguments, created_at,
+	qInsertThread = `INSERT INTO thread (id, namespace, name, agent, origin_agent, declared_agent, user_id, task_id, title, arguments, created_at,
 		parent_id, reference, root_id, depth, child, terminated_at, terminated_reason, registry_status, scoped_env, archived_at, fields)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) RETURNING key`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) RETURNING key`
 	qLineage      = `SELECT root_id, depth, terminated_at FROM thread WHERE id = ?`
 	qThreadKey    = `SELECT key FROM thread WHERE id = ?`
-	qUpdateThread = `UPDATE thread SET title = ?, agent = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`
-	qThreadFields = `SELECT title, agent, registry_status, archived_at, fields FROM thread WHERE key = ?`
+	qUpdateThread = `UPDATE thread SET title = ?, registry_status = ?, archived_at = ?, fields = ? WHERE key = ?`
+	qThreadFields = `SELECT title, registry_status, archived_at, fields FROM thread WHERE key = ?`
+	qThreadAgent  = `SELECT agent, declared_agent FROM thread WHERE key = ?`
+	qSetAgent     = `UPDATE thread SET agent = ?, declared_agent = ? WHERE key = ?`
 	qSetArchived  = `UPDATE thread_head SET archived = ? WHERE thread = ?`
 	qTerminate    = `UPDATE thread SET terminated_at = ?, terminated_reason = ? WHERE key = ?`
 	qDeleteThread = `DELETE FROM thread WHERE key = ?`

@@ -17,7 +17,7 @@ const (
 	qDestroyed = `UPDATE thread SET destroyed_at = ?, destroyed_reason = ? WHERE key = ?`
 
 	qSetRetained = `UPDATE thread SET retained_at = ? WHERE key = ?`
-	qAdopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, title = ?, parent_id = '',
+	qAdopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
 	qOwner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
 	qCondemn         = `UPDATE thread SET object_uid = ? WHERE key = ?`

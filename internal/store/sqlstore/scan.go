@@ -39,7 +39,7 @@ func scanThread(scan scanner) (*store.Thread, error) {
 	var arguments, child, fields text
 	var counted, scoped string
 	var asleep sleep
-	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
+	if err := scan(&t.ID, &t.Namespace, &t.Name, &t.Agent, &t.OriginAgent, &t.DeclaredAgent, &t.UserID, &t.TaskID, &t.Title, &arguments, &t.CreatedAt,
 		&t.ParentID, &t.Reference, &t.RootID, &t.Depth, &t.OriginID, &t.ForkIndex, &child, &t.TerminatedAt, &t.TerminatedReason, &t.RegistryStatus,
 		&scoped, &t.Version, &counted, &t.Queued, &t.LastActivityAt, &t.LastSeq,
 		&t.ArchivedAt, &fields, &t.Appended, &t.UserActivityAt, &t.Diff.Added, &t.Diff.Changed, &t.Diff.Removed,

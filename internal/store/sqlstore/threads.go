@@ -61,7 +61,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 	}
 	second := t.now / time.Second.Microseconds()
 	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second}
-	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.UserID, n.TaskID, n.Title,
+	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
 		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
 		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv), fields}, &h.key); err != nil {
 		return err

@@ -40,9 +40,9 @@ func (t *tx) expectVersion(h *head, expected int64) error {
 
 // threadFields is what UpdateThread may change.
 type threadFields struct {
-	title, agent, status string
-	archivedAt           int64
-	fields               store.Fields
+	title, status string
+	archivedAt    int64
+	fields        store.Fields
 }
 
 func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
@@ -53,7 +53,7 @@ func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
 	}
 	var now threadFields
 	var column text
-	if err := t.row(t.ctx, qThreadFields, []any{h.key}, &now.title, &now.agent, &now.status, &now.archivedAt, &column); err != nil {
+	if err := t.row(t.ctx, qThreadFields, []any{h.key}, &now.title, &now.status, &now.archivedAt, &column); err != nil {
 		return err
 	}
 	if err := fieldsFrom(column, &now.fields); err != nil {
@@ -72,7 +72,6 @@ func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
 	if !op.OnlyUntitled || now.title == "" {
 		set(&next.title, op.Title)
 	}
-	set(&next.agent, op.Agent)
 	set(&next.status, op.RegistryStatus)
 	if op.Archived != nil && *op.Archived != (now.archivedAt != 0) {
 		next.archivedAt = 0
@@ -96,7 +95,7 @@ func (t *tx) writeThread(h *head, before, after threadFields) error {
 	if err != nil {
 		return err
 	}
-	if err := t.write(t.ctx, qUpdateThread, after.title, after.agent, after.status, after.archivedAt, fields, h.key); err != nil {
+	if err := t.write(t.ctx, qUpdateThread, after.title, after.status, after.archivedAt, fields, h.key); err != nil {
 		return err
 	}
 	if before.archivedAt != after.archivedAt {

@@ -180,7 +180,7 @@ func describeLife(e *env) {
 			e.apply(ctx, id, adopt)
 			e.apply(ctx, id, adopt) // again is no error
 			t = e.info(ctx, id)
-			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
+			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("DeclaredAgent", "other"), HaveField("OriginAgent", "helper"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
 			Expect(t.HeldBy("uid-2")).To(BeTrue())
 			Expect(t.OwnerUID()).To(Equal("uid-2"))
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))

@@ -113,6 +113,7 @@ func checkFirstRows(ctx context.Context, s store.Store) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect([]any{t.Namespace, t.Name, t.Agent, t.UserID, t.TaskID, t.Title, string(t.Arguments)}).To(
 		Equal([]any{"team", "orders", "analyst", "ada", "task", "Orders", `{"a":1}`}))
+	Expect([]string{t.OriginAgent, t.DeclaredAgent}).To(Equal([]string{"analyst", "analyst"}))
 	Expect([]int64{t.Version, t.Messages, t.Queued, t.LastSeq}).To(Equal([]int64{4, 2, 1, 9}))
 	page, err := s.Messages(ctx, "old", store.MessageQuery{Order: "asc", IncludeSilent: true, IncludeQueued: true})
 	Expect(err).NotTo(HaveOccurred())

@@ -22,6 +22,7 @@ func describeThreads(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(created).To(BeTrue())
 			given.RootID, given.LastActivityAt = "a", e.now()
+			given.OriginAgent, given.DeclaredAgent = "analyst", "analyst"
 			Expect(*stored).To(Equal(given))
 			Expect(e.info(ctx, "a")).To(Equal(stored))
 		})
@@ -193,9 +194,9 @@ func describeVersions(e *env) {
 			t := e.info(ctx, id)
 			Expect(t.Title).To(Equal("A"))
 			Expect(t.Messages).To(BeZero())
-			e.apply(ctx, id, &store.UpdateThread{Agent: ptr("other"), RegistryStatus: ptr("completed"), ExpectVersion: ptr(int64(1))})
+			e.apply(ctx, id, &store.UpdateThread{Title: ptr("other"), RegistryStatus: ptr("completed"), ExpectVersion: ptr(int64(1))})
 			t = e.info(ctx, id)
-			Expect([]string{t.Title, t.Agent, t.RegistryStatus}).To(Equal([]string{"A", "other", "completed"}))
+			Expect([]string{t.Title, t.RegistryStatus}).To(Equal([]string{"other", "completed"}))
 			Expect(t.Version).To(Equal(int64(2)))
 		})
 

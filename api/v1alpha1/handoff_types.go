@@ -1,0 +1,22 @@
+package v1alpha1
+
+// HandoffPolicy says whether a conversation may pass from one agent to another (SPEC AGT-03).
+// +kubebuilder:validation:Enum=Allow;Never
+type HandoffPolicy string
+
+// The handoff policies.
+const (
+	// HandoffAllow lets a conversation pass to another agent.
+	HandoffAllow HandoffPolicy = "Allow"
+	// HandoffNever keeps a conversation with its agent.
+	HandoffNever HandoffPolicy = "Never"
+)
+
+// MayHandOver tells whether a conversation may leave its agent: the Thread's policy counts before the agent's, and
+// Allow is what holds without any.
+func MayHandOver(ofThread, ofAgent HandoffPolicy) bool {
+	if ofThread != "" {
+		return ofThread != HandoffNever
+	}
+	return ofAgent != HandoffNever
+}
