@@ -214,6 +214,10 @@ type ThreadStatus struct {
 	// +optional
 	QueuedMessages int64 `json:"queuedMessages,omitempty"`
 
+	// Usage is what its ended runs used in all; absent before the first has ended.
+	// +optional
+	Usage *UsageStatus `json:"usage,omitempty"`
+
 	// LastActivityTime of the conversation.
 	// +optional
 	LastActivityTime *metav1.Time `json:"lastActivityTime,omitempty"`
@@ -240,6 +244,27 @@ type ThreadStatus struct {
 	// TerminatedAt in microseconds since 1970; absent while active (SPEC THR-05).
 	// +optional
 	TerminatedAt int64 `json:"terminatedAt,omitempty"`
+}
+
+// UsageStatus sums what ended runs of a thread used, and the tasks that followed them (SPEC RUN-07).
+type UsageStatus struct {
+	// Runs that have ended.
+	Runs int64 `json:"runs"`
+	// Turns are model calls.
+	// +optional
+	Turns int64 `json:"turns,omitempty"`
+	// InputTokens that models read, CacheReadTokens among them.
+	// +optional
+	InputTokens int64 `json:"inputTokens,omitempty"`
+	// OutputTokens that models wrote.
+	// +optional
+	OutputTokens int64 `json:"outputTokens,omitempty"`
+	// CacheReadTokens that came from a provider's cache.
+	// +optional
+	CacheReadTokens int64 `json:"cacheReadTokens,omitempty"`
+	// Cost in the currency of the models' prices, as a decimal number; absent where none are given.
+	// +optional
+	Cost string `json:"cost,omitempty"`
 }
 
 // DestroyedStatus tells of the last time that a conversation was cleared.

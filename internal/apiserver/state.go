@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -173,49 +172,4 @@ func (s *Server) deleteKV(c *call) error {
 		return notFound(c.name, "the store %q has no value %q", c.name, c.rest())
 	}
 	return c.writeSuccess()
-}
-
-// getUsage answers GET usage of a thread: what its ended runs used, with subtree=true its descendants' too (SPEC LOG-03).
-func (s *Server) getUsage(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	subtree := q.flag("subtree", false)
-	if err := q.check(); err != nil {
-		return err
-	}
-	u, err := c.thread.Usage(c.r.Context(), subtree)
-	if err != nil {
-		return err
-	}
-	return c.writeJSON(http.StatusOK, usageOf(u))
-}
-
-// namespaceUsage answers GET usage of a namespace, or of one agent of it.
-func (s *Server) namespaceUsage(c *call) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	agent := q.text("agent")
-	if strings.ContainsRune(agent, 0) {
-		q.bad("agent", "give the name of an Agent")
-	}
-	if err := q.check(); err != nil {
-		return err
-	}
-	u, err := s.opts.Threads.Usage(c.r.Context(), c.namespace, agent)
-	if err != nil {
-		return err
-	}
-	return c.writeJSON(http.StatusOK, usageOf(u))
-}
-
-func usageOf(u *store.UsageSum) runtimev1.Usage {
-	return runtimev1.Usage{
-		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindUsage), Threads: u.Threads, Runs: u.Runs, Turns: u.Turns,
-		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens,
-		Cost: u.Cost, DurationMs: u.DurationMs,
-	}
 }

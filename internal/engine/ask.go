@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/model"
@@ -119,10 +121,20 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	}
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
-		r.usage = r.usage.Add(*res.Usage)
-		r.record.Usage, _ = json.Marshal(r.usage)
+		r.usage.Usage = r.usage.Add(*res.Usage)
 	}
+	if asked := cmp.Or(res.Model, r.side().Model.Name); !slices.Contains(r.usage.Models, asked) {
+		r.usage.Models = append(r.usage.Models, asked)
+		slices.Sort(r.usage.Models)
+	}
+	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
 	return m
+}
+
+// runUsage is Run.Usage: what the model calls of a run used, and by which Models.
+type runUsage struct {
+	model.Usage
+	Models []string `json:"models,omitempty"`
 }
 
 func (r *run) parallel() bool { return r.side().Prompt.Spec.ParallelToolCalls }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -36,7 +35,7 @@ type run struct {
 	resumed      bool            // it was under way before: calls without a result may have been made
 	conv         *conversation
 	system       string
-	usage        model.Usage
+	usage        runUsage
 
 	exec *execution // made when the first tool is
 	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.

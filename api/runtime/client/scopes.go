@@ -108,6 +108,14 @@ func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, err
 	return one[runtimev1.Usage](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceUsage) })
 }
 
+// UsageRecords gives a page of what the thread's ended runs used, and the tasks that followed them, newest first
+// (SPEC RUN-07).
+func (t *Thread) UsageRecords(ctx context.Context, p Page) (*runtimev1.UsageRecordList, error) {
+	return one[runtimev1.UsageRecordList](func(out any) error {
+		return t.getAt(ctx, out, p.params(), runtimev1.SubresourceUsage, runtimev1.UsageRecords)
+	})
+}
+
 // Export streams the conversation as lines of JSON (SPEC LOG-01, docs/export.md). Close the stream; one that was
 // cut off ends with an error.
 func (t *Thread) Export(ctx context.Context) (io.ReadCloser, error) {

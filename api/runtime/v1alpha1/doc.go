@@ -90,6 +90,9 @@ const (
 	SubresourceImport Subresource = "import"
 )
 
+// UsageRecords is the path below SubresourceUsage of what each run used.
+const UsageRecords = "records"
+
 // Bounds that the server keeps; what lies beyond them is refused with a Status that says so.
 const (
 	// MaxBodyBytes of a JSON body. The bytes of a file are not JSON and have no such bound.

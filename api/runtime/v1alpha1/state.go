@@ -153,6 +153,47 @@ type Usage struct {
 	DurationMs int64 `json:"durationMs"`
 }
 
+// UsageRecord is what one run used, or one of the tasks that followed it (SPEC RUN-07).
+type UsageRecord struct {
+	// RunID is the run.
+	RunID string `json:"runId"`
+	// Task that followed the run: "title" or "embeddings"; absent for the run itself.
+	Task string `json:"task,omitempty"`
+	// Agent that ran.
+	Agent string `json:"agent"`
+	// Models that were called, by the names of their objects.
+	Models []string `json:"models,omitempty"`
+	// Status of the run.
+	Status string `json:"status,omitempty"`
+	// Turns are the run's model calls.
+	Turns int64 `json:"turns"`
+	// InputTokens that models read.
+	InputTokens int64 `json:"inputTokens"`
+	// OutputTokens that models wrote.
+	OutputTokens int64 `json:"outputTokens"`
+	// CacheReadTokens of the input that came from a provider's cache.
+	CacheReadTokens int64 `json:"cacheReadTokens"`
+	// ReasoningTokens of the output.
+	ReasoningTokens int64 `json:"reasoningTokens"`
+	// Cost in the currency of the models' prices, 0 where none are given.
+	Cost float64 `json:"cost"`
+	// DurationMs that the run took, waiting included.
+	DurationMs int64 `json:"durationMs"`
+	// StartedAt in microseconds.
+	StartedAt int64 `json:"startedAt"`
+	// EndedAt in microseconds.
+	EndedAt int64 `json:"endedAt"`
+}
+
+// UsageRecordList is a page of a thread's usage records, newest first.
+type UsageRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Records of the page.
+	Records []UsageRecord `json:"records"`
+	// HasMore tells that there are older ones.
+	HasMore bool `json:"hasMore"`
+}
+
 // ImportResult tells what an import brought (SPEC LOG-02).
 type ImportResult struct {
 	metav1.TypeMeta `json:",inline"`
@@ -181,5 +222,6 @@ const (
 	KindValueRecord   = "ValueRecord"
 	KindLifecycleList = "LifecycleList"
 	KindUsage         = "Usage"
+	KindUsageRecords  = "UsageRecordList"
 	KindImportResult  = "ImportResult"
 )

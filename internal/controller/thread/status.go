@@ -43,6 +43,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	if err := r.computeState(ctx, s, at); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.computeUsage(ctx, s, run); err != nil {
+		return ctrl.Result{}, err
+	}
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
 		r.pace.Settled(s.req)

@@ -69,7 +69,7 @@ var Queries = map[string]struct {
 	"tool results":       {qToolResults, 3},
 	"events":             {qEvents, 5},
 	"inbox":              {qInbox, 1},
-	"runs":               {qRuns, 2},
+	"runs":               {qRuns, 3},
 	"value":              {qValue, 2},
 	"files direct":       {qFilesDirect, 2},
 	"files below":        {qFilesBelow, 3},
@@ -81,6 +81,8 @@ var Queries = map[string]struct {
 	"claimable":          {qClaimable, 2},
 	"delete firings":     {qDeleteFirings, 1},
 	"purge messages":     {qPurgeMessages, 3},
+	"vectors":            {qVectors, 6},
+	"usage records":      {qUsageRecords, 4},
 }
 
 // PageQueries are the queries of pages of messages, by what they select, with the number of their parameters.

@@ -1,0 +1,90 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// getUsage answers GET usage of a thread: what its ended runs used, with subtree=true its descendants' too (SPEC LOG-03).
+func (s *Server) getUsage(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	subtree := q.flag("subtree", false)
+	if err := q.check(); err != nil {
+		return err
+	}
+	u, err := c.thread.Usage(c.r.Context(), subtree)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, usageOf(u))
+}
+
+// namespaceUsage answers GET usage of a namespace, or of one agent of it.
+func (s *Server) namespaceUsage(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	agent := q.text("agent")
+	if strings.ContainsRune(agent, 0) {
+		q.bad("agent", "give the name of an Agent")
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	u, err := s.opts.Threads.Usage(c.r.Context(), c.namespace, agent)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, usageOf(u))
+}
+
+func usageOf(u *store.UsageSum) runtimev1.Usage {
+	return runtimev1.Usage{
+		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindUsage), Threads: u.Threads, Runs: u.Runs, Turns: u.Turns,
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens, ReasoningTokens: u.ReasoningTokens,
+		Cost: u.Cost, DurationMs: u.DurationMs,
+	}
+}
+
+// listUsage answers GET usage/records: what each ended run of a thread used, and each task that followed one, newest
+// first (SPEC RUN-07).
+func (s *Server) listUsage(c *call) error {
+	if c.rest() != runtimev1.UsageRecords {
+		return noSuchPath(c.r)
+	}
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	records, err := c.thread.UsageRecords(c.r.Context(), limit+1, offset)
+	if err != nil {
+		return err
+	}
+	list := runtimev1.UsageRecordList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindUsageRecords), Records: []runtimev1.UsageRecord{}}
+	if list.HasMore = len(records) > limit; list.HasMore {
+		records = records[:limit]
+	}
+	for i := range records {
+		list.Records = append(list.Records, usageRecordOf(&records[i]))
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+func usageRecordOf(r *store.UsageRecord) runtimev1.UsageRecord {
+	return runtimev1.UsageRecord{
+		RunID: r.RunID, Task: r.Task, Agent: r.Agent, Models: r.Usage.Models, Status: string(r.Status), Turns: r.Turns,
+		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CacheReadTokens: r.Usage.CachedTokens, ReasoningTokens: r.Usage.ReasoningTokens,
+		Cost: r.Usage.Cost, DurationMs: max(r.EndedAt-r.StartedAt, 0) / 1000, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+	}
+}
