@@ -7,31 +7,66 @@ import (
 )
 
 // ModelProvider is the way a model is spoken to.
-// +kubebuilder:validation:Enum=openai;scripted
+// +kubebuilder:validation:Enum=openai;anthropic;scripted
 type ModelProvider string
 
 // The providers.
 const (
-	// ProviderOpenAI: any server that speaks OpenAI's chat completions.
+	// ProviderOpenAI: any server that speaks OpenAI's chat completions, or its responses API.
 	ProviderOpenAI ModelProvider = "openai"
+	// ProviderAnthropic: any server that speaks Anthropic's messages API.
+	ProviderAnthropic ModelProvider = "anthropic"
 	// ProviderScripted plays a given script; what demos and tests use.
 	ProviderScripted ModelProvider = "scripted"
 )
 
+// ModelAPI is which of a provider's APIs is spoken.
+// +kubebuilder:validation:Enum=chat;responses
+type ModelAPI string
+
+// The APIs of provider openai.
+const (
+	// APIChat is chat completions, which every compatible server knows.
+	APIChat ModelAPI = "chat"
+	// APIResponses is the responses API, whose server can keep the conversation.
+	APIResponses ModelAPI = "responses"
+)
+
+// ModelHeader is a header of each request to the endpoint.
+type ModelHeader struct {
+	// Name of the header. Those that carry credentials, or that belong to the connection, cannot be set.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization','proxy-authorization','x-api-key','api-key','cookie','host','content-length','content-type','transfer-encoding','connection'])",message="this header cannot be set here: give the API key by spec.credentials"
+	Name string `json:"name"`
+
+	// Value of the header. It is no secret: whoever may read the Model reads it.
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value"`
+}
+
 // ModelSpec says how to reach a model (SPEC AGT-06).
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script)",message="a scripted model needs spec.script: the steps to play"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
-// +kubebuilder:validation:XValidation:rule="self.provider != 'openai' || (has(self.model) && size(self.model) > 0)",message="provider openai needs spec.model: the model id that the endpoint knows"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="providers openai and anthropic need spec.model: the model id that the endpoint knows"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'openai' || !has(self.api)",message="spec.api belongs to provider openai only"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || (!has(self.endpoint) && !has(self.credentials) && !has(self.headers))",message="a scripted model has no endpoint, no credentials and no headers"
 type ModelSpec struct {
 	// Provider of the model.
 	Provider ModelProvider `json:"provider"`
+
+	// API of provider openai that is spoken: chat when absent.
+	// +optional
+	API ModelAPI `json:"api,omitempty"`
 
 	// Model is the id that the endpoint knows, for example "gpt-4o".
 	// +kubebuilder:validation:MaxLength=200
 	// +optional
 	Model string `json:"model,omitempty"`
 
-	// Endpoint is the base URL, for example "https://api.openai.com/v1" (the default of provider openai).
+	// Endpoint is the base URL: "https://api.openai.com/v1" when absent for provider openai, "https://api.anthropic.com"
+	// for provider anthropic. Redirects to another host are not followed.
 	// +kubebuilder:validation:Pattern=`^https?://[^\s]+$`
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
@@ -46,7 +81,27 @@ type ModelSpec struct {
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// MaxRetries of a call that failed in a passing way (429, 5xx, connection refused), with backoff.
+	// IdleTimeout is how long the model may send nothing, before its first word or between two; no bound but Timeout when
+	// absent.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms')",message="idleTimeout must be positive"
+	// +optional
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+
+	// Headers of each request, beside those of the protocol.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Headers []ModelHeader `json:"headers,omitempty"`
+
+	// Sessions: whether the provider keeps the conversation, so that each call sends only what is new (api responses).
+	// The thread's log stays the truth; when the provider has forgotten the conversation it is sent whole. True when
+	// absent; false also asks the provider to keep nothing.
+	// +optional
+	Sessions *bool `json:"sessions,omitempty"`
+
+	// MaxRetries of a call that failed in a passing way (429, 5xx, connection refused or broken), after as long
+	// as the provider asked, a minute at most, else with backoff.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	// +kubebuilder:default=2

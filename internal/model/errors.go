@@ -23,14 +23,28 @@ const (
 	KindBadAnswer Kind = "bad_answer"
 	// KindFailed: the provider answered that it failed, or a script says so.
 	KindFailed Kind = "failed"
+	// KindFiltered: the provider's content filter stopped the answer.
+	KindFiltered Kind = "filtered"
 	// KindConfig: the Model cannot be used as it is declared.
 	KindConfig Kind = "config"
+)
+
+// Code tells failures of one kind apart, where that makes a difference.
+type Code string
+
+// The codes.
+const (
+	// CodeContextLength: the conversation is longer than the model's window.
+	CodeContextLength Code = "context_length"
+	// CodeFiltered: the provider's content filter refused the request.
+	CodeFiltered Code = "content_filter"
 )
 
 // Error of a model call. Its text is for people and never holds the API key.
 type Error struct {
 	Kind    Kind
 	Status  int    // HTTP status, for KindStatus
+	Code    Code   // "" when nothing special is known
 	Message string // says what happened and what to do
 	// Passing: the same call may well succeed a little later.
 	Passing bool

@@ -54,15 +54,6 @@ func (m Message) Text() string {
 	return m.Content + "\n\n" + note
 }
 
-// Image that belongs to a message.
-type Image struct {
-	MimeType string // image/png, image/jpeg, image/webp or image/gif
-	// Read gives the bytes. It is called when the request is made, at most once in each try.
-	Read func(ctx context.Context) ([]byte, error)
-	// Detail that is asked for: low, high, or auto when empty. Providers that know no such thing ignore it.
-	Detail string
-}
-
 // ToolCall is a call that the model asks for.
 type ToolCall struct {
 	ID        string
@@ -142,4 +133,3 @@ type Response struct {
 	// Metadata is stored on the assistant message and comes back with it in later requests.
 	Metadata map[string]any
 }
-

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/wire"
 )
 
 // maxToolCalls in one answer; more is nonsense.
@@ -14,7 +15,9 @@ const maxToolCalls = 128
 
 // answer gathers the chunks of one streamed answer.
 type answer struct {
+	quiet     bool // what was thought is kept out
 	chunks    int
+	refused   bool
 	content   strings.Builder
 	reasoning strings.Builder
 	calls     []*call
@@ -34,7 +37,8 @@ func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) erro
 		u := chunk.Usage
 		a.usage = &model.Usage{
 			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
-			CachedTokens: u.PromptTokensDetails.CachedTokens, ReasoningTokens: u.CompletionTokensDetails.ReasoningTokens,
+			CachedTokens: u.PromptTokensDetails.CachedTokens, CacheWriteTokens: u.PromptTokensDetails.CacheWriteTokens,
+			ReasoningTokens: u.CompletionTokensDetails.ReasoningTokens,
 		}
 	}
 	for _, choice := range chunk.Choices {
@@ -46,7 +50,11 @@ func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) erro
 		}
 		d := choice.Delta
 		text := d.Content + d.Refusal
-		reasoning := extraText(d, "reasoning_content", "reasoning")
+		a.refused = a.refused || d.Refusal != ""
+		reasoning := ""
+		if !a.quiet {
+			reasoning = extraText(d, "reasoning_content", "reasoning")
+		}
 		a.content.WriteString(text)
 		a.reasoning.WriteString(reasoning)
 		if text != "" || reasoning != "" {
@@ -87,17 +95,21 @@ func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error
 }
 
 // response checks that the answer is whole and gives it.
-func (a *answer) response(endpoint string) (*model.Response, error) {
+func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
+	endpoint := e.Shown()
 	switch {
 	case a.chunks == 0:
 		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s answered with something that is not a stream of chat completion chunks: check that spec.endpoint of the Model is the base URL of an OpenAI-compatible API", endpoint)
 	case a.finish == "" && a.content.Len() == 0 && len(a.calls) == 0:
 		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s sent an answer without content and without a finish reason", endpoint)
 	case a.finish == "":
-		return nil, broken(endpoint)
+		return nil, e.Broken()
+	case a.finish == finishFiltered:
+		return nil, filtered(endpoint)
 	}
 	r := &model.Response{
 		Content: a.content.String(), Reasoning: a.reasoning.String(), FinishReason: a.finish, Usage: a.usage,
+		Refused: a.refused,
 	}
 	for _, c := range a.calls {
 		if c.name == "" {
@@ -106,6 +118,15 @@ func (a *answer) response(endpoint string) (*model.Response, error) {
 		r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments.String()})
 	}
 	return r, nil
+}
+
+// finishFiltered is the finish reason of an answer that was cut off by the provider's content filter.
+const finishFiltered = "content_filter"
+
+func filtered(endpoint string) *model.Error {
+	e := model.Errorf(model.KindFiltered, "the content filter of the model at %s stopped the answer: what was said is not kept; change the request", endpoint)
+	e.Code = model.CodeFiltered
+	return e
 }
 
 // extraText reads a field that the protocol does not name but that servers of reasoning models send.

@@ -1,189 +1,168 @@
-// Package openai speaks with any server that knows OpenAI's chat completions (SPEC AGT-06), by the
+// Package openai speaks with any server that knows OpenAI's chat completions or its responses API (SPEC AGT-06), by the
 // official SDK.
 package openai
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/wire"
 )
 
-const (
-	// DefaultEndpoint is where a Model without an endpoint is asked.
-	DefaultEndpoint = "https://api.openai.com/v1"
-	defaultTimeout  = 120 * time.Second
-	// maxAnswerBytes bounds what one answer may bring over the wire.
-	maxAnswerBytes = 32 << 20
-)
+// DefaultEndpoint is where a Model without an endpoint is asked.
+const DefaultEndpoint = "https://api.openai.com/v1"
 
 // Client of one Model.
 type Client struct {
-	chat     sdk.ChatCompletionService
-	params   sdk.ChatCompletionNewParams // what every call shares
-	endpoint string                      // for people: no credentials, no query
-	timeout  time.Duration
-	redact   model.Redactor
+	endpoint   *wire.Endpoint
+	spec       skeinv1.ModelSpec
+	options    options
+	chat       sdk.ChatCompletionService
+	responses  responses.ResponseService
+	embeddings sdk.EmbeddingService
+}
+
+// options of a Model, as numbers.
+type options struct {
+	temperature, topP *float64
+	maxTokens         *int64
 }
 
 // New makes a client. Nothing is sent before the first call.
 func New(c model.Config) (*Client, error) {
-	endpoint := c.Spec.Endpoint
-	if endpoint == "" {
-		endpoint = DefaultEndpoint
+	endpoint, err := wire.NewEndpoint(c, DefaultEndpoint)
+	if err != nil {
+		return nil, err
 	}
-	base, err := url.Parse(endpoint)
-	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, model.Errorf(model.KindConfig, "model %s: spec.endpoint is not a URL: write it as https://host/v1", c.Name)
+	cl := &Client{endpoint: endpoint, spec: c.Spec}
+	if cl.options, err = parseOptions(c); err != nil {
+		return nil, err
 	}
-	if base.User != nil || base.RawQuery != "" {
-		return nil, model.Errorf(model.KindConfig, "model %s: spec.endpoint must not hold credentials or a query: put the API key into a Secret and name it in spec.credentials", c.Name)
-	}
-	if c.Spec.Model == "" {
-		return nil, model.Errorf(model.KindConfig, "model %s: spec.model is missing: give the model id that the endpoint knows", c.Name)
-	}
-	cl := &Client{endpoint: base.String(), timeout: defaultTimeout, redact: model.NewRedactor(c.APIKey)}
-	if c.Spec.Timeout != nil && c.Spec.Timeout.Duration > 0 {
-		cl.timeout = c.Spec.Timeout.Duration
-	}
-	// The service is made without NewClient, which would take keys and addresses out of the environment.
+	// The services are made without NewClient, which would take keys and addresses out of the environment.
 	opts := []option.RequestOption{
-		option.WithBaseURL(endpoint),
+		option.WithBaseURL(endpoint.URL),
 		option.WithMaxRetries(0), // model.WithRetries tries again, by the engine's clock
-		option.WithHTTPClient(&http.Client{Transport: boundedTransport{transport}}),
+		option.WithHTTPClient(endpoint.HTTP),
 	}
-	if key := strings.TrimSpace(c.APIKey); key != "" {
-		opts = append(opts, option.WithAPIKey(key))
+	if endpoint.Key != "" {
+		opts = append(opts, option.WithAPIKey(endpoint.Key))
+	}
+	for name, value := range endpoint.Headers {
+		opts = append(opts, option.WithHeader(name, value))
 	}
 	cl.chat = sdk.NewChatCompletionService(opts...)
-	cl.params, err = baseParams(c, base.Host)
-	return cl, err
+	cl.responses = responses.NewResponseService(opts...)
+	cl.embeddings = sdk.NewEmbeddingService(opts...)
+	return cl, nil
 }
 
-// baseParams are the parameters that do not change from call to call.
-func baseParams(c model.Config, host string) (sdk.ChatCompletionNewParams, error) {
-	p := sdk.ChatCompletionNewParams{
-		Model:         c.Spec.Model,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
+func parseOptions(c model.Config) (out options, err error) {
+	if capable := c.Spec.Capabilities; capable != nil && capable.MaxOutputTokens > 0 {
+		out.maxTokens = &capable.MaxOutputTokens
 	}
 	o := c.Spec.Options
 	if o == nil {
-		return p, nil
+		return out, nil
 	}
 	for _, f := range []struct {
 		field, text string
-		set         *param.Opt[float64]
-	}{{"temperature", o.Temperature, &p.Temperature}, {"topP", o.TopP, &p.TopP}} {
+		set         **float64
+	}{{"temperature", o.Temperature, &out.temperature}, {"topP", o.TopP, &out.topP}} {
 		if f.text == "" {
 			continue
 		}
 		v, err := strconv.ParseFloat(f.text, 64)
 		if err != nil {
-			return p, model.Errorf(model.KindConfig, "model %s: spec.options.%s is %q: give a decimal number", c.Name, f.field, f.text)
+			return out, model.Errorf(model.KindConfig, "model %s: spec.options.%s is %q: give a decimal number", c.Name, f.field, f.text)
 		}
-		*f.set = param.NewOpt(v)
+		*f.set = &v
 	}
 	if o.MaxTokens != nil {
-		// OpenAI's newer models refuse max_tokens; other servers as a rule know nothing else.
-		if host == "api.openai.com" {
-			p.MaxCompletionTokens = param.NewOpt(int64(*o.MaxTokens))
-		} else {
-			p.MaxTokens = param.NewOpt(int64(*o.MaxTokens))
-		}
+		n := int64(*o.MaxTokens)
+		out.maxTokens = &n
 	}
-	return p, nil
+	return out, nil
 }
 
 // Stream implements model.Client.
 func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	params, err := c.request(req)
-	if err != nil {
-		return nil, err
+	if c.spec.API == skeinv1.APIResponses {
+		return c.streamResponses(ctx, req, emit)
 	}
-	call, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	var raw *http.Response
-	stream := c.chat.NewStreaming(call, params, option.WithResponseInto(&raw))
-	defer func() { _ = stream.Close() }()
-
-	var a answer
-	for stream.Next() {
-		if err := a.add(stream.Current(), emit); err != nil {
-			return nil, err
-		}
-	}
-	if err := stream.Err(); err != nil || (raw != nil && raw.StatusCode >= http.StatusBadRequest) {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, c.explain(call, err, raw, a.chunks > 0)
-	}
-	return a.response(c.endpoint)
+	return c.streamChat(ctx, req, emit)
 }
 
-// request translates a request into the SDK's parameters.
-func (c *Client) request(req model.Request) (sdk.ChatCompletionNewParams, error) {
-	p := c.params
-	p.Messages = make([]sdk.ChatCompletionMessageParamUnion, 0, len(req.Messages))
-	for _, m := range req.Messages {
-		p.Messages = append(p.Messages, message(m))
+// explain turns a failure of a call into an error.
+func (c *Client) explain(ctx, call context.Context, err error, res *http.Response, begun bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	for _, t := range req.Tools {
-		f := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
+	f := wire.Failure{Err: err, Response: res, Begun: begun}
+	var streamed *ssestream.StreamError
+	var api *sdk.Error
+	switch {
+	case errors.As(err, &streamed):
+		f.Streamed = true
+		f.Said, f.Code = saidIn(streamed.Event.Data)
+		if f.Said == "" {
+			f.Said = streamed.Message
 		}
-		schema := map[string]any{"type": "object", "properties": map[string]any{}}
-		if len(t.Parameters) > 0 {
-			schema = nil
-			if err := json.Unmarshal(t.Parameters, &schema); err != nil {
-				return p, model.Errorf(model.KindConfig, "the parameters of tool %s are not a JSON object: %v", t.Name, err)
-			}
-		}
-		f.Parameters = schema
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
+		f.Passing = passingCode(f.Code)
+	case errors.As(err, &api):
+		f.Said, f.Code = api.Message, api.Code
 	}
-	if len(p.Tools) > 0 && req.ToolChoice != "" {
-		p.ToolChoice = sdk.ChatCompletionToolChoiceOptionUnionParam{OfAuto: param.NewOpt(string(req.ToolChoice))}
-	}
-	return p, nil
+	return c.endpoint.Explain(call, f)
 }
 
-func message(m model.Message) sdk.ChatCompletionMessageParamUnion {
-	switch m.Role {
-	case model.RoleSystem:
-		return sdk.SystemMessage(m.Text())
-	case model.RoleTool:
-		return sdk.ToolMessage(m.Text(), m.ToolCallID)
-	case model.RoleAssistant:
-		var a sdk.ChatCompletionAssistantMessageParam
-		if text := m.Text(); text != "" || len(m.ToolCalls) == 0 {
-			a.Content.OfString = param.NewOpt(text)
-		}
-		for _, tc := range m.ToolCalls {
-			a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-					ID: tc.ID,
-					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-						Name: tc.Name, Arguments: validArguments(tc.Arguments),
-					},
-				},
-			})
-		}
-		return sdk.ChatCompletionMessageParamUnion{OfAssistant: &a}
-	default:
-		return sdk.UserMessage(m.Text())
+// saidIn reads the text and the code of an error event, in the spellings that servers use.
+func saidIn(data []byte) (said, code string) {
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+			Type    string `json:"type"`
+			Code    any    `json:"code"`
+		} `json:"error"`
+		Message string `json:"message"`
+		Code    any    `json:"code"`
 	}
+	if json.Unmarshal(data, &body) != nil {
+		return "", ""
+	}
+	for _, c := range []any{body.Error.Code, body.Code, body.Error.Type} {
+		if text, ok := c.(string); ok && text != "" {
+			code = text
+			break
+		}
+	}
+	return orElse(body.Error.Message, body.Message), code
+}
+
+// passingCode tells whether a failure that a provider names within a stream may be over a little later.
+func passingCode(code string) bool {
+	switch {
+	case code == "server_error", code == "rate_limit_exceeded", code == "overloaded_error", code == "api_error":
+		return true
+	}
+	return strings.HasSuffix(code, "_timeout")
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
 }
 
 // validArguments keeps a model's own broken arguments from making every later request invalid: servers
@@ -197,4 +176,32 @@ func validArguments(arguments string) string {
 		return "{}"
 	}
 	return string(wrapped)
+}
+
+// parameters of a tool as an object.
+func parameters(t model.Tool) (map[string]any, error) {
+	schema := map[string]any{"type": "object", "properties": map[string]any{}}
+	if len(t.Parameters) > 0 {
+		schema = nil
+		if err := json.Unmarshal(t.Parameters, &schema); err != nil {
+			return nil, model.Errorf(model.KindConfig, "the parameters of tool %s are not a JSON object: %v", t.Name, err)
+		}
+	}
+	return schema, nil
+}
+
+// answerSchema of a request as an object.
+func answerSchema(req model.Request) (map[string]any, error) {
+	var schema map[string]any
+	if err := json.Unmarshal(req.Schema, &schema); err != nil {
+		return nil, model.Errorf(model.KindConfig, "the schema of the answer is not a JSON object: %v", err)
+	}
+	return schema, nil
+}
+
+func optional[T comparable](v *T) param.Opt[T] {
+	if v == nil {
+		return param.Opt[T]{}
+	}
+	return param.NewOpt(*v)
 }

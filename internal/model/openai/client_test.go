@@ -187,8 +187,8 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	},
 		Entry("that is no stream", `<html>hello</html>`, "text/html", "check that spec.endpoint"),
 		Entry("that is nothing at all", ``, "text/event-stream", "check that spec.endpoint"),
-		Entry("that is no JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of a chat completion"),
-		Entry("that is other JSON", "data: 17\n\n", "text/event-stream", "not the JSON of a chat completion"),
+		Entry("that is no JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of its protocol"),
+		Entry("that is other JSON", "data: 17\n\n", "text/event-stream", "not the JSON of its protocol"),
 		Entry("without an answer in it", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "text/event-stream", "without content"),
 		Entry("that calls a tool without a name", chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`, "tool_calls")+done, "text/event-stream", "without a name"),
 	)
@@ -317,3 +317,11 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(r.Header).NotTo(HaveKey("Openai-Organization"))
 	})
 })
+
+// stall begins an answer and says no more until it is released.
+func stall(release <-chan struct{}) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answers(chunk(`{"content":"Hel"}`, ""))(w, r)
+		<-release
+	}))
+}

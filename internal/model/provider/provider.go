@@ -8,6 +8,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/anthropic"
 	"github.com/skein-dev/skein/internal/model/openai"
 	"github.com/skein-dev/skein/internal/model/scripted"
 )
@@ -69,6 +70,12 @@ func (f *Factory) make(c model.Config) (model.Client, error) {
 			return nil, err
 		}
 		return model.WithRetries(client, retries, f.clock), nil
+	case skeinv1.ProviderAnthropic:
+		client, err := anthropic.New(c)
+		if err != nil {
+			return nil, err
+		}
+		return model.WithRetries(client, retries, f.clock), nil
 	case skeinv1.ProviderScripted:
 		client, err := scripted.New(c, f.clock)
 		if err != nil {
@@ -76,5 +83,5 @@ func (f *Factory) make(c model.Config) (model.Client, error) {
 		}
 		return client, nil
 	}
-	return nil, model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use openai or scripted", c.Name, c.Spec.Provider)
+	return nil, model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use openai, anthropic or scripted", c.Name, c.Spec.Provider)
 }

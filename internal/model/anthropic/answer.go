@@ -1,0 +1,182 @@
+package anthropic
+
+import (
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/wire"
+)
+
+const (
+	// metadataThinking is the key under which what was thought before an answer is kept with its message, signed by the
+	// provider, who wants it back.
+	metadataThinking = "anthropic_thinking"
+	// maxToolCalls in one answer; more is nonsense.
+	maxToolCalls = 128
+)
+
+// answer gathers the events of one streamed message.
+type answer struct {
+	quiet   bool // what was thought is kept out
+	events  int
+	blocks  []*block
+	byIndex map[int64]*block
+	calls   int
+	stop    sdk.StopReason
+	stopped bool // the last event has come
+	usage   *model.Usage
+}
+
+// block of a message.
+type block struct {
+	kind      string
+	id, name  string
+	text      strings.Builder // or the input of a call, or what was thought
+	signature string
+	redacted  string
+}
+
+func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
+	switch e.Type {
+	case "message_start":
+		u := e.Message.Usage
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+	case "content_block_start":
+		return a.begin(e, emit)
+	case "content_block_delta":
+		a.extend(e, emit)
+	case "message_delta":
+		if e.Delta.StopReason != "" {
+			a.stop = e.Delta.StopReason
+		}
+		// Figures of the whole message so far; older servers give the output alone.
+		u := e.Usage
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, u.OutputTokensDetails.ThinkingTokens)
+	case "message_stop":
+		a.stopped = true
+	case "content_block_stop":
+	default:
+		return nil // of another protocol, or newer than this
+	}
+	a.events++
+	return nil
+}
+
+func (a *answer) count(input, cached, written, output int64) {
+	if a.usage == nil {
+		a.usage = &model.Usage{}
+	}
+	if input+cached+written > 0 {
+		a.usage.InputTokens = max(a.usage.InputTokens, input+cached+written)
+		a.usage.CachedTokens = max(a.usage.CachedTokens, cached)
+		a.usage.CacheWriteTokens = max(a.usage.CacheWriteTokens, written)
+	}
+	a.usage.OutputTokens = max(a.usage.OutputTokens, output)
+}
+
+func (a *answer) begin(e sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
+	start := e.ContentBlock
+	b := &block{kind: start.Type, id: start.ID, name: start.Name, signature: start.Signature, redacted: start.Data}
+	switch b.kind {
+	case "text":
+		b.text.WriteString(start.Text)
+		if start.Text != "" {
+			emit(model.Delta{Text: start.Text})
+		}
+	case "thinking":
+		b.text.WriteString(start.Thinking)
+	case "tool_use":
+		if a.calls++; a.calls > maxToolCalls {
+			return model.Errorf(model.KindBadAnswer, "the model asked for more than %d tool calls at once", maxToolCalls)
+		}
+	}
+	if a.byIndex == nil {
+		a.byIndex = map[int64]*block{}
+	}
+	a.blocks, a.byIndex[e.Index] = append(a.blocks, b), b
+	return nil
+}
+
+func (a *answer) extend(e sdk.MessageStreamEventUnion, emit func(model.Delta)) {
+	b := a.byIndex[e.Index]
+	if b == nil {
+		return
+	}
+	switch e.Delta.Type {
+	case "text_delta":
+		b.text.WriteString(e.Delta.Text)
+		emit(model.Delta{Text: e.Delta.Text})
+	case "thinking_delta":
+		b.text.WriteString(e.Delta.Thinking)
+		if !a.quiet && e.Delta.Thinking != "" {
+			emit(model.Delta{Reasoning: e.Delta.Thinking})
+		}
+	case "input_json_delta":
+		b.text.WriteString(e.Delta.PartialJSON)
+	case "signature_delta":
+		b.signature += e.Delta.Signature
+	}
+}
+
+// response checks that the answer is whole and gives it.
+func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
+	switch {
+	case a.events == 0:
+		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s answered with something that is not a stream of the messages API: check that spec.endpoint of the Model is the base URL of such an API", e.Shown())
+	case a.stop == "" || !a.stopped:
+		return nil, e.Broken()
+	}
+	r := &model.Response{FinishReason: finishOf(a.stop), Usage: a.usage, Refused: a.stop == sdk.StopReasonRefusal}
+	var content, reasoning strings.Builder
+	var kept []any
+	for _, b := range a.blocks {
+		switch b.kind {
+		case "text":
+			content.WriteString(b.text.String())
+		case "thinking":
+			reasoning.WriteString(b.text.String())
+			kept = append(kept, map[string]any{"signature": b.signature, "thinking": b.text.String()})
+		case "redacted_thinking":
+			kept = append(kept, map[string]any{"redacted": b.redacted})
+		case "tool_use":
+			if b.name == "" {
+				return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s sent a tool call without a name", e.Shown())
+			}
+			arguments := b.text.String()
+			if arguments == "" {
+				arguments = "{}" // a tool without parameters: no piece of input comes
+			}
+			r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments})
+		}
+	}
+	r.Content = content.String()
+	if r.Refused {
+		r.ToolCalls, kept = nil, nil // what was begun is not to be used
+		if r.Content == "" {
+			r.Content = "(the model declined to answer)"
+		}
+	}
+	if !a.quiet {
+		r.Reasoning = reasoning.String()
+	}
+	if len(kept) > 0 && len(r.ToolCalls) > 0 { // it is wanted back with the results of calls only
+		r.Metadata = map[string]any{metadataThinking: kept}
+	}
+	return r, nil
+}
+
+// finishOf says a stop reason in the words of all providers.
+func finishOf(reason sdk.StopReason) string {
+	switch reason {
+	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:
+		return "stop"
+	case sdk.StopReasonToolUse:
+		return "tool_calls"
+	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+		return "length"
+	}
+	return string(reason)
+}

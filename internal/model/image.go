@@ -1,0 +1,36 @@
+package model
+
+import (
+	"context"
+	"encoding/base64"
+)
+
+// Image that belongs to a message.
+type Image struct {
+	MimeType string // image/png, image/jpeg, image/webp or image/gif
+	// Read gives the bytes. It is called when the request is made, at most once in each try.
+	Read func(ctx context.Context) ([]byte, error)
+	// Detail that is asked for: low, high, or auto when empty. Providers that know no such thing ignore it.
+	Detail string
+}
+
+// Base64 gives the bytes as text. An *Error of KindConfig when they cannot be read.
+func (i Image) Base64(ctx context.Context) (string, error) {
+	data, err := i.Read(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		return "", Errorf(KindConfig, "an image of the conversation cannot be read: %v", err)
+	}
+	return base64.StdEncoding.EncodeToString(data), nil
+}
+
+// DataURL gives the image as a URL that holds it.
+func (i Image) DataURL(ctx context.Context) (string, error) {
+	text, err := i.Base64(ctx)
+	if err != nil {
+		return "", err
+	}
+	return "data:" + i.MimeType + ";base64," + text, nil
+}

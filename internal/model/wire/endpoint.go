@@ -1,0 +1,113 @@
+// Package wire is what the clients of providers share: how an endpoint is reached, how long an answer may take, and how
+// a failure is told without the key (SPEC AGT-06).
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+const defaultTimeout = 120 * time.Second
+
+// Endpoint of one Model.
+type Endpoint struct {
+	// URL is the base URL, as the SDKs take it.
+	URL string
+	// Host of it, without the port.
+	Host string
+	// Key is the API key without the whitespace around it: a secret.
+	Key string
+	// HTTP is the client that every call goes through.
+	HTTP *http.Client
+	// Headers that every request carries beside those of the protocol.
+	Headers map[string]string
+
+	shown   string // for people: no credentials, no query
+	timeout time.Duration
+	idle    time.Duration // 0 = none
+	redact  model.Redactor
+}
+
+// NewEndpoint checks what a Model says of its endpoint; fallback is the one of a Model without. Errors are *model.Error
+// of KindConfig. Nothing is sent.
+func NewEndpoint(c model.Config, fallback string) (*Endpoint, error) {
+	endpoint := c.Spec.Endpoint
+	if endpoint == "" {
+		endpoint = fallback
+	}
+	base, err := url.Parse(endpoint)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, model.Errorf(model.KindConfig, "model %s: spec.endpoint is not a URL: write it as %s", c.Name, fallback)
+	}
+	if base.User != nil || base.RawQuery != "" {
+		return nil, model.Errorf(model.KindConfig, "model %s: spec.endpoint must not hold credentials or a query: put the API key into a Secret and name it in spec.credentials", c.Name)
+	}
+	if c.Spec.Model == "" {
+		return nil, model.Errorf(model.KindConfig, "model %s: spec.model is missing: give the model id that the endpoint knows", c.Name)
+	}
+	e := &Endpoint{
+		URL: endpoint, Host: base.Hostname(), Key: strings.TrimSpace(c.APIKey),
+		shown: base.String(), timeout: defaultTimeout, redact: model.NewRedactor(c.APIKey, strings.TrimSpace(c.APIKey)),
+		HTTP: &http.Client{Transport: roundTripper{transport}, CheckRedirect: sameOrigin},
+	}
+	if t := c.Spec.Timeout; t != nil && t.Duration > 0 {
+		e.timeout = t.Duration
+	}
+	if t := c.Spec.IdleTimeout; t != nil && t.Duration > 0 {
+		e.idle = t.Duration
+	}
+	if len(c.Spec.Headers) > 0 {
+		e.Headers = map[string]string{}
+		for _, h := range c.Spec.Headers {
+			e.Headers[http.CanonicalHeaderKey(h.Name)] = h.Value
+		}
+	}
+	return e, nil
+}
+
+// Shown is the endpoint as people may read it.
+func (e *Endpoint) Shown() string { return e.shown }
+
+var errIdle = errors.New("the model sent nothing for too long")
+
+// Begin bounds a call: the context that it gives ends when the call has taken too long, or when nothing came for too
+// long. Call done at the end.
+func (e *Endpoint) Begin(ctx context.Context) (call context.Context, done func()) {
+	call, cancelTime := context.WithTimeout(ctx, e.timeout)
+	if e.idle <= 0 {
+		return call, cancelTime
+	}
+	call, cancel := context.WithCancelCause(call)
+	w := &watchdog{term: e.idle}
+	w.timer = time.AfterFunc(e.idle, func() { cancel(errIdle) })
+	return context.WithValue(call, watchdogKey{}, w), func() {
+		w.timer.Stop()
+		cancel(nil)
+		cancelTime()
+	}
+}
+
+// watchdog ends a call of which nothing is heard.
+type watchdog struct {
+	timer *time.Timer
+	term  time.Duration
+}
+
+func (w *watchdog) heard() {
+	if w != nil {
+		w.timer.Reset(w.term)
+	}
+}
+
+type watchdogKey struct{}
+
+func watchdogOf(ctx context.Context) *watchdog {
+	w, _ := ctx.Value(watchdogKey{}).(*watchdog)
+	return w
+}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+const (
+	maxErrorText  = 500
+	maxRetryAfter = time.Minute
+	// statusOverloaded is Anthropic's own.
+	statusOverloaded = 529
+)
+
+// Failure of a call, as a client met it.
+type Failure struct {
+	Err      error
+	Response *http.Response // nil when there was none
+	// Begun: pieces of the answer had come.
+	Begun bool
+	// Said is what the provider says of it, and Code its own name for it; both may be empty.
+	Said, Code string
+	// Streamed: the provider said so within a stream that had begun well.
+	Streamed bool
+	// Passing, of a streamed one: the same call may succeed later.
+	Passing bool
+}
+
+// Explain turns a failure into an error that says what happened and what to do, without the key.
+func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
+	var syntax *json.SyntaxError
+	var wrongType *json.UnmarshalTypeError
+	var dns *net.DNSError
+	var redirect *redirectError
+	switch {
+	case f.Streamed:
+		out := model.Errorf(model.KindFailed, "the model at %s failed: %s", e.shown, e.Quote(f.Said))
+		out.Code, out.Passing = codeOf(f), f.Passing
+		return out
+	case f.Response != nil && f.Response.StatusCode >= http.StatusBadRequest:
+		return e.explainStatus(f)
+	case errors.Is(context.Cause(call), errIdle):
+		out := model.Errorf(model.KindTimeout, "the model at %s sent nothing for %s: raise spec.idleTimeout of the Model", e.shown, e.idle)
+		out.Passing = true
+		return out
+	case errors.Is(call.Err(), context.DeadlineExceeded):
+		return model.Errorf(model.KindTimeout, "the model at %s did not finish its answer within %s: raise spec.timeout of the Model or ask for less", e.shown, e.timeout)
+	case errors.As(f.Err, &redirect):
+		return model.Errorf(model.KindConfig, "the endpoint %s redirects to %s, which is not followed, so that the key goes nowhere else: give that address in spec.endpoint of the Model if it is the right one", e.shown, e.Quote(redirect.host))
+	case errors.Is(f.Err, errAnswerTooLong):
+		return model.Errorf(model.KindBadAnswer, "the model at %s sent an answer of more than %d bytes", e.shown, maxAnswerBytes)
+	case errors.As(f.Err, &syntax), errors.As(f.Err, &wrongType):
+		return model.Errorf(model.KindBadAnswer, "the endpoint %s sent a chunk that is not the JSON of its protocol: %s", e.shown, e.Quote(f.Err.Error()))
+	case errors.As(f.Err, &dns):
+		out := model.Errorf(model.KindUnreachable, "the host of the endpoint %s is not known: check spec.endpoint of the Model", e.shown)
+		out.Passing = dns.IsTemporary || dns.IsTimeout
+		return out
+	case f.Begun, errors.Is(f.Err, io.ErrUnexpectedEOF):
+		return e.Broken()
+	default:
+		out := model.Errorf(model.KindUnreachable, "the endpoint %s cannot be reached: %s; check spec.endpoint of the Model and that the manager may connect to it", e.shown, e.Quote(rootCause(f.Err)))
+		out.Passing = true
+		return out
+	}
+}
+
+func (e *Endpoint) explainStatus(f Failure) *model.Error {
+	res := f.Response
+	if f.Said == "" && res.Body != nil {
+		if body, err := io.ReadAll(io.LimitReader(res.Body, 4*maxErrorText)); err == nil {
+			f.Said = strings.TrimSpace(string(body))
+		}
+	}
+	if f.Said == "" {
+		f.Said = http.StatusText(res.StatusCode)
+	}
+	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d: %s%s", e.shown, res.StatusCode, e.Quote(f.Said), advice(res.StatusCode))
+	out.Status, out.Code = res.StatusCode, codeOf(f)
+	switch {
+	case f.Code == "insufficient_quota": // a 429 that no waiting heals
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout,
+		res.StatusCode == http.StatusConflict, res.StatusCode >= http.StatusInternalServerError:
+		out.Passing = true
+		out.RetryAfter = retryAfter(res.Header)
+	}
+	return out
+}
+
+// codeOf tells the failures apart that the rest of Skein has to know.
+func codeOf(f Failure) model.Code {
+	said := strings.ToLower(f.Said)
+	switch {
+	case f.Code == "context_length_exceeded", strings.Contains(said, "maximum context length"), strings.Contains(said, "context window"),
+		strings.Contains(said, "prompt is too long"):
+		return model.CodeContextLength
+	case f.Code == "content_filter", f.Code == "content_policy_violation":
+		return model.CodeFiltered
+	}
+	return ""
+}
+
+func advice(status int) string {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "; check the API key in the Secret that spec.credentials of the Model names"
+	case http.StatusNotFound:
+		return "; check spec.endpoint and spec.model of the Model"
+	case statusOverloaded:
+		return "; the provider is overloaded: try later, or give the Model fallbacks"
+	}
+	return ""
+}
+
+// Broken is the error of an answer that ended too early.
+func (e *Endpoint) Broken() *model.Error {
+	out := model.Errorf(model.KindUnreachable, "the connection to the model at %s broke before its answer was complete", e.shown)
+	out.Passing = true
+	return out
+}
+
+// Quote makes a text of others fit to be shown: without the key, short, on one line.
+func (e *Endpoint) Quote(text string) string {
+	text = strings.Join(strings.Fields(e.redact.Redact(text)), " ")
+	if len(text) > maxErrorText {
+		cut := maxErrorText
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return text
+}
+
+// rootCause leaves out the address and the URL that net/http wraps around an error.
+func rootCause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err.Error()
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err.Error()
+}
+
+// retryAfter reads how long the server asks to wait, a minute at most.
+func retryAfter(h http.Header) time.Duration {
+	var d time.Duration
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		d = time.Duration(ms * float64(time.Millisecond))
+	} else if s, err := strconv.ParseFloat(h.Get("Retry-After"), 64); err == nil {
+		d = time.Duration(s * float64(time.Second))
+	} else if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
+		d = time.Until(at)
+	}
+	return min(max(d, 0), maxRetryAfter)
+}

@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// transport is shared by all models: connections to one endpoint are reused by every thread.
+var transport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	t.MaxIdleConns = 512
+	t.MaxIdleConnsPerHost = 256
+	t.IdleConnTimeout = 90 * time.Second
+	return t
+}()
+
+// maxAnswerBytes bounds what one answer may bring over the wire.
+const maxAnswerBytes = 32 << 20
+
+var errAnswerTooLong = errors.New("the answer is too long")
+
+// roundTripper ends answers that grow without bound, and tells the call's watchdog what is heard.
+type roundTripper struct{ next http.RoundTripper }
+
+func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(req)
+	if err == nil && res.Body != nil {
+		w := watchdogOf(req.Context())
+		w.heard()
+		res.Body = &body{ReadCloser: res.Body, left: maxAnswerBytes, watchdog: w}
+	}
+	return res, err
+}
+
+type body struct {
+	io.ReadCloser
+	left     int64
+	watchdog *watchdog
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errAnswerTooLong
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if n > 0 {
+		b.watchdog.heard()
+	}
+	return n, err
+}
+
+const maxRedirects = 3
+
+// redirectError is a redirect that is not followed.
+type redirectError struct{ host string }
+
+func (e *redirectError) Error() string { return fmt.Sprintf("it redirects to %s", e.host) }
+
+// sameOrigin follows no redirect that would carry the key and the conversation to another server.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+		return &redirectError{host: req.URL.Scheme + "://" + req.URL.Host}
+	}
+	if len(via) > maxRedirects {
+		return &redirectError{host: "itself"}
+	}
+	return nil
+}

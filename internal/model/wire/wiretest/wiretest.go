@@ -1,0 +1,101 @@
+// Package wiretest plays what providers answer, as their public documentation has it, to tests of the clients.
+package wiretest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+
+	"github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Server answers with the files that it was told to play, the last of them again and again.
+type Server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	files    []string
+	requests []Request
+}
+
+// Request that came.
+type Request struct {
+	Path   string
+	Header http.Header
+	Body   map[string]any
+}
+
+// New starts a server; it ends with the test.
+func New() *Server {
+	s := &Server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	ginkgo.DeferCleanup(s.Close)
+	return s
+}
+
+// Play sets what is answered from now on: files that hold a whole HTTP response each, the status line and the headers
+// first. A header X-Breaks ends the connection in the middle of the body.
+func (s *Server) Play(files ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = files
+}
+
+// Requests gives those that came, in order.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// Last gives the newest request.
+func (s *Server) Last() Request {
+	ginkgo.GinkgoHelper()
+	all := s.Requests()
+	Expect(all).NotTo(BeEmpty())
+	return all[len(all)-1]
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	req := Request{Path: r.URL.Path, Header: r.Header.Clone()}
+	_ = json.NewDecoder(r.Body).Decode(&req.Body)
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	file := s.files[0]
+	if len(s.files) > 1 {
+		s.files = s.files[1:]
+	}
+	s.mu.Unlock()
+
+	res, body := read(file, r)
+	breaks := res.Header.Get("X-Breaks") != ""
+	res.Header.Del("X-Breaks")
+	for name, values := range res.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(res.StatusCode)
+	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) { // as they come: one at a time
+		_, _ = w.Write(event)
+		_ = http.NewResponseController(w).Flush()
+	}
+	if breaks {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// read gives the response that a file holds, and its body.
+func read(file string, r *http.Request) (*http.Response, []byte) {
+	defer ginkgo.GinkgoRecover()
+	data, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	head, body, found := bytes.Cut(data, []byte("\n\n"))
+	Expect(found).To(BeTrue(), "%s has no empty line behind its headers", file)
+	head = append(bytes.ReplaceAll(head, []byte("\n"), []byte("\r\n")), "\r\n\r\n"...)
+	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(head)), r)
+	Expect(err).NotTo(HaveOccurred(), file)
+	return res, body
+}
