@@ -70,6 +70,10 @@ const (
 	ReasonRunning = "Running"
 	// ReasonWaitingForChild: the run waits for a blocking child.
 	ReasonWaitingForChild = "WaitingForChild"
+	// ReasonWaitingForApproval: the run waits until tool calls are approved or refused; the message names them (SPEC RUN-11).
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonWaitingForTime: the run waits until a time, which the message says.
+	ReasonWaitingForTime = "WaitingForTime"
 	// ReasonEnvMissing: the run waits for variables that its agent requires; the message names them (SPEC ENV-06).
 	ReasonEnvMissing = "EnvMissing"
 	// ReasonIdle: at rest.

@@ -48,7 +48,7 @@ type PromptSpec struct {
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).
-// +kubebuilder:validation:Enum=files;code;effects;subagents;kv
+// +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait
 type BuiltinTool string
 
 // The built-in families.
@@ -63,6 +63,8 @@ const (
 	BuiltinSubagents BuiltinTool = "subagents"
 	// BuiltinKV: get_value, set_value.
 	BuiltinKV BuiltinTool = "kv"
+	// BuiltinWait: wait, which parks the run for a time.
+	BuiltinWait BuiltinTool = "wait"
 )
 
 // PromptTool is one tool, or one built-in family, that a prompt offers.
@@ -77,6 +79,18 @@ type PromptTool struct {
 	// Builtin family.
 	// +optional
 	Builtin BuiltinTool `json:"builtin,omitempty"`
+
+	// RequiresApproval parks the run at each call of this tool, or of any of this family, until a person approves or
+	// refuses it (SPEC RUN-11).
+	// +optional
+	RequiresApproval bool `json:"requiresApproval,omitempty"`
+
+	// ApprovalTimeout refuses a call that nobody has decided on for so long; never when absent. It takes the place of
+	// the Tool's own.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 24h, or leave it out to wait for ever"
+	// +optional
+	ApprovalTimeout *metav1.Duration `json:"approvalTimeout,omitempty"`
 }
 
 // Prompt is a definition: system text, model and tools of one side.

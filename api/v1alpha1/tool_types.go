@@ -26,6 +26,17 @@ type ToolSpec struct {
 	// +kubebuilder:default="60s"
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// RequiresApproval parks the run at each call until a person approves or refuses it (SPEC RUN-11). A prompt may
+	// ask for it too, for a tool that does not.
+	// +optional
+	RequiresApproval bool `json:"requiresApproval,omitempty"`
+
+	// ApprovalTimeout refuses a call that nobody has decided on for so long; never when absent.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="give a duration from 1s to 87600h such as 24h, or leave it out to wait for ever"
+	// +optional
+	ApprovalTimeout *metav1.Duration `json:"approvalTimeout,omitempty"`
 }
 
 // Tool is a definition: something that a model may call. The model calls it by the object's name with

@@ -58,7 +58,9 @@ skein-conversation-writer when you are refused.`,
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newSend(p), newMessages(p), newWatch(p), newTree(p),
-		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p), newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
+		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p),
+		newApprovals(p), newApprove(p), newRefuse(p),
+		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
 	)

@@ -25,6 +25,9 @@ type Outside interface {
 	SetStatus(ctx context.Context, threadID, status string) error
 	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
 	Stopping(threadID string) bool
+	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
+	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
+	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)
 	Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }

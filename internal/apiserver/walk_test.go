@@ -56,6 +56,7 @@ var writes = map[string]write{
 	"create events":     {good: `{"event":"x"}`, stays: true},
 	"update files/":     {path: "a.txt", any: true, streamed: true, stays: true},
 	"delete files/":     {path: "a.txt", stays: true},
+	"create approvals/": {path: "call_1", good: `{"decision":"approve"}`},
 	"create stop":       {good: `{}`, stays: true},
 	"create terminate":  {good: `{}`, stays: true},
 	"create destroy":    {good: `{}`, stays: true},

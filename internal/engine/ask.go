@@ -88,7 +88,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	ops := []store.Op{&store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}}
 	for i, call := range m.ToolCalls {
-		if i == 0 || r.parallel() {
+		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
 			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}

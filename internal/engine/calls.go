@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -19,26 +20,34 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if err := r.buildTools(ctx); err != nil {
 		return err
 	}
+	calls, err := r.approvals(ctx, calls)
+	if len(calls) == 0 || err != nil {
+		return err
+	}
 	r.beginTurn()
 	repeat := r.resumed
 	r.resumed = false // later calls are new
+	decided := maps.Clone(r.kept.Decisions)
 	if !r.parallel() || len(calls) == 1 {
 		for i, call := range calls {
 			var next *store.ToolCall
 			if i+1 < len(calls) {
 				next = &calls[i+1]
 			}
-			if err := r.recordResult(ctx, call, r.call(ctx, call, repeat), next); err != nil {
+			if err := r.recordResult(ctx, call, r.call(ctx, call, decided, repeat), next); err != nil {
 				return err
+			}
+			if w, waits := r.kept.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+				return nil // those behind it come after it
 			}
 		}
 		return nil
 	}
-	return r.callAtOnce(ctx, calls, repeat)
+	return r.callAtOnce(ctx, calls, decided, repeat)
 }
 
 // callAtOnce makes calls concurrently and records their results in the order of the calls.
-func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, repeat bool) error {
+func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, decided map[string]store.Approval, repeat bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -53,7 +62,7 @@ func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, repeat boo
 			slots <- struct{}{}
 			group.Go(func() {
 				defer func() { <-slots }()
-				results[i] <- r.call(ctx, call, repeat)
+				results[i] <- r.call(ctx, call, decided, repeat)
 			})
 		}
 	})
@@ -72,8 +81,8 @@ type outcome struct {
 	panicked bool
 }
 
-// call makes one call.
-func (r *run) call(ctx context.Context, call store.ToolCall, repeat bool) (o outcome) {
+// call makes one call, as it was decided where it had to be approved.
+func (r *run) call(ctx context.Context, call store.ToolCall, decided map[string]store.Approval, repeat bool) (o outcome) {
 	if ctx.Err() != nil {
 		return o
 	}
@@ -85,6 +94,15 @@ func (r *run) call(ctx context.Context, call store.ToolCall, repeat bool) (o out
 			o.panicked = true
 		}
 	}()
+	if d, ok := decided[call.ID]; ok {
+		if !d.Approved {
+			o.result = refusal(&d)
+			return o
+		}
+		if d.Arguments != nil {
+			call.Arguments = string(d.Arguments)
+		}
+	}
 	r.engine.fault("call.before")
 	o.result = r.tools.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: repeat})
 	r.engine.fault("call.after")
@@ -102,6 +120,9 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		if r.kept.Waits == nil {
 			r.kept.Waits = map[string]tool.Wait{}
 		}
+		if o.result.Wait.Kind == tool.WaitDelay {
+			o.result.Wait.Until = r.engine.now() + o.result.Wait.For.Microseconds()
+		}
 		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
 		return nil
 	}
@@ -109,6 +130,11 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	m := &store.Message{
 		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
+	}
+	var decision []store.Op
+	if r.kept.markDecision(call, m) {
+		r.record.State = r.kept.encode()
+		decision = append(decision, &store.PutRun{Run: r.record})
 	}
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
@@ -123,7 +149,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if next != nil {
 		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	ops = append(ops, r.decided()...)
+	ops = append(append(ops, decision...), r.decided()...)
 	saved, scoped := r.stepScopes()
 	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
 		return err

@@ -115,23 +115,28 @@ func TestPlan(t *testing.T) {
 		side  skeinv1.AgentSide
 		waits map[string]tool.Wait
 		want  decision
+
+		parallel bool
 	}{
-		"input only":                       {msgs: []store.Message{user}, want: decision{action: actionAsk}},
-		"an answer of another run":         {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", Content: text("x")}, user}, want: decision{action: actionAsk}},
-		"calls of another run":             {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", ToolCalls: calls("z")}, user}, want: decision{action: actionAsk}},
-		"a failure is no answer":           {msgs: []store.Message{user, {Role: store.RoleAssistant, RunID: run, Status: store.MessageFailed, Content: text("x")}}, want: decision{action: actionAsk}},
-		"an answer":                        {msgs: []store.Message{user, answer("done")}, want: decision{action: actionEnd, end: &ending{text: "done"}}},
-		"an answer that does not stop":     {msgs: []store.Message{user, answer("done")}, side: skeinv1.AgentSide{StopOnResponse: &no}, want: decision{action: actionAsk}},
-		"calls":                            {msgs: []store.Message{user, answer("", "a", "b")}, want: decision{action: actionCalls, calls: calls("a", "b")}},
-		"calls, some with results":         {msgs: []store.Message{user, answer("", "a", "b"), result("a")}, want: decision{action: actionCalls, calls: calls("b")}},
-		"calls, all with results":          {msgs: []store.Message{user, answer("", "a"), result("a")}, want: decision{action: actionAsk}},
-		"a call that waits":                {msgs: []store.Message{user, answer("", "a")}, waits: map[string]tool.Wait{"a": {}}, want: decision{action: actionWait}},
-		"a call that waits beside another": {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {}}, want: decision{action: actionCalls, calls: calls("b")}},
-		"a stop tool":                      {msgs: []store.Message{user, answer("said", "a"), result("a")}, side: stopTool, want: decision{action: actionEnd, end: &ending{text: "said"}}},
-		"a stop tool that failed":          {msgs: []store.Message{user, answer("", "a"), {Role: store.RoleTool, ToolCallID: "a", ToolStatus: "error"}}, side: stopTool, want: decision{action: actionAsk}},
-		"a queued tool is no answer":       {msgs: []store.Message{{Role: store.RoleAssistant, RunID: run, ToolCalls: calls("q"), Metadata: map[string]any{metadataQueuedTool: true}}, result("q")}, side: stopTool, want: decision{action: actionAsk}},
+		"input only":                                {msgs: []store.Message{user}, want: decision{action: actionAsk}},
+		"an answer of another run":                  {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", Content: text("x")}, user}, want: decision{action: actionAsk}},
+		"calls of another run":                      {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", ToolCalls: calls("z")}, user}, want: decision{action: actionAsk}},
+		"a failure is no answer":                    {msgs: []store.Message{user, {Role: store.RoleAssistant, RunID: run, Status: store.MessageFailed, Content: text("x")}}, want: decision{action: actionAsk}},
+		"an answer":                                 {msgs: []store.Message{user, answer("done")}, want: decision{action: actionEnd, end: &ending{text: "done"}}},
+		"an answer that does not stop":              {msgs: []store.Message{user, answer("done")}, side: skeinv1.AgentSide{StopOnResponse: &no}, want: decision{action: actionAsk}},
+		"calls":                                     {msgs: []store.Message{user, answer("", "a", "b")}, want: decision{action: actionCalls, calls: calls("a", "b")}},
+		"calls, some with results":                  {msgs: []store.Message{user, answer("", "a", "b"), result("a")}, want: decision{action: actionCalls, calls: calls("b")}},
+		"calls, all with results":                   {msgs: []store.Message{user, answer("", "a"), result("a")}, want: decision{action: actionAsk}},
+		"a call that waits":                         {msgs: []store.Message{user, answer("", "a")}, waits: map[string]tool.Wait{"a": {}}, want: decision{action: actionWait}},
+		"a call that waits beside another":          {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {}}, want: decision{action: actionCalls, calls: calls("b")}},
+		"a call behind one that waits for approval": {msgs: []store.Message{user, answer("", "a", "b", "c")}, waits: map[string]tool.Wait{"b": {Kind: tool.WaitApproval}}, want: decision{action: actionCalls, calls: calls("a")}},
+		"no call behind one that waits for a time":  {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {Kind: tool.WaitDelay}}, want: decision{action: actionWait}},
+		"calls beside one that waits, made at once": {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {Kind: tool.WaitDelay}}, parallel: true, want: decision{action: actionCalls, calls: calls("b")}},
+		"a stop tool":                               {msgs: []store.Message{user, answer("said", "a"), result("a")}, side: stopTool, want: decision{action: actionEnd, end: &ending{text: "said"}}},
+		"a stop tool that failed":                   {msgs: []store.Message{user, answer("", "a"), {Role: store.RoleTool, ToolCallID: "a", ToolStatus: "error"}}, side: stopTool, want: decision{action: actionAsk}},
+		"a queued tool is no answer":                {msgs: []store.Message{{Role: store.RoleAssistant, RunID: run, ToolCalls: calls("q"), Metadata: map[string]any{metadataQueuedTool: true}}, result("q")}, side: stopTool, want: decision{action: actionAsk}},
 	} {
-		if got := plan(conversationOf(c.msgs...), run, c.side, c.waits); !reflect.DeepEqual(got, c.want) {
+		if got := plan(conversationOf(c.msgs...), run, c.side, c.waits, c.parallel); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -146,7 +151,7 @@ func TestStopToolResponseProperty(t *testing.T) {
 		`{"answer":null,"x":1}`: "",
 	} {
 		m := store.Message{Role: store.RoleAssistant, RunID: "r", Content: text("content"), ToolCalls: []store.ToolCall{{ID: "a", Name: "t", Arguments: arguments}}}
-		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", side, nil)
+		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", side, nil, false)
 		if d.end == nil || d.end.text != want {
 			t.Errorf("%s: got %+v, want %q", arguments, d.end, want)
 		}

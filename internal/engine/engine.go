@@ -33,6 +33,7 @@ type Engine struct {
 	runs    sync.WaitGroup
 	effects *effectWorker
 	postRun *postRunWorker
+	wakes   *wakes
 	// observed are threads of which another replica may have decided something.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
@@ -79,6 +80,7 @@ func New(o Options) (*Engine, error) {
 	e.leases = newLeases(e.store, o.Clock, o.LeaseTTL, e.log)
 	e.effects = newEffectWorker(e)
 	e.postRun = newPostRunWorker(e)
+	e.wakes = newWakes(e)
 	return e, nil
 }
 
@@ -100,7 +102,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.postRun.loop, e.postRun.sweepLoop, e.dispatchLoop, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.wakes.loop, e.postRun.loop, e.postRun.sweepLoop, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()

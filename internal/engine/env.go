@@ -28,7 +28,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.agent.Name, strings.Join(missing, ", "))
-	r.record.State = r.kept.encode()
+	r.record.State, r.record.WakeAt = r.kept.encode(), 0
 	if err := r.apply(ctx, "park", &store.PutRun{Run: r.record}); err != nil {
 		return false, err
 	}

@@ -90,7 +90,7 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, family...)
+			list = append(list, approvedFirst(ref, nil, family...)...)
 			continue
 		}
 		if next < len(x.side().Tools) { // Side.Tools are the named ones, in the prompt's order
@@ -98,7 +98,7 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, t)
+			list = append(list, approvedFirst(ref, &x.side().Tools[next].Spec, t)...)
 			next++
 		}
 	}
@@ -111,6 +111,29 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	x.tools = set
 	x.mu.Unlock()
 	return set, nil
+}
+
+// approvedFirst has the calls of tools approved first where the prompt or the Tool asks for it (SPEC RUN-11); spec is
+// nil for tools that are no Tool objects.
+func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool.Tool) []tool.Tool {
+	required, timeout := ref.RequiresApproval, ref.ApprovalTimeout
+	if spec != nil {
+		required = required || spec.RequiresApproval
+		if timeout == nil {
+			timeout = spec.ApprovalTimeout
+		}
+	}
+	if !required {
+		return tools
+	}
+	var a tool.Approval
+	if timeout != nil {
+		a.Timeout = timeout.Duration
+	}
+	for i, t := range tools {
+		tools[i] = tool.WithApproval(t, a)
+	}
+	return tools
 }
 
 // built gives the tools that were built last, or builds them.
@@ -236,7 +259,13 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 	if err != nil {
 		return tool.Result{}, err
 	}
+	if set.Approved(name) {
+		return tool.Failure("calls of " + name + " have to be approved, which only a run can wait for: use queueTool"), nil
+	}
 	res := set.Call(ctx, tool.Call{ID: id, Name: name, Arguments: args})
+	if res.Wait != nil && res.Wait.Kind == tool.WaitDelay {
+		return tool.Failure("only a run can wait: schedule an effect instead, or call " + name + " through queueTool"), nil
+	}
 	if res.Wait != nil {
 		return tool.Failure("the subagent " + res.Wait.Reference + " was started; code cannot wait for it: its result comes as a message of its own"), nil
 	}

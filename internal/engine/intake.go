@@ -19,12 +19,14 @@ type intake struct {
 	ops  []store.Op
 	seqs []int64
 	kept runState
+	// freed: calls can be made that could not before.
+	freed bool
 	// answered are the calls that got their results here, results those results.
 	answered map[string]bool
 	results  []arrival
 }
 
-// arrival is a result that has come from a child, for a call.
+// arrival is a result that has come, for a call.
 type arrival struct {
 	call    store.ToolCall
 	message *store.Message
@@ -36,6 +38,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	items = r.takeDue(items)
 	in := &intake{run: r, kept: r.kept, answered: map[string]bool{}}
 	in.kept.Waits = maps.Clone(r.kept.Waits)
+	in.kept.Decisions = maps.Clone(r.kept.Decisions)
 	for _, item := range items {
 		in.seqs = append(in.seqs, item.Seq)
 		if err := in.item(item); err != nil {
@@ -43,6 +46,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 			r.log.Error(err, "dropped an inbox item", "run", r.record.ID, "seq", item.Seq)
 		}
 	}
+	in.times()
 	// How deep hooks have led counts from here on, for those that are asked about what comes in too.
 	r.kept.HookDepth = in.kept.HookDepth
 	if err := in.hooks(ctx); err != nil {
@@ -54,10 +58,12 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	}
 	record.State = in.kept.encode()
 	record.Status = store.RunRunning
-	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting {
-		record.Status = store.RunWaiting // for others still
-	}
 	record.Reason, record.Message = "", "" // why it waited
+	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
+		record.Status = store.RunWaiting // for others still
+		record.Reason, record.Message = r.waitsFor(in.kept)
+		record.WakeAt = in.kept.wakeAt()
+	}
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
@@ -103,6 +109,12 @@ func (in *intake) item(item store.InboxItem) error {
 			return fmt.Errorf("not a tool call: %w", err)
 		}
 		in.queuedTool(q)
+	case store.InboxApproval:
+		var d store.ApprovalDecision
+		if err := json.Unmarshal(item.Payload, &d); err != nil {
+			return fmt.Errorf("not a decision: %w", err)
+		}
+		in.decision(d)
 	case store.InboxResume:
 	default:
 		return fmt.Errorf("unknown kind %q", item.Kind)
@@ -157,6 +169,7 @@ func (in *intake) childResult(r store.ChildResult) {
 			m.Content = &text
 		}
 		delete(in.kept.Waits, r.ToolCallID)
+		in.kept.markDecision(call, &m)
 		in.answered[r.ToolCallID] = true
 		in.results = append(in.results, arrival{call: call, message: in.message(m)})
 		return

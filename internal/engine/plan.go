@@ -15,7 +15,7 @@ type action int
 const (
 	actionAsk   action = iota // call the model
 	actionCalls               // make tool calls
-	actionWait                // wait for children
+	actionWait                // wait for children, approvals, a time
 	actionEnd                 // the turn is over
 )
 
@@ -35,13 +35,17 @@ type ending struct {
 }
 
 // plan tells from the log alone what a run does next, so that a run that was cut off at any point goes on
-// rightly. waits are the calls whose results come from children.
-func plan(c *conversation, runID string, side skeinv1.AgentSide, waits map[string]tool.Wait) decision {
+// rightly. waits are the calls whose results come later. Where calls are made one after the other, none is made behind
+// one that waits for an approval or a time; a child works beside them.
+func plan(c *conversation, runID string, side skeinv1.AgentSide, waits map[string]tool.Wait, parallel bool) decision {
 	outstanding := c.outstanding(runID)
 	var now []store.ToolCall
 	for _, call := range outstanding {
-		if _, waiting := waits[call.ID]; !waiting {
+		w, waiting := waits[call.ID]
+		if !waiting {
 			now = append(now, call)
+		} else if !parallel && w.Kind != tool.WaitChild {
+			break
 		}
 	}
 	switch {

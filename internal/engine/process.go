@@ -74,7 +74,7 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, ignoreNotFound(err)
 	}
-	return r.Status == store.RunRunning, nil
+	return r.Status == store.RunRunning || e.isDue(r), nil
 }
 
 // runNext makes one run, or goes on with the one that was under way or parked. more is false when the
@@ -115,8 +115,10 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	switch {
 	case t.Parked && !under:
 		return false, nil // what waits stays
-	case len(items) == 0 && (!under || last.Status == store.RunWaiting):
+	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !e.isDue(last)):
 		return false, nil
+	case !under && !startsRun(items): // what a run that has ended since was waiting for
+		return true, e.drop(ctx, id, fence, items)
 	}
 	var going *store.Run
 	if under {
@@ -142,6 +144,25 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	e.postRun.flush(active) // the lease is the next run's now
 	err = r.execute(ctx, items)
 	return r.record.Status.Ended(), err
+}
+
+// startsRun tells whether any of what waits in the inbox is something to do for a thread at rest.
+func startsRun(items []store.InboxItem) bool {
+	for _, item := range items {
+		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
+			return true
+		}
+	}
+	return false
+}
+
+// drop takes items out of the inbox.
+func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
+	gone := &store.Dequeue{}
+	for _, item := range items {
+		gone.Seqs = append(gone.Seqs, item.Seq)
+	}
+	return e.store.Apply(ctx, id, fence, gone)
 }
 
 // endTerminatedRun ends what a terminated thread has left of a run that nobody is at.

@@ -108,7 +108,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan(r.conv, r.record.ID, r.side().Spec, r.kept.Waits))
+		d := r.turned(plan(r.conv, r.record.ID, r.side().Spec, r.kept.Waits, r.parallel()))
 		switch d.action {
 		case actionEnd:
 			return r.finish(ctx, d.end, nil)
@@ -173,25 +173,29 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if err != nil {
 		return news, err
 	}
-	if items = r.takeDue(items); len(items) == 0 {
+	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
 		return news || len(r.hooks.due) > 0, nil
 	}
 	return true, r.takeIn(ctx, items)
 }
 
-// park puts the run to rest until a child's result is in the inbox. It holds neither lease nor goroutine.
+// park puts the run to rest until what it waits for is in the inbox, or a time has come. It holds neither lease nor
+// goroutine.
 func (r *run) park(ctx context.Context) error {
 	if r.record.Status == store.RunWaiting {
 		return nil // takeIn has written it
 	}
 	r.keepScratch(ctx)
 	r.record.Status = store.RunWaiting
+	r.record.Reason, r.record.Message = r.waitsFor(r.kept)
+	r.record.WakeAt = r.kept.wakeAt()
 	r.record.State = r.kept.encode()
 	saved, scoped := r.stepScopes()
 	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
 		return err
 	}
 	saved()
+	r.engine.wakes.expect(r.record.WakeAt)
 	return nil
 }
 

@@ -23,8 +23,10 @@ const (
 
 // runState is what the engine keeps of a run in Run.State.
 type runState struct {
-	// Waits are the calls whose results come from children.
+	// Waits are the calls whose results come later: from children, once they are approved, at a time.
 	Waits map[string]tool.Wait `json:"waits,omitempty"`
+	// Decisions on calls that had to be approved, until the results of these are in the log.
+	Decisions map[string]store.Approval `json:"decisions,omitempty"`
 	// ReplyTo are the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
 	// Turn is what code has decided about the turn.
@@ -52,10 +54,10 @@ func readRunState(r *store.Run) (runState, error) {
 }
 
 func (s runState) encode() json.RawMessage {
-	if len(s.Waits) == 0 && len(s.ReplyTo) == 0 && s.HookDepth == 0 && len(s.Context) == 0 && s.Turn == (turnState{}) && s.Handoffs == 0 {
+	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
+	if string(raw) == "{}" {  // every field is left out when it is empty
 		return nil
 	}
-	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
 	return raw
 }
 

@@ -177,6 +177,8 @@ const (
 	InboxTool InboxKind = "tool"
 	// InboxResume: wakes a parked run; no payload.
 	InboxResume InboxKind = "resume"
+	// InboxApproval: Payload is an ApprovalDecision.
+	InboxApproval InboxKind = "approval"
 	// InboxHook: Payload is a HookCall. It stays until the hook has been told.
 	InboxHook InboxKind = "hook"
 )
@@ -207,6 +209,24 @@ type QueuedTool struct {
 	Arguments json.RawMessage `json:"arguments"`
 	// HookDepth is how many hooks, one caused by the other, led to it.
 	HookDepth int `json:"hookDepth,omitempty"`
+}
+
+// Approval is a decision on a tool call that had to be approved (SPEC RUN-11).
+type Approval struct {
+	Approved bool   `json:"approved"`
+	By       string `json:"by,omitempty"` // the name of the user who decided; empty when nobody did in time
+	At       int64  `json:"at"`
+	Reason   string `json:"reason,omitempty"`
+	// Arguments, an object, that the call is made with instead of the model's.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Expired   bool            `json:"expired,omitempty"` // nobody decided in time
+}
+
+// ApprovalDecision says which call was decided on, and how. It is also the data of EventApprovalDecided.
+type ApprovalDecision struct {
+	Approval
+	ToolCallID string `json:"toolCallId"`
+	Name       string `json:"name"` // of the tool
 }
 
 // HookCall is a hook of the thread's agent that is to be told of something that is stored (SPEC HOK-01).
@@ -276,16 +296,19 @@ const (
 	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an answer under way
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
-	EventHookFailed     = "hook.failed" // Data HookFailure
-	EventTerminated     = "thread.terminated"
-	EventThreadUpdated  = "thread.updated"   // Data: the fields that have changed, with their new values
-	EventDestroyed      = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
-	EventRetained       = "thread.retained"
-	EventAdopted        = "thread.adopted"
-	EventHandoff        = "thread.handoff" // Data HandoffData
-	EventContinued      = "thread.continued"
-	EventFileWritten    = "file.written"
-	EventFileDeleted    = "file.deleted"
+	// EventApprovalRequested has {"name", "toolCallId", "expiresAt"?} as Data, EventApprovalDecided an ApprovalDecision.
+	EventApprovalRequested = "approval.requested"
+	EventApprovalDecided   = "approval.decided"
+	EventHookFailed        = "hook.failed" // Data HookFailure
+	EventTerminated        = "thread.terminated"
+	EventThreadUpdated     = "thread.updated"   // Data: the fields that have changed, with their new values
+	EventDestroyed         = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
+	EventRetained          = "thread.retained"
+	EventAdopted           = "thread.adopted"
+	EventHandoff           = "thread.handoff" // Data HandoffData
+	EventContinued         = "thread.continued"
+	EventFileWritten       = "file.written"
+	EventFileDeleted       = "file.deleted"
 )
 
 // HookFailure is the data of EventHookFailed: why a hook of the agent did not do its part (SPEC HOK-01).

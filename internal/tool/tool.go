@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -17,6 +18,14 @@ type Definition struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object; any object when empty
 	// Hidden: not shown to the model at present, but still callable (a call that a crash cut off is repeated).
 	Hidden bool
+	// Approval is set when a person has to approve each call first (SPEC RUN-11).
+	Approval *Approval
+}
+
+// Approval says how a call is approved.
+type Approval struct {
+	// Timeout after which a call that nobody has decided on is refused; never when 0.
+	Timeout time.Duration
 }
 
 // Tool is something that a model may call.
@@ -52,14 +61,32 @@ type Result struct {
 	Status      Status
 	Content     string
 	Attachments []store.Attachment // files of the thread that belong to the result
-	// Wait is set instead of all else when the result comes later, from a child thread.
+	// Wait is set instead of all else when the result comes later.
 	Wait *Wait
 }
 
-// Wait names the child whose result is awaited.
+// WaitKind is what a call waits for.
+type WaitKind string
+
+// The kinds of wait.
+const (
+	WaitChild    WaitKind = ""         // the result of a child thread
+	WaitApproval WaitKind = "approval" // a person's decision
+	WaitDelay    WaitKind = "delay"    // a time
+)
+
+// Wait says what a call waits for whose result comes later.
 type Wait struct {
-	Reference string `json:"reference"`          // of the child, as the parent's registry has it
-	ThreadID  string `json:"threadId,omitempty"` // of the child, when it is known already
+	Kind      WaitKind `json:"kind,omitempty"`
+	Reference string   `json:"reference,omitempty"` // of the child, as the parent's registry has it
+	ThreadID  string   `json:"threadId,omitempty"`  // of the child, when it is known already
+	// Since when an approval is asked for and Until when it, or a delay, is over, in microseconds; 0 for never.
+	Since int64 `json:"since,omitempty"`
+	Until int64 `json:"until,omitempty"`
+	// For is how long a delay takes; the run makes Until of it.
+	For time.Duration `json:"-"`
+	// MessageID of the message that makes the call, of an approval.
+	MessageID string `json:"messageId,omitempty"`
 }
 
 // Success makes a result out of a text.

@@ -84,6 +84,9 @@ const (
 	// SubresourceEndpoints is what ThreadEndpoint objects answer (SPEC END-01): any method of endpoints/{path}.
 	SubresourceEndpoints Subresource = "endpoints"
 
+	// SubresourceApprovals is tool calls that wait for a person (SPEC RUN-11): GET approvals, POST approvals/{call}.
+	SubresourceApprovals Subresource = "approvals"
+
 	SubresourceState  Subresource = "state"
 	SubresourceUsage  Subresource = "usage"
 	SubresourceExport Subresource = "export"

@@ -32,6 +32,10 @@ const (
 	EventDelta       = "message.delta"
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
+	// EventApprovalRequested has data {"name", "toolCallId", "expiresAt"}: a call waits for approval. EventApprovalDecided
+	// has that call's "name" and "toolCallId" and the fields of Decision.
+	EventApprovalRequested = "approval.requested"
+	EventApprovalDecided   = "approval.decided"
 	// EventHookFailed has data {"hook", "owner", "error", "messageId", "toolCallId"}: code of a hook did not do its part,
 	// and the thread went on with the data as it was.
 	EventHookFailed = "hook.failed"

@@ -139,8 +139,8 @@ func computeExecuting(w conditions.Writer, row *store.Thread, run *store.Run) {
 	switch {
 	case row == nil || row.TerminatedAt != 0 || run == nil || run.Status.Ended():
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionFalse, skeinv1.ReasonIdle, "")
-	case run.Status == store.RunWaiting && run.Reason == skeinv1.ReasonEnvMissing:
-		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonEnvMissing, run.Message)
+	case run.Status == store.RunWaiting && run.Reason != "":
+		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, run.Reason, run.Message)
 	case run.Status == store.RunWaiting:
 		w.Set(skeinv1.ConditionExecuting, metav1.ConditionTrue, skeinv1.ReasonWaitingForChild, "")
 	default:

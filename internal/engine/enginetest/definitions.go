@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
@@ -174,6 +176,17 @@ func Builtin(families ...skeinv1.BuiltinTool) func(*engine.Agent) {
 		for _, f := range families {
 			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: f})
 		}
+	}
+}
+
+// Approved has the calls of a family of built-in tools approved first; without a timeout when it is 0.
+func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		t := skeinv1.PromptTool{Builtin: f, RequiresApproval: true}
+		if timeout != 0 {
+			t.ApprovalTimeout = &metav1.Duration{Duration: timeout}
+		}
+		a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, t)
 	}
 }
 

@@ -25,8 +25,10 @@ func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.To
 		return subagents(ctx, h)
 	case skeinv1.BuiltinKV:
 		return values(h), nil
+	case skeinv1.BuiltinWait:
+		return waiting(), nil
 	}
-	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents or kv")
+	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv or wait")
 }
 
 // function is a tool whose arguments are read into A.

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newApprovals(p *plugin) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "approvals THREAD",
+		Short: "List the tool calls that wait for approval",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			l, err := t.Approvals(cmd.Context(), runtimeclient.Page{Limit: runtimev1.MaxPageSize})
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return encode(p.Out, output, l)
+			}
+			if len(l.Approvals) == 0 {
+				fmt.Fprintf(p.ErrOut, "No calls of %s wait for approval.\n", args[0])
+				return nil
+			}
+			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "CALL\tTOOL\tARGUMENTS\tDECISION\tEXPIRES\tWAITS")
+			for _, a := range l.Approvals {
+				decision, expires := "-", "never"
+				if d := a.Decision; d != nil {
+					decision = decided(d)
+				}
+				if a.ExpiresAt != 0 {
+					expires = "in " + duration.HumanDuration(time.Until(time.UnixMicro(a.ExpiresAt)))
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", a.ToolCallID, a.Name, a.Arguments, decision, expires,
+					duration.HumanDuration(time.Since(time.UnixMicro(a.RequestedAt))))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	return cmd
+}
+
+func newApprove(p *plugin) *cobra.Command {
+	var reason, arguments string
+	cmd := &cobra.Command{
+		Use:   "approve THREAD CALL",
+		Short: "Have a tool call made that waits for approval",
+		Example: `  # What waits
+  kubectl skein approvals orders
+
+  # Let it be done, or let it be done otherwise
+  kubectl skein approve orders call_1
+  kubectl skein approve orders call_1 --arguments '{"amount":10}'`,
+		Args: exactly("THREAD", "CALL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var edited json.RawMessage
+			if arguments != "" {
+				if !json.Valid([]byte(arguments)) {
+					return fmt.Errorf("--arguments is not JSON: give an object, such as '{\"amount\":10}'")
+				}
+				edited = json.RawMessage(arguments)
+			}
+			return p.decide(cmd.Context(), args, func(ctx context.Context, t *runtimeclient.Thread) (*runtimev1.Approval, error) {
+				return t.Approve(ctx, args[1], reason, edited)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "Why, for people.")
+	cmd.Flags().StringVar(&arguments, "arguments", "", "A JSON object to make the call with instead of the model's arguments.")
+	return cmd
+}
+
+func newRefuse(p *plugin) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "refuse THREAD CALL",
+		Short: "Refuse a tool call that waits for approval; the model reads the reason and goes on",
+		Args:  exactly("THREAD", "CALL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.decide(cmd.Context(), args, func(ctx context.Context, t *runtimeclient.Thread) (*runtimev1.Approval, error) {
+				return t.Refuse(ctx, args[1], reason)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the model and for people.")
+	return cmd
+}
+
+func (p *plugin) decide(ctx context.Context, args []string, do func(context.Context, *runtimeclient.Thread) (*runtimev1.Approval, error)) error {
+	t, err := p.thread(args[0])
+	if err != nil {
+		return err
+	}
+	a, err := do(ctx, t)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Out, "call/%s of %s %s\n", a.ToolCallID, a.Name, decided(a.Decision))
+	return nil
+}
+
+// decided says what was decided, and by whom.
+func decided(d *runtimev1.Decision) string {
+	text := "refused"
+	if d.Approved {
+		text = "approved"
+	}
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// listApprovals answers GET approvals: the tool calls that wait for a person (SPEC RUN-11).
+func (s *Server) listApprovals(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	limit, offset := q.page()
+	if err := q.check(); err != nil {
+		return err
+	}
+	all, err := s.opts.Engine.Approvals(c.r.Context(), c.row.ID)
+	if err != nil {
+		return err
+	}
+	page, more := cut(all, limit, offset)
+	list := runtimev1.ApprovalList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindApprovalList), Approvals: make([]runtimev1.Approval, len(page)), HasMore: more}
+	for i := range page {
+		list.Approvals[i] = approvalOf(&page[i])
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// decideApproval answers POST approvals/{call}. Who decides is whom the API server has authenticated: there is no way
+// to say so in the request.
+func (s *Server) decideApproval(c *call) error {
+	if len(c.path) != 1 {
+		return noSuchPath(c.r)
+	}
+	var in runtimev1.NewDecision
+	if err := c.decode(&in, false); err != nil {
+		return err
+	}
+	d, err := decisionOf(c.name, in)
+	if err != nil {
+		return err
+	}
+	if c.row.TerminatedAt != 0 {
+		return store.ErrTerminated
+	}
+	user, ok := apirequest.UserFrom(c.r.Context())
+	if !ok {
+		return errors.New("the request has no user")
+	}
+	d.By = user.GetName()
+	a, err := s.opts.Engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
+	var decided *engine.DecidedError
+	if errors.As(err, &decided) {
+		return conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
+	}
+	if err != nil {
+		return err
+	}
+	out := approvalOf(a)
+	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindApproval)
+	return c.writeJSON(http.StatusOK, out)
+}
+
+func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
+	d := store.Approval{Reason: in.Reason}
+	if len(in.Reason) > runtimev1.MaxReasonBytes {
+		return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "reason", fmt.Sprintf("give at most %d bytes", runtimev1.MaxReasonBytes))
+	}
+	switch in.Decision {
+	case runtimev1.DecisionApprove:
+		d.Approved = true
+		if len(in.Arguments) > 0 {
+			args, err := objectOf(name, "arguments", in.Arguments)
+			if err != nil {
+				return d, err
+			}
+			d.Arguments = args
+		}
+	case runtimev1.DecisionRefuse:
+		if len(in.Arguments) > 0 {
+			return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "arguments", "a call that is refused has no arguments: leave them out, or approve the call with them")
+		}
+	default:
+		return d, invalid(name, metav1.CauseTypeFieldValueNotSupported, "decision", "give approve or refuse")
+	}
+	return d, nil
+}
+
+func approvalOf(a *engine.Approval) runtimev1.Approval {
+	out := runtimev1.Approval{
+		ToolCallID: a.ToolCallID, RunID: a.RunID, Name: a.Name, Arguments: a.Arguments, RequestedAt: a.RequestedAt, ExpiresAt: a.ExpiresAt,
+	}
+	if d := a.Decision; d != nil {
+		out.Decision = &runtimev1.Decision{Approved: d.Approved, By: d.By, At: d.At, Reason: d.Reason, Arguments: json.RawMessage(d.Arguments), Expired: d.Expired}
+	}
+	return out
+}

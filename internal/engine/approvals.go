@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// A call that has to be approved (SPEC RUN-11) waits like one whose result a child gives: the run is parked. The
+// decision comes by the inbox and is kept with the run until the call has its result, which is when it is that
+// call's turn, so that results keep the order of the calls.
+
+// metadataApproval is, on the result of a call that had to be approved, who decided what, when and why.
+const metadataApproval = "approval"
+
+// approvals asks for the approval of the calls that need it, all at once, and gives those that can be made now.
+func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.ToolCall, error) {
+	var asked, started []store.Op
+	var now []store.ToolCall
+	blocked := false
+	for _, call := range calls {
+		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
+		d, decided := r.kept.Decisions[call.ID]
+		if need == nil || decided {
+			if !blocked {
+				if now = append(now, call); d.Approved && (len(now) == 1 || r.parallel()) {
+					started = append(started, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
+				}
+			}
+			continue
+		}
+		asked = append(asked, r.askApproval(call, need))
+		blocked = blocked || !r.parallel()
+	}
+	if len(asked) > 0 {
+		r.record.State = r.kept.encode()
+		asked = append(asked, &store.PutRun{Run: r.record})
+	}
+	if ops := append(asked, started...); len(ops) > 0 {
+		return now, r.apply(ctx, "approval", ops...)
+	}
+	return now, nil
+}
+
+// asksFirst tells whether a call of the newest answer waits for its approval before it starts.
+func (r *run) asksFirst(call store.ToolCall) bool {
+	return r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+}
+
+// askApproval notes that a call waits for its approval.
+func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
+	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now()}
+	if need.Timeout > 0 {
+		w.Until = w.Since + need.Timeout.Microseconds()
+	}
+	if i, ok := r.conv.calls[call.ID]; ok {
+		w.MessageID = r.conv.msgs[i].ID
+	}
+	if r.kept.Waits == nil {
+		r.kept.Waits = map[string]tool.Wait{}
+	}
+	r.kept.Waits[call.ID] = w
+	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
+}
+
+// approvalRequest is the data of approval.requested.
+type approvalRequest struct {
+	Name       string `json:"name"`
+	ToolCallID string `json:"toolCallId"`
+	ExpiresAt  int64  `json:"expiresAt,omitempty"` // microseconds
+}
+
+// decision takes in what was decided on a call. One that does not wait for it any more has been decided on.
+func (in *intake) decision(d store.ApprovalDecision) {
+	if w, ok := in.kept.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
+		return
+	}
+	in.decide(d.ToolCallID, d.Approval)
+}
+
+func (in *intake) decide(callID string, a store.Approval) {
+	delete(in.kept.Waits, callID)
+	if in.kept.Decisions == nil {
+		in.kept.Decisions = map[string]store.Approval{}
+	}
+	in.kept.Decisions[callID] = a
+	in.freed = true
+}
+
+// refusal is the result of a call that was not approved.
+func refusal(a *store.Approval) tool.Result {
+	if a.Expired {
+		return tool.Failure("the call was not made: nobody approved it in time. Do not repeat it as it is; go on without it, or ask")
+	}
+	text := "the call was not made: " + a.By + " refused it"
+	if a.Reason != "" {
+		text += ", saying: " + a.Reason
+	}
+	return tool.Failure(text)
+}
+
+// markDecision notes on a result how its call was approved, and takes that from what the run keeps; false when it had
+// not to be.
+func (s *runState) markDecision(call store.ToolCall, m *store.Message) bool {
+	d, ok := s.Decisions[call.ID]
+	if !ok {
+		return false
+	}
+	if d.Approved && d.Arguments != nil { // what the model asked for is in the log as it was
+		text := contentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
+		m.Content = &text
+	}
+	if m.Metadata == nil {
+		m.Metadata = map[string]any{}
+	}
+	m.Metadata[metadataApproval] = d
+	delete(s.Decisions, call.ID)
+	return true
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// wakeAt is when the first of what a run waits for is over by itself; 0 for never.
+func (s runState) wakeAt() int64 {
+	var first int64
+	for _, w := range s.Waits {
+		if w.Until != 0 && (first == 0 || w.Until < first) {
+			first = w.Until
+		}
+	}
+	return first
+}
+
+// isDue tells whether the time has come that a parked run waits for.
+func (e *Engine) isDue(r *store.Run) bool {
+	return r.Status == store.RunWaiting && r.WakeAt != 0 && r.WakeAt <= e.now()
+}
+
+// timeIsUp tells whether a wait of the run is over by itself.
+func (r *run) timeIsUp() bool {
+	at := r.kept.wakeAt()
+	return at != 0 && at <= r.engine.now()
+}
+
+// times ends the waits whose time has come, in the order of their calls.
+func (in *intake) times() {
+	now := in.run.engine.now()
+	for _, call := range in.run.conv.outstanding(in.run.record.ID) {
+		w, waits := in.kept.Waits[call.ID]
+		if !waits || w.Until == 0 || w.Until > now {
+			continue
+		}
+		switch w.Kind {
+		case tool.WaitApproval:
+			a := store.Approval{At: now, Expired: true}
+			in.decide(call.ID, a)
+			in.ops = append(in.ops, eventOp(in.run.record.ID, store.EventApprovalDecided, w.MessageID, store.ApprovalDecision{Approval: a, ToolCallID: call.ID, Name: call.Name}))
+		case tool.WaitDelay:
+			in.delayOver(call)
+		}
+	}
+}
+
+// delayOver gives the result of a call that was to take time.
+func (in *intake) delayOver(call store.ToolCall) {
+	delete(in.kept.Waits, call.ID)
+	in.freed = true
+	text := "the time is over"
+	m := store.Message{
+		ID: newMessageID(), Role: store.RoleTool, CreatedAt: in.run.engine.now(), Name: call.Name, ToolCallID: call.ID,
+		ToolStatus: string(tool.StatusSuccess), Content: &text,
+	}
+	in.kept.markDecision(call, &m)
+	in.results = append(in.results, arrival{call: call, message: in.message(m)})
+}
+
+// waitsFor says what a parked run waits for: a reason of api/v1alpha1/conditions.go, "" for a child, and a text for people.
+func (r *run) waitsFor(s runState) (reason, message string) {
+	var approvals []string
+	var delay int64
+	for _, id := range slices.Sorted(maps.Keys(s.Waits)) {
+		switch w := s.Waits[id]; w.Kind {
+		case tool.WaitApproval:
+			approvals = append(approvals, fmt.Sprintf("%s (%s)", r.callOf(id).Name, id))
+		case tool.WaitDelay:
+			if delay == 0 || w.Until < delay {
+				delay = w.Until
+			}
+		}
+	}
+	switch {
+	case len(approvals) > 0:
+		return skeinv1.ReasonWaitingForApproval, clipText(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
+			strings.Join(approvals, ", "), r.thread.Name), maxRunMessage)
+	case delay != 0:
+		return skeinv1.ReasonWaitingForTime, "it goes on at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)
+	}
+	return "", ""
+}
