@@ -50,7 +50,6 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		cut := make(chan struct{})
 		_, stop := start(w, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
-			o.LeaseTTL = 100 * time.Millisecond
 			o.Faults = func(p string) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -81,8 +80,9 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		case <-done:
 		}
 		stop()
+		Expect(gate.Expire(ctx)).To(Succeed())
 		before := recorded(ctx, w, id)
-		start(w, func(o *engine.Options) { o.LeaseTTL, o.SweepInterval = 100*time.Millisecond, 20*time.Millisecond })
+		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		rest(ctx, w, id)
 		send(ctx, w, id, "thanks")
 		rest(ctx, w, id)

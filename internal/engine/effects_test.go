@@ -199,10 +199,10 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		effect("slow", `export default async (state) => {
   const n = (await state.getValue('n')) ?? 0;
   await state.setValue('n', n + 1);
-  await new Promise((r) => setTimeout(r, 1500));
+  await new Promise((r) => setTimeout(r, 5000));
 }`)
-		start(w, func(o *engine.Options) { o.LeaseTTL = 300 * time.Millisecond })
-		start(w, func(o *engine.Options) { o.LeaseTTL = 300 * time.Millisecond })
+		start(w)
+		start(w) // would run it again when the claim of two seconds runs out
 		id := makeThread(ctx, w, "a")
 		Expect(ended(ctx, fire(ctx, id, "slow", nil)).Attempts).To(Equal(1))
 		v, err := w.Store.Value(ctx, id, "n")

@@ -195,7 +195,6 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 			cut := make(chan struct{})
 			e, stop := start(w, func(o *engine.Options) {
 				o.Threads = w.Over(gate)
-				o.LeaseTTL = 100 * time.Millisecond
 				o.Faults = func(p string) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -227,7 +226,8 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 			case <-done:
 			}
 			stop()
-			_, stop = start(w, func(o *engine.Options) { o.LeaseTTL, o.SweepInterval = 100*time.Millisecond, 20*time.Millisecond })
+			Expect(gate.Expire(ctx)).To(Succeed())
+			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 			rest(ctx, w, id)
 			quiet(ctx, w, id)
 			stop()

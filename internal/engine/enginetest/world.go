@@ -74,8 +74,8 @@ func (w *World) Close() error {
 	return err
 }
 
-// Options of an engine in this world, under an owner of its own. The terms are short, so that the next
-// engine takes over soon what one has left behind.
+// Options of an engine in this world, under an owner of its own. The terms are short, so that the next engine takes
+// over soon what one has left behind, and long enough to be kept on a busy machine.
 func (w *World) Options() engine.Options {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *World) Options() engine.Options {
 	return engine.Options{
 		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, Effects: w.Effects, Sandboxes: w.Sandboxes,
 		Models: w.Models, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
-		LeaseTTL: 600 * time.Millisecond, SweepInterval: 200 * time.Millisecond,
+		LeaseTTL: 2 * time.Second, SweepInterval: 200 * time.Millisecond,
 	}
 }
 
