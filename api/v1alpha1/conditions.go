@@ -48,12 +48,19 @@ const (
 // there; the conversation goes on with that agent (SPEC AGT-03).
 const ReasonHandoffRefused = "HandoffRefused"
 
+// ReasonInvalidArguments: the arguments of a Thread do not fit the requiredSchema of its agent's prompt (SPEC AGT-05).
+const ReasonInvalidArguments = "InvalidArguments"
+
 // Reasons of definitions.
 const (
 	// ReasonCompileFailed: the code does not compile; the message has line and column.
 	ReasonCompileFailed = "CompileFailed"
-	// ReasonInvalidSchema: spec.parameters is not a usable JSON Schema.
+	// ReasonInvalidSchema: spec.parameters of a Tool or an Effect, or a schema of a Prompt, is not a usable JSON Schema.
 	ReasonInvalidSchema = "InvalidSchema"
+	// ReasonIncludeCycle: Prompts include one another in a circle; the message names them in their order.
+	ReasonIncludeCycle = "IncludeCycle"
+	// ReasonInvalidPlaceholder: the text of a Prompt, or of what it includes, has braces that are no placeholder.
+	ReasonInvalidPlaceholder = "InvalidPlaceholder"
 	// ReasonInvalidScript: the script of a scripted Model cannot be played.
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPortable: the code of a Tool uses nothing that only this platform has.

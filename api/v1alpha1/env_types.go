@@ -48,6 +48,11 @@ type EnvVar struct {
 	// and Prompts.
 	// +optional
 	Required bool `json:"required,omitempty"`
+
+	// Description for whoever gives it a value.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Description string `json:"description,omitempty"`
 }
 
 // EnvVarSource is where a value is kept.

@@ -1,15 +1,28 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // PromptSpec is what one side of an agent is told and may use (SPEC AGT-05).
+// +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="give either text or parts, not both and not neither"
 type PromptSpec struct {
-	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name.
+	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name (NAME.KEY
+	// for what lies within one), `{{ env.NAME }}` by the variable of that name; what is not there leaves nothing.
+	// `\{{` stands for the braces themselves.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
-	Text string `json:"text"`
+	// +optional
+	Text string `json:"text,omitempty"`
+
+	// Parts of the system prompt in the place of text, one behind the other with nothing in between.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Parts []PromptPart `json:"parts,omitempty"`
 
 	// ModelRef names the Model that answers.
 	ModelRef LocalRef `json:"modelRef"`
@@ -30,6 +43,49 @@ type PromptSpec struct {
 	// +optional
 	ParallelToolCalls bool `json:"parallelToolCalls,omitempty"`
 
+	// IncludeChat tells whether the model reads the conversation from before the present turn. When it is absent it
+	// does as a side of an agent, and does not where the prompt is called as a tool.
+	// +optional
+	IncludeChat *bool `json:"includeChat,omitempty"`
+
+	// IncludePastTools tells whether the model reads the tool calls of earlier turns and their results. When it is
+	// absent it does as a side of an agent, and does not where the prompt is called as a tool.
+	// +optional
+	IncludePastTools *bool `json:"includePastTools,omitempty"`
+
+	// RecentImageThreshold is of how many of the newest messages the images are shown to a model that can see; of
+	// older messages they are only named.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=10
+	// +optional
+	RecentImageThreshold *int32 `json:"recentImageThreshold,omitempty"`
+
+	// RequiredSchema is the JSON Schema that the arguments must fit which a thread is created with, a subagent is
+	// started with, or this prompt is called with as a tool.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	RequiredSchema *runtime.RawExtension `json:"requiredSchema,omitempty"`
+
+	// ResponseSchema is the JSON Schema that an answer without tool calls must fit: it is then JSON. The model is
+	// told once what is wrong with one that does not fit; when the next does not either, the turn fails.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	ResponseSchema *runtime.RawExtension `json:"responseSchema,omitempty"`
+
+	// Reasoning of models that think before they answer; the model's own default when absent.
+	// +optional
+	Reasoning *PromptReasoning `json:"reasoning,omitempty"`
+
+	// Variables that this prompt uses and others give values to: they are declared as in env, without a value.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Variables []VariableDeclaration `json:"variables,omitempty"`
+
 	// Env are variables of this prompt; those of the thread, its user and the instance count before them.
 	// +listType=map
 	// +listMapKey=name
@@ -45,6 +101,81 @@ type PromptSpec struct {
 	// +kubebuilder:validation:MaxItems=12
 	// +optional
 	Hooks []Hook `json:"hooks,omitempty"`
+}
+
+// PromptPart is a piece of a system prompt.
+// +kubebuilder:validation:XValidation:rule="[has(self.text), has(self.include), has(self.env), has(self.configMapKeyRef)].filter(given, given).size() == 1",message="give exactly one of text, include, env and configMapKeyRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.literal) || !self.literal || has(self.text) || has(self.configMapKeyRef)",message="literal is for text and configMapKeyRef: an include and a variable are never taken for anything else"
+type PromptPart struct {
+	// Text, with `{{ … }}` as in spec.text.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	Text string `json:"text,omitempty"`
+
+	// Include names another Prompt, whose text, with all that it includes in turn, is put here. Of its variables and
+	// env those count that this prompt has no value for.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Include string `json:"include,omitempty"`
+
+	// Env names a variable, whose value is put here. A secret one is shown to the model, and to nobody else.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Env string `json:"env,omitempty"`
+
+	// ConfigMapKeyRef selects a key of a ConfigMap, whose text is put here, with `{{ … }}` as in spec.text.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+
+	// Literal takes the text as it stands: `{{` has no meaning in it.
+	// +optional
+	Literal bool `json:"literal,omitempty"`
+}
+
+// PromptReasoning says how a model is to think before it answers.
+// +kubebuilder:validation:XValidation:rule="!(has(self.effort) && has(self.maxTokens))",message="give either effort or maxTokens, not both"
+type PromptReasoning struct {
+	// Effort in the words of the model's provider.
+	// +kubebuilder:validation:Enum=none;minimal;low;medium;high
+	// +optional
+	Effort string `json:"effort,omitempty"`
+
+	// MaxTokens that it may think for one answer.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxTokens *int64 `json:"maxTokens,omitempty"`
+
+	// Exclude keeps what the model thought out of the log and of the stream.
+	// +optional
+	Exclude bool `json:"exclude,omitempty"`
+}
+
+// VariableDeclaration says that a prompt uses a variable.
+type VariableDeclaration struct {
+	// Name of the variable.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name"`
+
+	// Type: a text may be shown; a secret, which it is when absent, is kept out of all that is written and shown.
+	// +optional
+	Type EnvType `json:"type,omitempty"`
+
+	// Required: a thread does not run until somebody gives it a value (SPEC ENV-06).
+	// +optional
+	Required bool `json:"required,omitempty"`
+
+	// Scoped: it is not inherited from the parent's thread (SPEC ENV-04).
+	// +optional
+	Scoped bool `json:"scoped,omitempty"`
+
+	// Description for whoever gives it a value.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Description string `json:"description,omitempty"`
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).

@@ -155,7 +155,7 @@ func newEnvPending(p *plugin) *cobra.Command {
 				fmt.Fprintln(p.ErrOut, "The thread waits for no variables.")
 			}
 			for _, v := range req.Variables {
-				fmt.Fprintf(p.Out, "%s\t%s\n", v.Name, v.Type)
+				fmt.Fprintln(p.Out, strings.TrimRight(v.Name+"\t"+v.Type+"\t"+v.Description, "\t"))
 			}
 			return nil
 		},

@@ -72,7 +72,7 @@ func (s *Server) getEnvRequest(c *call) error {
 	}
 	out.RunID, out.Since = run.ID, run.StartedAt
 	for _, d := range missing {
-		out.Variables = append(out.Variables, runtimev1.EnvWanted{Name: d.Name, Type: string(d.Type), Scoped: d.Scoped})
+		out.Variables = append(out.Variables, runtimev1.EnvWanted{Name: d.Name, Type: string(d.Type), Scoped: d.Scoped, Description: d.Description})
 	}
 	return c.writeJSON(http.StatusOK, out)
 }

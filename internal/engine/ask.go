@@ -56,7 +56,11 @@ func (r *run) request(ctx context.Context) (model.Request, error) {
 	if err != nil {
 		return model.Request{}, err
 	}
-	messages, err := r.prefiltered(ctx, assemble(r.system, conv))
+	system, err := r.system(ctx)
+	if err != nil {
+		return model.Request{}, err
+	}
+	messages, err := r.prefiltered(ctx, assemble(system, conv))
 	if err != nil {
 		return model.Request{}, err
 	}

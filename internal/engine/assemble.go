@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -63,27 +60,4 @@ func attachmentsOf(m *store.Message) []string {
 		out = append(out, name)
 	}
 	return out
-}
-
-var placeholder = regexp.MustCompile(`\{\{\s*arguments\.([A-Za-z0-9_-]+)\s*\}\}`)
-
-// systemPrompt fills the thread's arguments into the prompt's text and adds the task that the thread is
-// bound to. An argument that the thread does not have leaves nothing.
-func systemPrompt(text string, t *store.Thread) string {
-	if strings.Contains(text, "{{") {
-		var args map[string]json.RawMessage
-		_ = json.Unmarshal(t.Arguments, &args) // absent is none
-		text = placeholder.ReplaceAllStringFunc(text, func(match string) string {
-			value := args[placeholder.FindStringSubmatch(match)[1]]
-			var s string
-			if json.Unmarshal(value, &s) == nil {
-				return s
-			}
-			return string(value)
-		})
-	}
-	if t.TaskID != "" {
-		text += "\n\nThis conversation belongs to the task " + t.TaskID + "."
-	}
-	return text
 }

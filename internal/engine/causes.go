@@ -40,6 +40,8 @@ const (
 	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
 	ReasonMaxStepsReached  = "MaxStepsReached"  // as many model calls as maxSteps allows, and no end of the turn
 	ReasonEnvUnreadable    = "EnvUnreadable"    // a variable of the thread cannot be opened
+	ReasonContextTooLarge  = "ContextTooLarge"  // not even the prompt and the newest turn fit what the model can read
+	ReasonInvalidAnswer    = "InvalidAnswer"    // the answer does not fit the prompt's responseSchema, told or not
 	ReasonInvalidTools     = "InvalidTools"     // the prompt's tools cannot be offered
 	ReasonSessionFailed    = "SessionFailed"    // the model called the agent's sessionFail tool
 	ReasonStoppedByUser    = "StoppedByUser"

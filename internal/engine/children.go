@@ -50,6 +50,9 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	if string(req.Arguments) == "null" {
 		req.Arguments = nil
 	}
+	if err := c.engine.checkChildArguments(ctx, c.thread.Namespace, req.Kind.AgentRef.Name, req.Arguments); err != nil {
+		return nil, err
+	}
 	c.engine.fault("child.create.before")
 	child, err := c.engine.opts.Children.Create(ctx, c.thread, ChildRequest{
 		Cause: req.Cause, RunID: c.runID, Subagent: req.Kind, Title: req.Title, Message: req.Message,

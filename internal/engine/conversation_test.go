@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
@@ -154,23 +153,6 @@ func TestStopToolResponseProperty(t *testing.T) {
 		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", side, nil, false)
 		if d.end == nil || d.end.text != want {
 			t.Errorf("%s: got %+v, want %q", arguments, d.end, want)
-		}
-	}
-}
-
-func TestSystemPrompt(t *testing.T) {
-	thread := &store.Thread{Arguments: json.RawMessage(`{"a":"x","b":{"c":[1,2]},"d":null}`)}
-	for source, want := range map[string]string{
-		"plain":                     "plain",
-		"{{arguments.a}}":           "x",
-		"{{  arguments.a  }}-{{ b}": "x-{{ b}",
-		"{{ arguments.b }}":         `{"c":[1,2]}`,
-		"[{{ arguments.none }}]":    "[]",
-		"[{{ arguments.d }}]":       "[]",
-		"{{ other.a }}":             "{{ other.a }}",
-	} {
-		if got := systemPrompt(source, thread); got != want {
-			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}
 }

@@ -68,11 +68,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	}
 	saved()
 	r.takeOver(t, agent)
-	if waits, err = r.awaitEnv(ctx, nil); waits || err != nil {
-		return waits, err
-	}
-	r.system = systemPrompt(r.side().Prompt.Spec.Text, r.thread)
-	return false, nil
+	return r.awaitEnv(ctx, nil)
 }
 
 // takeOver makes an agent the run's.

@@ -170,8 +170,12 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	system, err := r.system(ctx)
+	if err != nil {
+		return false, err
+	}
 	r.beginTurn()
-	_, failed, err := x.callHook(r.trail(ctx), h, hookSubject{cause: r.record.ID}, map[string]any{"role": string(store.RoleSystem), "content": r.system})
+	_, failed, err := x.callHook(r.trail(ctx), h, hookSubject{cause: r.record.ID}, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
 		r.hooks.with = append(r.hooks.with, failed)
 	}

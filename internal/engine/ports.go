@@ -8,6 +8,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -20,6 +21,8 @@ import (
 type Definitions interface {
 	// Agent resolves an agent with its prompt, model and tools.
 	Agent(ctx context.Context, namespace, name string) (*Agent, error)
+	// PromptText puts the text of a prompt together as its definitions are now.
+	PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error)
 	// Hooks resolves the hooks of an agent alone: those of its prompt in the place of its own; nil when it has none.
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
@@ -69,6 +72,8 @@ type Hook struct {
 type Prompt struct {
 	Name string
 	Spec skeinv1.PromptSpec
+	// Text of the spec, with all that it includes.
+	Text *prompt.Template
 }
 
 // Model of a prompt. APIKey is a secret: it goes to the provider and nowhere else.

@@ -34,7 +34,7 @@ type run struct {
 	sessionState json.RawMessage // of a run that goes on, as it was saved
 	resumed      bool            // it was under way before: calls without a result may have been made
 	conv         *conversation
-	system       string
+	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
 
 	exec *execution // made when the first tool is
@@ -99,7 +99,6 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
 		return err
 	}
-	r.system = systemPrompt(r.side().Prompt.Spec.Text, r.thread)
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -67,8 +67,11 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 	if err := d.get(ctx, "Prompt", namespace, spec.PromptRef.Name, field+".promptRef", &p); err != nil {
 		return nil, err
 	}
-	out := &engine.Side{Name: name, Spec: *spec, Prompt: engine.Prompt{Name: p.Name, Spec: p.Spec}}
-	var err error
+	resolvedPrompt, err := d.ResolvePrompt(ctx, &p)
+	if err != nil {
+		return nil, within("Prompt", p.Name, err)
+	}
+	out := &engine.Side{Name: name, Spec: *spec, Prompt: *resolvedPrompt}
 	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -63,6 +64,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 				d = thread.EnvDeclaration{Name: v.Name, Type: envType(v)}
 			}
 			d.Required, d.Scoped = d.Required || v.Required, d.Scoped || v.Scoped
+			d.Description = cmp.Or(d.Description, v.Description)
 			declared[v.Name] = d
 			value, _, err := e.definitions.envValue(ctx, t.Namespace, v, fmt.Sprintf("spec.env of the %s", layer.source))
 			if err != nil {
@@ -129,7 +131,11 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("read Prompt %q: %w", a.Spec.SideA.PromptRef.Name, err)
 	}
-	return a.Spec.Env, p.Spec.Env, nil
+	if err != nil { // there is no such prompt
+		return a.Spec.Env, nil, nil
+	}
+	ofPrompt, err = d.promptEnv(ctx, &p)
+	return a.Spec.Env, ofPrompt, err
 }
 
 // envValue follows an entry to its value and a version that changes with what it refers to; nil when it has

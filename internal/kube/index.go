@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,12 +16,14 @@ const (
 	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
-	// Agents, Prompts and Threads by those of spec.env and spec.hooks.
+	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts.
 	IndexConfigMap = "skein.configMap"
 	// IndexModel: Prompts by their Model.
 	IndexModel = "skein.model"
 	// IndexTool: Prompts by their Tools.
 	IndexTool = "skein.tool"
+	// IndexInclude: Prompts by the Prompts that they include.
+	IndexInclude = "skein.include"
 	// IndexPrompt: Agents by their Prompt.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent: Agents by the agents of their subagents; Threads, Subagents and ThreadEndpoints by their Agent.
@@ -63,7 +66,16 @@ func Indexes() []Index {
 		{&skeinv1.Prompt{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Prompt).Spec.Env) }},
 		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string {
 			spec := &o.(*skeinv1.Prompt).Spec
-			return append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
+			return slices.Concat(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks), partConfigMaps(spec.Parts))
+		}},
+		{&skeinv1.Prompt{}, IndexInclude, func(o client.Object) []string {
+			var names []string
+			for _, p := range o.(*skeinv1.Prompt).Spec.Parts {
+				if p.Include != "" {
+					names = append(names, p.Include)
+				}
+			}
+			return names
 		}},
 		{&skeinv1.Thread{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Thread).Spec.Env) }},
 		{&skeinv1.Thread{}, IndexConfigMap, func(o client.Object) []string { return envConfigMaps(o.(*skeinv1.Thread).Spec.Env) }},
@@ -184,6 +196,15 @@ func envConfigMaps(list []skeinv1.EnvVar) (names []string) {
 func hookConfigMaps(list []skeinv1.Hook) (names []string) {
 	for i := range list {
 		names = append(names, codeConfigMap(list[i].Code)...)
+	}
+	return names
+}
+
+func partConfigMaps(list []skeinv1.PromptPart) (names []string) {
+	for i := range list {
+		if ref := list[i].ConfigMapKeyRef; ref != nil {
+			names = append(names, ref.Name)
+		}
 	}
 	return names
 }

@@ -96,7 +96,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 	if len(name) > maxToolName {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(name), maxToolName)
 	}
-	if err := d.schemas.check(t.Spec.Parameters); err != nil {
+	if err := d.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
 		return nil, err
 	}
 	c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, t.Spec.Code)
@@ -108,7 +108,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 
 // ResolveEffect compiles an Effect and checks its schema.
 func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*engine.Effect, error) {
-	if err := d.schemas.check(e.Spec.Parameters); err != nil {
+	if err := d.schemas.check("spec.parameters", e.Spec.Parameters); err != nil {
 		return nil, err
 	}
 	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code)

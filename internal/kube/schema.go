@@ -15,21 +15,21 @@ import (
 
 // schemaCache remembers which JSON Schemas are good.
 type schemaCache struct {
-	seen *lru.Cache // digest → *engine.NotReadyError, nil when good
+	seen *lru.Cache // schemaKey → *engine.NotReadyError, nil when good
 }
 
 func newSchemaCache() *schemaCache { return &schemaCache{seen: lru.New(maxCompiled)} }
 
-// check tells whether spec.parameters is a usable schema of an object; absent is good.
-func (c *schemaCache) check(parameters *runtime.RawExtension) error {
-	if parameters == nil || len(parameters.Raw) == 0 {
+// check tells whether a field of a spec is a usable schema of an object; absent is good.
+func (c *schemaCache) check(field string, schema *runtime.RawExtension) error {
+	if schema == nil || len(schema.Raw) == 0 {
 		return nil
 	}
-	digest := sha256.Sum256(parameters.Raw)
-	v, ok := c.seen.Get(digest)
+	key := schemaKey{field, sha256.Sum256(schema.Raw)}
+	v, ok := c.seen.Get(key)
 	if !ok {
-		v = checkSchema(parameters.Raw)
-		c.seen.Add(digest, v)
+		v = checkSchema(field, schema.Raw)
+		c.seen.Add(key, v)
 	}
 	if err := v.(*engine.NotReadyError); err != nil {
 		return err
@@ -37,24 +37,27 @@ func (c *schemaCache) check(parameters *runtime.RawExtension) error {
 	return nil
 }
 
-// schemaURL names the schema in the compiler's messages.
-const schemaURL = "spec.parameters"
+type schemaKey struct {
+	field  string
+	digest [sha256.Size]byte
+}
 
-func checkSchema(raw []byte) *engine.NotReadyError {
+// checkSchema reads a schema; field names it in the compiler's messages too.
+func checkSchema(field string, raw []byte) *engine.NotReadyError {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "spec.parameters is not JSON: %v", err)
+		return notReady(skeinv1.ReasonInvalidSchema, "%s is not JSON: %v", field, err)
 	}
 	if o, ok := doc.(map[string]any); !ok || (o["type"] != nil && o["type"] != "object") {
-		return notReady(skeinv1.ReasonInvalidSchema, "spec.parameters must be the schema of an object: write type: object")
+		return notReady(skeinv1.ReasonInvalidSchema, "%s must be the schema of an object: write type: object", field)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "spec.parameters: %v", err)
+	if err := c.AddResource(field, doc); err != nil {
+		return notReady(skeinv1.ReasonInvalidSchema, "%s: %v", field, err)
 	}
-	if _, err := c.Compile(schemaURL); err != nil {
-		return notReady(skeinv1.ReasonInvalidSchema, "spec.parameters is not a valid JSON Schema: %v", err)
+	if _, err := c.Compile(field); err != nil {
+		return notReady(skeinv1.ReasonInvalidSchema, "%s is not a valid JSON Schema: %v", field, err)
 	}
 	return nil
 }

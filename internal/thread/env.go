@@ -72,6 +72,8 @@ type EnvDeclaration struct {
 	Type     store.EnvType
 	Required bool // the thread does not run without it (SPEC ENV-06)
 	Scoped   bool // it is not inherited from the parent (SPEC ENV-04)
+	// Description for whoever gives it a value.
+	Description string
 }
 
 // EnvLayers is what lies below a thread's own variables.
@@ -187,6 +189,18 @@ func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []strin
 		missing = append(missing, d.Name)
 	}
 	return missing, nil
+}
+
+// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one.
+func (s *Service) EnvLookup(ctx context.Context, t *store.Thread) (func(name string) (string, bool), error) {
+	e, err := s.environment(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (string, bool) {
+		v, ok := e.values[name]
+		return v.Value, ok
+	}, nil
 }
 
 // missing lists what is required and has no value, by name.

@@ -96,20 +96,39 @@ func (s *Schema) Decode(arguments string) (any, error) {
 	return v, err
 }
 
+// Validate holds a JSON text against the schema. The error says what is wrong with it, one clause for each place.
+func (s *Schema) Validate(text string) error {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("it is not valid JSON (%w)", err)
+	}
+	if s.compiled == nil {
+		return nil
+	}
+	if err := s.compiled.Validate(doc); err != nil {
+		return errors.New(problems(err))
+	}
+	return nil
+}
+
 var printer = message.NewPrinter(language.English)
 
-// explain lists the places that are wrong, one clause each.
 func explain(err error) error {
+	return errors.New("the arguments do not fit the tool's schema: " + problems(err) + ". Call the tool again with these corrected")
+}
+
+// problems lists the places that are wrong, one clause each.
+func problems(err error) string {
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return fmt.Errorf("the arguments do not fit the tool's schema: %w", err)
+		return err.Error()
 	}
 	var leaves []string
 	collect(invalid, &leaves)
 	if len(leaves) > maxSchemaErrors {
 		leaves = append(leaves[:maxSchemaErrors], fmt.Sprintf("and %d more", len(leaves)-maxSchemaErrors))
 	}
-	return errors.New("the arguments do not fit the tool's schema: " + strings.Join(leaves, "; ") + ". Call the tool again with these corrected")
+	return strings.Join(leaves, "; ")
 }
 
 func collect(e *jsonschema.ValidationError, into *[]string) {

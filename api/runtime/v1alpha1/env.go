@@ -71,4 +71,6 @@ type EnvWanted struct {
 	Type string `json:"type"`
 	// Scoped: the parent's value is not inherited.
 	Scoped bool `json:"scoped,omitempty"`
+	// Description of it, in the words of its agent or prompt.
+	Description string `json:"description,omitempty"`
 }

@@ -66,6 +66,9 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.defs.CheckEnv(ctx, p.Namespace, p.Spec.Env); err != nil {
 		return err
 	}
+	if _, err := c.defs.ResolvePrompt(ctx, p); err != nil {
+		return err
+	}
 	if err := kube.CheckToolNames(p.Spec.Tools); err != nil {
 		return err
 	}

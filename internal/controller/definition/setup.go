@@ -51,6 +51,8 @@ type watch struct {
 	predicate predicate.Predicate
 	// value by which the definitions are found in the index; the object's name when nil.
 	value func(client.Object) string
+	// reach: not only those that name the object, but those that name these in turn, and so on.
+	reach bool
 }
 
 // Setup adds a controller for each kind of definition.
@@ -101,6 +103,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			watches: []watch{
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
 				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: watches.ReadyTurned()},
+				// Its own generation for its text, its condition for what its text is made of.
+				{object: &skeinv1.Prompt{}, index: kube.IndexInclude, reach: true,
+					predicate: predicate.Or(predicate.GenerationChangedPredicate{}, watches.ReadyTurned())},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
@@ -135,7 +140,11 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 		if value == nil {
 			value = client.Object.GetName
 		}
-		b = b.Watches(w.object, watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value), builder.WithPredicates(w.predicate))
+		by := watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value)
+		if w.reach {
+			by = watches.Reaching(mgr.GetCache(), k.list, w.index)
+		}
+		b = b.Watches(w.object, by, builder.WithPredicates(w.predicate))
 	}
 	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more}
 	if err := b.Complete(r); err != nil {

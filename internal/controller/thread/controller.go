@@ -87,6 +87,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("thread").
 		For(&skeinv1.Thread{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizersChanged()))).
 		Watches(&skeinv1.Agent{}, watches.ByIndex(mgr.GetCache(), threads, kube.IndexAgent), builder.WithPredicates(predicate.Or(watches.ReadyTurned(), agentChanged()))).
+		Watches(&skeinv1.Prompt{}, handler.EnqueueRequestsFromMapFunc(threadsOfPrompt(mgr.GetCache())), builder.WithPredicates(requiredSchemaChanged())).
 		Watches(kube.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(kube.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).

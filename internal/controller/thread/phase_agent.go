@@ -2,14 +2,23 @@ package thread
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
+	"github.com/skein-dev/skein/internal/controller/watches"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
 )
 
 // agent finds out whether the thread's agent can run it, and wakes a thread whose work waited for that.
@@ -35,10 +44,55 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	case metav1.ConditionUnknown:
 		s.problem = &problem{skeinv1.ReasonReferenceNotReady, fmt.Sprintf("Agent %q has not been checked yet", name)}
 	default:
+		if s.problem, err = r.checkArguments(ctx, s.object.Namespace, &a, s.row.Arguments); s.problem != nil || err != nil {
+			return false, err
+		}
 		// A run that found a definition missing has left its work in the inbox (SPEC K8S-02).
 		if conditions.Ready(s.object.Status.Conditions).Status != metav1.ConditionTrue {
 			r.Engine.Wake(s.row.ID)
 		}
 	}
 	return false, nil
+}
+
+// checkArguments holds the arguments of a thread against what the prompts of its agent require (SPEC AGT-05).
+func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *skeinv1.Agent, arguments json.RawMessage) (*problem, error) {
+	for _, name := range kube.PromptsOf(&a.Spec) {
+		var p skeinv1.Prompt
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			continue // the agent will say so
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Prompt %q: %w", name, err)
+		}
+		if err := engine.CheckArguments(&p.Spec, arguments); err != nil {
+			return &problem{skeinv1.ReasonInvalidArguments, fmt.Sprintf(
+				"spec.arguments do not fit spec.requiredSchema of Prompt %q: %v. Create a new Thread with others: arguments are fixed when a thread is created", name, err)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// threadsOfPrompt gives the threads of the agents that use a prompt.
+func threadsOfPrompt(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []ctrl.Request {
+		var out []ctrl.Request
+		for _, agent := range watches.Requests(ctx, reader, &skeinv1.AgentList{}, o.GetNamespace(), kube.IndexPrompt, o.GetName()) {
+			out = append(out, watches.Requests(ctx, reader, &skeinv1.ThreadList{}, o.GetNamespace(), kube.IndexAgent, agent.Name)...)
+		}
+		return out
+	}
+}
+
+// requiredSchemaChanged passes edits of what a prompt requires. What else may happen to it its agents say.
+func requiredSchemaChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*skeinv1.Prompt).Spec.RequiredSchema, e.ObjectNew.(*skeinv1.Prompt).Spec.RequiredSchema
+			return !equality.Semantic.DeepEqual(was, is)
+		},
+	}
 }

@@ -110,6 +110,23 @@ var _ = Describe("The thread controller", func() {
 		Expect(e.Engine.Woken).To(ConsistOf(string(t.UID)))
 	})
 
+	It("says which arguments do not fit what the agent's prompt requires, and heals when that changes", Label("AGT-05", "K8S-02"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		p := &skeinv1.Prompt{ObjectMeta: Meta("p"), Spec: skeinv1.PromptSpec{Text: "x", RequiredSchema: &runtime.RawExtension{
+			Raw: []byte(`{"type":"object","required":["topic"],"properties":{"n":{"type":"integer"}}}`),
+		}}}
+		e.Create(ctx, p)
+		t := newThread(ctx, "t", func(t *skeinv1.Thread) { t.Spec.Arguments = &runtime.RawExtension{Raw: []byte(`{"n":"x"}`)} })
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonInvalidArguments),
+			HaveField("Message", And(ContainSubstring("missing property 'topic'"), ContainSubstring("/n: "), ContainSubstring("Create a new Thread"))))))
+		p.Spec.RequiredSchema = nil
+		Expect(e.Client.Update(ctx, p)).To(Succeed())
+		e.Clock.Step(5 * time.Second)
+		Reconcile(ctx, r, t)
+		Expect(ready(Get(ctx, e, t))).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+	})
+
 	It("hands the thread over when the spec names another agent, and only then", Label("AGT-03", "K8S-03"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		e.ReadyAgent(ctx, "b")

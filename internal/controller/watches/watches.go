@@ -48,6 +48,30 @@ func ByIndexOf(reader client.Reader, newList func() client.ObjectList, index str
 	})
 }
 
+// Reaching enqueues the objects of a list whose index names the object of the event, those whose index names one of
+// these, and so on. The object itself is among them only where they go round in a circle.
+func Reaching(reader client.Reader, newList func() client.ObjectList, index string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		return Reach(ctx, reader, newList(), o.GetNamespace(), index, o.GetName())
+	})
+}
+
+// Reach gives the objects whose index names one of a name, those whose index names one of these, and so on.
+func Reach(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, name string) []ctrl.Request {
+	var all []ctrl.Request
+	seen := map[string]bool{}
+	for next := []string{name}; len(next) > 0; next = next[1:] {
+		for _, req := range Requests(ctx, reader, list, namespace, index, next[0]) {
+			if !seen[req.Name] {
+				seen[req.Name] = true
+				all = append(all, req)
+				next = append(next, req.Name)
+			}
+		}
+	}
+	return all
+}
+
 // Requests gives the objects whose index has a value. A failing list is logged: a cache fails only when it
 // has not started.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, value string) []ctrl.Request {

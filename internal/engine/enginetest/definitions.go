@@ -15,6 +15,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/prompt"
 )
 
 // Definitions in memory.
@@ -22,6 +23,7 @@ type Definitions struct {
 	mu       sync.Mutex
 	version  int
 	agents   map[string]*engine.Agent
+	prompts  map[string]*skeinv1.PromptSpec // that agents' prompts include
 	effects  map[string]*engine.Effect
 	platform map[string]any // the runtime context
 	// endpoints by method and path, "GET /report".
@@ -30,15 +32,28 @@ type Definitions struct {
 
 // NewDefinitions makes an empty set.
 func NewDefinitions() *Definitions {
-	return &Definitions{agents: map[string]*engine.Agent{}, effects: map[string]*engine.Effect{}, endpoints: map[string]*engine.Endpoint{}}
+	return &Definitions{agents: map[string]*engine.Agent{}, prompts: map[string]*skeinv1.PromptSpec{}, effects: map[string]*engine.Effect{}, endpoints: map[string]*engine.Endpoint{}}
 }
 
 // Agent implements engine.Definitions.
-func (d *Definitions) Agent(_ context.Context, namespace, name string) (*engine.Agent, error) {
+func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[name]; a != nil && namespace == Namespace {
-		return a, nil
+		out := *a
+		for _, s := range []**engine.Side{&out.A, &out.B} {
+			if *s == nil {
+				continue
+			}
+			side := **s
+			text, err := prompt.Build(ctx, side.Prompt.Name, &side.Prompt.Spec, included{d})
+			if err != nil {
+				return nil, err
+			}
+			side.Prompt.Text = text
+			*s = &side
+		}
+		return &out, nil
 	}
 	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
 }

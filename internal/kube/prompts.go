@@ -1,0 +1,111 @@
+package kube
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/prompt"
+)
+
+// ResolvePrompt puts a Prompt's text together and checks its schemas. What it includes is read anew each time, so that
+// an edit of an included prompt counts from the next time on.
+func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*engine.Prompt, error) {
+	text, err := d.buildPrompt(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.schemas.check("spec.requiredSchema", p.Spec.RequiredSchema); err != nil {
+		return nil, err
+	}
+	if err := d.schemas.check("spec.responseSchema", p.Spec.ResponseSchema); err != nil {
+		return nil, err
+	}
+	return &engine.Prompt{Name: p.Name, Spec: p.Spec, Text: text}, nil
+}
+
+// PromptText implements engine.Definitions.
+func (d *Definitions) PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error) {
+	var p skeinv1.Prompt
+	if err := d.get(ctx, "Prompt", namespace, name, "what names it", &p); err != nil {
+		return nil, err
+	}
+	text, err := d.buildPrompt(ctx, &p)
+	if err != nil {
+		return nil, within("Prompt", name, err)
+	}
+	return text, nil
+}
+
+func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prompt.Template, error) {
+	text, err := prompt.Build(ctx, p.Name, &p.Spec, &promptLoader{d, p.Namespace})
+	var mistake *prompt.Error
+	if errors.As(err, &mistake) {
+		return nil, notReady(mistake.Reason, "%s", mistake.Message)
+	}
+	return text, err
+}
+
+// promptEnv gives the variables of a prompt: its own env, those that it declares, and then the same of what it
+// includes. Of what cannot be put together it gives the prompt's own.
+func (d *Definitions) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skeinv1.EnvVar, error) {
+	own := envOf(&p.Spec)
+	text, err := d.buildPrompt(ctx, p)
+	var unready *engine.NotReadyError
+	switch {
+	case errors.As(err, &unready):
+		return own, nil
+	case err != nil:
+		return nil, err
+	}
+	for _, i := range text.Included() {
+		own = append(own, envOf(i.Spec)...)
+	}
+	return own, nil
+}
+
+// envOf gives the variables that a prompt has values for and those that it declares.
+func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
+	if len(spec.Variables) == 0 {
+		return spec.Env[:len(spec.Env):len(spec.Env)]
+	}
+	out := make([]skeinv1.EnvVar, 0, len(spec.Env)+len(spec.Variables))
+	out = append(out, spec.Env...)
+	for _, v := range spec.Variables {
+		out = append(out, skeinv1.EnvVar{Name: v.Name, Type: v.Type, Required: v.Required, Scoped: v.Scoped, Description: v.Description})
+	}
+	return out
+}
+
+// PromptsOf lists the prompts of an agent's sides.
+func PromptsOf(a *skeinv1.AgentSpec) []string { return []string{a.SideA.PromptRef.Name} }
+
+// promptLoader finds what the prompts of a namespace include.
+type promptLoader struct {
+	definitions *Definitions
+	namespace   string
+}
+
+func (l *promptLoader) Prompt(ctx context.Context, name, field string) (*skeinv1.PromptSpec, error) {
+	var p skeinv1.Prompt
+	if err := l.definitions.get(ctx, "Prompt", l.namespace, name, field, &p); err != nil {
+		return nil, err
+	}
+	return &p.Spec, nil
+}
+
+func (l *promptLoader) ConfigMapKey(ctx context.Context, ref corev1.ConfigMapKeySelector, field string) ([]byte, error) {
+	data, _, err := l.definitions.contents.ConfigMapKey(ctx, l.namespace, ref, field)
+	return data, err
+}
+
+func (l *promptLoader) Within(name string, err error) error {
+	var mistake *prompt.Error
+	if errors.As(err, &mistake) {
+		return notReady(mistake.Reason, "Prompt %q: %s", name, mistake.Message)
+	}
+	return within("Prompt", name, err)
+}
