@@ -78,11 +78,19 @@ type AgentSpec struct {
 	Hooks []Hook `json:"hooks,omitempty"`
 }
 
-// AgentSide is one side of an agent (SPEC AGT-01).
+// AgentSide is one side of an agent (SPEC AGT-01): a prompt that a model plays, or a handler in code.
+// +kubebuilder:validation:XValidation:rule="has(self.promptRef) != has(self.handler)",message="a side is either a prompt or a handler: give promptRef or handler, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="!has(self.handler) || !(has(self.stopTool) || has(self.sessionStop) || has(self.sessionFail) || has(self.sessionStatus))",message="a handler's answer ends its turn: stopTool, sessionStop, sessionFail and sessionStatus are for sides with a promptRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.handler) || !has(self.stopOnResponse) || self.stopOnResponse",message="a handler's answer ends its turn: stopOnResponse: false is for sides with a promptRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.stopToolResponseProperty) || has(self.stopTool)",message="stopToolResponseProperty needs stopTool: name the tool whose arguments hold the property"
 type AgentSide struct {
-	// PromptRef names the Prompt of this side.
-	PromptRef LocalRef `json:"promptRef"`
+	// PromptRef names the Prompt of this side, which a model plays.
+	// +optional
+	PromptRef LocalRef `json:"promptRef,omitzero"`
+
+	// Handler is code that answers in the place of a prompt and its model (SPEC AGT-09).
+	// +optional
+	Handler *SideHandler `json:"handler,omitempty"`
 
 	// Label of this side, for people.
 	// +kubebuilder:validation:MaxLength=200
@@ -104,7 +112,7 @@ type AgentSide struct {
 	// +optional
 	StopToolResponseProperty string `json:"stopToolResponseProperty,omitempty"`
 
-	// MaxSteps is how many model calls one turn may make before it is stopped.
+	// MaxSteps is how many model calls one turn may make before it is stopped, those of a handler included.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=50

@@ -22,13 +22,13 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if limit := r.maxSteps(); r.record.Steps-r.kept.StepsBefore >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
+	if r.side().Handler != nil {
+		return r.askHandler(ctx)
+	}
 	if err := r.buildTools(ctx); err != nil {
 		return false, err
 	}
-	m := r.side().Model
-	client, err := r.engine.opts.Models.Client(model.Config{
-		Namespace: r.agent.Namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
-	})
+	client, err := r.client(&r.side().Model)
 	if err != nil {
 		return false, modelFailure(ctx, err)
 	}
@@ -48,6 +48,13 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.engine.fault("model.after")
 	return r.recordAnswer(ctx, id, res)
+}
+
+// client speaks with a model of the agent.
+func (r *run) client(m *Model) (model.Client, error) {
+	return r.engine.opts.Models.Client(model.Config{
+		Namespace: r.agent.Namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
+	})
 }
 
 // request is what the model gets to read.
@@ -90,16 +97,18 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			return true, r.finish(ctx, end, m)
 		}
 	}
-	ops := []store.Op{&store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}}
+	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
 	for i, call := range m.ToolCalls {
 		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
 			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
 	r.afterCreate(ctx, m)
-	if err := r.apply(ctx, "answer", ops...); err != nil {
+	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
+	if err := r.apply(ctx, "answer", append(ops, scoped...)...); err != nil {
 		return false, err
 	}
+	saved()
 	r.conv.add(*m)
 	return false, nil
 }

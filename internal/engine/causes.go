@@ -43,6 +43,10 @@ const (
 	ReasonContextTooLarge  = "ContextTooLarge"  // not even the prompt and the newest turn fit what the model can read
 	ReasonInvalidAnswer    = "InvalidAnswer"    // the answer does not fit the prompt's responseSchema, told or not
 	ReasonInvalidTools     = "InvalidTools"     // the prompt's tools cannot be offered
+	ReasonInvalidInput     = "InvalidInput"     // what was said is no input that the side's handler takes
+	ReasonInvalidOutput    = "InvalidOutput"    // what the side's handler gave is not what its schema says
+	ReasonHandlerFailed    = "HandlerFailed"    // the side's handler threw; the thread's log has the stack
+	ReasonHandlerTimeout   = "HandlerTimeout"   // the side's handler took longer than it may
 	ReasonSessionFailed    = "SessionFailed"    // the model called the agent's sessionFail tool
 	ReasonStoppedByUser    = "StoppedByUser"
 	ReasonTerminated       = "Terminated"

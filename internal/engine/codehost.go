@@ -49,6 +49,10 @@ type codeHost struct {
 	// endpoint is the invocation that answers a request, and answer takes what it says; set before the isolate opens.
 	endpoint string
 	answer   *endpointAnswer
+
+	// prefix begins the invocations that are for handlers of the agent's sides, which are in handlers; "" without any.
+	prefix   string
+	handlers map[string]*handlerCall
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
@@ -205,7 +209,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		v, err := iso.Invoke(call, invocation, module, args)
 		if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			c.drop(iso) // it may still be at it
-			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook or the endpoint", errCodeTimeout, timeout)
+			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook, the endpoint or the handler", errCodeTimeout, timeout)
 		}
 		settled <- outcomeOf{v, err}
 	}()
@@ -239,6 +243,15 @@ const methodRespond = "waitUntil.respond"
 func (c *codeHost) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
 	if c.answer != nil && invocation == c.endpoint && (method == methodEndpointHead || method == methodEndpointChunk) {
 		return c.answer.serve(ctx, method, args)
+	}
+	if serve := handlerMethods[method]; serve != nil {
+		c.mu.Lock()
+		call := c.handlers[invocation]
+		c.mu.Unlock()
+		if call == nil {
+			return nil, errors.New("this is for handlers of an agent's sides, while they are called")
+		}
+		return serve(call, ctx, args)
 	}
 	if method != methodRespond {
 		return c.state.Serve(ctx, invocation, method, args)
@@ -287,6 +300,9 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 	if c.endpoint != "" {
 		static[endpointProperty] = c.endpoint
 	}
+	if c.prefix != "" {
+		static[handlerProperty] = c.prefix
+	}
 	platform, err := c.engine.opts.Definitions.RuntimeContext(ctx, c.thread.Namespace, c.pool)
 	if err != nil {
 		return nil, nil, err
@@ -326,6 +342,23 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	c.iso = iso
 	c.engine.fault("isolate.opened")
 	return iso, sbx, nil
+}
+
+// handle says which call of a handler an invocation is, before it is made.
+func (c *codeHost) handle(invocation string, call *handlerCall) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handlers == nil {
+		c.handlers = map[string]*handlerCall{}
+	}
+	c.handlers[invocation] = call
+}
+
+// opened tells whether there is an isolate.
+func (c *codeHost) opened() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.iso != nil
 }
 
 // drop forgets an isolate that is of no use any more.

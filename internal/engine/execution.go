@@ -32,6 +32,8 @@ type execution struct {
 
 	// turn is the run that the execution is of; nil outside of one.
 	turn *turn
+	// completing: the handlers will be told of the session's end.
+	completing bool
 
 	mu    sync.Mutex
 	tools *tool.Set // those that were built last
@@ -64,6 +66,14 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 		}
 		for i := range agent.A.Tools {
 			x.code.add(moduleOf(&agent.A.Tools[i]), agent.A.Tools[i].Module, timeoutOf(&agent.A.Tools[i].Spec))
+		}
+	}
+	if agent != nil && runID != "" {
+		x.code.prefix = handlerPrefix(runID)
+		for _, s := range []*Side{agent.A, agent.B} {
+			if s != nil && s.Handler != nil {
+				x.code.add(handlerModule(s), s.Handler.Module, handlerTimeout(s))
+			}
 		}
 	}
 	return x

@@ -110,7 +110,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	record.EndedAt = r.engine.now()
 	record.State = r.engine.postRun.mark()
 	record.Message = clipText(record.Message, maxRunMessage)
-	var ops []store.Op
+	ops := r.destroyOps()
 	if m != nil {
 		ops = append(ops, &store.AppendMessage{Message: m})
 		r.afterCreate(ctx, m)

@@ -58,6 +58,16 @@ type Side struct {
 	Tools  []Tool // the prompt's Tool objects, in its order
 	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
 	Hooks map[skeinv1.HookName]*Hook
+	// Handler is set where the side is code (SPEC AGT-09): it has neither prompt nor model nor tools then.
+	Handler *Handler
+}
+
+// Handler is a side that is written in code, compiled.
+type Handler struct {
+	Module  sandbox.Module
+	Timeout time.Duration // of one call; 0 = the sandbox's own
+	// Models that the code may ask, by the names that it has for them.
+	Models map[string]*Model
 }
 
 // Hook is code that is called at a moment in the life of a thread (SPEC HOK-01), compiled.

@@ -48,6 +48,8 @@ type run struct {
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	hooks   runHooks
+	// destroys: a handler has asked for the conversation to be cleared with its answer.
+	destroys bool
 }
 
 // execute runs until the turn ends or the run is parked, and records how it ended. An error means that the

@@ -40,6 +40,7 @@ func (r *run) stepScopes() (done func(), ops []store.Op) {
 	if save.State != nil {
 		record := r.record
 		record.SessionState = save.State
+		r.sessionState = save.State // for an execution that takes the place of a lost one
 		ops = append(ops, &store.PutRun{Run: record})
 	}
 	return save.Done, ops
@@ -53,9 +54,12 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 		return m, nil
 	}
 	if m != nil {
-		if err := r.apply(ctx, "answer", &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}); err != nil {
+		saved, scoped := r.stepScopes()
+		ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+		if err := r.apply(ctx, "answer", append(ops, scoped...)...); err != nil {
 			return m, err
 		}
+		saved()
 		r.conv.add(*m)
 		m = nil
 	}

@@ -62,6 +62,9 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 
 // resolveSide resolves a side of an agent; field is where the agent has it.
 func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
+	if spec.Handler != nil {
+		return d.resolveHandler(ctx, a, name, field, spec)
+	}
 	namespace := a.Namespace
 	var p skeinv1.Prompt
 	if err := d.get(ctx, "Prompt", namespace, spec.PromptRef.Name, field+".promptRef", &p); err != nil {

@@ -127,6 +127,9 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 		return nil, nil, fmt.Errorf("read Agent %q: %w", agent, err)
 	}
 	var p skeinv1.Prompt
+	if a.Spec.SideA.Handler != nil {
+		return a.Spec.Env, nil, nil
+	}
 	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: a.Spec.SideA.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("read Prompt %q: %w", a.Spec.SideA.PromptRef.Name, err)

@@ -15,6 +15,9 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 		return nil, err
 	}
 	var p skeinv1.Prompt
+	if a.Spec.SideA.Handler != nil {
+		return d.resolveHooks(ctx, &a, &p) // code has no prompt
+	}
 	if err := d.get(ctx, "Prompt", namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
 		return nil, within("Agent", agent, err)
 	}

@@ -16,9 +16,10 @@ const (
 	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
-	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts.
+	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts, Agents by
+	// those of their handlers' code.
 	IndexConfigMap = "skein.configMap"
-	// IndexModel: Prompts by their Model.
+	// IndexModel: Prompts by their Model; Agents by the Models that their handlers may ask.
 	IndexModel = "skein.model"
 	// IndexTool: Prompts by their Tools.
 	IndexTool = "skein.tool"
@@ -61,7 +62,11 @@ func Indexes() []Index {
 		{&skeinv1.Agent{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Agent).Spec.Env) }},
 		{&skeinv1.Agent{}, IndexConfigMap, func(o client.Object) []string {
 			spec := &o.(*skeinv1.Agent).Spec
-			return append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
+			names := append(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks)...)
+			for _, h := range handlersOf(spec) {
+				names = append(names, codeConfigMap(h.Code)...)
+			}
+			return names
 		}},
 		{&skeinv1.Prompt{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Prompt).Spec.Env) }},
 		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string {
@@ -116,7 +121,19 @@ func Indexes() []Index {
 			return names
 		}},
 		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
+			if o.(*skeinv1.Agent).Spec.SideA.Handler != nil {
+				return nil
+			}
 			return []string{o.(*skeinv1.Agent).Spec.SideA.PromptRef.Name}
+		}},
+		{&skeinv1.Agent{}, IndexModel, func(o client.Object) []string {
+			var names []string
+			for _, h := range handlersOf(&o.(*skeinv1.Agent).Spec) {
+				for _, m := range h.Models {
+					names = append(names, m.ModelRef.Name)
+				}
+			}
+			return names
 		}},
 		{&skeinv1.Agent{}, IndexAgent, func(o client.Object) []string {
 			var names []string

@@ -6,9 +6,12 @@ package store
 //
 // With IfExpired it does so only when the thread has an idle expiry, nothing has happened for so long, and
 // nobody is at it: no run, nothing in its inbox, no lease (SPEC THR-07). Done tells whether it did.
+//
+// With Within it is part of a run, which goes on: nobody is shut out.
 type Destroy struct {
 	Reason    string // DestroyedExplicit or DestroyedExpired
 	IfExpired bool
+	Within    bool
 	Done      bool
 }
 

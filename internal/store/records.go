@@ -300,6 +300,7 @@ const (
 	EventApprovalRequested = "approval.requested"
 	EventApprovalDecided   = "approval.decided"
 	EventHookFailed        = "hook.failed" // Data HookFailure
+	EventHandlerLog        = "handler.log" // Data {"level": "info", "message": "…", "data": {…}}: a line of ctx.logger
 	EventTerminated        = "thread.terminated"
 	EventThreadUpdated     = "thread.updated"   // Data: the fields that have changed, with their new values
 	EventDestroyed         = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}

@@ -39,6 +39,8 @@ const (
 	// EventHookFailed has data {"hook", "owner", "error", "messageId", "toolCallId"}: code of a hook did not do its part,
 	// and the thread went on with the data as it was.
 	EventHookFailed = "hook.failed"
+	// EventHandlerLog: a line that the handler of an agent's side logged: level, message, data.
+	EventHandlerLog = "handler.log"
 	EventTerminated = "thread.terminated"
 	// EventDestroyed comes when the conversation was cleared; Data is {"reason": "explicit" or "expired", "messages": n}.
 	EventDestroyed = "thread.destroyed"

@@ -98,8 +98,7 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 	if err := c.defs.CheckAgentHooks(ctx, a); err != nil {
 		return err
 	}
-	var p skeinv1.Prompt
-	if err := c.ready(ctx, "Prompt", a.Namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
+	if err := c.side(ctx, a, "spec.sideA", &a.Spec.SideA); err != nil {
 		return err
 	}
 	for i, s := range a.Spec.Subagents {
@@ -110,6 +109,26 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 	}
 	if ref := a.Spec.SandboxPoolRef; ref != nil {
 		return c.exists(ctx, "SandboxPool", a.Namespace, ref.Name, "spec.sandboxPoolRef", &skeinv1.SandboxPool{})
+	}
+	return nil
+}
+
+// side checks a side of an agent; field is where the agent has it.
+func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *skeinv1.AgentSide) error {
+	h := s.Handler
+	if h == nil {
+		var p skeinv1.Prompt
+		return c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions })
+	}
+	if err := c.defs.CheckHandler(ctx, a, field, h); err != nil {
+		return err
+	}
+	for i, ref := range h.Models {
+		var m skeinv1.Model
+		at := fmt.Sprintf("%s.handler.models[%d].modelRef", field, i)
+		if err := c.ready(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -16,3 +16,13 @@ func (i *isolate) httpParts(a []qjs.Value) (qjs.Value, bool) {
 	defer i.vm.Free(make)
 	return i.vm.Call(make, qjs.Undefined, a[0])
 }
+
+// handlerParts evaluates lib.Handler: handlerParts(sys, parts) gives { serve }.
+func (i *isolate) handlerParts(a []qjs.Value) (qjs.Value, bool) {
+	make, ok := i.vm.Eval(internal+"handler", lib.Handler)
+	if !ok {
+		return i.vm.Rethrow()
+	}
+	defer i.vm.Free(make)
+	return i.vm.Call(make, qjs.Undefined, a[0], a[1])
+}

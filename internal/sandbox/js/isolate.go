@@ -55,13 +55,10 @@ func (m *machine) isolate(open *protocol.Open) error {
 
 // prepare lays out the modules and evaluates our own script.
 func (i *isolate) prepare(open *protocol.Open) error {
-	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){
-		"@standardagents/builder": module(i.libs.Builder, lib.Builder),
-		"zod":                     module(i.libs.Zod, lib.Zod),
-		"zod/v4": func() (qjs.Source, error) {
-			return qjs.Source{Code: "export * from 'zod';\nexport { default } from 'zod';\n"}, nil
-		},
-	}}
+	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
+	for _, m := range lib.Modules {
+		l.bare[m.Name] = module(i.libs.Modules[m.Name], m.Code)
+	}
 	for _, m := range open.Modules {
 		l.sources[m.Name] = qjs.Source{Code: m.Source}
 	}

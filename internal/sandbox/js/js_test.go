@@ -94,12 +94,12 @@ var _ = Describe("a child", func() {
 	)
 
 	It("passes the libraries on as one piece, and takes none that is damaged", func() {
-		libs := js.Libraries{Zod: []byte("zod"), Definition: []byte{1}}
+		libs := js.Libraries{Modules: map[string][]byte{"zod": []byte("zod")}, Definition: []byte{1}}
 		packed := libs.Pack()
 		got, err := js.UnpackLibraries(packed)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(got.Zod) + string(got.Definition)).To(Equal("zod\x01"))
-		Expect(got.Builder).To(BeEmpty())
+		Expect(string(got.Modules["zod"]) + string(got.Definition)).To(Equal("zod\x01"))
+		Expect(got.Modules["ai"]).To(BeEmpty())
 		for n := range packed {
 			_, err := js.UnpackLibraries(packed[:n])
 			Expect(err).To(MatchError(ContainSubstring("damaged")), "%d bytes", n)

@@ -15,59 +15,73 @@ import (
 // compiled where it is needed. The engine believes bytecode: it only ever comes from CompileLibraries, in a process
 // that has never seen foreign code.
 type Libraries struct {
-	Zod        []byte
-	Builder    []byte
-	Definition []byte // the script that makes state
+	Modules    map[string][]byte // by name, those of lib.Modules
+	Definition []byte            // the script that makes state
 }
-
-// parts in the order in which they are packed.
-func (l *Libraries) parts() []*[]byte { return []*[]byte{&l.Zod, &l.Builder, &l.Definition} }
 
 // CompileLibraries compiles the libraries for children of the same build.
 func CompileLibraries(vm *qjs.VM) (Libraries, error) {
-	var l Libraries
-	for _, part := range []struct {
-		into    *[]byte
-		name    string
-		code    string
-		compile func(name, code string) ([]byte, bool)
-	}{
-		{&l.Zod, "zod", lib.Zod, vm.Compile},
-		{&l.Builder, "@standardagents/builder", lib.Builder, vm.Compile},
-		{&l.Definition, internal + "definition", lib.Definition, vm.CompileScript},
-	} {
-		code, ok := part.compile(part.name, part.code)
-		if !ok {
-			v := vm.Exception()
-			return l, fmt.Errorf("compiling %s: %+v", part.name, vm.Info(v))
-		}
-		*part.into = code
+	l := Libraries{Modules: map[string][]byte{}}
+	failed := func(name string) (Libraries, error) {
+		return Libraries{}, fmt.Errorf("compiling %s: %+v", name, vm.Info(vm.Exception()))
 	}
+	for _, m := range lib.Modules {
+		if len(m.Uses) > 0 {
+			continue // to be compiled where what it imports is there
+		}
+		code, ok := vm.Compile(m.Name, m.Code)
+		if !ok {
+			return failed(m.Name)
+		}
+		l.Modules[m.Name] = code
+	}
+	code, ok := vm.CompileScript(internal+"definition", lib.Definition)
+	if !ok {
+		return failed("the definition script")
+	}
+	l.Definition = code
 	return l, nil
 }
 
-// Pack writes the libraries as one piece, for the file that children share.
+// Pack writes the libraries as one piece, for the file that children share: the modules in the order of lib.Modules,
+// then the script.
 func (l *Libraries) Pack() []byte {
 	var b []byte
-	for _, part := range l.parts() {
-		b = binary.AppendUvarint(b, uint64(len(*part)))
-		b = append(b, *part...)
+	add := func(part []byte) {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
 	}
+	for _, m := range lib.Modules {
+		add(l.Modules[m.Name])
+	}
+	add(l.Definition)
 	return b
 }
 
 // UnpackLibraries reads what Pack wrote, without copying it.
 func UnpackLibraries(b []byte) (Libraries, error) {
-	var l Libraries
-	for _, part := range l.parts() {
+	l := Libraries{Modules: make(map[string][]byte, len(lib.Modules))}
+	next := func() (part []byte, ok bool) {
 		size, n := binary.Uvarint(b)
 		if n <= 0 || size > uint64(len(b)-n) {
-			return Libraries{}, errors.New("the file of the libraries is damaged")
+			return nil, false
 		}
-		*part, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
+		part, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
+		return part, true
+	}
+	var ok bool
+	for _, m := range lib.Modules {
+		if l.Modules[m.Name], ok = next(); !ok {
+			return Libraries{}, errDamaged
+		}
+	}
+	if l.Definition, ok = next(); !ok {
+		return Libraries{}, errDamaged
 	}
 	return l, nil
 }
+
+var errDamaged = errors.New("the file of the libraries is damaged")
 
 // module gives a library as a module, from bytecode where there is some.
 func module(bytecode []byte, code string) func() (qjs.Source, error) {

@@ -43,18 +43,19 @@ func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 		length int
 		call   qjs.HostFunc
 	}{
-		"call":        {4, i.callHost},
-		"setTimer":    {4, i.setTimer},
-		"clearTimer":  {1, i.clearTimer},
-		"encodeText":  {1, i.encodeText},
-		"decodeText":  {3, i.decodeText},
-		"clone":       {1, i.clone},
-		"atob":        {1, i.atob},
-		"btoa":        {1, i.btoa},
-		"randomUUID":  {0, i.randomUUID},
-		"randomBytes": {1, i.randomBytes},
-		"urlClasses":  {0, i.urlClasses},
-		"httpParts":   {1, i.httpParts},
+		"call":         {4, i.callHost},
+		"setTimer":     {4, i.setTimer},
+		"clearTimer":   {1, i.clearTimer},
+		"encodeText":   {1, i.encodeText},
+		"decodeText":   {3, i.decodeText},
+		"clone":        {1, i.clone},
+		"atob":         {1, i.atob},
+		"btoa":         {1, i.btoa},
+		"randomUUID":   {0, i.randomUUID},
+		"randomBytes":  {1, i.randomBytes},
+		"urlClasses":   {0, i.urlClasses},
+		"httpParts":    {1, i.httpParts},
+		"handlerParts": {2, i.handlerParts},
 	} {
 		v, ok := i.vm.Func(name, f.length, f.call)
 		if !ok || !i.vm.Define(sys, name, v, qjs.Fixed) {

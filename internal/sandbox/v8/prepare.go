@@ -3,8 +3,6 @@
 package v8
 
 import (
-	"strings"
-
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
@@ -31,21 +29,15 @@ func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 	return compile.NewMapper(compiled), nil
 }
 
-// addLibraries adds what definition code may import, and the script that gives it its state. The large library goes
-// along only where a module may name it.
+// addLibraries adds what definition code may import, as far as a module may name it, and the script that gives it its
+// state.
 func addLibraries(open *protocol.Open) {
-	zod := false
+	sources := make([]string, 0, len(open.Modules))
 	for _, m := range open.Modules {
-		zod = zod || strings.Contains(m.Source, "zod")
+		sources = append(sources, m.Source)
 	}
-	libraries := []protocol.Module{
-		{Name: internal + "definition", Source: lib.Whole},
-		{Name: internal + "@standardagents/builder", Source: lib.Builder},
+	open.Modules = append(open.Modules, protocol.Module{Name: internal + "definition", Source: lib.Whole})
+	for _, m := range lib.Named(sources...) {
+		open.Modules = append(open.Modules, protocol.Module{Name: internal + m.Name, Source: m.Code})
 	}
-	if zod {
-		libraries = append(libraries,
-			protocol.Module{Name: internal + "zod", Source: lib.Zod},
-			protocol.Module{Name: internal + "zod/v4", Source: "export * from 'zod';\nexport { default } from 'zod';\n"})
-	}
-	open.Modules = append(open.Modules, libraries...)
 }

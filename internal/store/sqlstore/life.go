@@ -138,8 +138,10 @@ func (t *tx) destroy(h *head, op *store.Destroy) error {
 		}
 	}
 	op.Done = true
-	if err := t.shutOut(h, reasonDestroyed); err != nil {
-		return err
+	if !op.Within {
+		if err := t.shutOut(h, reasonDestroyed); err != nil {
+			return err
+		}
 	}
 	messages := h.counts.total(true, 0, true)
 	if err := t.clearConversation(h); err != nil {

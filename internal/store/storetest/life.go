@@ -51,6 +51,21 @@ func describeLife(e *env) {
 		})
 	})
 
+	It("is destroyed within a run, which goes on", Label("THR-06", "AGT-09"), func(ctx SpecContext) {
+		id := e.thread(ctx)
+		e.say(ctx, id, "one")
+		f, err := e.store.Acquire(ctx, id, "me", ttl)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
+		op := &store.Destroy{Reason: store.DestroyedExplicit, Within: true}
+		Expect(e.store.Apply(ctx, id, f, op, &store.AppendMessage{Message: message("first")})).To(Succeed())
+		Expect(op.Done).To(BeTrue())
+		Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"first"}))
+		Expect(e.store.Run(ctx, id, "")).To(HaveValue(HaveField("Status", store.RunRunning)))
+		Expect(e.info(ctx, id).DestroyedReason).To(Equal("explicit"))
+		Expect(e.eventTypes(ctx, id)).To(ContainElements(store.EventMessageDeleted, store.EventDestroyed))
+	})
+
 	Describe("idle expiry", func() {
 		const hour = int64(3600e6)
 		expire := func(ctx SpecContext, id string) bool {

@@ -43,6 +43,8 @@ func init() {
 		"readFileStream.open": openStream, "readFileStream.next": nextChunk, "readFileStream.close": closeStream,
 		"execution.stop": stopExecution, "execution.forceTurn": forceTurn,
 
+		"kv.get": kvGet, "kv.set": kvSet, "kv.delete": kvDelete, "kv.keys": kvKeys,
+
 		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
 		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
 		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,

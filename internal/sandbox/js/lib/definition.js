@@ -3,8 +3,9 @@
 (function (sys, threads) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
-  // $endpoint is the invocation that is the request of a thread endpoint, if that is what the isolate is for.
-  const { $scopes: scopes, $endpoint: endpoint } = sys.statics;
+  // $endpoint is the invocation that is the request of a thread endpoint, if that is what the isolate is for; with
+  // $handler the names of those begin that are for the handlers of the agent's sides.
+  const { $scopes: scopes, $endpoint: endpoint, $handler: handlers } = sys.statics;
 
   // ---- runCode ----------------------------------------------------------------------------------------
 
@@ -123,12 +124,14 @@
     },
   });
 
+  // send makes a call that the code does not await, but its invocation does.
+  function send(invocation, name, args) {
+    const p = sys.call(invocation, name, args, true);
+    p.catch(() => {}); // told of when it is awaited
+    sent.get(invocation)?.push(p);
+  }
+
   function scopesFor(invocation) {
-    const send = (name, args) => {
-      const p = sys.call(invocation, name, args, true);
-      p.catch(() => {}); // told of when it is awaited
-      sent.get(invocation)?.push(p);
-    };
     const ask = (name, ...args) => sys.call(invocation, name, args, true);
     let loaded = false;
     let dirty = false;
@@ -162,7 +165,7 @@
     };
     return {
       request: { state: scopeOf(new Map(), () => {}) },
-      session: { id: scopes.session, state: scopeOf(session, (name, args) => send('session.' + name, args)) },
+      session: { id: scopes.session, state: scopeOf(session, (name, args) => send(invocation, 'session.' + name, args)) },
       thread: { id: scopes.thread, state: threadState },
       waitUntil(work) {
         const list = waiting.get(invocation);
@@ -220,6 +223,27 @@
 
   const { stateFor, refresh, used } = threads(sys, { runCode, post, scopesFor });
 
+  // ---- handlers of an agent's sides -------------------------------------------------------------------
+
+  let handlerParts;
+  const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, send, alive }));
+  const serving = new Set(); // the handlers' invocations under way, the newest last
+  // The invocation in whose name is asked what the code of one that has ended asks, such as a listener.
+  const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
+
+  // What has a model answer: the module "ai" finds it here. The calls are made in the name of the newest handler.
+  if (handlers !== undefined) {
+    Object.defineProperty(globalThis, Symbol.for('skein.models'), {
+      value: Object.freeze({
+        call(method, ...args) {
+          const invocation = [...serving].at(-1);
+          if (invocation === undefined) throw new Error('a model can only be asked while a handler is called, or by its waitUntil work');
+          return sys.call(invocation, 'model.' + method, args, false);
+        },
+      }),
+    });
+  }
+
   // ---- definitions ------------------------------------------------------------------------------------
 
   const isSchema = (v) => v !== null && typeof v === 'object' && '_zod' in v;
@@ -262,8 +286,9 @@
     };
   }
 
-  // Carries an invocation out: the definition's execute, or what answers the request of an endpoint.
+  // Carries an invocation out: the definition's execute, a side's handler, or what answers the request of an endpoint.
   async function execute(ns, invocation, args) {
+    if (handlers !== undefined && invocation.startsWith(handlers)) return handler().serve(ns, invocation, args);
     const definition = definitionOf(ns);
     if (endpoint !== undefined && invocation === endpoint) {
       const send = (method, values) => sys.call(invocation, method, values, false);
@@ -288,6 +313,7 @@
     sent.set(invocation, []);
     waiting.set(invocation, []);
     posted.set(invocation, []);
+    if (handlers !== undefined && invocation.startsWith(handlers)) serving.add(invocation);
     try {
       await refresh(invocation);
       const result = await execute(ns, invocation, args);
@@ -309,6 +335,7 @@
       sent.delete(invocation);
       waiting.delete(invocation);
       posted.delete(invocation);
+      serving.delete(invocation);
     }
   }
 

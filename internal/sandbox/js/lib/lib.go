@@ -50,5 +50,12 @@ var URL string
 //go:embed http.js
 var HTTP string
 
-// Whole is Definition with HTTP inside, for engines that compile a function when it is called first.
-var Whole = "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nreturn (" + expression(Definition) + ")(sys);\n})"
+// Handler is the script that calls the handler of an agent's side (SPEC AGT-09), evaluated where there is one. Its
+// value is a function that takes the host's side and what definition.js has for it.
+//
+//go:embed handler.js
+var Handler string
+
+// Whole is Definition with HTTP and Handler inside, for engines that compile a function when it is called first.
+var Whole = "(function (sys) {\nsys.httpParts = " + expression(HTTP) + ";\nsys.handlerParts = " + expression(Handler) +
+	";\nreturn (" + expression(Definition) + ")(sys);\n})"

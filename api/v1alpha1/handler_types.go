@@ -1,0 +1,36 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SideHandler is a side of an agent that is written in code (SPEC AGT-09). Each turn of the side is one call of it.
+type SideHandler struct {
+	// Code is an ES module whose default export is what createAgent of '@agentuity/runtime' gives.
+	Code CodeSource `json:"code"`
+
+	// Models that the code may ask, by the names that it has for them.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Models []HandlerModel `json:"models,omitempty"`
+
+	// Timeout of one call, the answers of models included; a minute when absent. The pool's maxWallTime bounds it too.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="timeout must be from 100ms to 1h"
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// HandlerModel is a Model by the name that code has for it.
+type HandlerModel struct {
+	// Name that the code asks for: gpt-5-mini for openai('gpt-5-mini'), or openai/gpt-5-mini for that of this provider
+	// alone.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	Name string `json:"name"`
+
+	// ModelRef names the Model that answers.
+	ModelRef LocalRef `json:"modelRef"`
+}

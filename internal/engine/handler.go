@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/scopes"
+	"github.com/skein-dev/skein/internal/tool/code"
+)
+
+// A side of an agent may be code in the place of a prompt and a model (SPEC AGT-09). Its turn is one call of the
+// handler, which counts as a step: what it answers goes into the log as a model's answer does. A call whose answer is
+// not there is made again, under the same id.
+
+// handlerProperty tells an isolate how the invocations begin that are for handlers; code does not see it.
+const handlerProperty = "$handler"
+
+// maxHandlerAnswer bounds an answer, in bytes.
+const maxHandlerAnswer = 1 << 20
+
+// handlerListeners is how long the listeners for a session's end may take.
+const handlerListeners = 10 * time.Second
+
+// handlerCall is one call of a handler, as the host sees it.
+type handlerCall struct {
+	run    *run
+	deltas *deltas
+	models *modelCalls
+
+	mu       sync.Mutex
+	over     bool // the answer is there: no piece of it comes any more
+	length   int
+	destroys bool // the conversation is to be cleared with the answer
+	lines    int  // that were logged
+}
+
+func handlerModule(s *Side) string { return "sides/" + s.Name }
+
+func handlerTimeout(s *Side) time.Duration {
+	if s.Handler.Timeout > 0 {
+		return s.Handler.Timeout
+	}
+	return defaultCodeTimeout
+}
+
+// handlerPrefix begins the names of the invocations of a run's handlers.
+func handlerPrefix(runID string) string { return "handler_" + runID + "_" }
+
+// askHandler is ask for a side that is code.
+func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
+	side := r.side()
+	conv, err := r.filtered(ctx)
+	if err != nil {
+		return false, err
+	}
+	id := newMessageID()
+	for again := false; ; again = true {
+		x, err := r.execution(ctx)
+		if err != nil {
+			return false, err
+		}
+		text, call, err := r.callHandler(ctx, x, side, id, handlerInput(conv))
+		var gone *sandbox.IsolateGoneError
+		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) && ctx.Err() == nil {
+			// The sandbox was lost, and with it what the code did to its state: as after a crash.
+			x.close()
+			r.exec, r.tools = nil, nil
+			call.deltas.emit(model.Delta{Reset: true})
+			continue
+		}
+		if lost := call.deltas.stop(); lost != nil {
+			return false, lost
+		}
+		if err != nil {
+			return false, r.handlerFailed(ctx, side, call, err)
+		}
+		r.decided() // keeps it with the run's row, which is written with the answer
+		r.destroys = call.destroysNow()
+		usage := call.models.used()
+		return r.recordAnswer(ctx, id, &model.Response{Content: text, Usage: usage})
+	}
+}
+
+// callHandler makes the call and gives the text of the answer.
+func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id string, input *store.Message) (string, *handlerCall, error) {
+	call := &handlerCall{run: r, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
+	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
+	x.code.handle(invocation, call)
+	r.completes(x, side)
+	r.beginTurn()
+	r.engine.fault("handler.before")
+	args := map[string]any{"event": "call", "text": "", "message": nil}
+	if input != nil {
+		args["text"] = contentOf(input)
+		args["message"] = input
+	}
+	v, err := x.code.Invoke(r.trail(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
+	call.end()
+	r.engine.fault("handler.after")
+	if err != nil {
+		return "", call, err
+	}
+	said, _ := v.(map[string]any)
+	text, ok := said["text"].(string)
+	if !ok {
+		return "", call, errors.New("the handler gave no answer")
+	}
+	if len(text) > maxHandlerAnswer {
+		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), maxHandlerAnswer)
+	}
+	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, nil
+}
+
+// handlerInput is the message that a handler answers: the newest that the other side, or a person, has said.
+func handlerInput(c *conversation) *store.Message {
+	for i := len(c.msgs) - 1; i >= 0; i-- {
+		if m := &c.msgs[i]; m.Role == store.RoleUser && !m.Silent {
+			return m
+		}
+	}
+	return nil
+}
+
+// handlerFailed is why there is no answer. What the code threw goes into the thread's log with its stack; the run says
+// what it was.
+func (r *run) handlerFailed(ctx context.Context, side *Side, call *handlerCall, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	reason, message := ReasonHandlerFailed, code.Explain(err)
+	var thrown *sandbox.Error
+	var gone *sandbox.IsolateGoneError
+	switch {
+	case errors.Is(err, errCodeTimeout):
+		reason, message = ReasonHandlerTimeout, err.Error()
+	case errors.As(err, &gone) && pastWallTime(gone):
+		reason, message = ReasonHandlerTimeout, gone.Reason+": raise maxWallTime of the SandboxPool"
+	case errors.As(err, &thrown):
+		message = thrown.Name + ": " + thrown.Message
+		switch failed := call.models.failed(); {
+		case thrown.Name == "InvalidInputError":
+			reason, message = ReasonInvalidInput, thrown.Message
+		case thrown.Name == "InvalidOutputError":
+			reason, message = ReasonInvalidOutput, thrown.Message
+		case thrown.Name == "TimeoutError":
+			reason, message = ReasonHandlerTimeout, thrown.Message+": raise spec.handler.timeout of the side, or maxWallTime of the SandboxPool"
+		case failed != nil && strings.HasSuffix(thrown.Message, failed.message):
+			reason, message = failed.reason, failed.message
+		}
+		if reason == ReasonHandlerFailed && thrown.Stack != "" {
+			call.write(ctx, "error", message, map[string]any{"stack": code.Explain(err)})
+		}
+	}
+	message = r.redacted(message)
+	r.log.Info("a handler failed", "run", r.record.ID, "side", side.Name, "reason", reason)
+	if reason == ReasonHandlerFailed {
+		message = "the handler failed: " + message
+	}
+	return failf(reason, "%s", message)
+}
+
+// pastWallTime tells an engine that was ended for its time from one that was lost.
+func pastWallTime(gone *sandbox.IsolateGoneError) bool {
+	return strings.Contains(gone.Reason, "ran for longer than")
+}
+
+// destroyOps clear the conversation with the answer that comes next, where a handler has asked for it.
+func (r *run) destroyOps() []store.Op {
+	if !r.destroys {
+		return nil
+	}
+	r.destroys = false
+	seen := r.conv.readSeq
+	if n := len(r.conv.msgs); n > 0 {
+		seen = max(seen, r.conv.msgs[n-1].Seq)
+	}
+	r.conv = newConversation()
+	r.conv.readSeq = seen
+	return []store.Op{&store.Destroy{Reason: store.DestroyedExplicit, Within: true}}
+}
+
+// completes has the handler told when the session is over and saved (SPEC STA-06), once.
+func (r *run) completes(x *execution, side *Side) {
+	runID := r.record.ID
+	if x.completing {
+		return
+	}
+	x.completing = true
+	x.host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
+		if !x.code.opened() {
+			return // nobody can have asked to be told
+		}
+		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
+		defer cancel()
+		invocation := handlerPrefix(runID) + "completed"
+		x.code.handle(invocation, &handlerCall{run: r, over: true}) // it may log, and ask no models
+		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
+		if err != nil {
+			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
+		}
+	})
+}

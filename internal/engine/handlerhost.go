@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/scopes"
+)
+
+// handlerMethods are what the code of a handler calls, beside those of state.
+var handlerMethods = map[string]func(c *handlerCall, ctx context.Context, args []any) (any, error){
+	"handler.delta":   (*handlerCall).delta,
+	"handler.log":     (*handlerCall).log,
+	"handler.destroy": (*handlerCall).destroy,
+	"model.open": func(c *handlerCall, ctx context.Context, args []any) (any, error) {
+		if c.models == nil {
+			return nil, errors.New("the session is over: no model can be asked any more")
+		}
+		return c.models.open(ctx, args)
+	},
+	"model.next":  func(c *handlerCall, ctx context.Context, args []any) (any, error) { return c.models.next(ctx, args) },
+	"model.close": func(c *handlerCall, _ context.Context, args []any) (any, error) { return c.models.close(args) },
+}
+
+// end shuts out pieces of an answer that is there.
+func (c *handlerCall) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+func (c *handlerCall) destroysNow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.destroys
+}
+
+// delta takes a piece of the answer (SPEC EVT-02).
+func (c *handlerCall) delta(_ context.Context, args []any) (any, error) {
+	piece, ok := textArg(args, 0)
+	if !ok {
+		return nil, errors.New("a streamed answer is made of texts")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errAnswered
+	}
+	if c.length += len(piece); c.length > maxHandlerAnswer {
+		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the answer is larger than %d bytes: put it into a file", maxHandlerAnswer)}
+	}
+	c.deltas.emit(model.Delta{Text: piece})
+	return nil, nil
+}
+
+// destroy clears thread state now, and the conversation with the answer.
+func (c *handlerCall) destroy(context.Context, []any) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errAnswered
+	}
+	c.destroys = true
+	c.state().Clear()
+	return nil, nil
+}
+
+func (c *handlerCall) state() *scopes.ThreadState { return c.run.exec.host.Session.Thread.State }
+
+// log writes a line of ctx.logger: level, message, data.
+func (c *handlerCall) log(ctx context.Context, args []any) (any, error) {
+	level, _ := textArg(args, 0)
+	message, _ := textArg(args, 1)
+	if !handlerLevels[level] {
+		return nil, fmt.Errorf("there is no level %q", level)
+	}
+	var data any
+	if len(args) > 2 {
+		data = args[2]
+	}
+	c.write(ctx, level, message, data)
+	return nil, nil
+}
+
+func textArg(args []any, i int) (string, bool) {
+	if i >= len(args) {
+		return "", false
+	}
+	s, ok := args[i].(string)
+	return s, ok
+}
+
+// handlerLine is the data of EventHandlerLog.
+type handlerLine struct {
+	Level   string          `json:"level"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+var errAnswered = errors.New("the answer was given already")
+
+// maxHandlerLines bounds the lines of one call in the thread's log, maxHandlerLine each of them, in bytes.
+const (
+	maxHandlerLines = 1000
+	maxHandlerLine  = 16 << 10
+)
+
+var handlerLevels = map[string]bool{"trace": true, "debug": true, "info": true, "warn": true, "error": true, "fatal": true}
+
+// write puts a line into the thread's log.
+func (c *handlerCall) write(ctx context.Context, level, message string, data any) {
+	c.mu.Lock()
+	c.lines++
+	n := c.lines
+	c.mu.Unlock()
+	if n > maxHandlerLines {
+		return
+	}
+	if n == maxHandlerLines {
+		level, message, data = "warn", fmt.Sprintf("more than %d lines: the rest is left out", maxHandlerLines-1), nil
+	}
+	line := handlerLine{Level: level, Message: clipText(message, maxHandlerLine)}
+	if raw, err := value.ToJSON(data); err == nil && len(raw) <= maxHandlerLine && string(raw) != "{}" && string(raw) != "null" {
+		line.Data = raw
+	} else if err == nil && len(raw) > maxHandlerLine {
+		line.Message += " [data left out: too large]"
+	}
+	r := c.run
+	// A line that cannot be written is no reason to fail: the answer's own transaction will find out.
+	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, eventOp(r.record.ID, store.EventHandlerLog, "", line)); err != nil {
+		r.log.Info("a handler's line could not be logged", "run", r.record.ID, "error", err.Error())
+	}
+}

@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/value"
+)
+
+// maxOpenModelCalls is how many models the code of one call may ask at a time.
+const maxOpenModelCalls = 16
+
+// modelCalls are what one call of a handler asks of models: of those that its side lists, and no others.
+type modelCalls struct {
+	run  *run
+	side *Side
+
+	mu    sync.Mutex
+	last  int64
+	calls map[int64]*modelCall
+	made  int
+	usage *model.Usage
+	cause *failure // of the last call that failed
+}
+
+func newModelCalls(r *run, s *Side) *modelCalls {
+	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
+}
+
+// used gives what the calls have used so far; nil when no provider said.
+func (m *modelCalls) used() *model.Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.usage
+}
+
+func (m *modelCalls) failed() *failure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cause
+}
+
+// modelCall is one answer under way: what has come of it waits until the code takes it.
+type modelCall struct {
+	cancel context.CancelFunc
+
+	mu              sync.Mutex
+	text, reasoning strings.Builder
+	reset           bool
+	done            bool
+	answer          map[string]any
+	err             error
+	changed         chan struct{} // closed when there is something to take
+}
+
+// asked is a request as the module "ai" makes it.
+type asked struct {
+	Provider   string         `json:"provider"`
+	Model      string         `json:"model"`
+	Messages   []askedMessage `json:"messages"`
+	Tools      []model.Tool   `json:"tools"`
+	ToolChoice string         `json:"toolChoice"`
+	Schema     any            `json:"schema"`
+	SchemaName string         `json:"schemaName"`
+}
+
+type askedMessage struct {
+	Role       string           `json:"role"`
+	Content    string           `json:"content"`
+	Name       string           `json:"name"`
+	ToolCallID string           `json:"toolCallId"`
+	ToolCalls  []model.ToolCall `json:"toolCalls"`
+	Metadata   map[string]any   `json:"metadata"` // of an earlier answer
+}
+
+// open begins a call and gives its number.
+func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
+	given, _ := argument(args, 0).(map[string]any)
+	req, named, err := m.request(given)
+	if err != nil {
+		return nil, err
+	}
+	client, err := m.run.client(named)
+	if err != nil {
+		return nil, m.fails(ctx, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch limit := m.run.maxSteps(); {
+	case len(m.calls) >= maxOpenModelCalls:
+		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("%d models are being asked, as many as may be at once", maxOpenModelCalls)}
+	case m.made >= limit:
+		m.cause = failf(ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
+		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.message}
+	}
+	m.made++
+	m.last++
+	call := &modelCall{changed: make(chan struct{})}
+	ctx, call.cancel = context.WithCancel(ctx)
+	m.calls[m.last] = call
+	go m.serve(ctx, call, client, req, named)
+	return m.last, nil
+}
+
+// request reads what is asked, and who is to answer.
+func (m *modelCalls) request(given map[string]any) (model.Request, *Model, error) {
+	var a asked
+	images := takeImages(given)
+	if err := value.Into(given, &a); err != nil {
+		return model.Request{}, nil, &sandbox.Error{Name: "TypeError", Message: "the request for a model: " + err.Error()}
+	}
+	named := m.side.Handler.Models[a.Provider+"/"+a.Model]
+	if named == nil {
+		named = m.side.Handler.Models[a.Model]
+	}
+	if named == nil {
+		return model.Request{}, nil, m.unknown(&a)
+	}
+	req := model.Request{Arguments: m.run.thread.Arguments, ToolChoice: model.ToolChoice(a.ToolChoice), Tools: a.Tools, SchemaName: a.SchemaName}
+	if a.Schema != nil {
+		raw, err := json.Marshal(a.Schema)
+		if err != nil {
+			return model.Request{}, nil, err
+		}
+		req.Schema = raw
+	}
+	for i, msg := range a.Messages {
+		req.Messages = append(req.Messages, model.Message{
+			Role: model.Role(msg.Role), Content: msg.Content, Name: msg.Name, ToolCallID: msg.ToolCallID, ToolCalls: msg.ToolCalls, Images: images[i],
+			Metadata: msg.Metadata,
+		})
+	}
+	return req, named, nil
+}
+
+func (m *modelCalls) unknown(a *asked) error {
+	name := a.Model
+	if a.Provider != "" {
+		name = a.Provider + "/" + name
+	}
+	return &sandbox.Error{Name: "ReferenceError", Message: fmt.Sprintf(
+		"the model %q is none that this agent may ask: add {name: %s, modelRef: {name: …}} to handler.models of the Agent's side, with the Model that is to answer", name, a.Model)}
+}
+
+// takeImages takes the images out of the messages of a request: their bytes are no JSON.
+func takeImages(given map[string]any) map[int][]model.Image {
+	list, _ := given["messages"].([]any)
+	out := map[int][]model.Image{}
+	for i, item := range list {
+		message, _ := item.(map[string]any)
+		images, _ := message["images"].([]any)
+		delete(message, "images")
+		for _, entry := range images {
+			image, _ := entry.(map[string]any)
+			data, ok := image["data"].([]byte)
+			if !ok {
+				continue
+			}
+			mime, _ := image["mimeType"].(string)
+			out[i] = append(out[i], model.Image{MimeType: mime, Read: func(context.Context) ([]byte, error) { return data, nil }})
+		}
+	}
+	return out
+}
+
+func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *Model) {
+	defer call.cancel()
+	m.run.engine.fault("model.before")
+	res, err := client.Stream(ctx, req, call.emit)
+	if err == nil && res.Usage != nil {
+		m.mu.Lock()
+		sum := *res.Usage
+		if m.usage != nil {
+			sum = m.usage.Add(sum)
+		}
+		m.usage = &sum
+		m.mu.Unlock()
+	}
+	m.run.engine.fault("model.after")
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	call.done = true
+	if err != nil {
+		call.err = m.fails(ctx, err)
+	} else {
+		call.answer = answerOf(res, named)
+	}
+	call.tell()
+}
+
+// fails gives the failure of a call as the code gets to see it.
+func (m *modelCalls) fails(ctx context.Context, err error) error {
+	err = modelFailure(ctx, err)
+	var f *failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	m.mu.Lock()
+	m.cause = f
+	m.mu.Unlock()
+	return &sandbox.Error{Name: "ModelError", Message: f.message}
+}
+
+// answerOf is a whole answer as it crosses into the sandbox.
+func answerOf(res *model.Response, named *Model) map[string]any {
+	calls := make([]any, 0, len(res.ToolCalls))
+	for i, c := range res.ToolCalls {
+		id := c.ID
+		if id == "" {
+			id = fmt.Sprintf("call_%d", i+1)
+		}
+		calls = append(calls, map[string]any{"id": id, "name": c.Name, "arguments": c.Arguments})
+	}
+	usage := map[string]any{}
+	if u := res.Usage; u != nil {
+		usage = map[string]any{
+			"inputTokens": u.InputTokens, "outputTokens": u.OutputTokens, "totalTokens": u.InputTokens + u.OutputTokens,
+			"cachedInputTokens": u.CachedTokens, "reasoningTokens": u.ReasoningTokens,
+		}
+	}
+	finish := res.FinishReason
+	if finish == "" {
+		finish = "stop"
+	}
+	return map[string]any{
+		"text": res.Content, "reasoning": res.Reasoning, "toolCalls": calls, "usage": usage, "model": named.Name, "metadata": res.Metadata,
+		"finishReason": strings.ReplaceAll(finish, "_", "-"),
+	}
+}
+
+// emit takes a piece as it comes.
+func (c *modelCall) emit(d model.Delta) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.Reset {
+		c.text.Reset()
+		c.reasoning.Reset()
+		c.reset = true
+	}
+	c.text.WriteString(d.Text)
+	c.reasoning.WriteString(d.Reasoning)
+	c.tell()
+}
+
+// tell wakes whoever waits; called with the lock held.
+func (c *modelCall) tell() {
+	select {
+	case <-c.changed:
+	default:
+		close(c.changed)
+	}
+}
+
+// next gives what has come since it was last asked, waiting for it, and at the end the whole answer.
+func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
+	id, _ := argument(args, 0).(float64)
+	var call *modelCall
+	if m != nil {
+		m.mu.Lock()
+		call = m.calls[int64(id)]
+		m.mu.Unlock()
+	}
+	if call == nil {
+		return nil, errors.New("this model is not being asked any more")
+	}
+	call.mu.Lock()
+	changed := call.changed
+	call.mu.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	if call.done {
+		m.mu.Lock()
+		delete(m.calls, int64(id))
+		m.mu.Unlock()
+		if call.err != nil {
+			return nil, call.err
+		}
+	}
+	out := map[string]any{
+		"text": strings.ToValidUTF8(call.text.String(), ""), "reasoning": strings.ToValidUTF8(call.reasoning.String(), ""),
+		"reset": call.reset, "done": call.done, "answer": call.answer,
+	}
+	call.text.Reset()
+	call.reasoning.Reset()
+	call.reset = false
+	if !call.done {
+		call.changed = make(chan struct{})
+	}
+	return out, nil
+}
+
+// close gives a call up.
+func (m *modelCalls) close(args []any) (any, error) {
+	id, _ := argument(args, 0).(float64)
+	if m == nil {
+		return nil, nil
+	}
+	m.mu.Lock()
+	call := m.calls[int64(id)]
+	delete(m.calls, int64(id))
+	m.mu.Unlock()
+	if call != nil {
+		call.cancel()
+	}
+	return nil, nil
+}
+
+func argument(args []any, i int) any {
+	if i >= len(args) {
+		return nil
+	}
+	return args[i]
+}

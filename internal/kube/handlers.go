@@ -1,0 +1,63 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// resolveHandler compiles a side that is written in code, and follows the models that it may ask (SPEC AGT-09); field
+// is where the agent has the side.
+func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
+	out := &engine.Side{Name: name, Spec: *spec}
+	var err error
+	if out.Hooks, err = d.resolveHooks(ctx, a, &skeinv1.Prompt{}); err != nil {
+		return nil, err
+	}
+	c, err := d.compileHandler(ctx, a, field, spec.Handler)
+	if err != nil {
+		return nil, err
+	}
+	out.Handler = &engine.Handler{Module: c.module, Models: map[string]*engine.Model{}}
+	if t := spec.Handler.Timeout; t != nil {
+		out.Handler.Timeout = t.Duration
+	}
+	for i, ref := range spec.Handler.Models {
+		var m skeinv1.Model
+		if err := d.get(ctx, "Model", a.Namespace, ref.ModelRef.Name, fmt.Sprintf("%s.handler.models[%d].modelRef", field, i), &m); err != nil {
+			return nil, err
+		}
+		resolved, err := d.ResolveModel(ctx, &m)
+		if err != nil {
+			return nil, within("Model", m.Name, err)
+		}
+		out.Handler.Models[ref.Name] = resolved
+	}
+	return out, nil
+}
+
+func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
+	owner := agentOwner(a)
+	owner.field = field + ".handler.code"
+	c, err := d.compileCode(ctx, owner, h.Code)
+	if err != nil {
+		return nil, within("the handler", field+".handler", err)
+	}
+	return c, nil
+}
+
+// CheckHandler tells what is wrong with the code of a side; field is where the agent has the side.
+func (d *Definitions) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
+	_, err := d.compileHandler(ctx, a, field, h)
+	return err
+}
+
+// handlersOf gives the handlers of an agent's sides.
+func handlersOf(spec *skeinv1.AgentSpec) (out []*skeinv1.SideHandler) {
+	if h := spec.SideA.Handler; h != nil {
+		out = append(out, h)
+	}
+	return out
+}

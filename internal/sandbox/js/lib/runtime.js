@@ -1,0 +1,59 @@
+// The module "@agentuity/runtime": createAgent, which declares a side of an agent that is written in code.
+const kind = Symbol.for('skein.kind');
+// Listeners of the whole module, and of one agent; handler.js calls them.
+const listenersOf = Symbol.for('skein.listeners');
+
+function listening(target) {
+  const listeners = new Map();
+  Object.defineProperty(target, listenersOf, { value: listeners });
+  return Object.assign(target, {
+    addEventListener(event, f) {
+      if (typeof f !== 'function') throw new TypeError('addEventListener takes the name of an event and a function');
+      if (!listeners.has(event)) listeners.set(event, new Set());
+      listeners.get(event).add(f);
+    },
+    removeEventListener(event, f) {
+      listeners.get(event)?.delete(f);
+    },
+  });
+}
+
+const isSchema = (v) => v !== null && (typeof v === 'object' || typeof v === 'function') && typeof v['~standard']?.validate === 'function';
+
+// createAgent(name, { schema: { input, output, stream }, handler, description, metadata }).
+export function createAgent(name, config) {
+  if (typeof name !== 'string' || name === '') throw new TypeError("createAgent takes the agent's name and what it is: createAgent('Name', { handler })");
+  if (config === null || typeof config !== 'object' || typeof config.handler !== 'function') {
+    throw new TypeError(`createAgent('${name}'): give an object with a function named handler`);
+  }
+  for (const side of ['input', 'output']) {
+    const schema = config.schema?.[side];
+    if (schema !== undefined && !isSchema(schema)) {
+      throw new TypeError(`createAgent('${name}'): schema.${side} is no schema: make it with @agentuity/schema, zod, valibot, or anything else of the standard schema interface`);
+    }
+  }
+  const metadata = Object.freeze({ name, description: config.description, ...config.metadata });
+  const agent = listening({ ...config, metadata, inputSchema: config.schema?.input, outputSchema: config.schema?.output });
+  return Object.defineProperty(agent, kind, { value: 'handler' });
+}
+
+// Listeners for whatever agents of this module do: agent.started, agent.completed, agent.errored, session.started,
+// session.completed, thread.destroyed.
+const app = (globalThis[Symbol.for('skein.app')] ??= listening({ state: {} }));
+export const addEventListener = app.addEventListener;
+export const removeEventListener = app.removeEventListener;
+
+// There is no server of one's own here: Skein is it. What setup gives is ctx.app, as it would be there.
+export async function createApp(config = {}) {
+  const state = await config.setup?.();
+  if (state !== null && typeof state === 'object') Object.assign(app.state, state);
+  return app;
+}
+
+export function getThreadProvider() {
+  return {
+    setThreadIDProvider() {
+      throw new Error('setThreadIDProvider: a thread has its id before its code runs here: whoever creates the thread names it');
+    },
+  };
+}

@@ -1,0 +1,105 @@
+package code
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// The key-value service of the namespace (SPEC STA-07), as handlers get it: ctx.kv (SPEC AGT-09).
+
+// maxKVKeys bounds what getKeys gives.
+const maxKVKeys = 10_000
+
+func (c *stateCall) kv() *thread.KV { return c.host.Threads.KV(c.host.Thread.Namespace) }
+
+// place reads the store and the key; what they may be the service says.
+func (c *stateCall) place() (name, key string, err error) {
+	if name, err = c.text(0, "store's name"); err != nil {
+		return "", "", err
+	}
+	key, err = c.text(1, "key")
+	return name, key, err
+}
+
+func kvGet(ctx context.Context, c *stateCall) (any, error) {
+	name, key, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.kv().Get(ctx, name, key)
+	if err != nil || !v.Exists {
+		return map[string]any{"exists": false}, err
+	}
+	out := map[string]any{"exists": true, "contentType": "application/json"}
+	if v.ExpiresAt != 0 {
+		out["expiresAt"] = time.UnixMicro(v.ExpiresAt).UTC().Format(time.RFC3339)
+	}
+	var data any
+	if err := json.Unmarshal(v.Data, &data); err != nil {
+		return nil, err
+	}
+	out["data"] = data
+	return out, nil
+}
+
+func kvSet(ctx context.Context, c *stateCall) (any, error) {
+	name, key, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.json(2, "the value")
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		data = json.RawMessage("null")
+	}
+	var options struct {
+		TTL *float64 `json:"ttl"` // seconds; none and 0 are for ever
+	}
+	if err := c.into(3, "the options", &options); err != nil {
+		return nil, err
+	}
+	var ttl time.Duration
+	if options.TTL != nil {
+		if *options.TTL < 0 || *options.TTL > 100*366*24*3600 {
+			return nil, c.wrong(3, "the options, whose ttl is in seconds, up to a hundred years, or 0 for ever")
+		}
+		ttl = time.Duration(*options.TTL * float64(time.Second))
+	}
+	return nil, c.kv().Set(ctx, name, key, data, ttl)
+}
+
+func kvDelete(ctx context.Context, c *stateCall) (any, error) {
+	name, key, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.kv().Delete(ctx, name, key)
+	return nil, err
+}
+
+func kvKeys(ctx context.Context, c *stateCall) (any, error) {
+	name, err := c.text(0, "store's name")
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	q := store.KeyQuery{Limit: 1000}
+	for len(keys) < maxKVKeys {
+		page, err := c.kv().Keys(ctx, name, q)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, page.Keys...)
+		if !page.HasMore {
+			break
+		}
+		q.After = keys[len(keys)-1]
+	}
+	return keys, nil
+}
