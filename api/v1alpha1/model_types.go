@@ -50,6 +50,7 @@ type ModelHeader struct {
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script)",message="a scripted model needs spec.script: the steps to play"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="providers openai and anthropic need spec.model: the model id that the endpoint knows"
+// +kubebuilder:validation:XValidation:rule="!has(self.sessions) || self.provider == 'scripted' || (has(self.api) && self.api == 'responses')",message="spec.sessions belongs to api responses of provider openai, and to provider scripted"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'openai' || !has(self.api)",message="spec.api belongs to provider openai only"
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || (!has(self.endpoint) && !has(self.credentials) && !has(self.headers))",message="a scripted model has no endpoint, no credentials and no headers"
 type ModelSpec struct {
@@ -94,7 +95,8 @@ type ModelSpec struct {
 	// +optional
 	Headers []ModelHeader `json:"headers,omitempty"`
 
-	// Sessions: whether the provider keeps the conversation, so that each call sends only what is new (api responses).
+	// Sessions: whether the provider keeps the conversation, so that each call sends only what
+	// is new (api responses of provider openai; a scripted model plays sessions where this is true).
 	// The thread's log stays the truth; when the provider has forgotten the conversation it is sent whole. True when
 	// absent; false also asks the provider to keep nothing.
 	// +optional
@@ -186,7 +188,8 @@ type ScriptStep struct {
 	Times *int32 `json:"times,omitempty"`
 
 	// Content of the answer: a Go template with `.Last` (the last message: .Role, .Content, .Name),
-	// `.Arguments`, and the functions `toolResult "name"` (the newest result of that tool, decoded from
+	// `.Arguments`, `.Session` (the session that is gone on with, or nothing), `.NewMessages` (how many messages that
+	// session does not know), and the functions `toolResult "name"` (the newest result of that tool, decoded from
 	// JSON when it is JSON), `fromJSON`, `toJSON`.
 	// +optional
 	Content string `json:"content,omitempty"`
@@ -208,6 +211,73 @@ type ScriptStep struct {
 	// Error makes the call fail with this text instead of answering.
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// Status that goes with Error, as of an HTTP server: 429, 408, 409 and those from 500 on are tried again.
+	// +kubebuilder:validation:Minimum=400
+	// +kubebuilder:validation:Maximum=599
+	// +optional
+	Status int32 `json:"status,omitempty"`
+
+	// RetryAfter is how long the model asks to wait when it fails.
+	// +optional
+	RetryAfter *metav1.Duration `json:"retryAfter,omitempty"`
+
+	// Failures is how many tries of a call fail with Error before one is answered; all of them when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	Failures *int32 `json:"failures,omitempty"`
+
+	// BreaksAfter ends the connection behind so many characters of Content instead of finishing it; with Failures, in as
+	// many tries.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	BreaksAfter *int32 `json:"breaksAfter,omitempty"`
+
+	// Reasoning that comes before the answer: a template like Content.
+	// +optional
+	Reasoning string `json:"reasoning,omitempty"`
+
+	// Refused tells that Content is the model's refusal.
+	// +optional
+	Refused bool `json:"refused,omitempty"`
+
+	// FinishReason of the answer; stop, or tool_calls, when absent.
+	// +kubebuilder:validation:Enum=stop;length;tool_calls;content_filter
+	// +optional
+	FinishReason string `json:"finishReason,omitempty"`
+
+	// Usage that the answer tells.
+	// +optional
+	Usage *ScriptUsage `json:"usage,omitempty"`
+
+	// ForgetsSession refuses to go on with a session; the call is made anew, with the whole conversation.
+	// +optional
+	ForgetsSession bool `json:"forgetsSession,omitempty"`
+}
+
+// ScriptUsage is the usage of a scripted answer, in tokens.
+type ScriptUsage struct {
+	// InputTokens are all that were read, those of the cache included.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	InputTokens int64 `json:"inputTokens,omitempty"`
+	// OutputTokens are all that were written, those of reasoning included.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	OutputTokens int64 `json:"outputTokens,omitempty"`
+	// CachedTokens were read from a cache.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	CachedTokens int64 `json:"cachedTokens,omitempty"`
+	// CacheWriteTokens were put into a cache.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
+	// ReasoningTokens were spent on reasoning.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
 }
 
 // ScriptMatch tells which calls a step answers; all given conditions must hold.

@@ -28,7 +28,8 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err := r.buildTools(ctx); err != nil {
 		return false, err
 	}
-	client, err := r.client(&r.side().Model)
+	m := &r.side().Model
+	client, err := r.client(m)
 	if err != nil {
 		return false, modelFailure(ctx, err)
 	}
@@ -36,6 +37,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	r.goOnWith(&req, m)
 	id := newMessageID()
 	deltas := newDeltas(ctx, r, id)
 	r.engine.fault("model.before")
@@ -47,14 +49,16 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, modelFailure(ctx, err)
 	}
 	r.engine.fault("model.after")
+	if res.Model != "" {
+		r.log.Info("a fallback answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
+	}
+	res.Metadata = r.noted(&req, m, res)
 	return r.recordAnswer(ctx, id, res)
 }
 
 // client speaks with a model of the agent.
 func (r *run) client(m *Model) (model.Client, error) {
-	return r.engine.opts.Models.Client(model.Config{
-		Namespace: r.agent.Namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
-	})
+	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
 // request is what the model gets to read.

@@ -87,7 +87,7 @@ func modelFailure(ctx context.Context, err error) error {
 		f.reason = ReasonModelTimeout
 	case m.Kind == model.KindBadAnswer:
 		f.reason = ReasonModelBadAnswer
-	case m.Kind == model.KindStatus:
+	case m.Kind == model.KindStatus, m.Kind == model.KindFiltered:
 		f.reason = ReasonModelRefused
 	case m.Kind == model.KindConfig:
 		f.reason = ReasonModelInvalid

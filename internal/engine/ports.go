@@ -8,6 +8,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -96,6 +97,15 @@ type Model struct {
 	Version string
 	// Fallbacks are asked in this order when the model fails; they have none of their own.
 	Fallbacks []Model
+}
+
+// Config is what the model's client is made of.
+func (m *Model) Config(namespace string) model.Config {
+	c := model.Config{Namespace: namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version}
+	for i := range m.Fallbacks {
+		c.Fallbacks = append(c.Fallbacks, m.Fallbacks[i].Config(namespace))
+	}
+	return c
 }
 
 // Tool is a Tool object, compiled.

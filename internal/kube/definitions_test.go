@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"k8s.io/utils/ptr"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -240,4 +241,42 @@ var _ = Describe("Definitions", func() {
 		_, err = d.Names(ctx, ns, "tool")
 		Expect(err).To(MatchError(ContainSubstring(`"agent", "prompt" or "model"`)))
 	})
+})
+
+var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
+	with := func(m *skeinv1.Model, names ...string) *skeinv1.Model {
+		for _, n := range names {
+			m.Spec.Fallbacks = append(m.Spec.Fallbacks, skeinv1.LocalRef{Name: n})
+		}
+		return m
+	}
+	step := skeinv1.ScriptStep{Content: "x"}
+
+	It("are resolved with it, without their own, and their changes are its", func(ctx SpecContext) {
+		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each stands in for the other
+		c := cluster(interceptor.Funcs{}, a, b)
+		d := definitions(c)
+		got, err := d.ResolveModel(ctx, a)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Fallbacks).To(HaveLen(1))
+		Expect(got.Fallbacks[0]).To(And(HaveField("Name", "b"), HaveField("Fallbacks", BeEmpty())))
+		b.Generation++
+		Expect(c.Update(ctx, b)).To(Succeed())
+		again, err := d.ResolveModel(ctx, a)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.Version).NotTo(Equal(got.Version))
+	})
+
+	DescribeTable("that cannot be asked are told", func(ctx SpecContext, m *skeinv1.Model, reason, want string) {
+		embeds := scripted("embeds", step)
+		embeds.Spec.Capabilities = &skeinv1.ModelCapabilities{Embeddings: ptr.To(true)}
+		_, err := definitions(cluster(interceptor.Funcs{}, embeds, scripted("b", step), withKey("keyless", "none"))).ResolveModel(ctx, m)
+		Expect(err).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(want))))
+	},
+		Entry("the Model itself", with(scripted("a", step), "b", "a"), skeinv1.ReasonInvalidSpec, "spec.fallbacks[1] is the Model itself"),
+		Entry("one twice", with(scripted("a", step), "b", "b"), skeinv1.ReasonInvalidSpec, `names Model "b" a second time`),
+		Entry("one that is not there", with(scripted("a", step), "gone"), skeinv1.ReasonReferenceNotFound, `Model "gone" does not exist`),
+		Entry("one without its Secret", with(scripted("a", step), "keyless"), skeinv1.ReasonReferenceNotFound, `Model "keyless": `),
+		Entry("one for embeddings", with(scripted("a", step), "embeds"), skeinv1.ReasonInvalidSpec, "is for embeddings"),
+	)
 })

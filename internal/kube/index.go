@@ -19,7 +19,7 @@ const (
 	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts, Agents by
 	// those of their handlers' code.
 	IndexConfigMap = "skein.configMap"
-	// IndexModel: Prompts by their Model; Agents by the Models that their handlers may ask.
+	// IndexModel: Prompts by their Model; Models by their fallbacks; Agents by the Models that their handlers may ask.
 	IndexModel = "skein.model"
 	// IndexTool: Prompts by their Tools.
 	IndexTool = "skein.tool"
@@ -110,6 +110,13 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Prompt{}, IndexModel, func(o client.Object) []string {
 			return []string{o.(*skeinv1.Prompt).Spec.ModelRef.Name}
+		}},
+		{&skeinv1.Model{}, IndexModel, func(o client.Object) []string {
+			var names []string
+			for _, ref := range o.(*skeinv1.Model).Spec.Fallbacks {
+				names = append(names, ref.Name)
+			}
+			return names
 		}},
 		{&skeinv1.Prompt{}, IndexTool, func(o client.Object) []string {
 			var names []string

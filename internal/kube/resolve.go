@@ -10,7 +10,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -20,61 +19,6 @@ const maxToolName = 64
 
 // maxScriptSteps is the bound of spec.script.steps, held for scripts in ConfigMaps too.
 const maxScriptSteps = 500
-
-// ResolveModel reads what a Model refers to and finds out whether it can be used. A mistake of the user
-// and a missing reference are NotReadyErrors whose texts never hold the key.
-func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engine.Model, error) {
-	out := &engine.Model{Name: m.Name, Spec: m.Spec}
-	stamps := []string{string(m.UID), fmt.Sprint(m.Generation)}
-	if c := m.Spec.Credentials; c != nil {
-		key, version, err := d.contents.SecretKey(ctx, m.Namespace, c.SecretKeyRef, "spec.credentials.secretKeyRef")
-		if err != nil {
-			return nil, err
-		}
-		// A file that a Secret was made of ends in a newline more often than not.
-		out.APIKey = strings.TrimSpace(string(key))
-		if d.secrets != nil {
-			d.secrets.Register(m.Namespace, "model/"+m.Name, out.APIKey)
-		}
-		stamps = append(stamps, "secret", version)
-	}
-	if s := m.Spec.Script; s != nil {
-		out.Steps = s.Steps
-		if ref := s.ConfigMapKeyRef; ref != nil {
-			text, version, err := d.contents.ConfigMapKey(ctx, m.Namespace, *ref, "spec.script.configMapKeyRef")
-			if err != nil {
-				return nil, err
-			}
-			if out.Steps, err = parseSteps(text); err != nil {
-				return nil, notReady(skeinv1.ReasonInvalidScript, "key %q of ConfigMap %q: %v", ref.Key, ref.Name, err)
-			}
-			stamps = append(stamps, "script", version)
-		}
-	}
-	out.Version = strings.Join(stamps, "/")
-	if err := d.checkModel(m.Namespace, out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// checkModel asks the model's factory: its clients are cached by version, so a good Model costs nothing.
-func (d *Definitions) checkModel(namespace string, m *engine.Model) error {
-	_, err := d.models.Client(model.Config{
-		Namespace: namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version,
-	})
-	var bad *model.Error
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &bad):
-		return err
-	case m.Spec.Provider == skeinv1.ProviderScripted:
-		return notReady(skeinv1.ReasonInvalidScript, "%s", bad.Message)
-	default:
-		return notReady(skeinv1.ReasonInvalidSpec, "%s", bad.Message)
-	}
-}
 
 func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
 	var steps []skeinv1.ScriptStep

@@ -20,5 +20,5 @@ func EmbedderOf(c Client, name string) (Embedder, error) {
 	if e, ok := c.(Embedder); ok {
 		return e, nil
 	}
-	return nil, Errorf(KindConfig, "model %s: its provider gives no embeddings: name a Model of provider openai or scripted", name)
+	return nil, Errorf(KindConfig, "model %s: its provider gives no embeddings: use a Model of provider openai or scripted", name)
 }

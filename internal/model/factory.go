@@ -11,6 +11,8 @@ type Config struct {
 	Spec      skeinv1.ModelSpec
 	Steps     []skeinv1.ScriptStep // of a scripted model
 	APIKey    string               // a secret: it goes to the provider and nowhere else
+	// Fallbacks are asked in this order when the Model fails; theirs count for nothing.
+	Fallbacks []Config
 	// Version changes whenever anything above does: clients are cached by it.
 	Version string
 }

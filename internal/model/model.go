@@ -93,6 +93,8 @@ type Request struct {
 	SchemaName string
 	// Reasoning that is asked for; the provider's default when nil.
 	Reasoning *Reasoning
+	// Try counts the tries of one call, from 0 on; WithRetries sets it.
+	Try int
 	// Session is the provider's conversation that this one goes on with, as an earlier Response named it; "" for none
 	// (SPEC RUN-06). Messages hold the whole conversation all the same.
 	Session string
@@ -130,6 +132,8 @@ type Response struct {
 	Refused bool
 	// Model is the name of the Model that answered, where it is not the one that was asked: a fallback.
 	Model string
+	// Failures say, where a fallback answered, why those before it did not.
+	Failures []string
 	// Metadata is stored on the assistant message and comes back with it in later requests.
 	Metadata map[string]any
 }

@@ -33,22 +33,46 @@ type retrying struct {
 }
 
 // Stream implements Client.
-func (r *retrying) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
-	for try := 0; ; try++ {
-		sent := false
-		res, err := r.client.Stream(ctx, req, func(d Delta) {
+func (r *retrying) Stream(ctx context.Context, req Request, emit func(Delta)) (res *Response, err error) {
+	sent := false
+	err = r.try(ctx, func(try int) error {
+		if sent {
+			emit(Delta{Reset: true})
+			sent = false
+		}
+		req.Try = try
+		res, err = r.client.Stream(ctx, req, func(d Delta) {
 			sent = true
 			emit(d)
 		})
+		return err
+	})
+	return res, err
+}
+
+// Embed implements Embedder, where the client does.
+func (r *retrying) Embed(ctx context.Context, texts []string) (out *Embeddings, err error) {
+	e, err := EmbedderOf(r.client, "")
+	if err != nil {
+		return nil, err
+	}
+	err = r.try(ctx, func(int) error {
+		out, err = e.Embed(ctx, texts)
+		return err
+	})
+	return out, err
+}
+
+// try calls fn until it succeeds, fails for good, or has failed too often.
+func (r *retrying) try(ctx context.Context, fn func(try int) error) error {
+	for try := 0; ; try++ {
+		err := fn(try)
 		var failure *Error
 		if err == nil || try == r.retries || !errors.As(err, &failure) || !failure.Passing {
-			return res, err
-		}
-		if sent {
-			emit(Delta{Reset: true})
+			return err
 		}
 		if err := r.sleep(ctx, backoff(try, failure.RetryAfter)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

@@ -60,11 +60,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	c := &checker{reader: o.Client, defs: o.Definitions}
 	return errors.Join(
 		setup(mgr, o, kind[skeinv1.Model, *skeinv1.Model]{
-			name:    "model",
-			status:  func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status },
-			check:   c.model,
-			list:    func() client.ObjectList { return &skeinv1.ModelList{} },
-			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap)},
+			name:   "model",
+			status: func(m *skeinv1.Model) *skeinv1.DefinitionStatus { return &m.Status },
+			check:  c.model,
+			list:   func() client.ObjectList { return &skeinv1.ModelList{} },
+			watches: []watch{
+				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
+				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
+			},
 		}),
 		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
 			name:    "tool",

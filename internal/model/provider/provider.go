@@ -58,30 +58,55 @@ func (f *Factory) Client(c model.Config) (model.Client, error) {
 	return client, nil
 }
 
+// make gives the client of a Model, which asks those of its fallbacks too.
 func (f *Factory) make(c model.Config) (model.Client, error) {
+	client, err := f.one(c)
+	if err != nil {
+		return nil, err
+	}
+	others := make([]model.Named, 0, len(c.Fallbacks))
+	for _, o := range c.Fallbacks {
+		other, err := f.one(o)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, model.Named{Name: o.Name, Client: other})
+	}
+	return model.WithFallbacks(model.Named{Name: c.Name, Client: client}, others...), nil
+}
+
+// one gives the client of one Model. Each try of a call is fitted to the model and counted on its own.
+func (f *Factory) one(c model.Config) (model.Client, error) {
+	client, err := f.bare(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := model.Price(c.Spec.Pricing, model.Usage{}); err != nil {
+		return nil, model.Errorf(model.KindConfig, "model %s: %v", c.Name, err)
+	}
 	retries := model.DefaultRetries
 	if c.Spec.MaxRetries != nil {
 		retries = int(*c.Spec.MaxRetries)
 	}
+	return model.WithRestarts(model.WithRetries(model.Fitted(client, c.Name, c.Spec), retries, f.clock)), nil
+}
+
+// bare gives the provider's own client, which tries nothing twice.
+func (f *Factory) bare(c model.Config) (model.Client, error) {
+	var client model.Client
+	var err error
 	switch c.Spec.Provider {
 	case skeinv1.ProviderOpenAI:
-		client, err := openai.New(c)
-		if err != nil {
-			return nil, err
-		}
-		return model.WithRetries(client, retries, f.clock), nil
+		client, err = openai.New(c)
 	case skeinv1.ProviderAnthropic:
-		client, err := anthropic.New(c)
-		if err != nil {
-			return nil, err
-		}
-		return model.WithRetries(client, retries, f.clock), nil
+		client, err = anthropic.New(c)
 	case skeinv1.ProviderScripted:
-		client, err := scripted.New(c, f.clock)
-		if err != nil {
-			return nil, err
-		}
-		return client, nil
+		client, err = scripted.New(c, f.clock)
+	default:
+		err = model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use openai, anthropic or scripted", c.Name, c.Spec.Provider)
 	}
-	return nil, model.Errorf(model.KindConfig, "model %s: spec.provider is %q: use openai, anthropic or scripted", c.Name, c.Spec.Provider)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
 }

@@ -13,7 +13,11 @@ import (
 )
 
 // metadataStep is the key under which the number of the played step is kept with its message.
-const metadataStep = "script_step"
+const (
+	metadataStep = "script_step"
+	// metadataScript is the key of the name of the Model whose script was played.
+	metadataScript = "script"
+)
 
 // script is a parsed list of steps.
 type script []step
@@ -28,6 +32,15 @@ type step struct {
 	latency    time.Duration
 	chunkDelay time.Duration
 	failure    string
+	status     int
+	retryAfter time.Duration
+	failures   int // tries that fail; 0 = all
+	breaks     *int
+	reasoning  text
+	refused    bool
+	finish     string
+	usage      *model.Usage
+	forgets    bool
 }
 
 type scriptCall struct {
@@ -59,6 +72,23 @@ func parse(steps []skeinv1.ScriptStep) (script, error) {
 
 func parseStep(s skeinv1.ScriptStep) (step, error) {
 	p := step{times: 1, failure: s.Error}
+	p.status, p.refused, p.finish, p.forgets = int(s.Status), s.Refused, s.FinishReason, s.ForgetsSession
+	if s.RetryAfter != nil {
+		p.retryAfter = s.RetryAfter.Duration
+	}
+	if s.Failures != nil {
+		p.failures = int(*s.Failures)
+	}
+	if s.BreaksAfter != nil {
+		n := int(*s.BreaksAfter)
+		p.breaks = &n
+	}
+	if u := s.Usage; u != nil {
+		p.usage = &model.Usage{
+			InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
+			CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens,
+		}
+	}
 	if s.Times != nil {
 		p.times = int(*s.Times)
 	}
@@ -80,6 +110,9 @@ func parseStep(s skeinv1.ScriptStep) (step, error) {
 	}
 	var err error
 	if p.content, err = parseText("content", s.Content); err != nil {
+		return p, err
+	}
+	if p.reasoning, err = parseText("reasoning", s.Reasoning); err != nil {
 		return p, err
 	}
 	for i, c := range s.ToolCalls {
@@ -109,11 +142,14 @@ func parseStep(s skeinv1.ScriptStep) (step, error) {
 
 // pick gives the number of the step that answers a conversation: the first that matches and is not used
 // up. Which ones were played is read from the conversation itself.
-func (s script) pick(messages []model.Message) (int, bool) {
+func (s script) pick(name string, messages []model.Message) (int, bool) {
 	used := make([]int, len(s))
 	for _, m := range messages {
 		if m.Role != model.RoleAssistant {
 			continue
+		}
+		if by, ok := m.Metadata[metadataScript].(string); ok && by != name {
+			continue // another Model's
 		}
 		if n, err := strconv.Atoi(fmt.Sprint(m.Metadata[metadataStep])); err == nil && n >= 0 && n < len(used) {
 			used[n]++

@@ -15,6 +15,9 @@ import (
 type view struct {
 	Last      lastMessage
 	Arguments any
+	// Session that is gone on with, and how many messages it does not know.
+	Session     string
+	NewMessages int
 
 	messages []model.Message
 }
@@ -26,7 +29,8 @@ func newView(req model.Request) (*view, error) {
 	v := &view{
 		Last:      lastMessage{Role: string(last.Role), Content: last.Content, Name: last.Name},
 		Arguments: map[string]any{},
-		messages:  req.Messages,
+		Session:   req.Session, NewMessages: len(req.Messages) - req.SessionMessages,
+		messages: req.Messages,
 	}
 	if len(req.Arguments) > 0 {
 		args, err := decode(req.Arguments)

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Keys of an answer's metadata that tell how it came about.
+const (
+	// metadataSession is the provider's conversation that the answer belongs to: an object with id, of, messages and
+	// digest (SPEC RUN-06). It is in the log with the answer or not at all, and a failure leaves the one before.
+	metadataSession = "engine_session"
+	// metadataModel is the name of the Model that answered, where it was a fallback.
+	metadataModel = "model"
+	// metadataFailures say why those before it did not.
+	metadataFailures = "model_failures"
+	// metadataFinish is why the answer ended, where it was neither done nor asked for calls: length as a rule.
+	metadataFinish = "finish_reason"
+	// metadataRefused marks an answer by which the model refuses.
+	metadataRefused = "refused"
+)
+
+// goOnWith has a request go on with the provider's conversation, where that knows just what the log says: another model,
+// another agent, another thread, or a message that was changed or removed since, and it is begun anew.
+func (r *run) goOnWith(req *model.Request, m *Model) {
+	of := r.sessionOf(m)
+	for i := len(r.conv.msgs) - 1; i >= 0; i-- {
+		msg := &r.conv.msgs[i]
+		if msg.Role != store.RoleAssistant {
+			continue
+		}
+		s, ok := msg.Metadata[metadataSession].(map[string]any)
+		if !ok || s["of"] != of {
+			continue
+		}
+		id, _ := s["id"].(string)
+		count, _ := s["messages"].(float64)
+		if n := int(count); id != "" && n > 0 && n <= len(req.Messages) && s["digest"] == digestOf(req.Messages[:n]) {
+			req.Session, req.SessionMessages = id, n
+		}
+		return
+	}
+}
+
+// noted is the metadata of an answer.
+func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[string]any {
+	out := maps.Clone(res.Metadata)
+	set := func(key string, value any) {
+		if out == nil {
+			out = map[string]any{}
+		}
+		out[key] = value
+	}
+	if res.Session != "" {
+		known := append(req.Messages[:len(req.Messages):len(req.Messages)], model.Message{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls})
+		set(metadataSession, map[string]any{"id": res.Session, "of": r.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known)})
+	}
+	if res.Model != "" {
+		set(metadataModel, res.Model)
+		failures := make([]any, 0, len(res.Failures))
+		for _, f := range res.Failures {
+			failures = append(failures, r.redacted(clipText(f, maxRunMessage)))
+		}
+		set(metadataFailures, failures)
+	}
+	switch res.FinishReason {
+	case "", "stop", "tool_calls":
+	default:
+		set(metadataFinish, res.FinishReason)
+	}
+	if res.Refused {
+		set(metadataRefused, true)
+	}
+	return out
+}
+
+// sessionOf tells whose conversations with whom are one: the version covers the endpoint and the key.
+func (r *run) sessionOf(m *Model) string {
+	return digest(r.thread.ID, r.agent.Name, r.side().Name, m.Name, m.Version)
+}
+
+// digestOf tells conversations apart by what a model reads of them. The system prompt at the front is none of it: it
+// comes anew with every call.
+func digestOf(messages []model.Message) string {
+	if len(messages) > 0 && messages[0].Role == model.RoleSystem {
+		messages = messages[1:]
+	}
+	type said struct {
+		Role        model.Role
+		Content     string
+		ToolCalls   []model.ToolCall `json:",omitempty"`
+		ToolCallID  string           `json:",omitempty"`
+		Attachments []string         `json:",omitempty"`
+		Images      []string         `json:",omitempty"`
+	}
+	all := make([]said, 0, len(messages))
+	for _, m := range messages {
+		s := said{Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID, Attachments: m.Attachments}
+		for _, i := range m.Images {
+			s.Images = append(s.Images, i.MimeType+" "+i.Detail)
+		}
+		all = append(all, s)
+	}
+	text, _ := json.Marshal(all) // strings only: cannot fail
+	return digest(string(text))
+}
+
+// digest of texts, short: it tells apart, it protects nothing.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		h.Write([]byte(t))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

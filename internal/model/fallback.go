@@ -1,0 +1,96 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// Named is a client of the Model of a name.
+type Named struct {
+	Name   string
+	Client Client
+}
+
+// WithFallbacks asks other Models, in their order, when the first one fails in a way that another may not: see FallsBack.
+// The Response names the Model that answered. When all fail, the first one's error tells of the others too.
+func WithFallbacks(first Named, others ...Named) Client {
+	if len(others) == 0 {
+		return first.Client
+	}
+	return &fallbacks{all: append([]Named{first}, others...)}
+}
+
+type fallbacks struct{ all []Named }
+
+// Stream implements Client.
+func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
+	var failures []string
+	var main *Error
+	for i, m := range f.all {
+		if i > 0 {
+			req.Session, req.SessionMessages = "", 0 // a session is the first Model's
+		}
+		sent := false
+		res, err := m.Client.Stream(ctx, req, func(d Delta) {
+			sent = !d.Reset
+			emit(d)
+		})
+		if err == nil {
+			if i > 0 {
+				res.Model, res.Failures, res.Session = m.Name, failures, ""
+			}
+			return res, nil
+		}
+		var failure *Error
+		if !errors.As(err, &failure) || ctx.Err() != nil {
+			return nil, err
+		}
+		if main == nil {
+			main = failure
+		}
+		failures = append(failures, m.Name+": "+failure.Message)
+		if !FallsBack(failure) {
+			break
+		}
+		if sent {
+			emit(Delta{Reset: true})
+		}
+	}
+	if len(failures) == 1 {
+		return nil, main
+	}
+	all := *main
+	all.Message += "; its fallbacks failed too: " + strings.Join(failures[1:], "; ")
+	return nil, &all
+}
+
+// Embed implements Embedder by the first Model alone: vectors of different models cannot be compared.
+func (f *fallbacks) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
+	e, err := EmbedderOf(f.all[0].Client, f.all[0].Name)
+	if err != nil {
+		return nil, err
+	}
+	return e.Embed(ctx, texts)
+}
+
+// FallsBack tells whether another Model may do better after a failure: when the Model cannot be reached, is overloaded,
+// breaks off, is not let in, is not known there or has too small a window. What was asked wrongly would be wrong
+// elsewhere, and what a provider's content filter stopped is not carried to another one.
+func FallsBack(e *Error) bool {
+	if e.Code == CodeFiltered {
+		return false
+	}
+	switch e.Kind {
+	case KindConfig, KindFiltered:
+		return false
+	case KindStatus:
+		switch e.Status {
+		case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
+			return true
+		}
+		return e.Passing || e.Code == CodeContextLength
+	}
+	return true
+}

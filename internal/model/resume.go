@@ -1,0 +1,52 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// WithRestarts begins a provider's conversation anew, with all that was said, when it cannot be gone on with: the
+// provider has forgotten it, or has it otherwise (SPEC RUN-06). Nobody is told, since nothing is lost.
+func WithRestarts(c Client) Client { return &restarting{client: c} }
+
+type restarting struct{ client Client }
+
+// Stream implements Client.
+func (r *restarting) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
+	sent := false
+	res, err := r.client.Stream(ctx, req, func(d Delta) {
+		sent = !d.Reset
+		emit(d)
+	})
+	var failure *Error
+	if err == nil || req.Session == "" || !errors.As(err, &failure) || !lost(failure) {
+		return res, err
+	}
+	if sent {
+		emit(Delta{Reset: true})
+	}
+	req.Session, req.SessionMessages = "", 0
+	return r.client.Stream(ctx, req, emit)
+}
+
+// Embed implements Embedder, where the client does.
+func (r *restarting) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
+	e, err := EmbedderOf(r.client, "")
+	if err != nil {
+		return nil, err
+	}
+	return e.Embed(ctx, texts)
+}
+
+// lost tells whether a refusal may be due to the session.
+func lost(e *Error) bool {
+	if e.Kind != KindStatus || e.Code != "" {
+		return false
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
