@@ -5,16 +5,24 @@ import (
 )
 
 // AgentType tells who the two parties of a conversation are.
-// +kubebuilder:validation:Enum=ai_human
+// +kubebuilder:validation:Enum=ai_human;dual_ai
 type AgentType string
 
-// AgentAIHuman is an agent that talks with a person or a program (SPEC AGT-01).
-const AgentAIHuman AgentType = "ai_human"
+// The types of agent (SPEC AGT-01).
+const (
+	// AgentAIHuman talks with a person or a program, who is side b.
+	AgentAIHuman AgentType = "ai_human"
+	// AgentDualAI has two sides that models play, which talk with each other.
+	AgentDualAI AgentType = "dual_ai"
+)
 
 // AgentSpec says what an agent is (SPEC AGT-01).
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="an agent with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'dual_ai' || has(self.sideB)",message="an agent of type dual_ai needs sideB, the side that side a talks with"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'dual_ai') || !has(self.sideB)",message="sideB of an ai_human agent is the person: leave it out, or set type: dual_ai"
 type AgentSpec struct {
-	// Type of the agent.
+	// Type of the agent: with ai_human, side a talks with a person or a program; with dual_ai, two sides that models
+	// play talk with each other.
 	// +kubebuilder:default=ai_human
 	// +optional
 	Type AgentType `json:"type,omitempty"`
@@ -24,8 +32,20 @@ type AgentSpec struct {
 	// +optional
 	Title string `json:"title,omitempty"`
 
-	// SideA is the side that the model plays.
+	// SideA is the side that the model plays; of two, the one that begins a session.
 	SideA AgentSide `json:"sideA"`
+
+	// SideB is the other side of a dual_ai agent. Each side reads what it said itself as the assistant's and what the
+	// other said as a user's, without the other's tool calls.
+	// +optional
+	SideB *AgentSide `json:"sideB,omitempty"`
+
+	// MaxSessionTurns is how many turns, of both sides together, a session may have before it is over.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:default=50
+	// +optional
+	MaxSessionTurns int32 `json:"maxSessionTurns,omitempty"`
 
 	// Subagents that this agent may start with the subagent_create tool.
 	// +listType=map
@@ -97,33 +117,35 @@ type AgentSide struct {
 	// +optional
 	Label string `json:"label,omitempty"`
 
-	// StopOnResponse ends the turn when the model answers without calling a tool.
+	// StopOnResponse ends this side's turn when its model answers without calling a tool.
 	// +kubebuilder:default=true
 	// +optional
 	StopOnResponse *bool `json:"stopOnResponse,omitempty"`
 
-	// StopTool names a tool whose call ends the turn.
+	// StopTool names a tool whose call ends this side's turn.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	StopTool string `json:"stopTool,omitempty"`
 
-	// StopToolResponseProperty names the argument of StopTool that becomes the answer.
+	// StopToolResponseProperty names the argument of StopTool that becomes the answer of the turn.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	StopToolResponseProperty string `json:"stopToolResponseProperty,omitempty"`
 
-	// MaxSteps is how many model calls one turn may make before it is stopped, those of a handler included.
+	// MaxSteps is how many model calls one turn of this side may make, those of a handler included; a turn that does not
+	// end within them fails the run.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +kubebuilder:default=50
 	// +optional
 	MaxSteps int32 `json:"maxSteps,omitempty"`
 
-	// SessionStop is the tool by which the model ends its session with a result for the parent.
+	// SessionStop is the tool by which the model ends the session, of both sides, with a result for the parent. The
+	// thread stays: a later message begins a new session.
 	// +optional
 	SessionStop *SessionTool `json:"sessionStop,omitempty"`
 
-	// SessionFail is the tool by which the model ends its session with a failure for the parent.
+	// SessionFail is the tool by which the model ends the session, of both sides, with a failure for the parent.
 	// +optional
 	SessionFail *SessionTool `json:"sessionFail,omitempty"`
 
@@ -213,7 +235,9 @@ type DefinitionStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ag,categories=skein
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Prompt",type=string,JSONPath=`.spec.sideA.promptRef.name`
+// +kubebuilder:printcolumn:name="Prompt B",type=string,JSONPath=`.spec.sideB.promptRef.name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

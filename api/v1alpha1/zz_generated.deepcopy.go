@@ -114,6 +114,11 @@ func (in *AgentSide) DeepCopy() *AgentSide {
 func (in *AgentSpec) DeepCopyInto(out *AgentSpec) {
 	*out = *in
 	in.SideA.DeepCopyInto(&out.SideA)
+	if in.SideB != nil {
+		in, out := &in.SideB, &out.SideB
+		*out = new(AgentSide)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Subagents != nil {
 		in, out := &in.Subagents, &out.Subagents
 		*out = make([]AgentSubagent, len(*in))

@@ -65,7 +65,7 @@ func messageOf(m *store.Message) runtimev1.Message {
 		ToolCalls: mapped(m.ToolCalls, func(t store.ToolCall) runtimev1.ToolCall { return runtimev1.ToolCall(t) }), ToolCallID: m.ToolCallID,
 		CreatedAt: m.CreatedAt, ParentID: m.ParentID, Depth: m.Depth, Silent: m.Silent, Metadata: m.Metadata,
 		Attachments: mapped(m.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) }),
-		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, RunID: m.RunID, Usage: m.Usage,
+		Status:      string(m.Status), ToolStatus: m.ToolStatus, ReasoningContent: m.ReasoningContent, Side: m.Side, RunID: m.RunID, Usage: m.Usage,
 	}
 }
 

@@ -185,7 +185,7 @@ var _ = Describe("execution", func() {
 		Expect(st.Apply(ctx, &store.PutRun{Run: run})).To(Succeed())
 		x, err := t.Execution(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(x.ExecutionState).To(Equal(runtimev1.ExecutionState{TypeMeta: runtimev1.TypeMetaOf("ExecutionState"), FlowID: "sess_1", Agent: "helper", CurrentSide: "a", StepCount: 2, StartedAt: 7}))
+		Expect(x.ExecutionState).To(Equal(runtimev1.ExecutionState{TypeMeta: runtimev1.TypeMetaOf("ExecutionState"), FlowID: "sess_1", Agent: "helper", CurrentSide: "a", StepCount: 2, SideAStepCount: 2, StartedAt: 7}))
 		Expect(x.Stop(ctx, "enough")).To(Succeed())
 		Expect(e.engine.stopped).To(ConsistOf(st.ID() + " enough"))
 		run.Status, run.EndedAt = store.RunSucceeded, 8

@@ -161,9 +161,11 @@ func (s *Server) getExecution(c *call) error {
 }
 
 func executionOf(r *store.Run) *runtimev1.ExecutionState {
+	now := engine.Progress(r)
 	return &runtimev1.ExecutionState{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindExecutionState),
-		FlowID:   r.ID, Agent: r.Agent, CurrentSide: "a", StepCount: r.Steps,
+		FlowID:   r.ID, Agent: r.Agent, CurrentSide: now.CurrentSide,
+		StepCount: now.StepCount, SideAStepCount: now.SideAStepCount, SideBStepCount: now.SideBStepCount,
 		Waiting: r.Status == store.RunWaiting, WaitingFor: r.Reason, StartedAt: r.StartedAt,
 	}
 }

@@ -16,10 +16,10 @@ import (
 const maxCallID = 200
 
 // ask makes one step: a model call, whose answer goes into the log. ended tells that the answer was the
-// last of the turn, and that the run's end is in the log with it.
+// last of the session, and that the run's end is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps-r.kept.StepsBefore >= limit {
+	if limit := r.maxSteps(); r.record.Steps-r.kept.Turn.Before >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if r.side().Handler != nil {
@@ -71,7 +71,7 @@ func (r *run) request(ctx context.Context) (model.Request, error) {
 	if err != nil {
 		return model.Request{}, err
 	}
-	messages, err := r.prefiltered(ctx, assemble(system, conv))
+	messages, err := r.prefiltered(ctx, r.assembled(system, conv))
 	if err != nil {
 		return model.Request{}, err
 	}
@@ -87,8 +87,8 @@ func (r *run) request(ctx context.Context) (model.Request, error) {
 	return req, nil
 }
 
-// recordAnswer puts an answer into the log: with the run's end when it ends the turn, else with the start of
-// its first call.
+// recordAnswer puts an answer into the log: with the end of the turn, or of the run, when it is the last of it, else with
+// the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
 	if err := r.beforeCreate(ctx, m); err != nil {
@@ -96,9 +96,13 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	r.heed()
 	r.record.Steps++
+	if r.kept.Turn.Side == sideB {
+		r.kept.Turn.StepsB++
+		r.record.State = r.kept.encode()
+	}
 	if len(m.ToolCalls) == 0 {
-		if end := endOf(r.conv, m, r.side().Spec); end != nil && !r.keepTurn(m) {
-			return true, r.finish(ctx, end, m)
+		if end := endOf(r.conv, m, r.side().Spec); end != nil {
+			return r.endTurn(ctx, end, m)
 		}
 	}
 	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
@@ -121,7 +125,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 func (r *run) answer(id string, res *model.Response) *store.Message {
 	m := &store.Message{
 		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Metadata: res.Metadata, ReasoningContent: res.Reasoning,
+		Metadata: res.Metadata, ReasoningContent: res.Reasoning, Side: r.mark(),
 	}
 	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
 		m.Content = &content

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/model"
@@ -10,9 +11,19 @@ import (
 // interrupted stands in the model's view for a result that never came.
 const interrupted = "(no result: the call was interrupted)"
 
-// assemble gives the conversation as the model sees it: the system prompt, then the messages in order, each
-// result right behind the call that it answers, since providers refuse anything else.
-func assemble(system string, c *conversation) []model.Message {
+// assembled is what the model of the side in use gets to read.
+func (r *run) assembled(system string, c *conversation) []model.Message {
+	other := ""
+	if r.agent.Dual() {
+		other = nameOfSpeaker(r.agent.other(r.side()))
+	}
+	return r.opened(assemble(system, c, r.side().Name, other))
+}
+
+// assemble gives the conversation as the model of a side sees it: the system prompt, then the messages in order, each
+// result right behind the call that it answers, since providers refuse anything else. What the other side said is a
+// user's, by the name given; what it called, what came of that and what it thought stays its own (SPEC AGT-02).
+func assemble(system string, c *conversation, side, other string) []model.Message {
 	out := make([]model.Message, 0, len(c.msgs)+1)
 	out = append(out, model.Message{Role: model.RoleSystem, Content: system})
 	for i := range c.msgs {
@@ -20,7 +31,11 @@ func assemble(system string, c *conversation) []model.Message {
 		switch m.Role {
 		case store.RoleTool: // behind its call, below
 		case store.RoleAssistant:
-			out = appendAnswer(out, c, i)
+			if writer(m) == side {
+				out = appendAnswer(out, c, i)
+			} else if contentOf(m) != "" || len(m.Attachments) > 0 {
+				out = append(out, model.Message{Role: model.RoleUser, Content: contentOf(m), Name: cmp.Or(m.Name, other), Attachments: attachmentsOf(m)})
+			}
 		case store.RoleSystem:
 			out = append(out, model.Message{Role: model.RoleSystem, Content: contentOf(m), Attachments: attachmentsOf(m)})
 		default:

@@ -17,6 +17,9 @@ import (
 // result. The results keep the order of the calls (SPEC TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
+	if caller := r.conv.sideOf(calls[0].ID); caller != "" {
+		defer r.actAs(r.agent.Side(caller))()
+	}
 	if err := r.buildTools(ctx); err != nil {
 		return err
 	}
@@ -130,6 +133,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	m := &store.Message{
 		ID: newMessageID(), Role: store.RoleTool, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
+		Side: r.mark(),
 	}
 	var decision []store.Op
 	if r.kept.markDecision(call, m) {

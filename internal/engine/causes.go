@@ -39,18 +39,20 @@ const (
 	ReasonModelFailed      = "ModelFailed"      // the provider, or a script, says that it failed
 	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
 	ReasonMaxStepsReached  = "MaxStepsReached"  // as many model calls as maxSteps allows, and no end of the turn
-	ReasonEnvUnreadable    = "EnvUnreadable"    // a variable of the thread cannot be opened
-	ReasonContextTooLarge  = "ContextTooLarge"  // not even the prompt and the newest turn fit what the model can read
-	ReasonInvalidAnswer    = "InvalidAnswer"    // the answer does not fit the prompt's responseSchema, told or not
-	ReasonInvalidTools     = "InvalidTools"     // the prompt's tools cannot be offered
-	ReasonInvalidInput     = "InvalidInput"     // what was said is no input that the side's handler takes
-	ReasonInvalidOutput    = "InvalidOutput"    // what the side's handler gave is not what its schema says
-	ReasonHandlerFailed    = "HandlerFailed"    // the side's handler threw; the thread's log has the stack
-	ReasonHandlerTimeout   = "HandlerTimeout"   // the side's handler took longer than it may
-	ReasonSessionFailed    = "SessionFailed"    // the model called the agent's sessionFail tool
-	ReasonStoppedByUser    = "StoppedByUser"
-	ReasonTerminated       = "Terminated"
-	ReasonInternalError    = "InternalError" // a fault of Skein itself; its log has more
+	// ReasonMaxSessionTurnsReached: as many turns as maxSessionTurns allows, which is no failure.
+	ReasonMaxSessionTurnsReached = "MaxSessionTurnsReached"
+	ReasonEnvUnreadable          = "EnvUnreadable"   // a variable of the thread cannot be opened
+	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit what the model can read
+	ReasonInvalidAnswer          = "InvalidAnswer"   // the answer does not fit the prompt's responseSchema, told or not
+	ReasonInvalidTools           = "InvalidTools"    // the prompt's tools cannot be offered
+	ReasonInvalidInput           = "InvalidInput"    // what was said is no input that the side's handler takes
+	ReasonInvalidOutput          = "InvalidOutput"   // what the side's handler gave is not what its schema says
+	ReasonHandlerFailed          = "HandlerFailed"   // the side's handler threw; the thread's log has the stack
+	ReasonHandlerTimeout         = "HandlerTimeout"  // the side's handler took longer than it may
+	ReasonSessionFailed          = "SessionFailed"   // the model called the agent's sessionFail tool
+	ReasonStoppedByUser          = "StoppedByUser"
+	ReasonTerminated             = "Terminated"
+	ReasonInternalError          = "InternalError" // a fault of Skein itself; its log has more
 )
 
 // failure is why a run fails: it is recorded and ends the run. Any other error interrupts the run, which

@@ -20,6 +20,7 @@ type childrenOf struct {
 	thread *store.Thread
 	state  *thread.State
 	agent  *Agent // may be nil
+	side   func() *Side
 	runID  string
 }
 
@@ -66,12 +67,12 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	ops := []store.Op{thread.ChildStatusMessage(&store.Thread{
 		ParentID: c.thread.ID, Reference: child.Reference, Child: &store.Child{Name: req.Kind.Name},
 	}, thread.ChildCreated, "")}
-	if c.agent != nil && c.agent.A.Hooks[skeinv1.HookAfterSubagentCreated] != nil {
+	if c.agent != nil && c.side().Hooks[skeinv1.HookAfterSubagentCreated] != nil {
 		entry, err := json.Marshal(child)
 		if err != nil {
 			return child, err
 		}
-		ops = append(ops, c.engine.tellOps(ctx, c.agent.A.Hooks, c.runID, child.Reference, store.HookCall{
+		ops = append(ops, c.engine.tellOps(ctx, c.side(), c.runID, child.Reference, store.HookCall{
 			Hook: string(skeinv1.HookAfterSubagentCreated), Subagent: entry,
 		})...)
 	}

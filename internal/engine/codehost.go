@@ -39,6 +39,7 @@ type codeHost struct {
 
 	mu       sync.Mutex
 	modules  map[string]sandbox.Module
+	hooks    map[hookKey]string // the modules that call them
 	wall     time.Duration
 	sbx      sandbox.Sandbox
 	releases []func() // of every sandbox that was had
@@ -56,7 +57,7 @@ type codeHost struct {
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
-	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, responses: map[string]chan any{}}
+	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, hooks: map[hookKey]string{}, responses: map[string]chan any{}}
 }
 
 // add makes a module known, before the isolate is opened.

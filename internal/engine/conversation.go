@@ -125,6 +125,22 @@ func (c *conversation) lastAnswer(runID string) *store.Message {
 	return nil
 }
 
+// sideOf names the side that made a call, "" where it cannot be known.
+func (c *conversation) sideOf(callID string) string {
+	if i, ok := c.calls[callID]; ok {
+		return c.msgs[i].Side
+	}
+	return ""
+}
+
+// writer names the side that wrote an assistant message: side a unless it says otherwise.
+func writer(m *store.Message) string {
+	if m.Side == "" {
+		return sideA
+	}
+	return m.Side
+}
+
 // answered tells whether any assistant message is there.
 func (c *conversation) answered() bool {
 	for i := range c.msgs {

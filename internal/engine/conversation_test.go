@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -47,7 +49,7 @@ func TestResultsStandBehindTheirCalls(t *testing.T) {
 		store.Message{Role: store.RoleTool, ToolCallID: "nobody", Content: text("stray")},
 		store.Message{Role: store.RoleSystem, Content: text("note")},
 	)
-	got := assemble("sys", c)
+	got := assemble("sys", c, sideA, "")
 	var lines []string
 	for _, m := range got {
 		lines = append(lines, string(m.Role)+" "+m.ToolCallID+" "+m.Text())
@@ -55,6 +57,48 @@ func TestResultsStandBehindTheirCalls(t *testing.T) {
 	want := []string{"system  sys", "user  go", "assistant  ", "tool a A\n\n[attached files: /f (text/plain, 3 bytes)]", "tool b B", "tool c " + interrupted, "user  meanwhile", "system  note"}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got  %q\nwant %q", lines, want)
+	}
+}
+
+func TestEachSideReadsTheOtherAsAUser(t *testing.T) {
+	c := conversationOf(
+		store.Message{Role: store.RoleUser, Content: text("go"), Name: "ada"},
+		store.Message{Role: store.RoleAssistant, Side: sideA, Content: text("let me look"), ToolCalls: calls("a"), ReasoningContent: "hm", Metadata: map[string]any{"k": "v"}},
+		store.Message{Role: store.RoleTool, Side: sideA, ToolCallID: "a", Content: text("A")},
+		store.Message{Role: store.RoleAssistant, Side: sideA, Content: text("look at this"), Attachments: []store.Attachment{{Path: "/f"}}},
+		store.Message{Role: store.RoleAssistant, Side: sideB, ToolCalls: calls("b")},
+		store.Message{Role: store.RoleTool, Side: sideB, ToolCallID: "b", Content: text("B")},
+		store.Message{Role: store.RoleAssistant, Side: sideB, Content: text("fine")},
+		store.Message{Role: store.RoleAssistant, Content: text("of before there were sides")},
+	)
+	for side, want := range map[string][]string{
+		sideA: {"system : sys", "user ada: go", "assistant : let me look", "tool t: A", "assistant : look at this\n\n[attached files: /f]", "user other: fine", "assistant : of before there were sides"},
+		sideB: {"system : sys", "user ada: go", "user other: let me look", "user other: look at this\n\n[attached files: /f]", "assistant : ", "tool t: B", "assistant : fine", "user other: of before there were sides"},
+	} {
+		var lines []string
+		for _, m := range assemble("sys", c, side, "other") {
+			lines = append(lines, string(m.Role)+" "+m.Name+": "+m.Text())
+			if m.Role == model.RoleUser && m.Metadata != nil {
+				t.Errorf("side %s reads what the other's provider said of its answer: %v", side, m.Metadata)
+			}
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("side %s: got  %q\nwant %q", side, lines, want)
+		}
+	}
+}
+
+func TestNameOfSpeaker(t *testing.T) {
+	for label, want := range map[string]string{
+		"":                       "",
+		"Critic":                 "Critic",
+		" The strict one (2nd) ": "The_strict_one__2nd",
+		"审稿人":                    "",
+		strings.Repeat("x", 200): strings.Repeat("x", 64),
+	} {
+		if got := nameOfSpeaker(&Side{Spec: skeinv1.AgentSide{Label: label}}); got != want {
+			t.Errorf("%q: got %q, want %q", label, got, want)
+		}
 	}
 }
 
@@ -74,7 +118,7 @@ func TestAnyLogMakesAValidConversation(t *testing.T) {
 			}
 			c.add(m)
 		}
-		got := assemble("sys", c)
+		got := assemble("sys", c, sideA, "")
 		for i := 0; i < len(got); i++ {
 			m := got[i]
 			if m.Role == model.RoleTool {
@@ -106,12 +150,18 @@ func TestPlan(t *testing.T) {
 	result := func(id string) store.Message {
 		return store.Message{Role: store.RoleTool, ToolCallID: id, ToolStatus: string(tool.StatusSuccess)}
 	}
+	by := func(side, id string, m store.Message) store.Message {
+		m.Side, m.ID = side, id
+		return m
+	}
 	user := store.Message{Role: store.RoleUser, Content: text("go")}
 	no := false
 	stopTool := skeinv1.AgentSide{StopTool: "t"}
 	for name, c := range map[string]struct {
 		msgs  []store.Message
 		side  skeinv1.AgentSide
+		turn  string // whose it is; side a when empty
+		after string // the message that ended the turn before
 		waits map[string]tool.Wait
 		want  decision
 
@@ -121,7 +171,7 @@ func TestPlan(t *testing.T) {
 		"an answer of another run":                  {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", Content: text("x")}, user}, want: decision{action: actionAsk}},
 		"calls of another run":                      {msgs: []store.Message{{Role: store.RoleAssistant, RunID: "sess_0", ToolCalls: calls("z")}, user}, want: decision{action: actionAsk}},
 		"a failure is no answer":                    {msgs: []store.Message{user, {Role: store.RoleAssistant, RunID: run, Status: store.MessageFailed, Content: text("x")}}, want: decision{action: actionAsk}},
-		"an answer":                                 {msgs: []store.Message{user, answer("done")}, want: decision{action: actionEnd, end: &ending{text: "done"}}},
+		"an answer":                                 {msgs: []store.Message{user, answer("done")}, want: decision{action: actionTurn, end: &ending{text: "done"}}},
 		"an answer that does not stop":              {msgs: []store.Message{user, answer("done")}, side: skeinv1.AgentSide{StopOnResponse: &no}, want: decision{action: actionAsk}},
 		"calls":                                     {msgs: []store.Message{user, answer("", "a", "b")}, want: decision{action: actionCalls, calls: calls("a", "b")}},
 		"calls, some with results":                  {msgs: []store.Message{user, answer("", "a", "b"), result("a")}, want: decision{action: actionCalls, calls: calls("b")}},
@@ -131,11 +181,18 @@ func TestPlan(t *testing.T) {
 		"a call behind one that waits for approval": {msgs: []store.Message{user, answer("", "a", "b", "c")}, waits: map[string]tool.Wait{"b": {Kind: tool.WaitApproval}}, want: decision{action: actionCalls, calls: calls("a")}},
 		"no call behind one that waits for a time":  {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {Kind: tool.WaitDelay}}, want: decision{action: actionWait}},
 		"calls beside one that waits, made at once": {msgs: []store.Message{user, answer("", "a", "b")}, waits: map[string]tool.Wait{"a": {Kind: tool.WaitDelay}}, parallel: true, want: decision{action: actionCalls, calls: calls("b")}},
-		"a stop tool":                               {msgs: []store.Message{user, answer("said", "a"), result("a")}, side: stopTool, want: decision{action: actionEnd, end: &ending{text: "said"}}},
+		"a stop tool":                               {msgs: []store.Message{user, answer("said", "a"), result("a")}, side: stopTool, want: decision{action: actionTurn, end: &ending{text: "said"}}},
 		"a stop tool that failed":                   {msgs: []store.Message{user, answer("", "a"), {Role: store.RoleTool, ToolCallID: "a", ToolStatus: "error"}}, side: stopTool, want: decision{action: actionAsk}},
 		"a queued tool is no answer":                {msgs: []store.Message{{Role: store.RoleAssistant, RunID: run, ToolCalls: calls("q"), Metadata: map[string]any{metadataQueuedTool: true}}, result("q")}, side: stopTool, want: decision{action: actionAsk}},
+		"a session tool":                            {msgs: []store.Message{user, answer("", "a"), result("a")}, side: skeinv1.AgentSide{SessionFail: &skeinv1.SessionTool{Name: "t"}}, want: decision{action: actionEnd, end: &ending{session: true, failed: true, append: true}}},
+		"the turn of the other side":                {msgs: []store.Message{user, by(sideA, "m", answer("x"))}, turn: sideB, after: "m", want: decision{action: actionAsk}},
+		"its answer":                                {msgs: []store.Message{user, by(sideA, "m", answer("x")), by(sideB, "n", answer("y"))}, turn: sideB, after: "m", want: decision{action: actionTurn, end: &ending{text: "y"}}},
+		"the same side again":                       {msgs: []store.Message{user, by(sideA, "m", answer("x"))}, after: "m", want: decision{action: actionAsk}},
+		"what came before was deleted":              {msgs: []store.Message{user, by(sideA, "l", answer("x"))}, turn: sideB, after: "m", want: decision{action: actionAsk}},
+		"calls of both sides": {msgs: []store.Message{user, by(sideA, "m", answer("", "a", "b")), by(sideB, "n", answer("", "c"))}, turn: sideB,
+			want: decision{action: actionCalls, calls: calls("a", "b")}},
 	} {
-		if got := plan(conversationOf(c.msgs...), run, c.side, c.waits, c.parallel); !reflect.DeepEqual(got, c.want) {
+		if got := plan(conversationOf(c.msgs...), run, &Side{Name: cmp.Or(c.turn, sideA), Spec: c.side}, c.after, c.waits, c.parallel); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -150,7 +207,7 @@ func TestStopToolResponseProperty(t *testing.T) {
 		`{"answer":null,"x":1}`: "",
 	} {
 		m := store.Message{Role: store.RoleAssistant, RunID: "r", Content: text("content"), ToolCalls: []store.ToolCall{{ID: "a", Name: "t", Arguments: arguments}}}
-		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", side, nil, false)
+		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", &Side{Name: sideA, Spec: side}, "", nil, false)
 		if d.end == nil || d.end.text != want {
 			t.Errorf("%s: got %+v, want %q", arguments, d.end, want)
 		}

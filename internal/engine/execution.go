@@ -32,24 +32,26 @@ type execution struct {
 
 	// turn is the run that the execution is of; nil outside of one.
 	turn *turn
-	// completing: the handlers will be told of the session's end.
-	completing bool
+	// completing: the handlers of these sides will be told of the session's end.
+	completing map[string]bool
 
 	mu    sync.Mutex
-	tools *tool.Set // those that were built last
+	now   *Side     // whose turn it is; nil is side a
+	tools *tool.Set // of that side: those that were built last
 }
 
 // newExecution prepares an execution; ctx is its life: when it ends, so does its code.
 func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
+	st = st.WithSide(x.sideName)
 	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads}
 	if runID != "" {
-		x.turn = newTurn(runID, agent)
+		x.turn = newTurn(runID)
 		x.host.Execution = x.turn
 	}
 	x.host.Family = &familyOf{execution: x}
 	x.host.Effects = &effectsOf{engine: e, thread: t}
-	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, runID: runID}
+	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
 	x.host.Tools = &callerOf{execution: x}
@@ -58,14 +60,16 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.code.host, x.code.turn = x.host, x.turn
 	x.host.Code = x.code
 	if agent != nil {
-		for _, h := range agent.A.Hooks {
-			x.code.addHook(h)
+		for _, s := range agent.Sides() {
+			for _, h := range s.Hooks {
+				x.code.addHook(s, h)
+			}
+			for i := range s.Tools {
+				x.code.add(moduleOf(&s.Tools[i]), s.Tools[i].Module, timeoutOf(&s.Tools[i].Spec))
+			}
 		}
 		if h := x.messageHooks(); h != nil {
 			x.host.State = st.WithHooks(h)
-		}
-		for i := range agent.A.Tools {
-			x.code.add(moduleOf(&agent.A.Tools[i]), agent.A.Tools[i].Module, timeoutOf(&agent.A.Tools[i].Spec))
 		}
 	}
 	if agent != nil && runID != "" {
@@ -79,8 +83,33 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	return x
 }
 
-// side is the one whose turn it is; only where there is an agent.
-func (x *execution) side() *Side { return x.agent.A }
+// side is the one whose turn it is, side a outside of a run; only where there is an agent.
+func (x *execution) side() *Side {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.now == nil {
+		return x.agent.A
+	}
+	return x.now
+}
+
+// sideName is the name of that side.
+func (x *execution) sideName() string {
+	if x.agent == nil {
+		return sideA
+	}
+	return x.side().Name
+}
+
+// use tells whose turn it is.
+func (x *execution) use(s *Side) {
+	x.mu.Lock()
+	x.now, x.tools = s, nil
+	x.mu.Unlock()
+	if x.turn != nil {
+		x.turn.use(s)
+	}
+}
 
 func (x *execution) close() { x.code.close() }
 
@@ -90,11 +119,11 @@ func (x *execution) takeEdited() bool { return x.edited.Swap(false) }
 // toolsChange tells whether the tools on offer depend on more than the agent.
 func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 }
 
-// buildTools makes the tools of the agent. A *failure when they cannot be offered.
+// buildTools makes the tools of the side whose turn it is. A *failure when they cannot be offered.
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	var list []tool.Tool
-	next := 0
-	for _, ref := range x.side().Prompt.Spec.Tools {
+	side, next := x.side(), 0
+	for _, ref := range side.Prompt.Spec.Tools {
 		if ref.Builtin != "" {
 			family, err := builtin.Family(ctx, ref.Builtin, x.host)
 			if err != nil {
@@ -103,8 +132,8 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			list = append(list, approvedFirst(ref, nil, family...)...)
 			continue
 		}
-		if next < len(x.side().Tools) { // Side.Tools are the named ones, in the prompt's order
-			t, err := x.codeTool(ctx, &x.side().Tools[next])
+		if next < len(side.Tools) { // Side.Tools are the named ones, in the prompt's order
+			t, err := x.codeTool(ctx, &side.Tools[next])
 			if err != nil {
 				return nil, err
 			}
@@ -112,13 +141,15 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			next++
 		}
 	}
-	list = append(list, session.Tools(x.side().Spec, x.host)...)
+	list = append(list, session.Tools(side.Spec, x.host)...)
 	set, err := tool.NewSet(list...)
 	if err != nil {
-		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", x.side().Prompt.Name, err)
+		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
 	}
 	x.mu.Lock()
-	x.tools = set
+	if x.now == nil || x.now == side {
+		x.tools = set
+	}
 	x.mu.Unlock()
 	return set, nil
 }
@@ -265,7 +296,7 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 	if x.agent == nil {
 		return tool.Failure("the thread's agent is not ready, so it has no tools"), nil
 	}
-	set, err := x.built(ctx)
+	set, _, err := x.offering(ctx, name)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -284,12 +315,15 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 
 func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {
 	x := c.execution
+	queued := store.QueuedTool{Name: name, Arguments: args, HookDepth: trailOf(ctx).depth}
 	if x.agent != nil {
-		if err := x.knows(ctx, name); err != nil {
+		side, err := x.knows(ctx, name)
+		if err != nil {
 			return err
 		}
+		queued.Side = keptName(side)
 	}
-	payload, err := json.Marshal(store.QueuedTool{Name: name, Arguments: args, HookDepth: trailOf(ctx).depth})
+	payload, err := json.Marshal(queued)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// finish ends the turn with an answer. m is the answer's message when it is not in the log yet.
+// finish ends the session with an answer. m is the answer's message when it is not in the log yet.
 func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 	m, err := r.recordAhead(ctx, m)
 	if err != nil {
@@ -26,27 +26,39 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 	if end.failed {
 		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
 	}
+	if end.turns > 0 {
+		r.record.Reason = ReasonMaxSessionTurnsReached
+		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.turns)
+	}
 	if end.append {
-		st, err := r.state(ctx)
-		if err != nil {
+		if m, err = r.answerOf(ctx, end); err != nil {
 			return err
 		}
-		m = r.note(end.text, store.MessageCompleted, nil)
-		for _, path := range end.attachments {
-			rec, err := st.StatFile(ctx, path)
-			if err != nil && !thread.IsInvalid(err) {
-				return err
-			}
-			if rec != nil { // else it was deleted since the call
-				m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
-			}
-		}
-		if err := r.beforeCreate(ctx, m); err != nil {
-			return err
-		}
-		end.text = contentOf(m)
 	}
 	return r.end(ctx, "finish", m, end.text, end.attachments)
+}
+
+// answerOf makes the answer's message where it is the argument of a call.
+func (r *run) answerOf(ctx context.Context, end *ending) (*store.Message, error) {
+	st, err := r.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := r.note(end.text, store.MessageCompleted, nil)
+	for _, path := range end.attachments {
+		rec, err := st.StatFile(ctx, path)
+		if err != nil && !thread.IsInvalid(err) {
+			return nil, err
+		}
+		if rec != nil { // else it was deleted since the call
+			m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
+		}
+	}
+	if err := r.beforeCreate(ctx, m); err != nil {
+		return nil, err
+	}
+	end.text = contentOf(m)
+	return m, nil
 }
 
 // fail ends the run by a failure, which goes into the log as the answer (SPEC RUN-05).
@@ -99,7 +111,7 @@ func (r *run) stop(ctx context.Context, reason string) error {
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
 		ID: newMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
-		Content: &text, Metadata: metadata,
+		Content: &text, Metadata: metadata, Side: r.mark(),
 	}
 }
 
@@ -163,6 +175,9 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 		status = tool.ChildFailed
 	}
 	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
+	if r.record.Reason == ReasonMaxSessionTurnsReached {
+		text += "\n[" + r.record.Message + "]" // the parent has to know that it may be cut off
+	}
 	replies := r.kept.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits: a message

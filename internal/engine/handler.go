@@ -66,7 +66,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		text, call, err := r.callHandler(ctx, x, side, id, handlerInput(conv))
+		text, call, err := r.callHandler(ctx, x, side, id, handlerInput(conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost, and with it what the code did to its state: as after a crash.
@@ -119,9 +119,13 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 }
 
 // handlerInput is the message that a handler answers: the newest that the other side, or a person, has said.
-func handlerInput(c *conversation) *store.Message {
+func handlerInput(c *conversation, side *Side) *store.Message {
 	for i := len(c.msgs) - 1; i >= 0; i-- {
-		if m := &c.msgs[i]; m.Role == store.RoleUser && !m.Silent {
+		m := &c.msgs[i]
+		if m.Silent {
+			continue
+		}
+		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && writer(m) != side.Name && contentOf(m) != "" {
 			return m
 		}
 	}
@@ -192,17 +196,20 @@ func (r *run) destroyOps() []store.Op {
 // completes has the handler told when the session is over and saved (SPEC STA-06), once.
 func (r *run) completes(x *execution, side *Side) {
 	runID := r.record.ID
-	if x.completing {
+	if x.completing[side.Name] {
 		return
 	}
-	x.completing = true
+	if x.completing == nil {
+		x.completing = map[string]bool{}
+	}
+	x.completing[side.Name] = true
 	x.host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
 		if !x.code.opened() {
 			return // nobody can have asked to be told
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
-		invocation := handlerPrefix(runID) + "completed"
+		invocation := handlerPrefix(runID) + "completed_" + side.Name
 		x.code.handle(invocation, &handlerCall{run: r, over: true}) // it may log, and ask no models
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {

@@ -56,9 +56,9 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err := r.leaveExecution(ctx); err != nil {
 		return false, err
 	}
-	r.kept.Handed, r.kept.StepsBefore = "", r.record.Steps
+	r.kept.Turn = turnState{Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
 	if last := r.conv.lastAnswer(r.record.ID); last != nil {
-		r.kept.Handed = last.ID
+		r.kept.Turn.After = last.ID // it was another agent's, whose rules are not this one's
 	}
 	r.kept.Handoffs++
 	r.record.Agent, r.record.State = agent.Name, r.kept.encode()
@@ -77,7 +77,7 @@ func (r *run) takeOver(t *store.Thread, agent *Agent) {
 	own.Agent = agent.Name // whose the code is that reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent
 	r.tools, r.envLoaded, r.current = nil, false, false
-	r.hooks.announced = false // of its own system prompt
+	r.hooks.announced = nil // of its own system prompt
 }
 
 // leaveExecution gives up the isolate of the agent that is left: the next one has code of its own. The session goes

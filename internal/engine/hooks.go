@@ -17,10 +17,6 @@ import (
 // defaultHookTimeout of one call of a hook whose object does not say.
 const defaultHookTimeout = 10 * time.Second
 
-// hookSource and hookModule name a hook's own module and the one that calls it, in the isolate.
-func hookSource(name skeinv1.HookName) string { return hookModule(name) + ".source" }
-func hookModule(name skeinv1.HookName) string { return "hooks/" + string(name) }
-
 // hookCaller is the module that takes the list of a hook's arguments apart. The default export is what defineHook
 // gave, or a function; defineHook's name must be that of the hook, so that no code stands in the wrong place.
 const hookCaller = `import definition from './%[1]s.source';
@@ -34,11 +30,31 @@ if (hook.hook !== undefined && hook.hook !== '%[1]s') {
 export default { execute: (state, args) => hook.execute(state, ...args) };
 `
 
-// addHook makes a hook's modules known.
-func (c *codeHost) addHook(h *Hook) {
-	c.add(hookModule(h.Name), sandbox.Module{Code: fmt.Sprintf(hookCaller, h.Name), Filename: string(h.Name) + ".js"}, timeoutOfHook(h))
-	c.add(hookSource(h.Name), h.Module, timeoutOfHook(h))
+// addHook makes a hook's modules known. Those of side b, where they are not the agent's and thus side a's as well, have
+// a folder of their own.
+func (c *codeHost) addHook(s *Side, h *Hook) {
+	key := hookKey{h.Owner, h.Name}
+	if c.hooks[key] != "" {
+		return
+	}
+	folder := hookFolder
+	if s.Name == sideB {
+		folder += sideB + "/"
+	}
+	module := folder + string(h.Name)
+	c.hooks[key] = module
+	c.add(module, sandbox.Module{Code: fmt.Sprintf(hookCaller, h.Name), Filename: string(h.Name) + ".js"}, timeoutOfHook(h))
+	c.add(module+".source", h.Module, timeoutOfHook(h))
 }
+
+// hookKey tells the hooks of a thread apart: those of one name may be the agent's or those of its sides' prompts.
+type hookKey struct {
+	owner string
+	name  skeinv1.HookName
+}
+
+// hookFolder is where the modules of hooks are in the isolate: the one that calls a hook, and the hook's own as .source.
+const hookFolder = "hooks/"
 
 func timeoutOfHook(h *Hook) time.Duration {
 	if h.Timeout <= 0 {
@@ -60,7 +76,7 @@ type hookSubject struct {
 // only that ctx ended.
 func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
 	x.engine.fault("hook.before")
-	v, err = x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, hookModule(h.Name), args, timeoutOfHook(h))
+	v, err = x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, x.code.hooks[hookKey{h.Owner, h.Name}], args, timeoutOfHook(h))
 	x.engine.fault("hook.after")
 	switch {
 	case err == nil:
@@ -133,11 +149,12 @@ func tooDeep(limit int) string {
 
 // tellOps gives the op by which a hook comes to be told of what is written in the same transaction: it waits in the
 // inbox until that has happened. key makes a repeat happen once; "" for none. Nothing when there is no such hook.
-func (e *Engine) tellOps(ctx context.Context, hooks map[skeinv1.HookName]*Hook, runID, key string, call store.HookCall) []store.Op {
-	h := hooks[skeinv1.HookName(call.Hook)]
+func (e *Engine) tellOps(ctx context.Context, s *Side, runID, key string, call store.HookCall) []store.Op {
+	h := s.Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
 		return nil
 	}
+	call.Side = keptName(s)
 	call.Depth = trailOf(ctx).depth
 	if limit := e.opts.Limits.HookDepth; call.Depth >= limit {
 		about := hookSubject{messageID: call.MessageID}
@@ -166,7 +183,7 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
-	h := x.side().Hooks[skeinv1.HookName(call.Hook)]
+	h := x.agent.Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
 		return nil, nil
 	}

@@ -26,7 +26,9 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 	if !hasMessageHooks(hooks) {
 		return nil
 	}
-	return &messageHooks{engine: e, hooks: hooks, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
+	// Whose turn it may be is the run's affair: whoever writes from outside talks with side a.
+	side := &Side{Name: sideA, Hooks: hooks}
+	return &messageHooks{engine: e, side: func() *Side { return side }, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
 		ctx, leave := e.attach(ctx, t.ID)
 		defer leave()
 		x, err := e.outside(ctx, t.ID)
@@ -88,7 +90,7 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 	}()
 	for _, item := range items {
 		ops := []store.Op{&store.Dequeue{Seqs: []int64{item.Seq}}}
-		if len(agent.A.Hooks) > 0 {
+		if agent.hasHooks() {
 			if x == nil {
 				if x, err = e.hookExecution(ctx, t, fence, agent); err != nil {
 					return err

@@ -18,8 +18,8 @@ type runHooks struct {
 	// seen are those that were ever due, told those that leave the inbox with the next transaction.
 	seen map[int64]bool
 	told []int64
-	// announced: after_system_message has been told.
-	announced bool
+	// announced are the sides whose after_system_message has been told.
+	announced map[*Side]bool
 }
 
 // hook of the run's agent; nil when it has none of that name.
@@ -88,7 +88,7 @@ func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Mes
 }
 
 func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
-	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.side().Hooks, r.record.ID, key, call)...)
+	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.side(), r.record.ID, key, call)...)
 }
 
 // withHooks adds to a transaction of the run what hooks have to do with it. Call written once it is committed.
@@ -132,7 +132,7 @@ func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 func (r *run) tell(ctx context.Context) error {
 	for len(r.hooks.due) > 0 {
 		item := r.hooks.due[0]
-		if len(r.side().Hooks) > 0 {
+		if r.agent.hasHooks() {
 			x, err := r.execution(ctx)
 			if err != nil {
 				return err
@@ -162,10 +162,17 @@ func (r *run) tell(ctx context.Context) error {
 // announce tells after_system_message of the system prompt, before the first model call that it is for.
 func (r *run) announce(ctx context.Context) (told bool, err error) {
 	h := r.hook(skeinv1.HookAfterSystemMessage)
-	if h == nil || r.hooks.announced {
+	if h == nil || r.hooks.announced[r.side()] {
 		return false, nil
 	}
-	r.hooks.announced = true
+	if r.hooks.announced == nil {
+		r.hooks.announced = map[*Side]bool{}
+	}
+	r.hooks.announced[r.side()] = true
+	about := hookSubject{cause: r.record.ID}
+	if r.side().Name == sideB {
+		about.cause += ":" + sideB
+	}
 	x, err := r.execution(ctx)
 	if err != nil {
 		return false, err
@@ -175,7 +182,7 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 		return false, err
 	}
 	r.beginTurn()
-	_, failed, err := x.callHook(r.trail(ctx), h, hookSubject{cause: r.record.ID}, map[string]any{"role": string(store.RoleSystem), "content": system})
+	_, failed, err := x.callHook(r.trail(ctx), h, about, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
 		r.hooks.with = append(r.hooks.with, failed)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -67,11 +68,11 @@ func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thr
 
 // messageHooks of the writes that code of the execution makes; nil when the agent has none that they concern.
 func (x *execution) messageHooks() thread.MessageHooks {
-	if x.agent == nil || !hasMessageHooks(x.side().Hooks) {
+	if x.agent == nil || !slices.ContainsFunc(x.agent.Sides(), func(s *Side) bool { return hasMessageHooks(s.Hooks) }) {
 		return nil
 	}
 	return &messageHooks{
-		engine: x.engine, hooks: x.side().Hooks, runID: x.host.RunID,
+		engine: x.engine, side: x.side, runID: x.host.RunID,
 		within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) { return do(x) },
 	}
 }
@@ -90,7 +91,7 @@ func hasMessageHooks(hooks map[skeinv1.HookName]*Hook) bool {
 // messageHooks implements thread.MessageHooks.
 type messageHooks struct {
 	engine *Engine
-	hooks  map[skeinv1.HookName]*Hook
+	side   func() *Side // whose hooks
 	runID  string
 	// within calls with an execution for the code of a hook.
 	within func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error)
@@ -98,26 +99,28 @@ type messageHooks struct {
 
 // Creating implements thread.MessageHooks.
 func (w *messageHooks) Creating(ctx context.Context, m *store.Message) (ops []store.Op, err error) {
-	if h := w.hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
+	side := w.side()
+	if h := side.Hooks[skeinv1.HookBeforeCreateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeCreate(ctx, h, m) })
 		if ops, err = w.passed(ctx, h, hookSubject{messageID: m.ID}, ops, err); err != nil {
 			return nil, err
 		}
 	}
-	return append(ops, w.engine.tellOps(ctx, w.hooks, w.runID, m.ID, store.HookCall{
+	return append(ops, w.engine.tellOps(ctx, side, w.runID, m.ID, store.HookCall{
 		Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID,
 	})...), nil
 }
 
 // Updating implements thread.MessageHooks.
 func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.MessageUpdate) (ops []store.Op, err error) {
-	if h := w.hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
+	side := w.side()
+	if h := side.Hooks[skeinv1.HookBeforeUpdateMessage]; h != nil {
 		ops, err = w.within(ctx, func(x *execution) ([]store.Op, error) { return x.beforeUpdate(ctx, h, id, u) })
 		if ops, err = w.passed(ctx, h, hookSubject{messageID: id}, ops, err); err != nil {
 			return nil, err
 		}
 	}
-	return append(ops, w.engine.tellOps(ctx, w.hooks, w.runID, "", store.HookCall{
+	return append(ops, w.engine.tellOps(ctx, side, w.runID, "", store.HookCall{
 		Hook: string(skeinv1.HookAfterUpdateMessage), MessageID: id,
 	})...), nil
 }

@@ -160,6 +160,7 @@ func (in *intake) childResult(r store.ChildResult) {
 	if in.run.awaits(r.ToolCallID) && !in.answered[r.ToolCallID] {
 		call := in.run.callOf(r.ToolCallID)
 		m.Role, m.ToolCallID, m.Name = store.RoleTool, r.ToolCallID, call.Name
+		m.Side = in.run.conv.sideOf(r.ToolCallID)
 		m.ToolStatus = string(tool.StatusSuccess)
 		if r.Status != tool.ChildCompleted {
 			m.ToolStatus = string(tool.StatusError)
@@ -189,7 +190,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
-		Metadata: map[string]any{metadataQueuedTool: true},
+		Metadata: map[string]any{metadataQueuedTool: true}, Side: in.run.agent.mark(in.run.agent.Side(q.Side)),
 	}
 	in.kept.HookDepth = q.HookDepth
 	in.message(m)

@@ -44,7 +44,7 @@ type Options struct {
 	PostRunTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
 	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
-	// park, handoff, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
+	// park, turn, handoff, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
 	// isolate.opened, effect.finish.before, settle.before. It may panic, which the engine takes for its own fault.
 	Faults func(point string)
 }

@@ -32,7 +32,7 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 		return tool.Result{}, err
 	}
 	defer x.close()
-	if err := x.knows(ctx, name); err != nil {
+	if _, err := x.knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
 	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
@@ -168,18 +168,36 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 	return t, st, err
 }
 
-// knows tells whether the agent has a tool of that name: an *UnknownError when not.
-func (x *execution) knows(ctx context.Context, name string) error {
-	set, err := x.built(ctx)
+// knows gives the side of the agent that has a tool of that name: an *UnknownError when none has.
+func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
+	set, side, err := x.offering(ctx, name)
 	var f *failure
 	if errors.As(err, &f) {
-		return &NotReadyError{Reason: f.reason, Message: f.message}
+		return nil, &NotReadyError{Reason: f.reason, Message: f.message}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !set.Has(name) {
-		return &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.Names())}
+		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.Names())}
 	}
-	return nil
+	return side, nil
+}
+
+// offering gives the tools of the side that has one of that name: the one whose turn it is in a run, outside of one
+// whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
+func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side, error) {
+	side := x.side()
+	set, err := x.built(ctx)
+	if err != nil || set.Has(name) || x.turn != nil || !x.agent.Dual() {
+		return set, side, err
+	}
+	other := x.agent.other(side)
+	x.use(other)
+	theirs, err := x.built(ctx)
+	if err != nil || theirs.Has(name) {
+		return theirs, other, err
+	}
+	x.use(side)
+	return set, side, nil
 }

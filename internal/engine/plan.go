@@ -16,33 +16,40 @@ const (
 	actionAsk   action = iota // call the model
 	actionCalls               // make tool calls
 	actionWait                // wait for children, approvals, a time
-	actionEnd                 // the turn is over
+	actionTurn                // the turn is over
+	actionEnd                 // the session is over
 )
 
 // decision is the outcome of plan.
 type decision struct {
 	action action
 	calls  []store.ToolCall // for actionCalls
-	end    *ending          // for actionEnd
+	end    *ending          // for actionTurn and actionEnd
 }
 
-// ending of a turn.
+// ending of a turn, or of the session with it.
 type ending struct {
+	session     bool   // it is the session's: the model says so
 	failed      bool   // the model says that the task failed
+	turns       int    // the session ends because it had this many, its limit; else 0
 	text        string // the answer
 	append      bool   // the text is not in the log as an answer yet
 	attachments []string
 }
 
 // plan tells from the log alone what a run does next, so that a run that was cut off at any point goes on
-// rightly. waits are the calls whose results come later. Where calls are made one after the other, none is made behind
-// one that waits for an approval or a time; a child works beside them.
-func plan(c *conversation, runID string, side skeinv1.AgentSide, waits map[string]tool.Wait, parallel bool) decision {
+// rightly: side is the one whose turn the log says it is, after the answer that ended the turn before, and waits are the
+// calls whose results come later. Where calls are made one after the other, none is made behind one that waits for an
+// approval or a time; a child works beside them. Of two sides, only the calls of one are made at a time.
+func plan(c *conversation, runID string, side *Side, after string, waits map[string]tool.Wait, parallel bool) decision {
 	outstanding := c.outstanding(runID)
 	var now []store.ToolCall
 	for _, call := range outstanding {
 		w, waiting := waits[call.ID]
 		if !waiting {
+			if len(now) > 0 && c.sideOf(call.ID) != c.sideOf(now[0].ID) {
+				break
+			}
 			now = append(now, call)
 		} else if !parallel && w.Kind != tool.WaitChild {
 			break
@@ -55,16 +62,20 @@ func plan(c *conversation, runID string, side skeinv1.AgentSide, waits map[strin
 		return decision{action: actionWait}
 	}
 	last := c.lastAnswer(runID)
-	if last == nil {
+	if last == nil || last.ID == after || writer(last) != side.Name {
 		return decision{action: actionAsk}
 	}
-	if end := endOf(c, last, side); end != nil {
+	switch end := endOf(c, last, side.Spec); {
+	case end == nil:
+		return decision{action: actionAsk}
+	case end.session:
 		return decision{action: actionEnd, end: end}
+	default:
+		return decision{action: actionTurn, end: end}
 	}
-	return decision{action: actionAsk}
 }
 
-// endOf tells whether an answer, all of its results being there, ends the turn (SPEC AGT-01).
+// endOf tells whether an answer of a side, all of its results being there, ends the turn (SPEC AGT-01).
 func endOf(c *conversation, m *store.Message, side skeinv1.AgentSide) *ending {
 	if len(m.ToolCalls) == 0 {
 		if side.StopOnResponse == nil || *side.StopOnResponse {
@@ -80,7 +91,7 @@ func endOf(c *conversation, m *store.Message, side skeinv1.AgentSide) *ending {
 		kind, spec := session.KindOf(side, call.Name)
 		if kind == session.Stop || kind == session.Fail {
 			said := session.Read(spec, call.Arguments)
-			return &ending{failed: kind == session.Fail, text: said.Text, append: true, attachments: said.Attachments}
+			return &ending{session: true, failed: kind == session.Fail, text: said.Text, append: true, attachments: said.Attachments}
 		}
 		if side.StopTool != "" && call.Name == side.StopTool {
 			if text, ok := property(call.Arguments, side.StopToolResponseProperty); ok {

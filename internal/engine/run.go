@@ -44,7 +44,8 @@ type run struct {
 	edited bool
 	// envLoaded: the variables of the thread have been resolved.
 	envLoaded bool
-	tools     *tool.Set
+	tools     *tool.Set // of the side; nil when they are to be made
+	acting    *Side     // see actAs
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	hooks   runHooks
@@ -84,7 +85,7 @@ func (r *run) guard(fn func() error) (err error) {
 	return fn()
 }
 
-// loop is the run (SPEC RUN-01): the input is in the log before the prompt is built, and every step is in
+// loop is the run (SPEC RUN-01), which ends with the session: the input is in the log before the prompt is built, and every step is in
 // the log before the next one begins (SPEC RUN-02).
 func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if len(r.record.Usage) > 0 {
@@ -101,6 +102,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if waits, err := r.awaitEnv(ctx, items); waits || err != nil {
 		return err
 	}
+	r.useSide()
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -109,10 +111,15 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan(r.conv, r.record.ID, r.side().Spec, r.kept.Waits, r.parallel()))
+		d := r.turned(plan(r.conv, r.record.ID, r.side(), r.kept.Turn.After, r.kept.Waits, r.parallel()))
 		switch d.action {
 		case actionEnd:
 			return r.finish(ctx, d.end, nil)
+		case actionTurn:
+			if ended, err := r.endTurn(ctx, d.end, nil); ended || err != nil {
+				return err
+			}
+			continue
 		case actionCalls:
 			if err := r.makeCalls(ctx, d.calls); err != nil {
 				return err
@@ -219,7 +226,7 @@ func (r *run) maxSteps() int {
 	return defaultMaxSteps
 }
 
-// buildTools makes the tools of the agent as they stand now; nothing when they are there and cannot have changed.
+// buildTools makes the tools of the side as they stand now; nothing when they are there and cannot have changed.
 func (r *run) buildTools(ctx context.Context) (err error) {
 	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
 		return nil
@@ -256,6 +263,8 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
 	}
+	r.exec.turn.resume(r.kept.Turn)
+	r.useSide()
 	r.restoreScratch(r.exec)
 	return r.exec, nil
 }
@@ -265,14 +274,11 @@ func hasTools(s *Side) bool {
 	return len(s.Prompt.Spec.Tools) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
 
-// side is the one whose turn it is.
-func (r *run) side() *Side { return r.agent.A }
-
 // state gives the thread, bound to the run's fence.
 func (r *run) state(ctx context.Context) (*thread.State, error) {
 	st, err := r.engine.threads.Open(ctx, r.thread.ID)
 	if err != nil {
 		return nil, err
 	}
-	return st.WithFence(r.fence), nil
+	return st.WithFence(r.fence).WithSide(func() string { return r.side().Name }), nil
 }

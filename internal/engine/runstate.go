@@ -29,13 +29,10 @@ type runState struct {
 	Decisions map[string]store.Approval `json:"decisions,omitempty"`
 	// ReplyTo are the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
-	// Turn is what code has decided about the turn.
+	// Turn is whose turn it is, and what code has decided about it.
 	Turn turnState `json:"turn,omitzero"`
-	// Handoffs is how often the run has passed to another agent, Handed the last answer before it did and StepsBefore
-	// how many model calls there were by then (SPEC AGT-03).
-	Handoffs    int    `json:"handoffs,omitempty"`
-	Handed      string `json:"handed,omitempty"`
-	StepsBefore int    `json:"stepsBefore,omitempty"`
+	// Handoffs is how often the run has passed to another agent (SPEC AGT-03), which begins a turn of its own.
+	Handoffs int `json:"handoffs,omitempty"`
 	// HookDepth is that of the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
 	// Context is what of state.context a run that waited has carried over, encoded.

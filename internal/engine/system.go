@@ -34,14 +34,14 @@ func (r *run) system(ctx context.Context) (string, error) {
 		}
 	}
 	r.asked = true
-	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.thread.Arguments)
+	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.side().Name, r.thread.Arguments)
 }
 
-// renderPrompt puts arguments, and the variables of a thread, into a prompt, and adds the thread's task.
-func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Template, t *store.Thread, arguments json.RawMessage) (string, error) {
+// renderPrompt puts arguments, and the variables of a thread as a side sees them, into a prompt, and adds the thread's task.
+func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Template, t *store.Thread, side string, arguments json.RawMessage) (string, error) {
 	values := prompt.Values{Arguments: arguments}
 	if text.UsesEnv() {
-		lookup, err := threads.EnvLookup(ctx, t)
+		lookup, err := threads.EnvLookup(ctx, t, side)
 		var unreadable *thread.EnvUnreadableError
 		if errors.As(err, &unreadable) {
 			return "", failf(ReasonEnvUnreadable, "%s", unreadable.Error())

@@ -11,43 +11,61 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// The sides of an agent. Of an ai_human one, b is the person.
-const (
-	sideA = "a"
-	sideB = "b"
-)
-
-// turnState is what code has decided about the turn of a run, as the run keeps it.
+// turnState is whose turn it is in a run, and what code has decided about it, as the run keeps it.
 type turnState struct {
-	// Ends: no further model call is made once the calls of the step have their results.
-	Ends bool `json:"ends,omitempty"`
-	// Again: the next answer that would end the turn does not.
-	Again bool `json:"again,omitempty"`
-	// After is the answer that did not end the turn for that reason.
+	// Side whose turn it is; "" is side a.
+	Side string `json:"side,omitempty"`
+	// Over is how many turns of the session are over, After the last message of the one before this.
+	Over  int    `json:"over,omitempty"`
 	After string `json:"after,omitempty"`
+	// Before is how many model calls the run had made when the turn began, StepsB how many of all are side b's.
+	Before int `json:"before,omitempty"`
+	StepsB int `json:"stepsB,omitempty"`
+	// Ends: the session is over once the calls of the step have their results. Passes: this turn is.
+	Ends   bool `json:"ends,omitempty"`
+	Passes bool `json:"passes,omitempty"`
+	// Again: when the turn is over the same side has the next one.
+	Again bool `json:"again,omitempty"`
 }
 
 // turn is the run as its code sees it, and what code asks of it (SPEC RUN-03). It implements tool.Execution. Code
 // runs beside the run's own goroutine, which takes over what was asked with the result of the call (decided), so
 // that it is in the log with that result or not at all.
 type turn struct {
-	run, prompt string
+	run string
 
-	mu      sync.Mutex
-	steps   int
-	history []store.Message
-	wanted  bool // code reads the history
-	stopped bool
-	asked   turnState
-	news    bool // something was asked since it was last taken over
+	mu        sync.Mutex
+	side      string // whose turn it is
+	prompt    string // the one in use
+	steps     int
+	stepsB    int // of those, side b's
+	history   []store.Message
+	wanted    bool   // code reads the history
+	stoppedBy string // the side whose code did
+	asked     turnState
+	news      bool // something was asked since it was last taken over
 }
 
-func newTurn(runID string, a *Agent) *turn {
-	t := &turn{run: runID}
-	if a != nil {
-		t.prompt = a.A.Prompt.Name
+func newTurn(runID string) *turn { return &turn{run: runID, side: sideA} }
+
+// resume takes over what code asked of the turn before it was cut off.
+func (t *turn) resume(kept turnState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = turnState{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
+	if kept.Ends {
+		t.stoppedBy = sideA
+		if kept.Side != "" {
+			t.stoppedBy = kept.Side
+		}
 	}
-	return t
+}
+
+// use tells whose turn it is.
+func (t *turn) use(s *Side) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.side, t.prompt = s.Name, s.Prompt.Name
 }
 
 // historyProperty is what code has to name to be given the conversation, which may be large, with every call.
@@ -64,14 +82,11 @@ func (t *turn) Now() tool.ExecutionState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := tool.ExecutionState{
-		FlowID: t.run, CurrentSide: sideA, StepCount: t.steps, SideAStepCount: t.steps, PromptPath: []string{},
-		MessageHistory: t.history, Stopped: t.stopped,
+		FlowID: t.run, CurrentSide: t.side, StepCount: t.steps, SideAStepCount: t.steps - t.stepsB, SideBStepCount: t.stepsB,
+		PromptPath: []string{}, MessageHistory: t.history, Stopped: t.stoppedBy != "", StoppedBy: t.stoppedBy,
 	}
 	if t.prompt != "" {
 		s.PromptPath = []string{t.prompt}
-	}
-	if t.stopped {
-		s.StoppedBy = sideA
 	}
 	return s
 }
@@ -80,23 +95,18 @@ func (t *turn) Now() tool.ExecutionState {
 func (t *turn) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stopped, t.asked.Ends, t.news = true, true, true
+	t.stoppedBy, t.asked.Ends, t.news = t.side, true, true
 }
 
 // ForceTurn implements tool.Execution.
 func (t *turn) ForceTurn(side string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch side {
-	case sideA:
-		t.asked.Again = true
-		t.asked.Ends = t.stopped
-	case sideB: // the person's turn: this one is over
-		t.asked.Ends, t.asked.Again = true, false
-	default:
+	if side != sideA && side != sideB {
 		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", sideA, sideB, side)}
 	}
-	t.news = true
+	// The other side's turn: this one is over, and where that is a person the session.
+	t.asked.Again, t.asked.Passes, t.news = side == t.side, side != t.side, true
 	return nil
 }
 
@@ -108,7 +118,7 @@ func (r *run) beginTurn() {
 	t := r.exec.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.steps = r.record.Steps
+	t.steps, t.stepsB = r.record.Steps, r.kept.Turn.StepsB
 	if t.wanted {
 		t.history = slices.Clone(r.conv.msgs) // which the run goes on changing
 	}
@@ -126,41 +136,28 @@ func (r *run) decided() []store.Op {
 		return nil
 	}
 	t.news = false
-	r.kept.Turn.Ends, r.kept.Turn.Again = t.asked.Ends, t.asked.Again
+	r.kept.Turn.Ends, r.kept.Turn.Passes, r.kept.Turn.Again = t.asked.Ends, t.asked.Passes, t.asked.Again
 	r.record.State = r.kept.encode()
 	return []store.Op{&store.PutRun{Run: r.record}}
 }
 
 // turned holds what comes next against what code has decided about the turn.
 func (r *run) turned(d decision) decision {
-	switch last := r.conv.lastAnswer(r.record.ID); {
-	case d.action == actionAsk && r.kept.Turn.Ends:
+	if d.action != actionAsk {
+		return d
+	}
+	switch t := r.kept.Turn; {
+	case t.Ends:
 		return decision{action: actionEnd, end: &ending{}}
-	case d.action == actionEnd && !d.end.append && last != nil && last.ID == r.kept.Turn.After:
-		return decision{action: actionAsk}
-	case d.action == actionEnd && last != nil && last.ID == r.kept.Handed:
-		return decision{action: actionAsk} // it was another agent's, whose rules are not this one's
+	case t.Passes:
+		return decision{action: actionTurn, end: &ending{}}
 	}
 	return d
 }
 
-// keepTurn tells whether an answer that would end the turn does not, because code has given it to the same side
-// again; the run's row, which is written with the answer, then says so.
-func (r *run) keepTurn(m *store.Message) bool {
-	if !r.kept.Turn.Again {
-		return false
-	}
-	r.kept.Turn.Again, r.kept.Turn.After = false, m.ID
-	r.record.State = r.kept.encode()
-	if r.exec != nil && r.exec.turn != nil {
-		r.exec.turn.again()
-	}
-	return true
-}
-
-// again forgets that the turn was asked for: it was given.
-func (t *turn) again() {
+// given forgets what was asked of a turn that is over.
+func (t *turn) given() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked.Again = false
+	t.asked.Again, t.asked.Passes = false, false
 }

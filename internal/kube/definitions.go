@@ -57,6 +57,11 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 	if out.A, err = d.resolveSide(ctx, &a, "a", "spec.sideA", &a.Spec.SideA); err != nil {
 		return nil, within("Agent", name, err)
 	}
+	if a.Spec.SideB != nil {
+		if out.B, err = d.resolveSide(ctx, &a, "b", "spec.sideB", a.Spec.SideB); err != nil {
+			return nil, within("Agent", name, err)
+		}
+	}
 	return out, nil
 }
 

@@ -48,15 +48,12 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 	if err := e.scope(ctx, t.Namespace, labels, thread.EnvFromInstance, out); err != nil {
 		return nil, err
 	}
-	agent, prompt, err := e.definitions.envOwners(ctx, t.Namespace, t.Agent)
+	owners, err := e.definitions.envOwners(ctx, t.Namespace, t.Agent)
 	if err != nil {
 		return nil, err
 	}
 	declared := map[string]thread.EnvDeclaration{}
-	for _, layer := range []struct {
-		source thread.EnvSource
-		list   []skeinv1.EnvVar
-	}{{thread.EnvFromAgent, agent}, {thread.EnvFromPrompt, prompt}} {
+	for _, layer := range owners {
 		for i := range layer.list {
 			v := &layer.list[i]
 			d := declared[v.Name]
@@ -71,7 +68,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 				return nil, err
 			}
 			if value != nil {
-				out.Values = append(out.Values, thread.EnvValue{Name: v.Name, Value: *value, Type: envType(v), Source: layer.source})
+				out.Values = append(out.Values, thread.EnvValue{Name: v.Name, Value: *value, Type: envType(v), Source: layer.source, Side: layer.side})
 			}
 		}
 	}
@@ -116,29 +113,46 @@ func envType(v *skeinv1.EnvVar) store.EnvType {
 	return store.EnvSecret
 }
 
-// envOwners gives the variables of an agent and of its prompt; nothing of what does not exist.
-func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (ofAgent, ofPrompt []skeinv1.EnvVar, err error) {
+// envOwner is who has variables: an agent, or the prompt of a side of it.
+type envOwner struct {
+	source thread.EnvSource
+	side   string // "" is both
+	list   []skeinv1.EnvVar
+}
+
+// envOwners gives the variables of an agent and of the prompts of its sides; nothing of what does not exist.
+func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) ([]envOwner, error) {
 	var a skeinv1.Agent
-	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
+	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read Agent %q: %w", agent, err)
+		return nil, fmt.Errorf("read Agent %q: %w", agent, err)
 	}
-	var p skeinv1.Prompt
-	if a.Spec.SideA.Handler != nil {
-		return a.Spec.Env, nil, nil
+	out := []envOwner{{source: thread.EnvFromAgent, list: a.Spec.Env}}
+	for _, side := range []struct {
+		name string
+		spec *skeinv1.AgentSide
+	}{{"a", &a.Spec.SideA}, {"b", a.Spec.SideB}} {
+		if side.spec == nil || side.spec.Handler != nil {
+			continue
+		}
+		var p skeinv1.Prompt
+		err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: side.spec.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Prompt %q: %w", side.spec.PromptRef.Name, err)
+		}
+		list, err := d.promptEnv(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, envOwner{source: thread.EnvFromPrompt, side: side.name, list: list})
 	}
-	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: a.Spec.SideA.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, nil, fmt.Errorf("read Prompt %q: %w", a.Spec.SideA.PromptRef.Name, err)
-	}
-	if err != nil { // there is no such prompt
-		return a.Spec.Env, nil, nil
-	}
-	ofPrompt, err = d.promptEnv(ctx, &p)
-	return a.Spec.Env, ofPrompt, err
+	return out, nil
 }
 
 // envValue follows an entry to its value and a version that changes with what it refers to; nil when it has
@@ -210,14 +224,14 @@ func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([
 		if err != nil {
 			return nil, fmt.Errorf("read Agent %q: %w", next[0], err)
 		}
-		_, prompt, err := d.envOwners(ctx, namespace, next[0])
+		owners, err := d.envOwners(ctx, namespace, next[0])
 		if err != nil {
 			return nil, err
 		}
-		for _, list := range [][]skeinv1.EnvVar{a.Spec.Env, prompt} {
-			for i := range list {
-				if list[i].Scoped {
-					names[list[i].Name] = true
+		for _, o := range owners {
+			for i := range o.list {
+				if o.list[i].Scoped {
+					names[o.list[i].Name] = true
 				}
 			}
 		}

@@ -59,5 +59,8 @@ func handlersOf(spec *skeinv1.AgentSpec) (out []*skeinv1.SideHandler) {
 	if h := spec.SideA.Handler; h != nil {
 		out = append(out, h)
 	}
+	if spec.SideB != nil && spec.SideB.Handler != nil {
+		out = append(out, spec.SideB.Handler)
+	}
 	return out
 }

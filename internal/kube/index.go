@@ -25,7 +25,7 @@ const (
 	IndexTool = "skein.tool"
 	// IndexInclude: Prompts by the Prompts that they include.
 	IndexInclude = "skein.include"
-	// IndexPrompt: Agents by their Prompt.
+	// IndexPrompt: Agents by the Prompts of their sides.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent: Agents by the agents of their subagents; Threads, Subagents and ThreadEndpoints by their Agent.
 	IndexAgent = "skein.agent"
@@ -128,10 +128,7 @@ func Indexes() []Index {
 			return names
 		}},
 		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
-			if o.(*skeinv1.Agent).Spec.SideA.Handler != nil {
-				return nil
-			}
-			return []string{o.(*skeinv1.Agent).Spec.SideA.PromptRef.Name}
+			return PromptsOf(&o.(*skeinv1.Agent).Spec)
 		}},
 		{&skeinv1.Agent{}, IndexModel, func(o client.Object) []string {
 			var names []string

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -81,7 +82,15 @@ func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
 }
 
 // PromptsOf lists the prompts of an agent's sides.
-func PromptsOf(a *skeinv1.AgentSpec) []string { return []string{a.SideA.PromptRef.Name} }
+func PromptsOf(a *skeinv1.AgentSpec) []string {
+	var names []string
+	for _, s := range []*skeinv1.AgentSide{&a.SideA, a.SideB} {
+		if s != nil && s.Handler == nil && !slices.Contains(names, s.PromptRef.Name) {
+			names = append(names, s.PromptRef.Name)
+		}
+	}
+	return names
+}
 
 // promptLoader finds what the prompts of a namespace include.
 type promptLoader struct {

@@ -84,7 +84,7 @@ func (s *Store) op(namespace, threadID string, op store.Op) {
 		return
 	case *store.AppendEvent:
 		switch op.Event.Type {
-		case store.EventToolStarted, store.EventToolEnded: // names and ids
+		case store.EventToolStarted, store.EventToolEnded, store.EventTurnEnded: // names and ids
 		case store.EventDelta:
 			s.delta(namespace, threadID, &op.Event)
 		default:

@@ -114,6 +114,7 @@ type Message struct {
 	Status           MessageStatus   `json:"status,omitempty"`
 	ToolStatus       string          `json:"tool_status,omitempty"` // success or error, on results
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	Side             string          `json:"side,omitempty"` // of a dual_ai agent that wrote it: a or b (SPEC AGT-02)
 	RunID            string          `json:"run_id,omitempty"`
 	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that made it
 }
@@ -209,6 +210,8 @@ type QueuedTool struct {
 	Arguments json.RawMessage `json:"arguments"`
 	// HookDepth is how many hooks, one caused by the other, led to it.
 	HookDepth int `json:"hookDepth,omitempty"`
+	// Side that has the tool; "" is side a.
+	Side string `json:"side,omitempty"`
 }
 
 // Approval is a decision on a tool call that had to be approved (SPEC RUN-11).
@@ -235,6 +238,7 @@ type HookCall struct {
 	MessageID string          `json:"messageId,omitempty"` // the message, or the result of Call
 	Call      *ToolCall       `json:"call,omitempty"`
 	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry's entry of a new child
+	Side      string          `json:"side,omitempty"`     // whose hook it is; "" is side a's
 	// Depth is how many hooks, one caused by the other, led to it.
 	Depth int `json:"depth,omitempty"`
 }
@@ -296,6 +300,7 @@ const (
 	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an answer under way
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
+	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session goes on
 	// EventApprovalRequested has {"name", "toolCallId", "expiresAt"?} as Data, EventApprovalDecided an ApprovalDecision.
 	EventApprovalRequested = "approval.requested"
 	EventApprovalDecided   = "approval.decided"

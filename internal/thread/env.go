@@ -61,6 +61,8 @@ type EnvValue struct {
 	Value  string
 	Type   store.EnvType
 	Source EnvSource
+	// Side of the agent whose prompt it is of, "a" or "b"; "" where it counts for both.
+	Side string
 	// Origin and UpdatedAt are those of a thread's own variables.
 	Origin    store.EnvOrigin
 	UpdatedAt int64
@@ -123,16 +125,21 @@ func CheckEnvName(name string) error {
 	return nil
 }
 
+// firstSide is whose prompt counts where nobody says whose turn it is.
+const firstSide = "a"
+
 // environment is all variables of a thread, resolved.
 type environment struct {
 	values   map[string]EnvValue
 	declared []EnvDeclaration
+	others   map[string]bool // what the prompt of the other side has
 }
 
 // environment resolves all variables of a thread, and registers the secret ones. So no code, no tool and no
 // answer can come by a secret that is not looked for in what they write.
-func (s *Service) environment(ctx context.Context, t *store.Thread) (*environment, error) {
-	e := &environment{values: map[string]EnvValue{}}
+// Of two sides' prompts it is that of the given side which counts.
+func (s *Service) environment(ctx context.Context, t *store.Thread, side string) (*environment, error) {
+	e := &environment{values: map[string]EnvValue{}, others: map[string]bool{}}
 	if s.env.Layers != nil {
 		layers, err := s.env.Layers.Layers(ctx, t)
 		if err != nil {
@@ -140,7 +147,9 @@ func (s *Service) environment(ctx context.Context, t *store.Thread) (*environmen
 		}
 		e.declared = layers.Declared
 		for _, v := range layers.Values {
-			if _, before := e.values[v.Name]; !before {
+			if _, before := e.values[v.Name]; v.Side != "" && v.Side != side {
+				e.others[v.Name] = true
+			} else if !before {
 				e.values[v.Name] = v
 			}
 			s.registerEnv(t.Namespace, &v) // one that another hides as well
@@ -181,7 +190,7 @@ func (s *Service) registerEnv(namespace string, v *EnvValue) {
 // LoadEnv resolves and registers all variables of a thread, before any code of it runs, and lists the names of
 // required ones that have no value (SPEC ENV-06).
 func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []string, err error) {
-	e, err := s.environment(ctx, t)
+	e, err := s.environment(ctx, t, firstSide)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +200,10 @@ func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []strin
 	return missing, nil
 }
 
-// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one.
-func (s *Service) EnvLookup(ctx context.Context, t *store.Thread) (func(name string) (string, bool), error) {
-	e, err := s.environment(ctx, t)
+// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one as a side of its
+// agent sees it, "a" or "b".
+func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, side string) (func(name string) (string, bool), error) {
+	e, err := s.environment(ctx, t, side)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +216,7 @@ func (s *Service) EnvLookup(ctx context.Context, t *store.Thread) (func(name str
 // missing lists what is required and has no value, by name.
 func (e *environment) missing() (missing []EnvDeclaration) {
 	for _, d := range e.declared {
-		if _, ok := e.values[d.Name]; d.Required && !ok {
+		if _, ok := e.values[d.Name]; d.Required && !ok && !e.others[d.Name] {
 			missing = append(missing, d)
 		}
 	}
@@ -219,7 +229,11 @@ func (st *State) resolve(ctx context.Context) (*environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.svc.environment(ctx, t)
+	side := firstSide
+	if st.side != nil {
+		side = st.side()
+	}
+	return st.svc.environment(ctx, t, side)
 }
 
 // EnvValue gives a variable from the first source that has it (SPEC ENV-01). ErrEnvUnknown when none has.

@@ -14,12 +14,21 @@ type State struct {
 	fence *store.Fence
 	guard *guard
 	hooks MessageHooks
+	side  func() string // see WithSide
 }
 
 // WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.
 func (st *State) WithFence(f *store.Fence) *State {
 	bound := *st
 	bound.fence = f
+	return &bound
+}
+
+// WithSide gives the same thread as a side of its agent sees it, "a" or "b": variables come from that side's prompt. It
+// is asked with each call, since the turn passes from side to side. Without it that is side a.
+func (st *State) WithSide(side func() string) *State {
+	bound := *st
+	bound.side = side
 	return &bound
 }
 

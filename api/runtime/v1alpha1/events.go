@@ -36,6 +36,9 @@ const (
 	// has that call's "name" and "toolCallId" and the fields of Decision.
 	EventApprovalRequested = "approval.requested"
 	EventApprovalDecided   = "approval.decided"
+	// EventTurnEnded has data {"side": "a", "turn": 1, "next": "b"}: the turn of a side is over, the how manieth of the
+	// session it was, and whose the next one is.
+	EventTurnEnded = "turn.ended"
 	// EventHookFailed has data {"hook", "owner", "error", "messageId", "toolCallId"}: code of a hook did not do its part,
 	// and the thread went on with the data as it was.
 	EventHookFailed = "hook.failed"

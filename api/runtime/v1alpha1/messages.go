@@ -53,6 +53,8 @@ type Message struct {
 	ToolStatus string `json:"tool_status,omitempty"`
 	// ReasoningContent that the model gave with its answer.
 	ReasoningContent string `json:"reasoning_content,omitempty"`
+	// Side of a dual_ai agent that wrote it, a or b; absent where nobody but a person and one side talk.
+	Side string `json:"side,omitempty"`
 	// RunID is the run that wrote it.
 	RunID string `json:"run_id,omitempty"`
 	// Usage of the model call that made it, as the provider reports it.

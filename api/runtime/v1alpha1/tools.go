@@ -97,8 +97,10 @@ type ExecutionState struct {
 	Agent string `json:"agent"`
 	// CurrentSide: a or b.
 	CurrentSide string `json:"currentSide"`
-	// StepCount is how many model calls the run has made.
-	StepCount int `json:"stepCount"`
+	// StepCount is how many model calls the run has made, SideAStepCount and SideBStepCount how many of them each side.
+	StepCount      int `json:"stepCount"`
+	SideAStepCount int `json:"sideAStepCount"`
+	SideBStepCount int `json:"sideBStepCount"`
 	// Stopped tells that the run is being ended, as far as the replica that was asked knows.
 	Stopped bool `json:"stopped"`
 	// Waiting tells that the run waits, and WaitingFor for what.

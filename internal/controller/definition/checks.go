@@ -101,6 +101,11 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 	if err := c.side(ctx, a, "spec.sideA", &a.Spec.SideA); err != nil {
 		return err
 	}
+	if b := a.Spec.SideB; b != nil {
+		if err := c.side(ctx, a, "spec.sideB", b); err != nil {
+			return err
+		}
+	}
 	for i, s := range a.Spec.Subagents {
 		// Only that it exists: agents may name each other, and a child waits for its own agent.
 		if err := c.exists(ctx, "Agent", a.Namespace, s.AgentRef.Name, fmt.Sprintf("spec.subagents[%d].agentRef", i), &skeinv1.Agent{}); err != nil {

@@ -180,6 +180,22 @@ func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
 	d.agents[name] = a
 }
 
+// Dual gives an agent a second side; the changes are made to that one as if it were the only one.
+func Dual(change ...func(*engine.Agent)) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		name := a.Name + "-b"
+		b := &engine.Agent{Namespace: a.Namespace, Name: a.Name, A: &engine.Side{
+			Name: "b", Spec: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}},
+			Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are the other side of a test."}},
+			Model:  engine.Model{Name: name, Version: a.A.Model.Version, Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+		}}
+		for _, c := range change {
+			c(b)
+		}
+		a.Spec.Type, a.B = skeinv1.AgentDualAI, b.A
+	}
+}
+
 // Script gives an agent a scripted model.
 func Script(steps ...skeinv1.ScriptStep) func(*engine.Agent) {
 	return func(a *engine.Agent) { a.A.Model.Steps = steps }

@@ -19,7 +19,7 @@ func describeMessages(e *env) {
 				ToolCalls: []store.ToolCall{{ID: "c1", Name: "sum", Arguments: `{"a":1}`}}, ToolCallID: "call", Silent: true,
 				Metadata:    map[string]any{"a": "b", "n": 1.5, "deep": map[string]any{"x": []any{true, nil}}},
 				Attachments: []store.Attachment{{Path: "/a.csv", Name: "a.csv", MimeType: "text/csv", Size: 3}},
-				Status:      store.MessageFailed, ToolStatus: "error", ReasoningContent: "because", RunID: "sess_1",
+				Status:      store.MessageFailed, ToolStatus: "error", ReasoningContent: "because", Side: "b", RunID: "sess_1",
 				Usage: json.RawMessage(`{"in":3}`),
 			}
 			given := m

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// The sides of an agent. Of an ai_human one, b is the person.
+const (
+	sideA = "a"
+	sideB = "b"
+)
+
+// defaultMaxSessionTurns of an agent that does not say.
+const defaultMaxSessionTurns = 50
+
+// Dual tells whether models play both sides (SPEC AGT-02).
+func (a *Agent) Dual() bool { return a.B != nil }
+
+// Side gives the side of a name: side a for "", and where there is no other.
+func (a *Agent) Side(name string) *Side {
+	if name == sideB && a.B != nil {
+		return a.B
+	}
+	return a.A
+}
+
+// Sides lists them.
+func (a *Agent) Sides() []*Side {
+	if a.B == nil {
+		return []*Side{a.A}
+	}
+	return []*Side{a.A, a.B}
+}
+
+// other gives the side that a side talks with; nil where that is a person.
+func (a *Agent) other(s *Side) *Side {
+	if s == a.A {
+		return a.B
+	}
+	return a.A
+}
+
+// nameOfSpeaker makes of a side's label a name that providers take: letters, digits, '_' and '-'; "" when nothing of
+// it is left.
+func nameOfSpeaker(s *Side) string {
+	name := strings.Map(func(c rune) rune {
+		if c == '-' || c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+			return c
+		}
+		return '_'
+	}, s.Spec.Label)
+	return clipName(strings.Trim(name, "_"))
+}
+
+// clipName bounds a name to what providers take.
+func clipName(name string) string { return name[:min(len(name), 64)] }
+
+// hasHooks tells whether any side has any.
+func (a *Agent) hasHooks() bool { return len(a.A.Hooks) > 0 || a.B != nil && len(a.B.Hooks) > 0 }
+
+// mark is what messages of a side carry: its name where there are two, nothing where there is one.
+func (a *Agent) mark(s *Side) string {
+	if a == nil || !a.Dual() || s == nil {
+		return ""
+	}
+	return s.Name
+}
+
+// keptName names a side where side a, as the only one that most agents have, goes without saying.
+func keptName(s *Side) string {
+	if s == nil || s.Name != sideB {
+		return ""
+	}
+	return s.Name
+}
+
+// side is the one whose turn it is or, while calls of the other are made, that one.
+func (r *run) side() *Side {
+	if r.acting != nil {
+		return r.acting
+	}
+	return r.agent.Side(r.kept.Turn.Side)
+}
+
+// mark is what messages of the side carry that acts.
+func (r *run) mark() string {
+	if r.agent == nil {
+		return ""
+	}
+	return r.agent.mark(r.side())
+}
+
+// actAs has calls of a side made, which may not be the one whose turn it is: what its code has queued is taken in
+// when it may be the other's already. Call back once they are.
+func (r *run) actAs(s *Side) (back func()) {
+	if s == r.side() {
+		return func() {}
+	}
+	r.acting = s
+	r.useSide()
+	return func() {
+		r.acting = nil
+		r.useSide()
+	}
+}
+
+// useSide has the tools made anew and tells code whose turn it is.
+func (r *run) useSide() {
+	r.tools = nil
+	if r.exec != nil {
+		r.exec.use(r.side())
+	}
+}
+
+// maxTurns of the session.
+func (r *run) maxTurns() int {
+	if n := int(r.agent.Spec.MaxSessionTurns); n > 0 {
+		return n
+	}
+	return defaultMaxSessionTurns
+}
+
+// following gives the side that has the turn after this one; nil when the session ends with it: code has stopped it,
+// or the other side is a person.
+func (r *run) following() *Side {
+	switch t := r.kept.Turn; {
+	case t.Ends:
+		return nil
+	case t.Again:
+		return r.side()
+	case !r.agent.Dual():
+		return nil
+	case t.Side == sideB:
+		return r.agent.A
+	default:
+		return r.agent.B
+	}
+}
+
+// endTurn ends the turn: the session goes on with the next one, which is in the log together with the end of this one
+// (SPEC AGT-02), or is over. m is the answer when it is not in the log yet.
+func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended bool, err error) {
+	next := r.following()
+	if limit := r.maxTurns(); next != nil && r.kept.Turn.Over+1 >= limit {
+		next, end.turns = nil, limit
+	}
+	if next == nil {
+		return true, r.finish(ctx, end, m)
+	}
+	var said []*store.Message
+	if m != nil {
+		said = append(said, m)
+	}
+	if end.append {
+		m, err := r.answerOf(ctx, end)
+		if err != nil {
+			return false, err
+		}
+		said = append(said, m)
+	}
+	after := r.conv.lastAnswer(r.record.ID)
+	ops := r.destroyOps()
+	for _, m := range said {
+		ops = append(ops, &store.AppendMessage{Message: m})
+		r.afterCreate(ctx, m)
+		after = m
+	}
+	turn := turnState{Side: keptName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
+	if after != nil {
+		turn.After = after.ID
+	}
+	ops = append(ops, eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
+	r.kept.Turn = turn
+	r.record.State = r.kept.encode()
+	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
+	if err := r.apply(ctx, "turn", append(append(ops, &store.PutRun{Run: r.record}), scoped...)...); err != nil {
+		return false, err
+	}
+	saved()
+	for _, m := range said {
+		r.conv.add(*m)
+	}
+	if r.exec != nil && r.exec.turn != nil {
+		r.exec.turn.given()
+	}
+	r.useSide()
+	return false, nil
+}
+
+// turnEvent is the data of turn.ended.
+type turnEvent struct {
+	Side string `json:"side"` // whose turn it was
+	Turn int    `json:"turn"` // the how manieth of the session
+	Next string `json:"next"` // whose it is now
+}
+
+// opened sees to it that a side whose turn begins has something to answer: the other may have ended its turn without
+// a word.
+func (r *run) opened(messages []model.Message) []model.Message {
+	t := r.kept.Turn
+	if !r.agent.Dual() || t.Over == 0 || r.record.Steps != t.Before || len(messages) == 0 {
+		return messages
+	}
+	if last := messages[len(messages)-1]; last.Role != model.RoleAssistant && last.Role != model.RoleSystem {
+		return messages
+	}
+	return append(messages, model.Message{Role: model.RoleUser, Content: wordless})
+}
+
+// wordless stands for a turn in which nothing was said.
+const wordless = "(the turn ended without a message)"
+
+// Progress tells how far the run of a row is, for whoever asks from outside (SPEC RUN-03).
+func Progress(r *store.Run) tool.ExecutionState {
+	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: sideA, StepCount: r.Steps}
+	if kept, err := readRunState(r); err == nil && !r.Status.Ended() {
+		s.SideBStepCount = kept.Turn.StepsB
+		if kept.Turn.Side != "" {
+			s.CurrentSide = kept.Turn.Side
+		}
+	}
+	s.SideAStepCount = s.StepCount - s.SideBStepCount
+	return s
+}
