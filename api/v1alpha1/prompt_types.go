@@ -198,8 +198,21 @@ const (
 	BuiltinWait BuiltinTool = "wait"
 )
 
+// AgentToolMode says what a call of an agent as a tool does.
+// +kubebuilder:validation:Enum=handoff;ask
+type AgentToolMode string
+
+// The modes (SPEC AGT-03, AGT-04).
+const (
+	// AgentToolHandoff passes the conversation to the agent, which goes on with it in the same thread.
+	AgentToolHandoff AgentToolMode = "handoff"
+	// AgentToolAsk gives the agent a fresh thread of its own; its result is the call's result.
+	AgentToolAsk AgentToolMode = "ask"
+)
+
 // PromptTool is one tool, or one built-in family, that a prompt offers.
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.builtin)",message="give either name (of a Tool object) or builtin (a family of built-in tools), not both and not neither"
+// +kubebuilder:validation:XValidation:rule="[has(self.name), has(self.builtin), has(self.agent)].filter(given, given).size() == 1",message="give exactly one of name (of a Tool object), builtin (a family of built-in tools) and agent (an Agent with exposeAsTool)"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.agent)",message="mode is for agent: it says whether a call hands the conversation over or asks in a thread of its own"
 type PromptTool struct {
 	// Name of a Tool object.
 	// +kubebuilder:validation:MinLength=1
@@ -210,6 +223,17 @@ type PromptTool struct {
 	// Builtin family.
 	// +optional
 	Builtin BuiltinTool `json:"builtin,omitempty"`
+
+	// Agent to call as a tool (SPEC AGT-03, AGT-04); it needs exposeAsTool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Agent string `json:"agent,omitempty"`
+
+	// Mode of a call of the agent: handoff, the default for ai_human, passes the conversation to it; ask gives it a
+	// fresh thread of its own, whose result is the call's result. A dual_ai agent is always asked.
+	// +optional
+	Mode AgentToolMode `json:"mode,omitempty"`
 
 	// RequiresApproval parks the run at each call of this tool, or of any of this family, until a person approves or
 	// refuses it (SPEC RUN-11).

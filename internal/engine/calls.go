@@ -13,6 +13,14 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
+// making is how calls are made: with which tools, as was decided on those that had to be approved, and whether a crash
+// may have cut them off before.
+type making struct {
+	set     *tool.Set
+	decided map[string]store.Approval
+	repeat  bool
+}
+
 // makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
 // result. The results keep the order of the calls (SPEC TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
@@ -27,17 +35,20 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if len(calls) == 0 || err != nil {
 		return err
 	}
+	set, err := r.offer(ctx, calls)
+	if err != nil {
+		return err
+	}
 	r.beginTurn()
-	repeat := r.resumed
+	how := making{set: set, decided: maps.Clone(r.kept.Decisions), repeat: r.resumed}
 	r.resumed = false // later calls are new
-	decided := maps.Clone(r.kept.Decisions)
 	if !r.parallel() || len(calls) == 1 {
 		for i, call := range calls {
 			var next *store.ToolCall
 			if i+1 < len(calls) {
 				next = &calls[i+1]
 			}
-			if err := r.recordResult(ctx, call, r.call(ctx, call, decided, repeat), next); err != nil {
+			if err := r.recordResult(ctx, call, r.call(ctx, how, call), next); err != nil {
 				return err
 			}
 			if w, waits := r.kept.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
@@ -46,11 +57,34 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 		}
 		return nil
 	}
-	return r.callAtOnce(ctx, calls, decided, repeat)
+	return r.callAtOnce(ctx, how, calls)
+}
+
+// offer gives the tools for calls: those of the side and, for calls that were queued, agents that its prompt does not list.
+func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, error) {
+	set := r.tools
+	for _, call := range calls {
+		i, known := r.conv.calls[call.ID]
+		if set.Has(call.Name) || !known || r.conv.msgs[i].Metadata[metadataQueuedTool] == nil {
+			continue
+		}
+		x, err := r.execution(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t, err := x.unlisted(ctx, call.Name)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			set = set.With(t)
+		}
+	}
+	return set, nil
 }
 
 // callAtOnce makes calls concurrently and records their results in the order of the calls.
-func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, decided map[string]store.Approval, repeat bool) error {
+func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -65,7 +99,7 @@ func (r *run) callAtOnce(ctx context.Context, calls []store.ToolCall, decided ma
 			slots <- struct{}{}
 			group.Go(func() {
 				defer func() { <-slots }()
-				results[i] <- r.call(ctx, call, decided, repeat)
+				results[i] <- r.call(ctx, how, call)
 			})
 		}
 	})
@@ -85,7 +119,7 @@ type outcome struct {
 }
 
 // call makes one call, as it was decided where it had to be approved.
-func (r *run) call(ctx context.Context, call store.ToolCall, decided map[string]store.Approval, repeat bool) (o outcome) {
+func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outcome) {
 	if ctx.Err() != nil {
 		return o
 	}
@@ -97,7 +131,7 @@ func (r *run) call(ctx context.Context, call store.ToolCall, decided map[string]
 			o.panicked = true
 		}
 	}()
-	if d, ok := decided[call.ID]; ok {
+	if d, ok := how.decided[call.ID]; ok {
 		if !d.Approved {
 			o.result = refusal(&d)
 			return o
@@ -107,7 +141,7 @@ func (r *run) call(ctx context.Context, call store.ToolCall, decided map[string]
 		}
 	}
 	r.engine.fault("call.before")
-	o.result = r.tools.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: repeat})
+	o.result = how.set.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	r.engine.fault("call.after")
 	return o
 }
@@ -128,6 +162,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		}
 		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
 		return nil
+	case o.result.Handoff != "" && r.isHanded():
+		o.result = tool.Failure("the conversation passes to the agent " + r.next + " already")
 	}
 	content := r.engine.opts.Redact(r.thread.Namespace, o.result.Content)
 	m := &store.Message{
@@ -154,11 +190,17 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	ops = append(append(ops, decision...), r.decided()...)
+	if o.result.Handoff != "" {
+		ops = append(ops, handoffOp(o.result.Handoff, r.record.ID, call.ID))
+	}
 	saved, scoped := r.stepScopes()
 	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
 		return err
 	}
 	saved()
+	if o.result.Handoff != "" {
+		r.next = o.result.Handoff
+	}
 	r.conv.add(*m)
 	return nil
 }

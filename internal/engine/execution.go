@@ -53,6 +53,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.host.Effects = &effectsOf{engine: e, thread: t}
 	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
+	x.host.Handoffs = &handoffsOf{execution: x}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
 	x.host.Tools = &callerOf{execution: x}
 	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
@@ -123,6 +124,10 @@ func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	var list []tool.Tool
 	side, next := x.side(), 0
+	agents, err := x.agentTools(ctx, side.Agents)
+	if err != nil {
+		return nil, err
+	}
 	for _, ref := range side.Prompt.Spec.Tools {
 		if ref.Builtin != "" {
 			family, err := builtin.Family(ctx, ref.Builtin, x.host)
@@ -130,6 +135,12 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 				return nil, err
 			}
 			list = append(list, approvedFirst(ref, nil, family...)...)
+			continue
+		}
+		if ref.Agent != "" {
+			if len(agents) > 0 { // Side.Agents are in the prompt's order too
+				list, agents = append(list, approvedFirst(ref, nil, agents[0])...), agents[1:]
+			}
 			continue
 		}
 		if next < len(side.Tools) { // Side.Tools are the named ones, in the prompt's order
@@ -303,7 +314,19 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 	if set.Approved(name) {
 		return tool.Failure("calls of " + name + " have to be approved, which only a run can wait for: use queueTool"), nil
 	}
+	if !set.Has(name) {
+		if t, err := x.unlisted(ctx, name); err != nil {
+			return tool.Result{}, err
+		} else if t != nil {
+			set = set.With(t)
+		}
+	}
 	res := set.Call(ctx, tool.Call{ID: id, Name: name, Arguments: args})
+	if res.Handoff != "" {
+		if err := x.host.State.Apply(ctx, handoffOp(res.Handoff, x.host.RunID, id)); err != nil {
+			return tool.Result{}, err
+		}
+	}
 	if res.Wait != nil && res.Wait.Kind == tool.WaitDelay {
 		return tool.Failure("only a run can wait: schedule an effect instead, or call " + name + " through queueTool"), nil
 	}

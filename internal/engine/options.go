@@ -61,6 +61,8 @@ type Limits struct {
 	ContextMessages int
 	// HookDepth is how many hooks may lead to each other, be it within one another or from run to run: 4.
 	HookDepth int
+	// Handoffs is how often one run may pass to another agent: 10.
+	Handoffs int
 	// ParallelCalls is how many calls of one step may be under way at once: 8.
 	ParallelCalls int
 }
@@ -84,6 +86,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Limits.ContextMessages, 5000)
 	orDefault(&o.Limits.ParallelCalls, 8)
 	orDefault(&o.Limits.HookDepth, 4)
+	orDefault(&o.Limits.Handoffs, 10)
 }
 
 func orDefault[T int | time.Duration](v *T, def T) {

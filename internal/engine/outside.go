@@ -179,6 +179,9 @@ func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
 		return nil, err
 	}
 	if !set.Has(name) {
+		if t, err := x.unlisted(ctx, name); t != nil || err != nil {
+			return side, err
+		}
 		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.Names())}
 	}
 	return side, nil

@@ -34,6 +34,10 @@ type Definitions interface {
 	// RuntimeContext gives what the platform team configured for code in the sandboxes of a pool; nil for nothing
 	// (SPEC TOL-04).
 	RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error)
+	// CalledAgent finds the agent that is to be called as a tool by that name; nil when there is none (SPEC AGT-03).
+	CalledAgent(ctx context.Context, namespace, tool string) (*CalledAgent, error)
+	// HandoffPolicy gives that of the Thread object; "" when it has none.
+	HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error)
 	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
 	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
@@ -57,6 +61,8 @@ type Side struct {
 	Prompt Prompt
 	Model  Model
 	Tools  []Tool // the prompt's Tool objects, in its order
+	// Agents that the prompt may call as tools, in its order.
+	Agents []CalledAgent
 	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
 	Hooks map[skeinv1.HookName]*Hook
 	// Handler is set where the side is code (SPEC AGT-09): it has neither prompt nor model nor tools then.
@@ -69,6 +75,17 @@ type Handler struct {
 	Timeout time.Duration // of one call; 0 = the sandbox's own
 	// Models that the code may ask, by the names that it has for them.
 	Models map[string]*Model
+}
+
+// CalledAgent is an agent as a tool (SPEC AGT-03, AGT-04).
+type CalledAgent struct {
+	ObjectName  string
+	Name        string // as the model calls it
+	Description string
+	// Ask: it gets a thread of its own; else the conversation passes to it.
+	Ask bool
+	// Arguments is the JSON Schema of the arguments that its threads need; nil for any.
+	Arguments json.RawMessage
 }
 
 // Hook is code that is called at a moment in the life of a thread (SPEC HOK-01), compiled.

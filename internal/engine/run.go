@@ -258,6 +258,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 		return nil, err
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
+	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.kept.Handoffs}
 	if r.session != nil {
 		r.exec.host.Session = r.session
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {

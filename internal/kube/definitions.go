@@ -95,7 +95,18 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 		return nil, within("Model", m.Name, err)
 	}
 	out.Model = *resolved
-	for _, ref := range p.Spec.Tools {
+	for i, ref := range p.Spec.Tools {
+		if ref.Agent != "" {
+			a, err := d.CheckCalledAgent(ctx, namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i))
+			if err != nil {
+				return nil, within("Prompt", p.Name, err)
+			}
+			called, err := d.calledAgent(ctx, a, ref.Mode)
+			if err != nil {
+				return nil, err
+			}
+			out.Agents = append(out.Agents, *called)
+		}
 		if ref.Name == "" {
 			continue
 		}

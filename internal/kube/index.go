@@ -27,7 +27,7 @@ const (
 	IndexInclude = "skein.include"
 	// IndexPrompt: Agents by the Prompts of their sides.
 	IndexPrompt = "skein.prompt"
-	// IndexAgent: Agents by the agents of their subagents; Threads, Subagents and ThreadEndpoints by their Agent.
+	// IndexAgent: Agents by the agents of their subagents; Prompts by those that they call as tools; Threads, Subagents and ThreadEndpoints by their Agent.
 	IndexAgent = "skein.agent"
 	// IndexShape: ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
@@ -127,6 +127,9 @@ func Indexes() []Index {
 			}
 			return names
 		}},
+		{&skeinv1.Prompt{}, IndexAgent, func(o client.Object) []string {
+			return called(o, func(t *skeinv1.PromptTool) string { return t.Agent })
+		}},
 		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
 			return PromptsOf(&o.(*skeinv1.Agent).Spec)
 		}},
@@ -195,6 +198,17 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // SandboxIndex is the value of IndexSandbox for the pods of a pool in a state.
 func SandboxIndex(pool, state string) string { return pool + "/" + state }
+
+// called lists what a Prompt names among its tools.
+func called(o client.Object, name func(*skeinv1.PromptTool) string) (names []string) {
+	tools := o.(*skeinv1.Prompt).Spec.Tools
+	for i := range tools {
+		if n := name(&tools[i]); n != "" {
+			names = append(names, n)
+		}
+	}
+	return names
+}
 
 func envSecrets(list []skeinv1.EnvVar) (names []string) {
 	for i := range list {

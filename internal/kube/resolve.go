@@ -85,21 +85,25 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	return d.code.get(owner, version, filename, source, lang)
 }
 
-// CheckToolNames refuses two Tools that a model could not tell apart.
+// CheckToolNames refuses two tools that a model could not tell apart: Tools and agents.
 func CheckToolNames(tools []skeinv1.PromptTool) error {
 	seen := map[string]string{}
 	for _, t := range tools {
-		if t.Name == "" {
+		object, kind := t.Name, "Tool"
+		switch {
+		case t.Agent != "":
+			object, kind = t.Agent, "Agent"
+		case t.Name == "":
 			continue
 		}
-		called := tool.Name(t.Name)
+		name, called := fmt.Sprintf("%s %q", kind, object), tool.Name(object)
 		switch first, twice := seen[called]; {
-		case twice && first == t.Name:
-			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools names Tool %q twice: remove one", t.Name)
+		case twice && first == name:
+			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools names %s twice: remove one", name)
 		case twice:
-			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %q and %q by the name %q: rename one of the Tools", first, t.Name, called)
+			return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and %s by the name %q: rename one of them", first, name, called)
 		}
-		seen[called] = t.Name
+		seen[called] = name
 	}
 	return nil
 }

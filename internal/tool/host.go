@@ -34,6 +34,7 @@ type Host struct {
 	Code        Code
 	Tools       Caller
 	Lifecycle   Lifecycle
+	Handoffs    Handoffs
 }
 
 // Effects schedules effects of the thread (SPEC EFF-01). cause derives from a call's id, so that a
@@ -120,6 +121,14 @@ type Caller interface {
 	InvokeTool(ctx context.Context, id, name string, args json.RawMessage) (Result, error)
 	// QueueTool has a tool called in the running execution, or starts one; key makes a repeat happen once.
 	QueueTool(ctx context.Context, key, name string, args json.RawMessage) error
+}
+
+// Handoffs says whether the conversation may pass to another agent (SPEC AGT-03).
+type Handoffs interface {
+	// Allowed tells whether conversations of the thread may leave its agent at all.
+	Allowed(ctx context.Context) (bool, error)
+	// Check holds a handoff to an agent against all that can be in its way. The error says what to do instead.
+	Check(ctx context.Context, agent string) error
 }
 
 // Lifecycle changes the thread's own place in its tree.

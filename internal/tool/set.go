@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -33,6 +34,18 @@ func NewSet(tools ...Tool) (*Set, error) {
 		s.order = append(s.order, t)
 	}
 	return s, nil
+}
+
+// With gives the set with one more tool, which takes the place of one of its name. It is not shown to a model.
+func (s *Set) With(t Tool) *Set {
+	byName := maps.Clone(s.byName)
+	d := t.Definition()
+	schema, err := CompileSchema(d.Parameters)
+	if err != nil {
+		schema = &Schema{} // the tool reads its arguments itself
+	}
+	byName[d.Name] = entry{tool: t, schema: schema}
+	return &Set{order: s.order, byName: byName}
 }
 
 // Definitions that a model gets to see, in the order in which the tools were given.

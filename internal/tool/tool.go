@@ -61,6 +61,8 @@ type Result struct {
 	Status      Status
 	Content     string
 	Attachments []store.Attachment // files of the thread that belong to the result
+	// Handoff names the agent that the conversation passes to with this result (SPEC AGT-03).
+	Handoff string
 	// Wait is set instead of all else when the result comes later.
 	Wait *Wait
 }

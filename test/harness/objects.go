@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,15 +35,27 @@ func Agent(ns, name, prompt string, edit ...func(*skeinv1.AgentSpec)) *skeinv1.A
 	return a
 }
 
-// Prompt with tools: names that begin with "builtin:" are families.
+// Prompt with tools: names of Tools, or "builtin:FAMILY", "agent:NAME" for one that the conversation is handed to, and
+// "ask:NAME" for one that is asked.
 func Prompt(ns, name, model string, tools ...string) *skeinv1.Prompt {
 	p := &skeinv1.Prompt{ObjectMeta: meta(ns, name), Spec: skeinv1.PromptSpec{Text: "You are the agent of a test.", ModelRef: skeinv1.LocalRef{Name: model}}}
 	for _, t := range tools {
-		if len(t) > 8 && t[:8] == "builtin:" {
-			p.Spec.Tools = append(p.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinTool(t[8:])})
-		} else {
-			p.Spec.Tools = append(p.Spec.Tools, skeinv1.PromptTool{Name: t})
+		kind, called, found := strings.Cut(t, ":")
+		if !found {
+			kind, called = "", t
 		}
+		var ref skeinv1.PromptTool
+		switch kind {
+		case "builtin":
+			ref.Builtin = skeinv1.BuiltinTool(called)
+		case "agent":
+			ref.Agent = called
+		case "ask":
+			ref.Agent, ref.Mode = called, skeinv1.AgentToolAsk
+		default:
+			ref.Name = t
+		}
+		p.Spec.Tools = append(p.Spec.Tools, ref)
 	}
 	return p
 }

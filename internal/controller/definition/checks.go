@@ -80,6 +80,11 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 		return err
 	}
 	for i, ref := range p.Spec.Tools {
+		if ref.Agent != "" {
+			if _, err := c.defs.CheckCalledAgent(ctx, p.Namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i)); err != nil {
+				return err
+			}
+		}
 		if ref.Name == "" {
 			continue
 		}

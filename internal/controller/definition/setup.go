@@ -105,6 +105,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
 			watches: []watch{
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
+				// Whether they are there and are to be called.
+				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
 				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: watches.ReadyTurned()},
 				// Its own generation for its text, its condition for what its text is made of.
 				{object: &skeinv1.Prompt{}, index: kube.IndexInclude, reach: true,

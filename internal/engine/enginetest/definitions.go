@@ -26,6 +26,7 @@ type Definitions struct {
 	prompts  map[string]*skeinv1.PromptSpec // that agents' prompts include
 	effects  map[string]*engine.Effect
 	platform map[string]any // the runtime context
+	policy   skeinv1.HandoffPolicy
 	// endpoints by method and path, "GET /report".
 	endpoints map[string]*engine.Endpoint
 }
@@ -82,6 +83,42 @@ func (d *Definitions) RuntimeContext(context.Context, string, string) (map[strin
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.platform, nil
+}
+
+// CalledAgent implements engine.Definitions.
+func (d *Definitions) CalledAgent(_ context.Context, _, name string) (*engine.CalledAgent, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.agents[name]
+	if a == nil || !a.Spec.ExposeAsTool {
+		return nil, nil
+	}
+	return &engine.CalledAgent{ObjectName: name, Name: name, Description: a.Spec.ToolDescription}, nil
+}
+
+// HandoffPolicy implements engine.Definitions.
+func (d *Definitions) HandoffPolicy(context.Context, string, string) (skeinv1.HandoffPolicy, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.policy, nil
+}
+
+// SetHandoffPolicy sets that of all threads.
+func (d *Definitions) SetHandoffPolicy(p skeinv1.HandoffPolicy) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy = p
+}
+
+// Calls lets an agent call others as tools.
+func Calls(called ...engine.CalledAgent) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		for _, c := range called {
+			c.Name = c.ObjectName
+			a.A.Agents = append(a.A.Agents, c)
+			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Agent: c.ObjectName})
+		}
+	}
 }
 
 // Configure sets what the platform team configured.
