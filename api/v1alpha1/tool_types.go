@@ -5,7 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ToolSpec is a tool written in code that runs in the thread's sandbox (SPEC TOL-02, TOL-03).
+// ToolSpec is something that a model may call: code that runs in the thread's sandbox, or an HTTP request (SPEC TOL-02,
+// TOL-03).
+// +kubebuilder:validation:XValidation:rule="has(self.code) != has(self.http)",message="give exactly one of code and http"
 type ToolSpec struct {
 	// Description that the model reads.
 	// +kubebuilder:validation:MinLength=1
@@ -20,7 +22,12 @@ type ToolSpec struct {
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 
 	// Code whose default export is the tool: defineTool({ description, args, execute(state, args) }).
-	Code CodeSource `json:"code"`
+	// +optional
+	Code *CodeSource `json:"code,omitempty"`
+
+	// HTTP is a request that each call makes.
+	// +optional
+	HTTP *HTTPTool `json:"http,omitempty"`
 
 	// Timeout of one call.
 	// +kubebuilder:default="60s"

@@ -18,6 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/builtin"
 	"github.com/skein-dev/skein/internal/tool/code"
+	"github.com/skein-dev/skein/internal/tool/httptool"
 	"github.com/skein-dev/skein/internal/tool/session"
 )
 
@@ -66,7 +67,9 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 				x.code.addHook(s, h)
 			}
 			for i := range s.Tools {
-				x.code.add(moduleOf(&s.Tools[i]), s.Tools[i].Module, timeoutOf(&s.Tools[i].Spec))
+				if t := &s.Tools[i]; t.HTTP == nil {
+					x.code.add(moduleOf(t), t.Module, timeoutOf(&t.Spec))
+				}
 			}
 		}
 		if h := x.messageHooks(); h != nil {
@@ -144,11 +147,11 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			continue
 		}
 		if next < len(side.Tools) { // Side.Tools are the named ones, in the prompt's order
-			t, err := x.codeTool(ctx, &side.Tools[next])
+			t, err := x.namedTool(ctx, &side.Tools[next])
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, approvedFirst(ref, &x.side().Tools[next].Spec, t)...)
+			list = append(list, approvedFirst(ref, &side.Tools[next].Spec, t)...)
 			next++
 		}
 	}
@@ -197,6 +200,16 @@ func (x *execution) built(ctx context.Context) (*tool.Set, error) {
 		return set, nil
 	}
 	return x.buildTools(ctx)
+}
+
+// namedTool makes the tool of a Tool object.
+func (x *execution) namedTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+	if t.HTTP != nil {
+		return httptool.New(httptool.Spec{
+			Name: t.Name, Description: t.Spec.Description, Parameters: raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
+		}, x.host, x.engine.opts.Network), nil
+	}
+	return x.codeTool(ctx, t)
 }
 
 func (x *execution) codeTool(ctx context.Context, t *Tool) (tool.Tool, error) {

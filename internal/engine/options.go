@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Options of an Engine. Threads, Definitions, Children, Effects, Sandboxes, Models and Owner are needed;
@@ -19,6 +20,8 @@ type Options struct {
 	Effects     Effects
 	Sandboxes   Sandboxes
 	Models      model.Factory
+	// Network is how tools reach others; public addresses alone when nil.
+	Network *outbound.Network
 	// Clock of delays, batches and sweeps; the real one when nil.
 	Clock clock.WithTickerAndDelayedExecution
 	// Owner names this replica in leases; no two living replicas may have the same.
@@ -70,6 +73,9 @@ type Limits struct {
 func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.Network == nil {
+		o.Network = outbound.New(outbound.Policy{})
 	}
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }

@@ -182,7 +182,7 @@ func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
 		if t, err := x.unlisted(ctx, name); t != nil || err != nil {
 			return side, err
 		}
-		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.Names())}
+		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
 	}
 	return side, nil
 }

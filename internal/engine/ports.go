@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool/httptool"
 )
 
 // The ports are what the engine needs of the world around it. internal/kube keeps them by custom
@@ -131,7 +132,8 @@ type Tool struct {
 	Name       string // as the model calls it
 	Spec       skeinv1.ToolSpec
 	Module     sandbox.Module
-	Digest     string // of the code
+	Digest     string            // of the code
+	HTTP       *httptool.Request // with its secrets; nil unless the tool is a request
 }
 
 // Effect is an Effect object, compiled.

@@ -44,7 +44,7 @@ func agent(name, prompt string) *skeinv1.Agent {
 }
 
 func tool(name, code string) *skeinv1.Tool {
-	return &skeinv1.Tool{ObjectMeta: meta(name), Spec: skeinv1.ToolSpec{Description: "d", Code: skeinv1.CodeSource{Inline: code, Language: "typescript"}}}
+	return &skeinv1.Tool{ObjectMeta: meta(name), Spec: skeinv1.ToolSpec{Description: "d", Code: &skeinv1.CodeSource{Inline: code, Language: "typescript"}}}
 }
 
 const goodCode = "export default { execute: async (): Promise<number> => 1 };"
@@ -118,7 +118,7 @@ var _ = Describe("Definitions", func() {
 		d := definitions(c)
 		from := func(key string) *skeinv1.Tool {
 			t := tool("t-"+strings.ReplaceAll(key, ".", "-"), "")
-			t.Spec.Code = skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: key}}
+			t.Spec.Code = &skeinv1.CodeSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "code"}, Key: key}}
 			return t
 		}
 		_, err := d.ResolveTool(ctx, from("none.ts"))

@@ -13,7 +13,7 @@ import (
 
 // Field indexes of the cache: which objects name another one. Values are names within the namespace.
 const (
-	// IndexSecret: Models by the Secret of their credentials; Agents, Prompts and Threads by those of spec.env.
+	// IndexSecret: Models by the Secret of their credentials; Tools by those of their requests; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
 	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts, Agents by
@@ -91,8 +91,12 @@ func Indexes() []Index {
 			return nil
 		}},
 		{&skeinv1.Tool{}, IndexConfigMap, func(o client.Object) []string {
-			return codeConfigMap(o.(*skeinv1.Tool).Spec.Code)
+			if c := o.(*skeinv1.Tool).Spec.Code; c != nil {
+				return codeConfigMap(*c)
+			}
+			return nil
 		}},
+		{&skeinv1.Tool{}, IndexSecret, func(o client.Object) []string { return toolSecrets(&o.(*skeinv1.Tool).Spec) }},
 		{&skeinv1.Effect{}, IndexConfigMap, func(o client.Object) []string {
 			return codeConfigMap(o.(*skeinv1.Effect).Spec.Code)
 		}},

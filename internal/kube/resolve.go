@@ -14,9 +14,6 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxToolName is what the providers allow.
-const maxToolName = 64
-
 // maxScriptSteps is the bound of spec.script.steps, held for scripts in ConfigMaps too.
 const maxScriptSteps = 500
 
@@ -32,22 +29,6 @@ func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
 		return nil, fmt.Errorf("it holds %d steps, more than %d", len(steps), maxScriptSteps)
 	}
 	return steps, nil
-}
-
-// ResolveTool compiles a Tool and checks its schema.
-func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine.Tool, error) {
-	name := tool.Name(t.Name)
-	if len(name) > maxToolName {
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(name), maxToolName)
-	}
-	if err := d.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
-		return nil, err
-	}
-	c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, t.Spec.Code)
-	if err != nil {
-		return nil, err
-	}
-	return &engine.Tool{ObjectName: t.Name, Name: name, Spec: t.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
 // ResolveEffect compiles an Effect and checks its schema.

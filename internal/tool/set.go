@@ -11,6 +11,7 @@ import (
 type Set struct {
 	order  []Tool
 	byName map[string]entry
+	notes  []string
 }
 
 type entry struct {
@@ -79,18 +80,40 @@ func (s *Set) Call(ctx context.Context, call Call) Result {
 }
 
 func (s *Set) unknown(name string) string {
-	return fmt.Sprintf("there is no tool %q: %s", name, s.Names())
+	return fmt.Sprintf("there is no tool %q: %s", name, s.NamesFor(name))
 }
 
-// Names says which tools there are, for an error about one that is not.
-func (s *Set) Names() string {
+// maxNames is how many names an error lists, and maxAsked how much of a wrong one is looked at.
+const (
+	maxNames = 50
+	maxAsked = 200
+)
+
+// NamesFor says which tools there are, for an error about one that is not: those with names like it come first.
+func (s *Set) NamesFor(wrong string) string {
 	definitions := s.Definitions()
-	if len(definitions) == 0 {
-		return "this agent has no tools, answer without one"
-	}
 	names := make([]string, 0, len(definitions))
 	for _, d := range definitions {
 		names = append(names, d.Name)
 	}
-	return "call one of " + strings.Join(names, ", ")
+	var text string
+	switch alike := closest(wrong[:min(len(wrong), maxAsked)], names); {
+	case len(names) == 0:
+		text = "this agent has no tools, answer without one"
+	case len(alike) > 0 && len(names) > maxNames:
+		text = "did you mean " + strings.Join(alike, " or ") + "?"
+	case len(alike) > 0:
+		text = "did you mean " + strings.Join(alike, " or ") + "? There are " + strings.Join(names, ", ")
+	case len(names) > maxNames:
+		text = "call one of " + strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
+	default:
+		text = "call one of " + strings.Join(names, ", ")
+	}
+	for _, note := range s.notes {
+		text += ". " + note
+	}
+	return text
 }
+
+// Note adds what an error about a tool that is not there should say, too: why others are missing.
+func (s *Set) Note(text string) { s.notes = append(s.notes, text) }

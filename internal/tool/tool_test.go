@@ -3,6 +3,7 @@ package tool_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -90,6 +91,26 @@ var _ = Describe("A set of tools", func() {
 		Expect(s.Call(context.Background(), tool.Call{ID: "1", Name: "hidden", Repeat: true})).To(Equal(tool.Success("called")))
 		Expect(hidden.calls).To(Equal([]tool.Call{{ID: "1", Name: "hidden", Repeat: true, Arguments: json.RawMessage("{}")}}))
 		Expect(s.Call(context.Background(), tool.Call{Name: "none"}).Content).To(Equal(`there is no tool "none": call one of shown`))
+	})
+	It("says which names are like one that is not there", func() {
+		list := []tool.Tool{&fake{name: "order_totals"}, &fake{name: "read_file"}, &fake{name: "read_files"}, &fake{name: "x"}}
+		s, err := tool.NewSet(list...)
+		Expect(err).NotTo(HaveOccurred())
+		for wrong, right := range map[string]string{
+			"orderTotals": "did you mean order_totals?", "order-total": "did you mean order_totals?", "readfile": "did you mean read_file or read_files?",
+			"functions.read_file": "did you mean read_file", "totals": "did you mean order_totals?", "weather": "call one of order_totals, read_file",
+		} {
+			Expect(s.Call(context.Background(), tool.Call{Name: wrong}).Content).To(ContainSubstring(right), wrong)
+		}
+		s.Note("more later")
+		Expect(s.NamesFor("none")).To(HaveSuffix("read_files, x. more later"))
+		for i := range 200 {
+			list = append(list, &fake{name: fmt.Sprint("many_", i)})
+		}
+		s, err = tool.NewSet(list...)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(s.NamesFor("none"))).To(BeNumerically("<", 1000))
+		Expect(s.NamesFor(strings.Repeat("none", 1<<16))).To(ContainSubstring("and 154 more"))
 	})
 	It("refuses two tools of one name and schemas that are none", func() {
 		_, err := tool.NewSet(&fake{name: "a"}, &fake{name: "a"})

@@ -234,20 +234,26 @@ var _ = Describe("Secrets", Label("ENV-03"), func() {
 		data, err := os.ReadFile(logFile.Name())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.in(string(data))).To(BeEmpty(), "the manager's log")
-		Expect(filepath.WalkDir(manager.Dir, func(path string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			Expect(c.in(path)).To(BeEmpty())
-			data, err := os.ReadFile(path)
-			Expect(c.in(string(data))).To(BeEmpty(), path)
-			return err
-		})).To(Succeed())
+		expectNotStored(c)
 		secret := &corev1.Secret{}
 		Expect(cluster.Client.Get(ctx, key(secretOf(ns, "user", nil, nil)), secret)).To(Succeed())
 		Expect(c.in(string(secret.Data["USER"]))).To(Equal([]string{"USER as core"}), "the search does find a canary")
 	}, SpecTimeout(8*time.Minute))
 })
+
+// expectNotStored looks for canaries in all that the manager has stored.
+func expectNotStored(c canaries) {
+	GinkgoHelper()
+	Expect(filepath.WalkDir(manager.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		Expect(c.in(path)).To(BeEmpty())
+		data, err := os.ReadFile(path)
+		Expect(c.in(string(data))).To(BeEmpty(), path)
+		return err
+	})).To(Succeed())
+}
 
 // everyAnswer gives the answers to all reads of a thread, one after the other.
 func everyAnswer(ctx context.Context, th *harness.Thread) string {

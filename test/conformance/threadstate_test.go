@@ -29,7 +29,7 @@ func fixtureTool(ns, name string) *skeinv1.Tool {
 	GinkgoHelper()
 	return &skeinv1.Tool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec:       skeinv1.ToolSpec{Description: "A tool of test/fixtures.", Code: skeinv1.CodeSource{Inline: fixture("tools/" + name + ".ts")}},
+		Spec:       skeinv1.ToolSpec{Description: "A tool of test/fixtures.", Code: &skeinv1.CodeSource{Inline: fixture("tools/" + name + ".ts")}},
 	}
 }
 

@@ -114,7 +114,14 @@ func CodeTool(ns, name, source string, properties map[string]any, required ...st
 	if required != nil {
 		schema["required"] = required
 	}
-	return &skeinv1.Tool{ObjectMeta: meta(ns, name), Spec: skeinv1.ToolSpec{Description: "A tool of a test.", Parameters: Raw(schema), Code: skeinv1.CodeSource{Inline: source}}}
+	return &skeinv1.Tool{ObjectMeta: meta(ns, name), Spec: skeinv1.ToolSpec{Description: "A tool of a test.", Parameters: Raw(schema), Code: &skeinv1.CodeSource{Inline: source}}}
+}
+
+// HTTPTool is a Tool that makes a request, with an object schema; properties may be nil.
+func HTTPTool(ns, name string, spec skeinv1.HTTPTool, properties map[string]any, required ...string) *skeinv1.Tool {
+	t := CodeTool(ns, name, "", properties, required...)
+	t.Spec.Code, t.Spec.HTTP = nil, &spec
+	return t
 }
 
 // Effect in TypeScript.

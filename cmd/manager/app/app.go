@@ -114,6 +114,10 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err := o.serveEnv(ctx, cfg, mgr, data, definitions); err != nil {
 		return err
 	}
+	network, err := o.toolNetwork()
+	if err != nil {
+		return err
+	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written)
 	effects := kube.NewEffects(written, clock.RealClock{})
@@ -124,6 +128,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Effects:     effects,
 		Sandboxes:   boxes.port,
 		Models:      models,
+		Network:     network,
 		Owner:       o.Identity,
 		Workers:     o.Workers,
 		Logger:      o.Logger.WithName("engine"),

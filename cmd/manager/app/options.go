@@ -18,6 +18,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/redact"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Where sandboxes run.
@@ -72,6 +73,11 @@ type Options struct {
 	RuntimeAPIBindAddress  string
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+
+	// ToolAllowedHosts are the hosts that tools may reach; all with public addresses when empty.
+	ToolAllowedHosts []string
+	// ToolPrivateHosts are hosts that tools may reach whatever addresses they have.
+	ToolPrivateHosts []string
 
 	// EnvKeySecret names the Secret, in the manager's namespace, with the keys that seal variables.
 	EnvKeySecret string
@@ -145,6 +151,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
 	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1000)")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
+	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
+	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools may reach even where its address is private, loopback or link-local, such as tools.example.svc")
 	f.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces, "`namespace` to serve; all when empty")
 	f.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
@@ -184,6 +192,9 @@ func (o *Options) validate() error {
 		errs = append(errs, errors.New("--sandbox-v8-image: name the image of sandbox pods with the engine v8"))
 	}
 	if _, err := o.fileQuota(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.toolNetwork(); err != nil {
 		errs = append(errs, err)
 	}
 	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
@@ -226,4 +237,17 @@ func (o *Options) blobURL() (string, error) {
 		return "", fmt.Errorf("--data-dir=%s: %w", o.DataDir, err)
 	}
 	return "file://" + filepath.ToSlash(dir), nil
+}
+
+// toolNetwork is how tools reach others.
+func (o *Options) toolNetwork() (*outbound.Network, error) {
+	allowed, err := outbound.ParseHosts(o.ToolAllowedHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", outbound.FlagAllowed, err)
+	}
+	private, err := outbound.ParseHosts(o.ToolPrivateHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", outbound.FlagPrivate, err)
+	}
+	return outbound.New(outbound.Policy{Allowed: allowed, Private: private}), nil
 }

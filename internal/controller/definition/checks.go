@@ -33,6 +33,10 @@ func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
 
 // packable says whether a Tool's code can be taken elsewhere (SPEC TOL-04); nothing is known of code that is not ready.
 func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Writer) {
+	if t.Spec.Code == nil { // what it does is done elsewhere, wherever it is declared
+		w.Set(skeinv1.ConditionPackable, metav1.ConditionTrue, skeinv1.ReasonPortable, "")
+		return
+	}
 	resolved, err := c.defs.ResolveTool(ctx, t)
 	switch {
 	case err != nil:

@@ -61,7 +61,7 @@ var _ = Describe("The definition controllers", func() {
 	})
 
 	It("try again after a failure that is not the user's", func(ctx SpecContext) {
-		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default 1"}}}
+		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: &skeinv1.CodeSource{Inline: "export default 1"}}}
 		e.Create(ctx, t)
 		r := of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, func(context.Context, *skeinv1.Tool) error {
 			return &engine.NotReadyError{Reason: skeinv1.ReasonInternalError, Message: "the compiler did not start"}
@@ -135,7 +135,7 @@ var _ = Describe("The definition controllers", func() {
 	})
 
 	It("say of a tool whether it can be taken elsewhere", Label("TOL-04"), func(ctx SpecContext) {
-		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default (state) => state._notPackableRuntimeContext.region"}}}
+		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: &skeinv1.CodeSource{Inline: "export default (state) => state._notPackableRuntimeContext.region"}}}
 		e.Create(ctx, t)
 		r := of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, c.tool)
 		r.more = c.packable
@@ -163,7 +163,7 @@ var _ = Describe("The definition controllers", func() {
 	})
 
 	It("say where code does not compile", Label("K8S-02"), func(ctx SpecContext) {
-		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: skeinv1.CodeSource{Inline: "export default {\n  a: = 1\n}"}}}
+		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: &skeinv1.CodeSource{Inline: "export default {\n  a: = 1\n}"}}}
 		x := &skeinv1.Effect{ObjectMeta: Meta("x"), Spec: skeinv1.EffectSpec{Code: skeinv1.CodeSource{Inline: "export default ("}}}
 		e.Create(ctx, t, x)
 		Reconcile(ctx, of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, c.tool), t)

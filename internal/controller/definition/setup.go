@@ -75,7 +75,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:   c.tool,
 			more:    c.packable,
 			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
-			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
+			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap)},
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
 			name:    "effect",

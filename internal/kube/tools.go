@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/tool"
+	"github.com/skein-dev/skein/internal/tool/httptool"
+)
+
+// maxToolName is what the providers allow.
+const maxToolName = 64
+
+// ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It asks nobody on the network.
+func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine.Tool, error) {
+	out := &engine.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
+	if len(out.Name) > maxToolName {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
+	}
+	if err := d.schemas.check("spec.parameters", t.Spec.Parameters); err != nil {
+		return nil, err
+	}
+	switch {
+	case t.Spec.Code != nil:
+		c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, *t.Spec.Code)
+		if err != nil {
+			return nil, err
+		}
+		out.Module, out.Digest = c.module, c.digest
+	case t.Spec.HTTP != nil:
+		return out, d.resolveHTTP(ctx, t, out)
+	default:
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec says nothing of what the tool does: give code or http")
+	}
+	return out, nil
+}
+
+func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *engine.Tool) error {
+	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t}
+	secrets := httptool.Secrets{Headers: r.headers("spec.http.headers", t.Spec.HTTP.Headers), Auth: r.auth("spec.http.auth", t.Spec.HTTP.Auth)}
+	if s := t.Spec.HTTP.Signing; s != nil {
+		secrets.Signing = []byte(r.read("spec.http.signing.secretKeyRef", "signing", &s.SecretKeyRef))
+	}
+	if r.err != nil {
+		return r.err
+	}
+	var err error
+	if out.HTTP, err = httptool.Compile(t.Spec.HTTP, secrets); err != nil {
+		return notReady(skeinv1.ReasonInvalidSpec, "%v", err)
+	}
+	return nil
+}
+
+// toolSecretsReader reads the Secrets of a Tool's requests. After the first error it reads no more.
+type toolSecretsReader struct {
+	definitions *Definitions
+	ctx         context.Context
+	tool        *skeinv1.Tool
+	stamps      []string // change whenever a value does
+	err         error
+}
+
+// read gives a value without the newline that a file ends in which a Secret was made of; part names it where it is
+// taken out of a text.
+func (r *toolSecretsReader) read(field, part string, ref *corev1.SecretKeySelector) string {
+	if r.err != nil {
+		return ""
+	}
+	value, version, err := r.definitions.contents.SecretKey(r.ctx, r.tool.Namespace, *ref, field)
+	if err != nil {
+		r.err = err
+		return ""
+	}
+	r.stamps = append(r.stamps, field, version)
+	text := strings.TrimSpace(string(value))
+	if r.definitions.secrets != nil {
+		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/"+part, text)
+	}
+	return text
+}
+
+// headers gives the values that come from Secrets, by the names of their headers.
+func (r *toolSecretsReader) headers(field string, list []skeinv1.ToolHeader) map[string]string {
+	values := map[string]string{}
+	for i, h := range list {
+		if h.SecretKeyRef != nil {
+			values[h.Name] = r.read(fmt.Sprintf("%s[%d].secretKeyRef", field, i), h.Name, h.SecretKeyRef)
+		}
+	}
+	return values
+}
+
+func (r *toolSecretsReader) auth(field string, auth *skeinv1.ToolAuth) string {
+	ref := authSecret(auth)
+	if ref == nil {
+		return ""
+	}
+	secret := r.read(field+".secretKeyRef", "auth", ref)
+	// What a server may give back is the header as it was sent: a name and a password, encoded.
+	if _, value, err := httptool.Credential(auth, secret); err == nil && auth.Basic != nil && r.definitions.secrets != nil {
+		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/auth", strings.TrimPrefix(value, "Basic "))
+	}
+	return secret
+}
+
+func authSecret(auth *skeinv1.ToolAuth) *corev1.SecretKeySelector {
+	switch {
+	case auth == nil:
+		return nil
+	case auth.Basic != nil:
+		return &auth.Basic.SecretKeyRef
+	case auth.Bearer != nil:
+		return &auth.Bearer.SecretKeyRef
+	case auth.Header != nil:
+		return &auth.Header.SecretKeyRef
+	}
+	return nil
+}
+
+// toolSecrets names the Secrets that a Tool's requests need.
+func toolSecrets(spec *skeinv1.ToolSpec) (names []string) {
+	add := func(headers []skeinv1.ToolHeader, auth *skeinv1.ToolAuth) {
+		for i := range headers {
+			if ref := headers[i].SecretKeyRef; ref != nil {
+				names = append(names, ref.Name)
+			}
+		}
+		if ref := authSecret(auth); ref != nil {
+			names = append(names, ref.Name)
+		}
+	}
+	if h := spec.HTTP; h != nil {
+		add(h.Headers, h.Auth)
+		if h.Signing != nil {
+			names = append(names, h.Signing.SecretKeyRef.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,216 @@
+// Package httptool makes HTTP requests on behalf of models (SPEC TOL-02): Tool objects with spec.http.
+package httptool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+	"github.com/skein-dev/skein/internal/tool/outbound"
+)
+
+// DefaultTimeout of a call whose Tool does not say.
+const DefaultTimeout = time.Minute
+
+// Spec of a Tool object with spec.http.
+type Spec struct {
+	Name        string // as the model calls it
+	Description string
+	Parameters  json.RawMessage // JSON Schema; any object when empty
+	Timeout     time.Duration   // of one call; DefaultTimeout when 0
+	Request     *Request
+}
+
+type httpTool struct {
+	spec    Spec
+	host    *tool.Host
+	network *outbound.Network
+}
+
+// New makes the tool of a Tool object.
+func New(s Spec, h *tool.Host, n *outbound.Network) tool.Tool {
+	if s.Timeout <= 0 {
+		s.Timeout = DefaultTimeout
+	}
+	return &httpTool{spec: s, host: h, network: n}
+}
+
+// Definition implements tool.Tool.
+func (t *httpTool) Definition() tool.Definition {
+	return tool.Definition{Name: t.spec.Name, Description: t.spec.Description, Parameters: t.spec.Parameters}
+}
+
+// Call implements tool.Tool.
+func (t *httpTool) Call(ctx context.Context, call tool.Call) tool.Result {
+	bounded, cancel := context.WithTimeout(ctx, t.spec.Timeout)
+	defer cancel()
+	out, err := t.spec.Request.fill(t.values(bounded, call.Arguments), call.Arguments)
+	if err != nil {
+		return tool.Failure(err.Error())
+	}
+	key := tool.IdempotencyKey(t.host.Thread.ID, call.ID)
+	a, err := t.exchange(bounded, out, key)
+	switch {
+	case errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil && err != nil:
+		return tool.Failure(fmt.Sprintf("the host %s did not answer within %s: it may have done what it was asked to; try again later, or raise spec.timeout of the tool", out.url.Hostname(), t.spec.Timeout))
+	case err != nil:
+		return tool.Failure(err.Error())
+	case a.code >= http.StatusMultipleChoices:
+		return tool.Failure(a.failure())
+	}
+	return t.result(ctx, call.ID, a)
+}
+
+// result makes what the model reads out of an answer.
+func (t *httpTool) result(ctx context.Context, callID string, a *answer) tool.Result {
+	if r := t.spec.Request.result; r != nil {
+		text, err := r.read(a)
+		if err != nil {
+			return tool.Failure(err.Error())
+		}
+		return tool.Success(text)
+	}
+	switch {
+	case len(a.body) == 0:
+		return tool.Success(a.status())
+	case a.textual():
+		return tool.Success(string(a.body))
+	}
+	file, err := tool.Attach(ctx, t.host.State, callID, 1, a.header.Get("Content-Type"), a.body)
+	if err != nil {
+		return tool.Failure("the answer is a file that cannot be stored: " + err.Error())
+	}
+	res := tool.Success(fmt.Sprintf("the answer is a file of type %s with %d bytes: %s", file.MimeType, file.Size, file.Path))
+	res.Attachments = append(res.Attachments, file)
+	return res
+}
+
+// values gives the arguments of a call and the variables of the thread.
+func (t *httpTool) values(ctx context.Context, arguments json.RawMessage) values {
+	var args any
+	_ = decode(arguments, &args) // it has been checked
+	return func(p *part) (any, bool, error) {
+		if p.source == sourceArguments {
+			v, ok := lookup(args, p.path)
+			return v, ok, nil
+		}
+		v, err := t.host.State.EnvValue(ctx, p.path[0])
+		if errors.Is(err, thread.ErrEnvUnknown) {
+			return nil, false, fmt.Errorf("the tool needs the variable %s, which has no value in this conversation", p.path[0])
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return v.Value, true, nil
+	}
+}
+
+// exchange makes a request, follows redirects and reads the answer. Its errors are for the model.
+func (t *httpTool) exchange(ctx context.Context, out *outgoing, key string) (*answer, error) {
+	own := out.url
+	for hops := 0; ; hops++ {
+		resp, err := t.ask(ctx, out, key, outbound.SameOrigin(out.url, own))
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, errors.New(outbound.Explain(err, out.url.Hostname()))
+		}
+		location := resp.Header.Get("Location")
+		if location == "" || !slices.Contains(redirects, resp.StatusCode) {
+			return t.read(ctx, resp)
+		}
+		_ = resp.Body.Close()
+		if hops == t.spec.Request.redirect {
+			return nil, fmt.Errorf("the host %s redirects more than the %d times that are followed", own.Hostname(), hops)
+		}
+		if out, err = t.redirected(out, own, resp.StatusCode, location); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+
+// redirected makes the request that a redirect asks for, if it may be made.
+func (t *httpTool) redirected(out *outgoing, own *url.URL, code int, location string) (*outgoing, error) {
+	to, err := out.url.Parse(location)
+	if err != nil {
+		return nil, fmt.Errorf("the host %s redirects to what is no URL", out.url.Hostname())
+	}
+	to.User, to.Fragment = nil, ""
+	switch {
+	case to.Scheme != "https" && to.Scheme != out.url.Scheme:
+		return nil, fmt.Errorf("the host %s redirects to a URL that is not https: that is not followed", out.url.Hostname())
+	case to.Hostname() != own.Hostname() && !outbound.Match(t.spec.Request.allowed, to):
+		return nil, fmt.Errorf("the host %s redirects to the host %s: that is followed only where spec.http.allowedHosts of the tool names it", out.url.Hostname(), to.Hostname())
+	}
+	next := *out
+	next.url = to
+	keeps := code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect || out.method == http.MethodGet || out.method == http.MethodHead ||
+		code != http.StatusSeeOther && out.method != http.MethodPost
+	if !keeps {
+		next.method, next.body, next.bodyType = http.MethodGet, nil, ""
+	}
+	return &next, nil
+}
+
+// ask makes one request; trusted tells that it goes where the spec says, so that credentials may go with it.
+func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted bool) (*http.Response, error) {
+	var body io.Reader
+	if out.bodyType != "" {
+		body = bytes.NewReader(out.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, out.method, out.url.String(), body)
+	if err != nil {
+		return nil, errors.New("the request cannot be made")
+	}
+	req.Header.Set("User-Agent", "skein")
+	req.Header.Set("Accept", "application/json, text/*;q=0.9, */*;q=0.8")
+	if out.bodyType != "" {
+		req.Header.Set("Content-Type", out.bodyType)
+	}
+	for _, h := range out.headers {
+		if trusted || !h.guarded {
+			req.Header.Set(h.name, h.value)
+		}
+	}
+	// In small letters, which are the same header on the wire: by the usual ones the transport would take it that it may
+	// repeat by itself a request that has arrived, and not every server heeds the key.
+	req.Header[strings.ToLower(HeaderIdempotencyKey)] = []string{key}
+	if trusted && t.spec.Request.signing != nil {
+		sign(t.spec.Request.signing, req, out.body, time.Now())
+	}
+	return t.network.RoundTrip(req)
+}
+
+// read reads an answer, as far as it may go.
+func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, error) {
+	defer func() { _ = resp.Body.Close() }()
+	a := &answer{code: resp.StatusCode, header: resp.Header}
+	limit := t.spec.Request.maxBytes
+	if a.code >= http.StatusMultipleChoices {
+		limit = min(limit, 2*maxErrorShown)
+	}
+	var err error
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, errors.New("the answer broke off: " + outbound.Explain(err, resp.Request.URL.Hostname()))
+	case int64(len(a.body)) > limit && a.code < http.StatusMultipleChoices:
+		return nil, fmt.Errorf("the answer has more than the %d bytes that the tool may take: ask for less, or raise spec.http.maxResponseBytes of the tool", limit)
+	}
+	return a, nil
+}

@@ -1,0 +1,58 @@
+package outbound
+
+import "net/netip"
+
+// special are the blocks that no public host is in, by IANA's registries of special-purpose addresses. What netip tells
+// by itself (loopback, private, link-local, multicast) is not listed.
+var special = func() (list []netip.Prefix) {
+	for _, s := range []string{
+		"0.0.0.0/8",       // this network
+		"100.64.0.0/10",   // shared by carriers, and by some clouds for their metadata
+		"192.0.0.0/24",    // protocol assignments
+		"192.0.2.0/24",    // documentation
+		"192.88.99.0/24",  // relays of 6to4
+		"198.18.0.0/15",   // benchmarks
+		"198.51.100.0/24", // documentation
+		"203.0.113.0/24",  // documentation
+		"240.0.0.0/4",     // reserved, and the broadcast address
+		"::/96",           // IPv4 in its oldest dress
+		"64:ff9b:1::/48",  // translation within a site
+		"100::/64",        // discarded
+		"2001::/23",       // protocol assignments, Teredo among them
+		"2001:db8::/32",   // documentation
+		"3fff::/20",       // documentation
+		"5f00::/16",       // segment routing
+		"fec0::/10",       // site-local
+	} {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}()
+
+// The blocks whose addresses carry an IPv4 address, and where in them it is.
+var (
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
+	sixTo4 = netip.MustParsePrefix("2002::/16")
+)
+
+// Public tells whether an address is one of the internet, so that nothing of the cluster, of its nodes or of their cloud
+// answers there.
+func Public(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
+		return false
+	}
+	for _, p := range special {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	b := ip.As16()
+	switch {
+	case nat64.Contains(ip):
+		return Public(netip.AddrFrom4([4]byte(b[12:16])))
+	case sixTo4.Contains(ip):
+		return Public(netip.AddrFrom4([4]byte(b[2:6])))
+	}
+	return true
+}
