@@ -33,15 +33,19 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, modelFailure(ctx, err)
 	}
-	req, err := r.request(ctx)
+	req, estimated, err := r.request(ctx)
 	if err != nil {
 		return false, err
 	}
 	r.goOnWith(&req, m)
 	id := newMessageID()
 	deltas := newDeltas(ctx, r, id)
+	emit, exclude := deltas.emit, req.Reasoning != nil && req.Reasoning.Exclude
+	if exclude {
+		emit = withoutReasoning(emit)
+	}
 	r.engine.fault("model.before")
-	res, err := client.Stream(ctx, req, deltas.emit)
+	res, err := client.Stream(ctx, req, emit)
 	if lost := deltas.stop(); lost != nil {
 		return false, lost
 	}
@@ -53,6 +57,10 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		r.log.Info("a fallback answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.noted(&req, m, res)
+	r.learn(estimated, res)
+	if exclude {
+		res.Reasoning = ""
+	}
 	return r.recordAnswer(ctx, id, res)
 }
 
@@ -61,30 +69,21 @@ func (r *run) client(m *Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
-// request is what the model gets to read.
-func (r *run) request(ctx context.Context) (model.Request, error) {
+// request is what the model gets to read, and its size as it was estimated, in tokens.
+func (r *run) request(ctx context.Context) (req model.Request, estimated int, err error) {
 	conv, err := r.filtered(ctx)
 	if err != nil {
-		return model.Request{}, err
+		return req, 0, err
 	}
 	system, err := r.system(ctx)
 	if err != nil {
-		return model.Request{}, err
+		return req, 0, err
 	}
-	messages, err := r.prefiltered(ctx, r.assembled(system, conv))
+	messages, err := r.prefiltered(ctx, r.assembled(system, chosen(conv, &r.side().Prompt.Spec, r.record.ID)))
 	if err != nil {
-		return model.Request{}, err
+		return req, 0, err
 	}
-	req := model.Request{Messages: messages, Arguments: r.thread.Arguments}
-	choice := model.ToolChoice(r.side().Prompt.Spec.ToolChoice)
-	if choice == model.ToolChoiceNone {
-		return req, nil
-	}
-	req.ToolChoice = choice
-	for _, d := range r.tools.Definitions() {
-		req.Tools = append(req.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
-	}
-	return req, nil
+	return r.read(ctx, messages)
 }
 
 // recordAnswer puts an answer into the log: with the end of the turn, or of the run, when it is the last of it, else with
@@ -102,6 +101,10 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	if len(m.ToolCalls) == 0 {
 		if end := endOf(r.conv, m, r.side().Spec); end != nil {
+			if wrong := r.misfit(m); wrong != "" && !res.Refused {
+				return false, r.recordMisfit(ctx, m, wrong)
+			}
+			end.text = contentOf(m)
 			return r.endTurn(ctx, end, m)
 		}
 	}
@@ -119,6 +122,25 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	saved()
 	r.conv.add(*m)
 	return false, nil
+}
+
+// recordMisfit puts an answer into the log that does not fit its schema, with what the model is told about it. A
+// *failure when it was told before.
+func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
+	told, failed := r.repair(m, wrong)
+	r.afterCreate(ctx, m)
+	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+	if told != nil {
+		ops = append(ops, &store.AppendMessage{Message: told})
+	}
+	if err := r.apply(ctx, "answer", ops...); err != nil {
+		return err
+	}
+	r.conv.add(*m)
+	if told != nil {
+		r.conv.add(*told)
+	}
+	return failed
 }
 
 // answer makes the message of a response.

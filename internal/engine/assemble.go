@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -16,6 +15,7 @@ func (r *run) assembled(system string, c *conversation) []model.Message {
 	other := ""
 	if r.agent.Dual() {
 		other = nameOfSpeaker(r.agent.other(r.side()))
+		c = withoutRepairs(c, r.side().Name)
 	}
 	return r.opened(assemble(system, c, r.side().Name, other))
 }
@@ -67,12 +67,8 @@ func appendAnswer(out []model.Message, c *conversation, i int) []model.Message {
 // attachmentsOf names a message's files for a model.
 func attachmentsOf(m *store.Message) []string {
 	var out []string
-	for _, a := range m.Attachments {
-		name := a.Path
-		if a.MimeType != "" {
-			name += fmt.Sprintf(" (%s, %d bytes)", a.MimeType, a.Size)
-		}
-		out = append(out, name)
+	for i := range m.Attachments {
+		out = append(out, attachmentName(&m.Attachments[i]))
 	}
 	return out
 }

@@ -39,6 +39,8 @@ type Engine struct {
 	sweepNow chan struct{}
 	// schemas are the parameters that tools' code declares, by the code's digest.
 	schemas *lru.Cache
+	// scales tell how models count tokens; see scaleOf.
+	scales *lru.Cache
 
 	mu     sync.Mutex
 	active map[string]*activeThread
@@ -66,6 +68,7 @@ func New(o Options) (*Engine, error) {
 		store:   o.Threads.Store(),
 		slots:   semaphore.NewWeighted(int64(o.Workers)),
 		schemas: lru.New(maxDescribed),
+		scales:  lru.New(maxScales),
 		active:  map[string]*activeThread{},
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
 		hinted:  map[string]bool{},

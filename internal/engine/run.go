@@ -34,6 +34,7 @@ type run struct {
 	sessionState json.RawMessage // of a run that goes on, as it was saved
 	resumed      bool            // it was under way before: calls without a result may have been made
 	conv         *conversation
+	leftOut      int  // messages that the last request was made without, to fit the model's window
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
 

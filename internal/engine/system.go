@@ -18,6 +18,9 @@ import (
 // it goes to the model and nowhere else.
 func (r *run) system(ctx context.Context) (string, error) {
 	p := &r.side().Prompt
+	if p.Text == nil { // the side is a handler
+		return "", nil
+	}
 	if err := CheckArguments(&p.Spec, r.thread.Arguments); err != nil {
 		return "", failf(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
 	}

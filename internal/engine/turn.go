@@ -26,6 +26,8 @@ type turnState struct {
 	Passes bool `json:"passes,omitempty"`
 	// Again: when the turn is over the same side has the next one.
 	Again bool `json:"again,omitempty"`
+	// Repairs is how often the model was told in this turn that its answer does not fit its schema; After is that answer then.
+	Repairs int `json:"repairs,omitempty"`
 }
 
 // turn is the run as its code sees it, and what code asks of it (SPEC RUN-03). It implements tool.Execution. Code

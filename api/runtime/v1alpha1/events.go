@@ -32,6 +32,9 @@ const (
 	EventDelta       = "message.delta"
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
+	// EventContextTrimmed has data {"leftOut", "kept", "tokens", "contextWindow"}: the model was asked without so many of
+	// the oldest messages, to keep within its window.
+	EventContextTrimmed = "context.trimmed"
 	// EventApprovalRequested has data {"name", "toolCallId", "expiresAt"}: a call waits for approval. EventApprovalDecided
 	// has that call's "name" and "toolCallId" and the fields of Decision.
 	EventApprovalRequested = "approval.requested"

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// metadataRepairs is, on a message that tells the model what is wrong with its answer, the id of that answer.
+const metadataRepairs = "repairs"
+
+// misfit tells what is wrong with an answer that would end the turn, by the prompt's responseSchema; "" when nothing
+// is. It takes away the fence that models like to put around JSON.
+func (r *run) misfit(m *store.Message) string {
+	text := raw(r.side().Prompt.Spec.ResponseSchema)
+	if len(text) == 0 || r.kept.Turn.Ends || r.kept.Turn.Passes {
+		return ""
+	}
+	schema, err := tool.CompileSchema(text)
+	if err != nil {
+		return "" // the definition's mistake, which its condition tells
+	}
+	content := unfenced(contentOf(m))
+	if err := schema.Validate(content); err != nil {
+		return err.Error()
+	}
+	m.Content = &content
+	return ""
+}
+
+// unfenced takes the fence of a code block away that holds all of a text.
+func unfenced(text string) string {
+	inside := strings.TrimSpace(text)
+	if !strings.HasPrefix(inside, "```") || !strings.HasSuffix(inside, "```") || len(inside) < 6 {
+		return text
+	}
+	inside = strings.TrimSuffix(inside, "```")
+	if _, body, ok := strings.Cut(inside, "\n"); ok && !strings.Contains(body, "```") {
+		return strings.TrimSpace(body)
+	}
+	return text
+}
+
+// repair tells the model once what is wrong with its answer, and lets it go on; the operations keep that with the
+// answer. A *failure the second time.
+func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
+	if r.kept.Turn.Repairs > 0 {
+		m.Status = store.MessageFailed
+		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s, nor did the one before it, of which the model was told: %s",
+			r.side().Prompt.Name, wrong)
+	}
+	r.kept.Turn.Repairs++
+	r.kept.Turn.After = m.ID
+	r.record.State = r.kept.encode()
+	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
+	return &store.Message{
+		ID: newMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
+		Content: &text, Silent: true, Side: r.mark(), Metadata: map[string]any{metadataRepairs: m.ID},
+	}, nil
+}
+
+// withoutRepairs leaves out what another side than this one was told about its answers, and those answers.
+func withoutRepairs(c *conversation, side string) *conversation {
+	left := map[string]bool{}
+	for i := range c.msgs {
+		if answer, ok := c.msgs[i].Metadata[metadataRepairs].(string); ok && c.msgs[i].Side != side {
+			left[answer], left[c.msgs[i].ID] = true, true
+		}
+	}
+	if len(left) == 0 {
+		return c
+	}
+	out := newConversation()
+	for i := range c.msgs {
+		if !left[c.msgs[i].ID] {
+			out.msgs = append(out.msgs, c.msgs[i])
+			out.index(len(out.msgs) - 1)
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+// Package window keeps what a model gets to read within what it can read. It knows no tokenizer, since every provider
+// has another: it estimates, and learns from what the provider counted.
+package window
+
+import (
+	"unicode/utf8"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+// What is counted beside the letters, in tokens.
+const (
+	perMessage = 4
+	perCall    = 8
+	perImage   = 1600 // the most that the providers take for one that they have scaled down
+)
+
+// Text estimates the tokens of a text: two for seven letters of ASCII, which is on the safe side for prose and about
+// right for code and JSON, and one for each other character.
+func Text(s string) int {
+	ascii, other := 0, 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c < utf8.RuneSelf:
+			ascii++
+		case utf8.RuneStart(c):
+			other++
+		}
+	}
+	return (2*ascii+6)/7 + other
+}
+
+// Message estimates the tokens of a message.
+func Message(m *model.Message) int {
+	n := perMessage + Text(m.Content) + Text(m.Name) + perImage*len(m.Images)
+	for _, a := range m.Attachments {
+		n += 1 + Text(a)
+	}
+	for i := range m.ToolCalls {
+		n += perCall + Text(m.ToolCalls[i].Name) + Text(m.ToolCalls[i].Arguments)
+	}
+	return n
+}
+
+// Tools estimates the tokens of the definitions of tools.
+func Tools(tools []model.Tool) (n int) {
+	for i := range tools {
+		n += perCall + Text(tools[i].Name) + Text(tools[i].Description) + Text(string(tools[i].Parameters))
+	}
+	return n
+}
+
+// Fitted is a conversation that was made to fit.
+type Fitted struct {
+	// Messages that are kept, the system prompt first; the slice that was given when all are.
+	Messages []model.Message
+	// Tokens of them, by the estimate that was used.
+	Tokens int
+	// LeftOut is how many messages are not among them.
+	LeftOut int
+	// Fits is false when not even the system prompt and the newest turn do; they are what Messages holds then.
+	Fits bool
+}
+
+// Fit leaves out the oldest turns until the rest has no more than budget tokens. The system prompt, which is the first
+// message, and the newest turn always stay. A turn begins with what a user says, or several users one behind the
+// other, and goes to where the next one begins: so a call is never torn from its result. Only what is kept is
+// estimated: the cost does not grow with what is left out.
+func Fit(messages []model.Message, budget int, tokens func(*model.Message) int) Fitted {
+	if len(messages) == 0 {
+		return Fitted{Messages: messages, Fits: true}
+	}
+	total := tokens(&messages[0])
+	end := len(messages)
+	for end > 1 {
+		begin := turn(messages, end)
+		size := 0
+		for i := end - 1; i >= begin; i-- {
+			size += tokens(&messages[i])
+			if total+size > budget && end < len(messages) {
+				return cut(messages, end, total, true)
+			}
+		}
+		total += size
+		if total > budget { // the newest
+			return cut(messages, begin, total, false)
+		}
+		end = begin
+	}
+	return Fitted{Messages: messages, Tokens: total, Fits: total <= budget}
+}
+
+// turn gives where the turn begins that ends before end.
+func turn(messages []model.Message, end int) int {
+	asked := false
+	for i := end - 1; i >= 1; i-- {
+		switch messages[i].Role {
+		case model.RoleUser:
+			asked = true
+		case model.RoleSystem: // belongs to what is asked behind it, if anything is
+		default:
+			if asked {
+				return i + 1
+			}
+		}
+	}
+	return 1
+}
+
+func cut(messages []model.Message, from, total int, fits bool) Fitted {
+	kept := append(make([]model.Message, 0, 1+len(messages)-from), messages[0])
+	return Fitted{Messages: append(kept, messages[from:]...), Tokens: total, LeftOut: from - 1, Fits: fits}
+}

@@ -1,0 +1,147 @@
+package window
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/skein-dev/skein/internal/model"
+)
+
+// conversation draws a system prompt and turns: users, now and then a system message, answers with calls and results.
+func conversation(t *rapid.T) []model.Message {
+	out := []model.Message{{Role: model.RoleSystem, Content: "system"}}
+	text := rapid.StringMatching(`[a-zä ]{0,60}`)
+	id := 0
+	for range rapid.IntRange(0, 8).Draw(t, "turns") {
+		for range rapid.IntRange(0, 2).Draw(t, "users") {
+			if rapid.Bool().Draw(t, "info") {
+				out = append(out, model.Message{Role: model.RoleSystem, Content: text.Draw(t, "info text")})
+			}
+			out = append(out, model.Message{Role: model.RoleUser, Content: text.Draw(t, "user")})
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "steps") {
+			a := model.Message{Role: model.RoleAssistant, Content: text.Draw(t, "answer")}
+			var results []model.Message
+			for range rapid.IntRange(0, 2).Draw(t, "calls") {
+				id++
+				a.ToolCalls = append(a.ToolCalls, model.ToolCall{ID: fmt.Sprint(id), Name: "t", Arguments: text.Draw(t, "arguments")})
+				results = append(results, model.Message{Role: model.RoleTool, ToolCallID: fmt.Sprint(id), Content: text.Draw(t, "result")})
+			}
+			out = append(append(out, a), results...)
+		}
+	}
+	return out
+}
+
+func TestFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := conversation(t)
+		budget := rapid.IntRange(0, 400).Draw(t, "budget")
+		f := Fit(all, budget, Message)
+		sum := 0
+		for i := range f.Messages {
+			sum += Message(&f.Messages[i])
+		}
+		if sum != f.Tokens {
+			t.Fatalf("says %d tokens, has %d", f.Tokens, sum)
+		}
+		if f.Fits != (sum <= budget) {
+			t.Fatalf("%d tokens in %d: fits %v", sum, budget, f.Fits)
+		}
+		// The system prompt, then the newest messages, in order, with nothing in between left out.
+		if f.Messages[0].Content != "system" || f.LeftOut != len(all)-len(f.Messages) {
+			t.Fatalf("left out %d of %d, kept %d", f.LeftOut, len(all), len(f.Messages))
+		}
+		tail := all[1+f.LeftOut:]
+		for i := range tail {
+			if fmt.Sprint(tail[i]) != fmt.Sprint(f.Messages[1+i]) {
+				t.Fatalf("message %d is another", i)
+			}
+		}
+		if f.LeftOut == 0 {
+			return
+		}
+		// Whole turns: what is kept begins with what a user says, and each result has its call.
+		begins := 1
+		for begins < len(f.Messages) && f.Messages[begins].Role == model.RoleSystem {
+			begins++
+		}
+		if begins == len(f.Messages) || f.Messages[begins].Role != model.RoleUser {
+			t.Fatalf("what is kept does not begin with a user: %v", f.Messages[1:])
+		}
+		if before := all[f.LeftOut].Role; before == model.RoleUser || before == model.RoleSystem {
+			t.Fatalf("a turn was cut behind a message of %s", before)
+		}
+		called := map[string]bool{}
+		for _, m := range f.Messages {
+			for _, c := range m.ToolCalls {
+				called[c.ID] = true
+			}
+			if m.Role == model.RoleTool && !called[m.ToolCallID] {
+				t.Fatalf("the result of %s has no call", m.ToolCallID)
+			}
+		}
+		// No more than needed: with the turn before it, it would not have fitted.
+		if f.Fits {
+			more := 0
+			for i := turn(all, 1+f.LeftOut); i < 1+f.LeftOut; i++ {
+				more += Message(&all[i])
+			}
+			if sum+more <= budget {
+				t.Fatalf("a turn of %d tokens was left out although %d of %d were used", more, sum, budget)
+			}
+		}
+	})
+}
+
+func TestText(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "abcdefg": 2, strings.Repeat("a", 700): 200, "日本語": 3, "ä": 1} {
+		if got := Text(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestScale(t *testing.T) {
+	var s Scale
+	if s.Factor() != unknown {
+		t.Error("something is known from the start")
+	}
+	s.Learn(enough-1, 1_000_000)
+	s.Learn(1000, 0)
+	if s.Factor() != unknown {
+		t.Error("it learned from too little")
+	}
+	s.Learn(1000, 800)
+	near(t, s.Factor(), 0.8*margin)
+	s.Learn(1000, 1200)
+	near(t, s.Factor(), 1.2*margin)
+	s.Learn(1000, 800)
+	near(t, s.Factor(), 1.1*margin)
+	s.Learn(1000, 1_000_000)
+	near(t, s.Factor(), most*margin)
+}
+
+func near(t *testing.T, got, want float64) {
+	t.Helper()
+	if got < want-0.001 || got > want+0.001 {
+		t.Errorf("got %f, want %f", got, want)
+	}
+}
+
+func BenchmarkFit(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			all := []model.Message{{Role: model.RoleSystem}}
+			for range n / 2 {
+				all = append(all, model.Message{Role: model.RoleUser, Content: strings.Repeat("x", 400)}, model.Message{Role: model.RoleAssistant, Content: strings.Repeat("y", 400)})
+			}
+			for b.Loop() {
+				Fit(all, 8000, Message)
+			}
+		})
+	}
+}
