@@ -89,6 +89,20 @@ type AgentSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
+	// Memory of this agent: what was said in its threads, to be found again (SPEC RUN-08).
+	// +optional
+	Memory *AgentMemory `json:"memory,omitempty"`
+
+	// TitleModelRef names the Model that gives this agent's threads their titles (SPEC RUN-07), a small one at best;
+	// the Model of sideA's prompt when absent, unless that is a scripted one.
+	// +optional
+	TitleModelRef *LocalRef `json:"titleModelRef,omitempty"`
+
+	// TitlePolicy: Auto gives a thread without a title one, once it has two messages of the user; Never does not.
+	// +kubebuilder:default=Auto
+	// +optional
+	TitlePolicy TitlePolicy `json:"titlePolicy,omitempty"`
+
 	// Hooks of this agent's threads, one for each moment. A hook of the prompt takes the place of the agent's of the
 	// same name (SPEC HOK-01).
 	// +listType=map

@@ -179,7 +179,7 @@ type VariableDeclaration struct {
 }
 
 // BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).
-// +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait
+// +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory
 type BuiltinTool string
 
 // The built-in families.
@@ -196,6 +196,8 @@ const (
 	BuiltinKV BuiltinTool = "kv"
 	// BuiltinWait: wait, which parks the run for a time.
 	BuiltinWait BuiltinTool = "wait"
+	// BuiltinMemory: search_memory. The agent needs spec.memory.
+	BuiltinMemory BuiltinTool = "memory"
 )
 
 // AgentToolMode says what a call of an agent as a tool does.

@@ -61,7 +61,7 @@ skein-conversation-writer when you are refused.`,
 		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p),
 		newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
-		newSearch(p), newUsage(p), newExport(p), newImport(p),
+		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
 	)
 	return cmd

@@ -81,7 +81,7 @@ func documented() map[string]bool {
 			path = ""
 		}
 		// What matters is whether there is a path below the subresource.
-		if head, _, nested := strings.Cut(path, "/{"); nested {
+		if head, _, nested := strings.Cut(path, "/"); nested {
 			path = head + "/"
 		}
 		for method := range strings.SplitSeq(m[2], ", ") {

@@ -64,6 +64,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			nested: verbs{"get": s.getState, "update": s.putState, "delete": s.deleteState},
 		},
 		runtimev1.SubresourceUsage:     {kind: runtimev1.KindUsage, plain: verbs{"get": s.getUsage}, nested: verbs{"get": s.listUsage}},
+		runtimev1.SubresourceMemory:    {kind: runtimev1.KindMemoryHitList, plain: verbs{"get": s.searchMemory}},
 		runtimev1.SubresourceExport:    {kind: "Export", longRunning: true, plain: verbs{"get": s.exportThread}},
 		runtimev1.SubresourceImport:    {kind: runtimev1.KindImportResult, longRunning: true, plain: verbs{"create": s.importThread}},
 		runtimev1.SubresourceExecution: {kind: runtimev1.KindExecutionState, plain: verbs{"get": s.getExecution}},

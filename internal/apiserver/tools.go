@@ -28,6 +28,8 @@ type Outside interface {
 	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
 	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)
+	// SearchMemory finds what was said before (SPEC RUN-08).
+	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)
 	Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }

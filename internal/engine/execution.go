@@ -57,6 +57,9 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.host.Handoffs = &handoffsOf{execution: x}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
 	x.host.Tools = &callerOf{execution: x}
+	if agent != nil && agent.Memory != nil {
+		x.host.Memory = &memoryOf{execution: x}
+	}
 	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
 	x.code.host, x.code.turn = x.host, x.turn

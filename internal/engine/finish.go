@@ -120,7 +120,7 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.mark()
+	record.State = r.engine.postRun.mark(r.thread, r.agent)
 	record.Message = clipText(record.Message, maxRunMessage)
 	ops := r.destroyOps()
 	if m != nil {
@@ -147,7 +147,9 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if r.endsWithResult() && point != "stop" {
 		r.tellLast(ctx)
 	}
-	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+	if marked(&record) {
+		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+	}
 	if save != nil {
 		save.Done()
 		r.scopes().Complete(context.WithoutCancel(ctx))

@@ -53,6 +53,10 @@ type Agent struct {
 	Spec skeinv1.AgentSpec
 	// A and B are the sides that models play; B is nil where it is a person (ai_human).
 	A, B *Side
+	// Memory is the model that turns messages into vectors (SPEC RUN-08); nil for none.
+	Memory *Model
+	// Titles is the model that writes titles (SPEC RUN-07); nil for none.
+	Titles *Model
 }
 
 // Side is one side of an agent with all that it refers to, resolved.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -25,6 +26,9 @@ type PostRunTask struct {
 	// panics with, goes to the log: it is not called again for that. It is called again when the manager ended
 	// before the run's tasks were done, so it must be able to bear a repeat.
 	Do func(ctx context.Context, run PostRun) error
+	// Due tells from the thread as it was when its run began, and from the agent, whether there may be anything to
+	// do: what is not due costs nothing. Always, when it is nil or the agent is not known.
+	Due func(t *store.Thread, a *Agent) bool
 }
 
 // PostRun is what a task is told of the run that it follows.
@@ -48,19 +52,21 @@ func newPostRunWorker(e *Engine) *postRunWorker {
 	}
 }
 
-// mark is the state of a run that ends.
-func (w *postRunWorker) mark() json.RawMessage {
-	if len(w.engine.opts.PostRun) == 0 {
-		return nil
+// mark is the state of a run that ends: that tasks are to follow it, if any are. The agent may be nil.
+func (w *postRunWorker) mark(t *store.Thread, a *Agent) json.RawMessage {
+	for _, task := range w.engine.opts.PostRun {
+		if task.Due == nil || a == nil || task.Due(t, a) {
+			return store.RunUnsettled
+		}
 	}
-	return store.RunUnsettled
+	return nil
 }
+
+// marked tells whether tasks are to follow a run.
+func marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunUnsettled) }
 
 // add queues runs whose end is recorded.
 func (w *postRunWorker) add(runs ...store.RunRef) {
-	if len(w.engine.opts.PostRun) == 0 {
-		return
-	}
 	for _, r := range runs {
 		w.queue.Add(r)
 	}
@@ -122,7 +128,7 @@ func (w *postRunWorker) sweepLoop(ctx context.Context) {
 // follow does the tasks of one run, side by side, and records that they are done.
 func (w *postRunWorker) follow(ctx context.Context, ref store.RunRef) error {
 	run, err := w.engine.store.Run(ctx, ref.ThreadID, ref.RunID)
-	if err != nil || !bytes.Equal(run.State, store.RunUnsettled) {
+	if err != nil || !marked(run) {
 		return ignoreNotFound(err) // it is gone, or another replica was faster
 	}
 	t, err := w.engine.store.Thread(ctx, ref.ThreadID)
@@ -136,7 +142,7 @@ func (w *postRunWorker) follow(ctx context.Context, ref store.RunRef) error {
 		tasks.Go(func() {
 			thread := *t // of its own: a task may change what it is given
 			if err := doTask(limited, task, PostRun{Thread: &thread, Run: *run}); err != nil && ctx.Err() == nil {
-				w.log.Error(err, "a task after a run failed", "task", task.Name, "namespace", t.Namespace, "name", t.Name, "run", run.ID)
+				w.failed(ctx, t, run, task.Name, err)
 			}
 		})
 	}
@@ -146,6 +152,28 @@ func (w *postRunWorker) follow(ctx context.Context, ref store.RunRef) error {
 	}
 	w.engine.fault("settle.before")
 	return w.engine.store.Settle(ctx, ref)
+}
+
+// failed reports a task that failed, once, in the manager's log and in that of the thread.
+func (w *postRunWorker) failed(ctx context.Context, t *store.Thread, run *store.Run, task string, failure error) {
+	w.log.Error(failure, "a task after a run failed", "task", task, "namespace", t.Namespace, "name", t.Name, "run", run.ID)
+	text, _, _ := strings.Cut(failure.Error(), "\n") // what follows is the stack of a panic
+	data, err := json.Marshal(store.TaskFailure{Task: task, Error: clipText(w.engine.opts.Redact(t.Namespace, text), maxRunMessage)})
+	if err == nil {
+		err = w.engine.store.Apply(ctx, t.ID, nil, &store.Once{Key: "task/" + run.ID + "/" + task},
+			&store.AppendEvent{Event: store.Event{Type: store.EventTaskFailed, RunID: run.ID, Data: data}})
+	}
+	if err = ignoreGone(err); err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot say in the thread's log that a task failed", "task", task, "thread", t.ID, "run", run.ID)
+	}
+}
+
+// ignoreGone drops the error of a write to a thread that was deleted meanwhile, or has lost its object.
+func ignoreGone(err error) error {
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) {
+		return nil
+	}
+	return err
 }
 
 var errSlowTask = errors.New("the tasks after the run took too long")

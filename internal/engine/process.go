@@ -176,11 +176,13 @@ func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 
 // endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark()
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark(nil, nil)
 	if err := e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r}); err != nil {
 		return err
 	}
-	e.postRun.add(store.RunRef{ThreadID: id, RunID: r.ID})
+	if marked(r) {
+		e.postRun.add(store.RunRef{ThreadID: id, RunID: r.ID})
+	}
 	return nil
 }
 

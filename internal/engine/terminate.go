@@ -68,7 +68,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
-		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark()
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
 	}

@@ -62,6 +62,9 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 			return nil, within("Agent", name, err)
 		}
 	}
+	if err := d.resolveAfter(ctx, &a, out); err != nil {
+		return nil, within("Agent", name, err)
+	}
 	return out, nil
 }
 

@@ -19,7 +19,8 @@ const (
 	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts, Agents by
 	// those of their handlers' code.
 	IndexConfigMap = "skein.configMap"
-	// IndexModel: Prompts by their Model; Models by their fallbacks; Agents by the Models that their handlers may ask.
+	// IndexModel: Prompts by their Model; Models by their fallbacks; Agents by the Models that their handlers may ask,
+	// and by those of their memory and their titles.
 	IndexModel = "skein.model"
 	// IndexTool: Prompts by their Tools.
 	IndexTool = "skein.tool"
@@ -138,7 +139,7 @@ func Indexes() []Index {
 			return PromptsOf(&o.(*skeinv1.Agent).Spec)
 		}},
 		{&skeinv1.Agent{}, IndexModel, func(o client.Object) []string {
-			var names []string
+			names := afterModels(o.(*skeinv1.Agent))
 			for _, h := range handlersOf(&o.(*skeinv1.Agent).Spec) {
 				for _, m := range h.Models {
 					names = append(names, m.ModelRef.Name)

@@ -308,6 +308,7 @@ const (
 	EventApprovalDecided   = "approval.decided"
 	EventHookFailed        = "hook.failed" // Data HookFailure
 	EventHandlerLog        = "handler.log" // Data {"level": "info", "message": "…", "data": {…}}: a line of ctx.logger
+	EventTaskFailed        = "task.failed" // Data TaskFailure
 	EventTerminated        = "thread.terminated"
 	EventThreadUpdated     = "thread.updated"   // Data: the fields that have changed, with their new values
 	EventDestroyed         = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
@@ -326,6 +327,12 @@ type HookFailure struct {
 	Error      string `json:"error"`
 	MessageID  string `json:"messageId,omitempty"`
 	ToolCallID string `json:"toolCallId,omitempty"`
+}
+
+// TaskFailure is the data of EventTaskFailed: why a task that follows a run did not do its part (SPEC RUN-07).
+type TaskFailure struct {
+	Task  string `json:"task"`
+	Error string `json:"error"`
 }
 
 // File is a file or a folder of a thread (SPEC FIL-02); its bytes are in the bucket under Digest.

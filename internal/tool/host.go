@@ -35,6 +35,21 @@ type Host struct {
 	Tools       Caller
 	Lifecycle   Lifecycle
 	Handoffs    Handoffs
+	// Memory of the thread's agent; nil when it keeps none.
+	Memory Memory
+}
+
+// Memory finds what was said before in threads of the agent (SPEC RUN-08).
+type Memory interface {
+	// Search gives the nearest messages first. call is the tool call's id, under which it is counted.
+	Search(ctx context.Context, call string, q MemoryQuery) ([]store.NearMessage, error)
+}
+
+// MemoryQuery says what to look for. Times are microseconds; 0 for no bound.
+type MemoryQuery struct {
+	Text         string
+	Since, Until int64
+	Limit        int
 }
 
 // Effects schedules effects of the thread (SPEC EFF-01). cause derives from a call's id, so that a

@@ -47,6 +47,8 @@ const (
 	EventHookFailed = "hook.failed"
 	// EventHandlerLog: a line that the handler of an agent's side logged: level, message, data.
 	EventHandlerLog = "handler.log"
+	// EventTaskFailed has data {"task", "error"}: a task that follows a run, "title" or "embeddings", did not do its part.
+	EventTaskFailed = "task.failed"
 	EventTerminated = "thread.terminated"
 	// EventDestroyed comes when the conversation was cleared; Data is {"reason": "explicit" or "expired", "messages": n}.
 	EventDestroyed = "thread.destroyed"

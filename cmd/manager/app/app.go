@@ -14,6 +14,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/controller"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/redact"
@@ -133,6 +134,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Workers:     o.Workers,
 		Logger:      o.Logger.WithName("engine"),
 		Redact:      o.secrets.Text,
+		PostRun:     after.Tasks(after.Options{Store: data.store, Definitions: definitions, Models: models, Redact: o.secrets.Text}),
 	})
 	if err != nil {
 		return err

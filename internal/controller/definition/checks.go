@@ -115,6 +115,9 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 			return err
 		}
 	}
+	if err := c.after(ctx, a); err != nil {
+		return err
+	}
 	for i, s := range a.Spec.Subagents {
 		// Only that it exists: agents may name each other, and a child waits for its own agent.
 		if err := c.exists(ctx, "Agent", a.Namespace, s.AgentRef.Name, fmt.Sprintf("spec.subagents[%d].agentRef", i), &skeinv1.Agent{}); err != nil {
@@ -132,7 +135,10 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 	h := s.Handler
 	if h == nil {
 		var p skeinv1.Prompt
-		return c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions })
+		if err := c.ready(ctx, "Prompt", a.Namespace, s.PromptRef.Name, field+".promptRef", &p, func() []metav1.Condition { return p.Status.Conditions }); err != nil {
+			return err
+		}
+		return kube.CheckMemory(a, &p)
 	}
 	if err := c.defs.CheckHandler(ctx, a, field, h); err != nil {
 		return err
@@ -143,6 +149,24 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 		if err := c.ready(ctx, "Model", a.Namespace, ref.ModelRef.Name, at, &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// after checks the models of what follows the agent's runs.
+func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
+	if ref := kube.MemoryModelRef(a); ref != nil {
+		var m skeinv1.Model
+		if err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.memory.embeddingModelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
+			return err
+		}
+		if err := kube.CheckEmbeds(m.Name, &m.Spec); err != nil {
+			return err
+		}
+	}
+	if ref := a.Spec.TitleModelRef; ref != nil {
+		var m skeinv1.Model
+		return c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
 	}
 	return nil
 }

@@ -121,8 +121,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.AgentList{} },
 			watches: []watch{
 				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: watches.ReadyTurned()},
-				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
+				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},

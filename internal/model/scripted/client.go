@@ -28,6 +28,9 @@ type Client struct {
 // New parses the script of a Model. Latencies pass by the given clock.
 func New(c model.Config, clk clock.Clock) (*Client, error) {
 	s, err := parse(c.Steps)
+	if len(c.Steps) == 0 && c.Spec.Capabilities.Embeds() {
+		err = nil // it has vectors to give, and nothing to say
+	}
 	if err != nil {
 		return nil, model.Errorf(model.KindConfig, "model %s: the script cannot be played: %v", c.Name, err)
 	}

@@ -27,8 +27,10 @@ func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.To
 		return values(h), nil
 	case skeinv1.BuiltinWait:
 		return waiting(), nil
+	case skeinv1.BuiltinMemory:
+		return memory(h), nil
 	}
-	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv or wait")
+	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv, wait or memory")
 }
 
 // function is a tool whose arguments are read into A.

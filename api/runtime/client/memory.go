@@ -1,0 +1,33 @@
+package client
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// MemoryOptions bound a search of the memory.
+type MemoryOptions struct {
+	Limit int       // 10 when 0, 50 at most
+	Since time.Time // only messages from then on, when not zero
+	Until time.Time // only messages before then, when not zero
+}
+
+// SearchMemory finds what was said before in the threads of this thread's agent and user, by meaning, the closest
+// first (SPEC RUN-08). Messages of threads that the caller may not read are left out. A BadRequest when the agent
+// keeps no memory.
+func (t *Thread) SearchMemory(ctx context.Context, text string, o MemoryOptions) (*runtimev1.MemoryHitList, error) {
+	p := map[string]string{"q": text}
+	if o.Limit != 0 {
+		p["limit"] = strconv.Itoa(o.Limit)
+	}
+	if !o.Since.IsZero() {
+		p["since"] = o.Since.Format(time.RFC3339Nano)
+	}
+	if !o.Until.IsZero() {
+		p["until"] = o.Until.Format(time.RFC3339Nano)
+	}
+	return one[runtimev1.MemoryHitList](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceMemory) })
+}

@@ -1,0 +1,81 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+const defaultMemoryHits = 10
+
+// searchMemory answers GET memory?q=: what was said in threads of the thread's agent and user, of those in which the
+// caller may get threads/messages (SPEC RUN-08).
+func (s *Server) searchMemory(c *call) error {
+	ctx := c.r.Context()
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	mq := tool.MemoryQuery{Text: q.text("q"), Limit: q.number("limit", defaultMemoryHits, 1, runtimev1.MaxMemoryHits)}
+	for key, into := range map[string]*int64{"since": &mq.Since, "until": &mq.Until} {
+		text, given := q.get(key)
+		if !given {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			q.bad(key, "give a time such as 2026-03-01T00:00:00Z")
+		}
+		*into = at.UnixMicro()
+	}
+	switch {
+	case strings.TrimSpace(mq.Text) == "":
+		q.bad("q", "give a text to look for")
+	case len(mq.Text) > runtimev1.MaxMemoryQuery:
+		q.bad("q", "the text has %d bytes: give at most %d", len(mq.Text), runtimev1.MaxMemoryQuery)
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	found, err := s.opts.Engine.SearchMemory(ctx, c.row, mq)
+	if err != nil {
+		return memoryError(err)
+	}
+	list := runtimev1.MemoryHitList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindMemoryHitList), Hits: []runtimev1.MemoryHit{}}
+	readable := map[string]bool{}
+	for i := range found {
+		f := &found[i]
+		ok, asked := readable[f.Name]
+		if !asked {
+			if ok, err = s.may(ctx, "get", runtimev1.SubresourceMessages, c.namespace, f.Name); err != nil {
+				return err
+			}
+			readable[f.Name] = ok
+		}
+		if ok {
+			list.Hits = append(list.Hits, runtimev1.MemoryHit{
+				Thread: f.Name, ThreadID: f.ThreadID, Title: f.Title, Score: f.Score, Message: messageOf(&f.Message),
+			})
+		}
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+func memoryError(err error) error {
+	var failed *model.Error
+	switch {
+	case errors.Is(err, engine.ErrNoMemory):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.As(err, &failed):
+		return apierrors.NewServiceUnavailable("the text could not be turned into a vector: " + failed.Message)
+	}
+	return err
+}

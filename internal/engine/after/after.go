@@ -1,0 +1,65 @@
+// Package after holds the tasks that follow runs (SPEC RUN-07, docs/adr/0029-after-a-run.md): vectors of what was
+// said, for the agent's memory, and a title for the thread. What a run used is no task: its record is written with
+// the run's end.
+package after
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Names of the tasks, in logs and in usage records.
+const (
+	TaskEmbeddings = "embeddings"
+	TaskTitle      = "title"
+)
+
+// Options of Tasks. All are needed.
+type Options struct {
+	Store       store.Store
+	Definitions engine.Definitions
+	Models      model.Factory
+	// Redact takes the secrets of a namespace out of a text.
+	Redact func(namespace, text string) string
+}
+
+// Tasks gives the tasks for engine.Options.PostRun.
+func Tasks(o Options) []engine.PostRunTask {
+	if o.Redact == nil {
+		o.Redact = func(_, text string) string { return text }
+	}
+	return []engine.PostRunTask{
+		{Name: TaskEmbeddings, Due: remembers, Do: o.embed},
+		{Name: TaskTitle, Due: untitled, Do: o.title},
+	}
+}
+
+// agent that made a run; nil when it is not ready (any more): there is nothing to do then.
+func (o *Options) agent(ctx context.Context, run *engine.PostRun) (*engine.Agent, error) {
+	a, err := o.Definitions.Agent(ctx, run.Thread.Namespace, run.Run.Agent)
+	var notReady *engine.NotReadyError
+	if errors.As(err, &notReady) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// apply writes what a task has made. A thread that is gone by now, or has no object, needs nothing.
+func (o *Options) apply(ctx context.Context, threadID string, ops ...store.Op) error {
+	err := o.Store.Apply(ctx, threadID, nil, ops...)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) {
+		return nil
+	}
+	return err
+}
+
+func contentOf(m *store.Message) string {
+	if m.Content == nil {
+		return ""
+	}
+	return *m.Content
+}

@@ -1,0 +1,70 @@
+package after
+
+import (
+	"context"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	pageSize = 200
+	// maxPages bounds how far back the messages of a run are looked for.
+	maxPages = 50
+)
+
+// remembers tells whether what is said in the threads of an agent is to be found again.
+func remembers(_ *store.Thread, a *engine.Agent) bool { return a.Memory != nil }
+
+// embed keeps vectors of the last message of the user and of the last answer of a run. Doing it again changes nothing.
+func (o *Options) embed(ctx context.Context, run engine.PostRun) error {
+	a, err := o.agent(ctx, &run)
+	if err != nil || a == nil || a.Memory == nil {
+		return err
+	}
+	said, err := o.lastSaid(ctx, &run)
+	if err != nil || len(said) == 0 {
+		return err
+	}
+	texts := make([]string, len(said))
+	for i := range said {
+		texts[i] = contentOf(&said[i])
+	}
+	v, err := engine.Embed(ctx, o.Models, o.Redact, a, texts...)
+	if err != nil {
+		return err
+	}
+	ops := []store.Op{&store.AddTaskUsage{RunID: run.Run.ID, Task: TaskEmbeddings, Agent: a.Name, Usage: v.Usage}}
+	for i := range said {
+		ops = append(ops, &store.PutEmbedding{MessageID: said[i].ID, Content: texts[i], Agent: a.Name, Space: v.Space, Vector: v.Vectors[i]})
+	}
+	return o.apply(ctx, run.Thread.ID, ops...)
+}
+
+// lastSaid gives the last message of the user that a run took in, and the last answer of one that succeeded: what
+// another one ended with is a note about its end. The newest messages are looked at first, as later runs may have
+// added theirs.
+func (o *Options) lastSaid(ctx context.Context, run *engine.PostRun) (said []store.Message, err error) {
+	wanted := map[store.Role]bool{store.RoleUser: true, store.RoleAssistant: run.Run.Status == store.RunSucceeded}
+	for page := range maxPages {
+		list, err := o.Store.Messages(ctx, run.Thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: page * pageSize})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Messages {
+			m := &list.Messages[i]
+			if m.CreatedAt < run.Run.StartedAt && m.RunID != "" && m.RunID != run.Run.ID {
+				return said, nil // an earlier run's: there are no more of this one
+			}
+			if m.RunID == run.Run.ID && wanted[m.Role] && m.Status != store.MessageFailed && strings.TrimSpace(contentOf(m)) != "" {
+				wanted[m.Role] = false
+				said = append(said, *m)
+			}
+		}
+		if !list.HasMore || (!wanted[store.RoleUser] && !wanted[store.RoleAssistant]) {
+			break
+		}
+	}
+	return said, nil
+}

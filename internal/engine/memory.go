@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// maxEmbeddedRunes is how much of a text a vector is made of: models for embeddings read some 8,000 tokens, and a
+// character may be more than one.
+const maxEmbeddedRunes = 6000
+
+// ErrNoMemory says that the agent of a thread keeps no memory.
+var ErrNoMemory = errors.New("the agent has no memory: set spec.memory.embeddingModelRef of the Agent")
+
+// Embedded are the vectors of texts.
+type Embedded struct {
+	// Space of the vectors: those of another one do not compare.
+	Space   string
+	Vectors [][]float32
+	Usage   store.RunUsage
+}
+
+// Embed turns texts into vectors by the model of an agent's memory, after secrets of the namespace were taken out of
+// them. ErrNoMemory when it has none.
+func (e *Engine) Embed(ctx context.Context, a *Agent, texts ...string) (*Embedded, error) {
+	return Embed(ctx, e.opts.Models, e.opts.Redact, a, texts...)
+}
+
+// Embed is Engine.Embed for those who have no engine.
+func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *Agent, texts ...string) (*Embedded, error) {
+	m := a.Memory
+	if m == nil {
+		return nil, ErrNoMemory
+	}
+	client, err := models.Client(m.Config(a.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	embedder, err := model.EmbedderOf(client, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	said := make([]string, len(texts))
+	for i, text := range texts {
+		said[i] = clipRunes(redact(a.Namespace, text), maxEmbeddedRunes)
+	}
+	res, err := embedder.Embed(ctx, said)
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Vectors) != len(texts) {
+		return nil, fmt.Errorf("model %s gave %d vectors for %d texts", m.Name, len(res.Vectors), len(texts))
+	}
+	return &Embedded{Space: m.Name + "/" + m.Spec.Model, Vectors: res.Vectors, Usage: UsageOf(m, res.Usage)}, nil
+}
+
+// UsageOf is what one call of a model used, as the store counts it.
+func UsageOf(m *Model, u *model.Usage) store.RunUsage {
+	out := store.RunUsage{Models: []string{m.Name}}
+	if u == nil {
+		return out
+	}
+	cost := u.Cost
+	if cost == 0 {
+		cost, _ = model.Price(m.Spec.Pricing, *u) // what cannot be priced is said when the Model is checked
+	}
+	out.InputTokens, out.OutputTokens, out.CachedTokens, out.ReasoningTokens = u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens
+	out.Cost = float64(cost) / 1e9
+	return out
+}
+
+func clipRunes(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit])
+	}
+	return text
+}
+
+// SearchMemory finds what was said in the threads of a thread's agent that have the thread's user, or none like it
+// (SPEC RUN-08). ErrNoMemory when the agent keeps no memory, a *NotReadyError when it is not ready.
+func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error) {
+	a, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
+	if err != nil {
+		return nil, err
+	}
+	found, usage, err := e.searchMemory(ctx, t, a, q)
+	if err == nil {
+		e.countSearch(ctx, t, a, "", uuid.NewString(), usage)
+	}
+	return found, err
+}
+
+// countSearch adds what a search used. A search is worth more than its count: that is lost when it cannot be kept.
+func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *Agent, runID, call string, usage store.RunUsage) {
+	err := e.store.Apply(ctx, t.ID, nil, &store.AddTaskUsage{RunID: runID, Task: "search " + call, Agent: a.Name, Usage: usage})
+	if err = ignoreGone(err); err != nil {
+		e.log.Error(err, "cannot count what a search of the memory used", "thread", t.ID, "run", runID)
+	}
+}
+
+func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *Agent, q tool.MemoryQuery) ([]store.NearMessage, store.RunUsage, error) {
+	if strings.TrimSpace(q.Text) == "" {
+		return nil, store.RunUsage{}, nil
+	}
+	v, err := e.Embed(ctx, a, q.Text)
+	if err != nil {
+		return nil, store.RunUsage{}, err
+	}
+	found, err := e.store.Nearest(ctx, store.NearestQuery{
+		Namespace: t.Namespace, Agent: a.Name, UserID: t.UserID, Space: v.Space, Vector: v.Vectors[0],
+		Since: q.Since, Until: q.Until, Limit: q.Limit,
+	})
+	return found, v.Usage, err
+}
+
+// memoryOf an execution's agent, for tools; it implements tool.Memory.
+type memoryOf struct{ execution *execution }
+
+// Search implements tool.Memory.
+func (m *memoryOf) Search(ctx context.Context, call string, q tool.MemoryQuery) ([]store.NearMessage, error) {
+	x := m.execution
+	t := x.host.Thread
+	found, usage, err := x.engine.searchMemory(ctx, t, x.agent, q)
+	if err != nil {
+		return nil, err
+	}
+	x.engine.countSearch(ctx, t, x.agent, x.host.RunID, call, usage)
+	secrets := func(text string) string { return x.engine.opts.Redact(t.Namespace, text) }
+	found = slices.Clone(found)
+	for i := range found {
+		if c := found[i].Message.Content; c != nil {
+			text := secrets(*c)
+			found[i].Message.Content = &text
+		}
+	}
+	return found, nil
+}

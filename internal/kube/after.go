@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"context"
+	"slices"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// Where an Agent names the models of what follows its runs.
+const (
+	fieldEmbeddingModel = "spec.memory.embeddingModelRef"
+	fieldTitleModel     = "spec.titleModelRef"
+)
+
+// resolveAfter resolves what an agent needs once its runs are over: the models of its memory and of its titles.
+func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) (err error) {
+	if out.Memory, err = d.afterModel(ctx, a, MemoryModelRef(a), fieldEmbeddingModel); err != nil {
+		return err
+	}
+	if out.Memory != nil {
+		if err := CheckEmbeds(out.Memory.Name, &out.Memory.Spec); err != nil {
+			return err
+		}
+	}
+	if a.Spec.TitlePolicy == skeinv1.TitleNever {
+		return nil
+	}
+	if out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel); err != nil || out.Titles != nil {
+		return err
+	}
+	// A scripted model plays its script, in which nobody wrote a title.
+	if out.A != nil && out.A.Model.Name != "" && out.A.Model.Spec.Provider != skeinv1.ProviderScripted {
+		own := out.A.Model
+		out.Titles = &own
+	}
+	return nil
+}
+
+func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*engine.Model, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	var m skeinv1.Model
+	if err := d.get(ctx, "Model", a.Namespace, ref.Name, field, &m); err != nil {
+		return nil, err
+	}
+	resolved, err := d.ResolveModel(ctx, &m)
+	if err != nil {
+		return nil, within("Model", m.Name, err)
+	}
+	return resolved, nil
+}
+
+// MemoryModelRef names the Model of an agent's memory; nil when it has none.
+func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
+	if a.Spec.Memory == nil {
+		return nil
+	}
+	return &a.Spec.Memory.EmbeddingModelRef
+}
+
+// CheckEmbeds refuses a Model that gives no vectors as that of a memory.
+func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
+	if m.Capabilities.Embeds() {
+		return nil
+	}
+	return notReady(skeinv1.ReasonInvalidSpec, "Model %q gives no embeddings: name one that does in %s, or set spec.capabilities.embeddings: true on it when it is one", name, fieldEmbeddingModel)
+}
+
+// CheckMemory refuses a prompt that offers the search of a memory which the agent does not have.
+func CheckMemory(a *skeinv1.Agent, p *skeinv1.Prompt) error {
+	offers := slices.ContainsFunc(p.Spec.Tools, func(t skeinv1.PromptTool) bool { return t.Builtin == skeinv1.BuiltinMemory })
+	if offers && a.Spec.Memory == nil {
+		return notReady(skeinv1.ReasonInvalidSpec, "Prompt %q offers the built-in tools \"memory\", but the agent has none: set %s, or take the tools out of the prompt", p.Name, fieldEmbeddingModel)
+	}
+	return nil
+}
+
+// afterModels are the names of the Models that an Agent itself refers to.
+func afterModels(a *skeinv1.Agent) (names []string) {
+	for _, ref := range []*skeinv1.LocalRef{MemoryModelRef(a), a.Spec.TitleModelRef} {
+		if ref != nil && !slices.Contains(names, ref.Name) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
