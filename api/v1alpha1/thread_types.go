@@ -112,11 +112,11 @@ type RunStatus struct {
 	// +optional
 	Outcome RunOutcome `json:"outcome,omitempty"`
 
-	// Reason in CamelCase when it did not succeed.
+	// Reason in CamelCase when it did not succeed, or was ended by the agent's maxSessionTurns.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people when it did not succeed; never holds a secret.
+	// Message for people beside a reason; never holds a secret.
 	// +optional
 	Message string `json:"message,omitempty"`
 

@@ -199,6 +199,9 @@ func TestSamples(t *testing.T) {
 	}
 	for _, a := range agents {
 		there(a.Name, "Prompt", a.Spec.SideA.PromptRef.Name)
+		if b := a.Spec.SideB; b != nil {
+			there(a.Name, "Prompt", b.PromptRef.Name)
+		}
 		for _, s := range a.Spec.Subagents {
 			there(a.Name, "Agent", s.AgentRef.Name)
 		}

@@ -22,7 +22,7 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 	if m, err = r.settleWork(ctx, m); err != nil {
 		return err
 	}
-	r.record.Status = store.RunSucceeded
+	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
 	if end.failed {
 		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
 	}

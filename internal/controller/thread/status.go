@@ -181,17 +181,15 @@ func runStatus(run *store.Run) *skeinv1.RunStatus {
 	if run == nil {
 		return nil
 	}
-	out := &skeinv1.RunStatus{
+	return &skeinv1.RunStatus{
 		ID:             run.ID,
 		Outcome:        outcome(run.Status),
 		Steps:          int32(min(run.Steps, 1<<30)),
 		StartTime:      timeOf(run.StartedAt),
 		CompletionTime: timeOf(run.EndedAt),
+		Reason:         run.Reason,
+		Message:        run.Message,
 	}
-	if out.Outcome != skeinv1.RunSucceeded {
-		out.Reason, out.Message = run.Reason, run.Message
-	}
-	return out
 }
 
 func outcome(s store.RunStatus) skeinv1.RunOutcome {
