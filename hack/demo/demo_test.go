@@ -208,6 +208,11 @@ func TestSamples(t *testing.T) {
 	}
 	for _, p := range prompts {
 		there(p.Name, "Model", p.Spec.ModelRef.Name)
+		for _, part := range p.Spec.Parts {
+			if part.Include != "" {
+				there(p.Name, "Prompt", part.Include)
+			}
+		}
 		for _, tool := range p.Spec.Tools {
 			if tool.Name != "" {
 				there(p.Name, "Tool", tool.Name)

@@ -2,7 +2,9 @@ package harness
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -32,6 +34,8 @@ type ChatRequest struct {
 			Name string `json:"name"`
 		} `json:"function"`
 	} `json:"tools"`
+	// Body is all of the request.
+	Body map[string]any `json:"-"`
 }
 
 // NewChatServer starts a server that gives every request to answer.
@@ -43,7 +47,11 @@ func NewChatServer(answer func(w http.ResponseWriter, r *http.Request, req ChatR
 
 func (s *ChatServer) serve(w http.ResponseWriter, r *http.Request) {
 	var req ChatRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = errors.Join(json.Unmarshal(body, &req), json.Unmarshal(body, &req.Body))
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

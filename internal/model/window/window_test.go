@@ -97,6 +97,24 @@ func TestFit(t *testing.T) {
 	})
 }
 
+// A conversation that fills the budget to the last token is kept whole.
+func TestFitToTheLastToken(t *testing.T) {
+	all := []model.Message{{Role: model.RoleSystem, Content: "system"}}
+	for i := range 4 {
+		all = append(all, model.Message{Role: model.RoleUser, Content: fmt.Sprint(i)}, model.Message{Role: model.RoleAssistant, Content: "answer"})
+	}
+	sum := 0
+	for i := range all {
+		sum += Message(&all[i])
+	}
+	if f := Fit(all, sum, Message); f.LeftOut != 0 || f.Tokens != sum {
+		t.Errorf("with as many tokens as there are, %d messages are left out", f.LeftOut)
+	}
+	if f := Fit(all, sum-1, Message); f.LeftOut != 2 {
+		t.Errorf("with one token less %d messages are left out", f.LeftOut)
+	}
+}
+
 func TestText(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abcdefg": 2, strings.Repeat("a", 700): 200, "日本語": 3, "ä": 1} {
 		if got := Text(text); got != want {
