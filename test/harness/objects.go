@@ -26,9 +26,11 @@ func Raw(v any) *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: b}
 }
 
-// Agent with one side.
+// Agent with one side. Its model is not asked for titles unless edit says so: specs count what models are asked.
 func Agent(ns, name, prompt string, edit ...func(*skeinv1.AgentSpec)) *skeinv1.Agent {
-	a := &skeinv1.Agent{ObjectMeta: meta(ns, name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: prompt}}}}
+	a := &skeinv1.Agent{ObjectMeta: meta(ns, name), Spec: skeinv1.AgentSpec{
+		SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: prompt}}, TitlePolicy: skeinv1.TitleNever,
+	}}
 	for _, f := range edit {
 		f(&a.Spec)
 	}
@@ -63,6 +65,14 @@ func Prompt(ns, name, model string, tools ...string) *skeinv1.Prompt {
 // Scripted model that plays steps.
 func Scripted(ns, name string, steps ...skeinv1.ScriptStep) *skeinv1.Model {
 	return &skeinv1.Model{ObjectMeta: meta(ns, name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted, Script: &skeinv1.ModelScript{Steps: steps}}}
+}
+
+// Embedder is a model that gives vectors of the words in a text.
+func Embedder(ns, name string) *skeinv1.Model {
+	yes := true
+	return &skeinv1.Model{ObjectMeta: meta(ns, name), Spec: skeinv1.ModelSpec{
+		Provider: skeinv1.ProviderScripted, Capabilities: &skeinv1.ModelCapabilities{Embeddings: &yes}, Pricing: &skeinv1.ModelPricing{Input: "1000"},
+	}}
 }
 
 // OpenAI model at a base URL, its key from the Secret key "apiKey".
