@@ -5,14 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ToolSpec is something that a model may call: code that runs in the thread's sandbox, or an HTTP request (SPEC TOL-02,
-// TOL-03).
-// +kubebuilder:validation:XValidation:rule="has(self.code) != has(self.http)",message="give exactly one of code and http"
+// ToolSpec is something that a model may call: code that runs in the thread's sandbox, an HTTP request, or the tools of
+// an MCP server (SPEC TOL-02, TOL-03).
+// +kubebuilder:validation:XValidation:rule="(has(self.code)?1:0)+(has(self.http)?1:0)+(has(self.mcp)?1:0) == 1",message="give exactly one of code, http and mcp"
+// +kubebuilder:validation:XValidation:rule="has(self.mcp) || (has(self.description) && size(self.description) > 0)",message="give a description: the model reads it"
+// +kubebuilder:validation:XValidation:rule="!has(self.mcp) || !has(self.parameters)",message="the tools of an MCP server have the parameters that the server declares: leave parameters out"
 type ToolSpec struct {
-	// Description that the model reads.
-	// +kubebuilder:validation:MinLength=1
+	// Description that the model reads. Those of an MCP server's tools come from the server.
 	// +kubebuilder:validation:MaxLength=4096
-	Description string `json:"description"`
+	// +optional
+	Description string `json:"description,omitempty"`
 
 	// Parameters is the JSON Schema of the arguments, an object schema. Arguments are checked against it
 	// before the call. When absent, the schema that the code declares with zod is used, else any object.
@@ -28,6 +30,10 @@ type ToolSpec struct {
 	// HTTP is a request that each call makes.
 	// +optional
 	HTTP *HTTPTool `json:"http,omitempty"`
+
+	// MCP is a server whose tools are offered.
+	// +optional
+	MCP *MCPServer `json:"mcp,omitempty"`
 
 	// Timeout of one call.
 	// +kubebuilder:default="60s"

@@ -60,6 +60,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	if agent != nil && agent.Memory != nil {
 		x.host.Memory = &memoryOf{execution: x}
 	}
+	x.host.Progress = x.progress
 	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
 	x.code.host, x.code.turn = x.host, x.turn
@@ -70,7 +71,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 				x.code.addHook(s, h)
 			}
 			for i := range s.Tools {
-				if t := &s.Tools[i]; t.HTTP == nil {
+				if t := &s.Tools[i]; t.HTTP == nil && t.MCP == nil {
 					x.code.add(moduleOf(t), t.Module, timeoutOf(&t.Spec))
 				}
 			}
@@ -124,11 +125,12 @@ func (x *execution) close() { x.code.close() }
 func (x *execution) takeEdited() bool { return x.edited.Swap(false) }
 
 // toolsChange tells whether the tools on offer depend on more than the agent.
-func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 }
+func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 || x.hasRemote() }
 
 // buildTools makes the tools of the side whose turn it is. A *failure when they cannot be offered.
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	var list []tool.Tool
+	var servers []remoteTools
 	side, next := x.side(), 0
 	agents, err := x.agentTools(ctx, side.Agents)
 	if err != nil {
@@ -149,6 +151,11 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			}
 			continue
 		}
+		if next < len(side.Tools) && side.Tools[next].MCP != nil {
+			servers = append(servers, remoteTools{tool: &side.Tools[next], ref: ref, at: len(list)})
+			next++
+			continue
+		}
 		if next < len(side.Tools) { // Side.Tools are the named ones, in the prompt's order
 			t, err := x.namedTool(ctx, &side.Tools[next])
 			if err != nil {
@@ -159,9 +166,16 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 		}
 	}
 	list = append(list, session.Tools(side.Spec, x.host)...)
+	list, notes, err := x.withRemote(ctx, list, servers)
+	if err != nil {
+		return nil, err
+	}
 	set, err := tool.NewSet(list...)
 	if err != nil {
 		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
+	}
+	for _, note := range notes {
+		set.Note(note)
 	}
 	x.mu.Lock()
 	if x.now == nil || x.now == side {

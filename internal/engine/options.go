@@ -8,6 +8,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/mcptool"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -22,6 +23,8 @@ type Options struct {
 	Models      model.Factory
 	// Network is how tools reach others; public addresses alone when nil.
 	Network *outbound.Network
+	// MCP keeps the sessions with MCP servers; one of the engine's own, over Network, when nil.
+	MCP *mcptool.Servers
 	// Clock of delays, batches and sweeps; the real one when nil.
 	Clock clock.WithTickerAndDelayedExecution
 	// Owner names this replica in leases; no two living replicas may have the same.
@@ -76,6 +79,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Network == nil {
 		o.Network = outbound.New(outbound.Policy{})
+	}
+	if o.MCP == nil {
+		o.MCP = mcptool.New(mcptool.Options{Network: o.Network, Log: o.Logger})
 	}
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }

@@ -13,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool/httptool"
+	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
 // The ports are what the engine needs of the world around it. internal/kube keeps them by custom
@@ -138,6 +139,7 @@ type Tool struct {
 	Module     sandbox.Module
 	Digest     string            // of the code
 	HTTP       *httptool.Request // with its secrets; nil unless the tool is a request
+	MCP        *mcptool.Server   // with its secrets; nil unless it stands for the tools of a server
 }
 
 // Effect is an Effect object, compiled.

@@ -98,6 +98,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 		return nil, within("Model", m.Name, err)
 	}
 	out.Model = *resolved
+	servers := map[string]*skeinv1.MCPServer{}
 	for i, ref := range p.Spec.Tools {
 		if ref.Agent != "" {
 			a, err := d.CheckCalledAgent(ctx, namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i))
@@ -122,6 +123,12 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 			return nil, within("Tool", t.Name, err)
 		}
 		out.Tools = append(out.Tools, *tool)
+		if t.Spec.MCP != nil {
+			servers[t.Name] = t.Spec.MCP
+		}
+	}
+	if err := CheckServerNames(p.Spec.Tools, servers); err != nil {
+		return nil, within("Prompt", p.Name, err)
 	}
 	return out, nil
 }

@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/httptool"
+	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
 // maxToolName is what the providers allow.
@@ -34,8 +37,10 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 		out.Module, out.Digest = c.module, c.digest
 	case t.Spec.HTTP != nil:
 		return out, d.resolveHTTP(ctx, t, out)
+	case t.Spec.MCP != nil:
+		return out, d.resolveMCP(ctx, t, out)
 	default:
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec says nothing of what the tool does: give code or http")
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec says nothing of what the tool does: give code, http or mcp")
 	}
 	return out, nil
 }
@@ -52,6 +57,90 @@ func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *eng
 	var err error
 	if out.HTTP, err = httptool.Compile(t.Spec.HTTP, secrets); err != nil {
 		return notReady(skeinv1.ReasonInvalidSpec, "%v", err)
+	}
+	return nil
+}
+
+func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *engine.Tool) error {
+	spec := t.Spec.MCP
+	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t, stamps: []string{string(t.UID), fmt.Sprint(t.Generation)}}
+	headers, secret := r.headers("spec.mcp.headers", spec.Headers), r.auth("spec.mcp.auth", spec.Auth)
+	if r.err != nil {
+		return r.err
+	}
+	s := &mcptool.Server{
+		Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Version: strings.Join(r.stamps, "/"), URL: spec.URL, Transport: spec.Transport,
+		Headers: http.Header{}, Tools: spec.Tools, Prefix: serverPrefix(t.Name, spec),
+	}
+	if t.Spec.Timeout != nil {
+		s.Timeout = t.Spec.Timeout.Duration
+	}
+	for _, h := range spec.Headers {
+		value := headers[h.Name]
+		if h.Value != nil {
+			value = *h.Value
+		}
+		if !httptool.ValidHeader(value) {
+			return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.headers: the value of the header %s has a line break or a control character in it", h.Name)
+		}
+		s.Headers.Set(h.Name, value)
+	}
+	name, value, err := httptool.Credential(spec.Auth, secret)
+	if err != nil {
+		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.%v", err)
+	}
+	if !httptool.ValidHeader(value) {
+		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.auth: the value in the Secret has a line break or a control character in it")
+	}
+	if name != "" {
+		s.Headers.Set(name, value)
+	}
+	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
+		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.url is no URL: give one such as https://tools.example.com/mcp")
+	}
+	out.MCP = s
+	return nil
+}
+
+// serverPrefix is what the names of a server's tools begin with.
+func serverPrefix(name string, spec *skeinv1.MCPServer) string {
+	if spec.Prefix != nil {
+		return *spec.Prefix
+	}
+	return tool.Name(name) + "_"
+}
+
+// CheckServerNames refuses MCP servers of one prompt whose tools a model could not tell apart from each other or from
+// the prompt's other tools, as far as that shows without asking them. servers are the Tools with spec.mcp, by name.
+func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MCPServer) error {
+	names, open := map[string]string{}, map[string]string{}
+	for _, t := range tools {
+		switch {
+		case t.Agent != "":
+			names[tool.Name(t.Agent)] = fmt.Sprintf("Agent %q", t.Agent)
+		case t.Name != "" && servers[t.Name] == nil:
+			names[tool.Name(t.Name)] = fmt.Sprintf("Tool %q", t.Name)
+		}
+	}
+	for _, t := range tools {
+		s := servers[t.Name]
+		if s == nil {
+			continue
+		}
+		prefix := serverPrefix(t.Name, s)
+		if len(s.Tools) == 0 {
+			if first, taken := open[prefix]; taken {
+				return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the tools of the MCP servers %q and %q would both begin with %q: give one of them another spec.mcp.prefix", first, t.Name, prefix)
+			}
+			open[prefix] = t.Name
+		}
+		for _, remote := range s.Tools {
+			called := mcptool.CallName(prefix, remote)
+			if first, taken := names[called]; taken {
+				return notReady(skeinv1.ReasonInvalidSpec, "spec.tools: the model would call both %s and the tool %q of the MCP server %q by the name %q: give the server another spec.mcp.prefix", first, remote, t.Name, called)
+			}
+			names[called] = fmt.Sprintf("the tool %q of the MCP server %q", remote, t.Name)
+		}
 	}
 	return nil
 }
@@ -133,6 +222,9 @@ func toolSecrets(spec *skeinv1.ToolSpec) (names []string) {
 		if ref := authSecret(auth); ref != nil {
 			names = append(names, ref.Name)
 		}
+	}
+	if m := spec.MCP; m != nil {
+		add(m.Headers, m.Auth)
 	}
 	if h := spec.HTTP; h != nil {
 		add(h.Headers, h.Auth)

@@ -303,6 +303,7 @@ const (
 	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session goes on
 	// EventContextTrimmed: a model call was made without the oldest messages. Data {"leftOut", "kept", "tokens", "contextWindow"}.
 	EventContextTrimmed = "context.trimmed"
+	EventToolProgress   = "tool.progress" // Data {"name", "toolCallId", "progress", "total", "message"}
 	// EventApprovalRequested has {"name", "toolCallId", "expiresAt"?} as Data, EventApprovalDecided an ApprovalDecision.
 	EventApprovalRequested = "approval.requested"
 	EventApprovalDecided   = "approval.decided"

@@ -35,8 +35,19 @@ type Host struct {
 	Tools       Caller
 	Lifecycle   Lifecycle
 	Handoffs    Handoffs
+	// Progress tells watchers of the thread how far a call is; nil where nobody watches.
+	Progress func(ctx context.Context, p Progress)
 	// Memory of the thread's agent; nil when it keeps none.
 	Memory Memory
+}
+
+// Progress of a call under way, as the tool tells it.
+type Progress struct {
+	ToolCallID string  `json:"toolCallId"`
+	Name       string  `json:"name"`
+	Progress   float64 `json:"progress"`
+	Total      float64 `json:"total,omitempty"` // 0: not known
+	Message    string  `json:"message,omitempty"`
 }
 
 // Memory finds what was said before in threads of the agent (SPEC RUN-08).

@@ -85,6 +85,15 @@ func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 	return json.RawMessage(arguments), nil
 }
 
+// Valid tells whether any JSON fits the schema; the error says where it does not.
+func (s *Schema) Valid(text json.RawMessage) error {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil || s.compiled == nil {
+		return err
+	}
+	return s.compiled.Validate(doc)
+}
+
 // Decode is Check that gives the arguments as plain Go values.
 func (s *Schema) Decode(arguments string) (any, error) {
 	text, err := s.Check(arguments)

@@ -35,6 +35,9 @@ const (
 	// EventContextTrimmed has data {"leftOut", "kept", "tokens", "contextWindow"}: the model was asked without so many of
 	// the oldest messages, to keep within its window.
 	EventContextTrimmed = "context.trimmed"
+	// EventToolProgress has data {"name", "toolCallId", "progress", "total", "message"}: how far a call is, as its tool
+	// tells it.
+	EventToolProgress = "tool.progress"
 	// EventApprovalRequested has data {"name", "toolCallId", "expiresAt"}: a call waits for approval. EventApprovalDecided
 	// has that call's "name" and "toolCallId" and the fields of Decision.
 	EventApprovalRequested = "approval.requested"

@@ -22,6 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/compiler"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
 // Run is the manager from its start until ctx ends or something that it needs fails.
@@ -119,6 +120,13 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	if err != nil {
 		return err
 	}
+	servers := mcptool.New(mcptool.Options{
+		Network: network, Log: o.Logger.WithName("mcp"),
+		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)),
+	})
+	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
+		return err
+	}
 	written := redact.NewClient(mgr.GetClient(), o.secrets)
 	children := kube.NewChildren(written)
 	effects := kube.NewEffects(written, clock.RealClock{})
@@ -130,6 +138,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		Sandboxes:   boxes.port,
 		Models:      models,
 		Network:     network,
+		MCP:         servers,
 		Owner:       o.Identity,
 		Workers:     o.Workers,
 		Logger:      o.Logger.WithName("engine"),

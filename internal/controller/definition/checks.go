@@ -83,6 +83,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if err := c.ready(ctx, "Model", p.Namespace, p.Spec.ModelRef.Name, "spec.modelRef", &m, func() []metav1.Condition { return m.Status.Conditions }); err != nil {
 		return err
 	}
+	servers := map[string]*skeinv1.MCPServer{}
 	for i, ref := range p.Spec.Tools {
 		if ref.Agent != "" {
 			if _, err := c.defs.CheckCalledAgent(ctx, p.Namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i)); err != nil {
@@ -96,8 +97,11 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 		if err := c.ready(ctx, "Tool", p.Namespace, ref.Name, fmt.Sprintf("spec.tools[%d].name", i), &t, func() []metav1.Condition { return t.Status.Conditions }); err != nil {
 			return err
 		}
+		if t.Spec.MCP != nil {
+			servers[t.Name] = t.Spec.MCP
+		}
 	}
-	return nil
+	return kube.CheckServerNames(p.Spec.Tools, servers)
 }
 
 func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {

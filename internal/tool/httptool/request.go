@@ -151,7 +151,7 @@ func (r *Request) compileHeaders(spec *skeinv1.HTTPTool, s Secrets) error {
 			return fmt.Errorf("%s: the header %s is given twice", field, name)
 		}
 		for i := range value {
-			if !validHeader(value[i].text) {
+			if !ValidHeader(value[i].text) {
 				return fmt.Errorf("%s: the value of the header %s has a line break or a control character in it", field, name)
 			}
 		}
@@ -270,7 +270,7 @@ func (r *Request) fill(of values, arguments json.RawMessage) (*outgoing, error) 
 	for _, h := range r.headers {
 		value, err := h.value.expand(of, func(p *part, v any, ok bool) (string, error) {
 			text := strings.TrimSpace(textOf(v))
-			if !validHeader(text) {
+			if !ValidHeader(text) {
 				return "", fmt.Errorf("%s goes into the header %s and must have no line break and no control character in it", p.name(), h.name)
 			}
 			return text, nil
@@ -364,7 +364,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// validHeader tells whether a text can be the value of a header.
-func validHeader(text string) bool {
+// ValidHeader tells whether a text can be the value of a header.
+func ValidHeader(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

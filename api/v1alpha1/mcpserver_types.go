@@ -1,0 +1,54 @@
+package v1alpha1
+
+// MCPTransport is the way an MCP server is spoken to.
+// +kubebuilder:validation:Enum=streamable;sse
+type MCPTransport string
+
+// The transports.
+const (
+	// MCPStreamable is streamable HTTP.
+	MCPStreamable MCPTransport = "streamable"
+	// MCPSSE is HTTP with server-sent events, which older servers speak.
+	MCPSSE MCPTransport = "sse"
+)
+
+// MCPServer is a server of the Model Context Protocol (SPEC TOL-02). Each of its tools is offered under a name of its
+// own. It is reached under the same rules on addresses as HTTP tools.
+type MCPServer struct {
+	// URL of the server's endpoint.
+	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#{@]+([/?#]\S*)?$`
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url"`
+
+	// Transport of the server.
+	// +kubebuilder:default=streamable
+	// +optional
+	Transport MCPTransport `json:"transport,omitempty"`
+
+	// Headers of each request.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Headers []ToolHeader `json:"headers,omitempty"`
+
+	// Auth says who asks.
+	// +optional
+	Auth *ToolAuth `json:"auth,omitempty"`
+
+	// Tools of the server that are offered, by the server's names; all of them, up to 128, when absent.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	// +optional
+	Tools []string `json:"tools,omitempty"`
+
+	// Prefix of the names that the model reads. When absent it is the name of the Tool, with "_" for "-" and ".", and a
+	// "_"; empty means none.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]*$`
+	// +kubebuilder:validation:MaxLength=40
+	// +optional
+	Prefix *string `json:"prefix,omitempty"`
+}

@@ -1,0 +1,59 @@
+package mcptool
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// reporter turns the progress of a call into events of the thread, no more than the thread can bear.
+type reporter struct {
+	ctx  context.Context
+	host *tool.Host
+	call tool.Call
+
+	mu      sync.Mutex
+	last    time.Time
+	waiting *Progress
+	over    bool
+}
+
+func newReporter(ctx context.Context, h *tool.Host, call tool.Call) *reporter {
+	return &reporter{ctx: ctx, host: h, call: call}
+}
+
+func (r *reporter) add(p Progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || !finite(p.Progress) || !finite(p.Total) {
+		return
+	}
+	r.waiting = &p
+	if now := time.Now(); now.Sub(r.last) >= reportInterval {
+		r.last = now
+		r.tell()
+	}
+}
+
+// flush tells the latest, and takes no more.
+func (r *reporter) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.tell()
+}
+
+// tell is called with the lock held.
+func (r *reporter) tell() {
+	p := r.waiting
+	r.waiting = nil
+	if p == nil || r.host.Progress == nil || r.ctx.Err() != nil {
+		return
+	}
+	r.host.Progress(r.ctx, tool.Progress{ToolCallID: r.call.ID, Name: r.call.Name, Progress: p.Progress, Total: p.Total, Message: p.Message})
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -1,0 +1,164 @@
+package mcptool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/tool/outbound"
+)
+
+const (
+	// maxMessage is how long one message of a server may be: results with pictures are.
+	maxMessage = 16 << 20
+	// keepAlive is how often a session is looked after, so that a server that has gone is found out.
+	keepAlive = 30 * time.Second
+)
+
+// session with a server.
+type session struct {
+	*mcp.ClientSession
+	cancel context.CancelFunc
+	once   sync.Once
+}
+
+// close ends the session; the server is told if it still listens.
+func (s *session) close() {
+	s.once.Do(func() {
+		go func() {
+			_ = s.Close() // its end is all that is wanted
+			s.cancel()
+		}()
+	})
+}
+
+// connect opens a session. It lives on when ctx has ended.
+func (v *server) connect(ctx context.Context) (*session, error) {
+	origin, err := url.Parse(v.config.URL)
+	if err != nil {
+		return nil, errors.New("spec.mcp.url is no URL")
+	}
+	httpClient := &http.Client{
+		Transport: &transport{network: v.owner.opts.Network, origin: origin, headers: v.config.Headers},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if !outbound.SameOrigin(req.URL, origin) || len(via) > 5 {
+				return &outbound.RefusedError{Message: fmt.Sprintf("the MCP server redirects to the host %s: give its final URL", req.URL.Hostname())}
+			}
+			return nil
+		},
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "skein", Version: "v1alpha1"}, &mcp.ClientOptions{
+		Capabilities:                &mcp.ClientCapabilities{}, // a server gets nothing out of the client
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { v.changed() },
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { v.progressed(req.Params) },
+		KeepAlive:                   keepAlive,
+		KeepAliveFailureThreshold:   2,
+		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
+	})
+	var by mcp.Transport = &mcp.StreamableClientTransport{Endpoint: v.config.URL, HTTPClient: httpClient, MaxEventSize: maxMessage}
+	if v.config.Transport == skeinv1.MCPSSE {
+		by = &mcp.SSEClientTransport{Endpoint: v.config.URL, HTTPClient: httpClient, MaxEventSize: maxMessage}
+	}
+	// The streams of a session hang on the context that it was made with.
+	life, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, cancel)
+	made, err := client.Connect(life, by, nil)
+	if err != nil || !stop() {
+		cancel()
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	s := &session{ClientSession: made, cancel: cancel}
+	go func() {
+		_ = made.Wait() // why it ended is said by what needed it
+		v.lost(s)
+		cancel()
+	}()
+	return s, nil
+}
+
+// transport adds what says who asks, and keeps requests with their server.
+type transport struct {
+	network *outbound.Network
+	origin  *url.URL
+	headers http.Header
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !outbound.SameOrigin(req.URL, t.origin) {
+		return nil, &outbound.RefusedError{Message: fmt.Sprintf("the MCP server wants to be asked at another host, %s: that is not done", req.URL.Hostname())}
+	}
+	req = req.Clone(req.Context())
+	for name, values := range t.headers {
+		req.Header[name] = values
+	}
+	resp, err := t.network.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if refusal, ok := req.Context().Value(refusalKey{}).(*refusal); ok && req.Method == http.MethodPost {
+		refusal.set(resp.StatusCode)
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events are bounded one by one
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessage)
+	}
+	return resp, nil
+}
+
+// refusal notes that a server has refused a request as such, so that nothing of it was done.
+type refusal struct {
+	mu   sync.Mutex
+	code int
+}
+
+type refusalKey struct{}
+
+func (r *refusal) set(code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.code = code
+}
+
+// sessionUnknown tells whether the server does not know the session: it was restarted, most likely.
+func (r *refusal) sessionUnknown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.code == http.StatusNotFound || r.code == http.StatusBadRequest
+}
+
+// notSent is the message of the library's own error for a request that its transport did not get through, which comes
+// with the cause.
+const notSent = "rejected by transport"
+
+// maxErrorShown is how much of a server's error is shown.
+const maxErrorShown = 4 << 10
+
+// explain says why something failed, without the URL and in bounds.
+func (v *server) explain(err error) string {
+	host := "of the MCP server"
+	if u, parseErr := url.Parse(v.config.URL); parseErr == nil {
+		host = u.Hostname()
+	}
+	var said *jsonrpc.Error
+	var network *url.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Sprintf("the host %s does not answer", host)
+	case errors.As(err, &network):
+	case errors.As(err, &said) && said.Message != notSent:
+		return bounded(said.Message, maxErrorShown)
+	}
+	return bounded(outbound.Explain(err, host), maxErrorShown)
+}

@@ -1,0 +1,119 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// IdempotencyMeta is where in the _meta of a call its idempotency key stands: the same when a crash has it made again.
+const IdempotencyMeta = "skein.dev/idempotencyKey"
+
+type remoteTool struct {
+	servers *Servers
+	config  *Server
+	remote  Remote
+	host    *tool.Host
+}
+
+// Tool makes a tool out of one of a server's.
+func (s *Servers) Tool(config *Server, r Remote, h *tool.Host) tool.Tool {
+	return &remoteTool{servers: s, config: config, remote: r, host: h}
+}
+
+// Definition implements tool.Tool.
+func (t *remoteTool) Definition() tool.Definition {
+	return tool.Definition{Name: t.remote.Name, Description: t.remote.Description, Parameters: t.remote.Parameters}
+}
+
+// Call implements tool.Tool.
+func (t *remoteTool) Call(ctx context.Context, call tool.Call) tool.Result {
+	timeout := t.config.Timeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	res, err := t.servers.call(limited, t, call)
+	if err != nil {
+		if errors.Is(limited.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+			return tool.Failure(fmt.Sprintf("the MCP server of the tool %s did not answer within %s: it may have done what it was asked to; try again later, or raise spec.timeout of the Tool", t.config.Name, timeout))
+		}
+		return tool.Failure(fmt.Sprintf("the MCP server of the tool %s failed: %v", t.config.Name, err))
+	}
+	return t.result(ctx, call.ID, res)
+}
+
+// call makes a call, once more when the server did not know the session that it came by.
+func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp.CallToolResult, error) {
+	v, err := s.of(t.config)
+	if err != nil {
+		return nil, err
+	}
+	key := tool.IdempotencyKey(t.host.Thread.ID, call.ID)
+	for retried := false; ; retried = true {
+		session, err := v.connected(ctx)
+		if err != nil {
+			return nil, err
+		}
+		params := &mcp.CallToolParams{Name: t.remote.Remote, Arguments: json.RawMessage(call.Arguments), Meta: mcp.Meta{IdempotencyMeta: key}}
+		params.SetProgressToken(key)
+		refused := &refusal{}
+		report := newReporter(ctx, t.host, call)
+		v.follow(key, report.add)
+		res, err := session.CallTool(context.WithValue(ctx, refusalKey{}, refused), params)
+		v.follow(key, nil)
+		report.flush()
+		if err == nil {
+			return res, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		unknown := refused.sessionUnknown()
+		if unknown || errors.Is(err, mcp.ErrConnectionClosed) {
+			v.lost(session)
+			session.close()
+		}
+		if !unknown || retried {
+			return nil, errors.New(v.explain(err))
+		}
+	}
+}
+
+// Progress of a call, as a server tells it.
+type Progress struct {
+	Progress float64
+	Total    float64 // 0: not known
+	Message  string
+}
+
+// follow has the progress of a call told to a function; nil ends that.
+func (v *server) follow(token string, fn func(Progress)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if fn == nil {
+		delete(v.progress, token)
+		return
+	}
+	v.progress[token] = fn
+}
+
+func (v *server) progressed(p *mcp.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	v.mu.Lock()
+	fn := v.progress[token]
+	v.mu.Unlock()
+	if fn != nil {
+		fn(Progress{Progress: p.Progress, Total: p.Total, Message: bounded(p.Message, 1<<10)})
+	}
+}
+
+// reportInterval is how often, at most, the progress of a call becomes an event.
+const reportInterval = 250 * time.Millisecond
