@@ -77,3 +77,30 @@ type ModelPricing struct {
 	// +optional
 	CacheWrite string `json:"cacheWrite,omitempty"`
 }
+
+// ModelLimits are what may be asked of a model. What is absent is without limit.
+type ModelLimits struct {
+	// MaxConcurrent is how many calls may be under way at once.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
+
+	// RequestsPerMinute is how many calls may begin in a minute.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	RequestsPerMinute int32 `json:"requestsPerMinute,omitempty"`
+
+	// TokensPerMinute is how many tokens may be read and written in a minute, by what the provider counts: none begins
+	// while more were used.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	// +optional
+	TokensPerMinute int64 `json:"tokensPerMinute,omitempty"`
+}
+
+// Any tells whether there is a limit at all.
+func (l *ModelLimits) Any() bool {
+	return l != nil && (l.MaxConcurrent > 0 || l.RequestsPerMinute > 0 || l.TokensPerMinute > 0)
+}

@@ -95,10 +95,10 @@ type ModelSpec struct {
 	// +optional
 	Headers []ModelHeader `json:"headers,omitempty"`
 
-	// Sessions: whether the provider keeps the conversation, so that each call sends only what
-	// is new (api responses of provider openai; a scripted model plays sessions where this is true).
-	// The thread's log stays the truth; when the provider has forgotten the conversation it is sent whole. True when
-	// absent; false also asks the provider to keep nothing.
+	// Sessions: whether the provider keeps the conversation, so that each call sends only what is new (api responses of
+	// provider openai; a scripted model plays sessions where this is true). The thread's log stays the truth: when the
+	// provider has forgotten the conversation it is sent whole. When absent, true for OpenAI's own endpoint and false
+	// for any other; false also asks the provider to keep nothing.
 	// +optional
 	Sessions *bool `json:"sessions,omitempty"`
 
@@ -121,6 +121,10 @@ type ModelSpec struct {
 	// Pricing of the model; with it every answer's usage says what it cost.
 	// +optional
 	Pricing *ModelPricing `json:"pricing,omitempty"`
+
+	// Limits of the calls of this Model, over all replicas of the manager. Calls beyond them wait for their turn.
+	// +optional
+	Limits *ModelLimits `json:"limits,omitempty"`
 
 	// Fallbacks are the Models that are asked, in this order, when this one fails in a way that another may not.
 	// Theirs are not asked.

@@ -144,6 +144,7 @@ type Store interface {
 	SessionStore
 	RelationStore
 	Searcher
+	PermitStore
 	MemoryStore
 
 	// Subscribe calls fn after commits with a hint of what changed; hints carry no data and one may be

@@ -45,7 +45,7 @@ func (c *Client) chatParams(ctx context.Context, req model.Request) (sdk.ChatCom
 		TopP:          optional(c.options.topP),
 	}
 	// OpenAI's newer models refuse max_tokens; other servers as a rule know nothing else.
-	if c.endpoint.Host == "api.openai.com" {
+	if c.endpoint.Host == ownHost {
 		p.MaxCompletionTokens = optional(c.options.maxTokens)
 	} else {
 		p.MaxTokens = optional(c.options.maxTokens)

@@ -22,7 +22,10 @@ import (
 )
 
 // DefaultEndpoint is where a Model without an endpoint is asked.
-const DefaultEndpoint = "https://api.openai.com/v1"
+const DefaultEndpoint = "https://" + ownHost + "/v1"
+
+// ownHost is OpenAI's own.
+const ownHost = "api.openai.com"
 
 // Client of one Model.
 type Client struct {
@@ -151,8 +154,8 @@ func saidIn(data []byte) (said, code string) {
 
 // passingCode tells whether a failure that a provider names within a stream may be over a little later.
 func passingCode(code string) bool {
-	switch {
-	case code == "server_error", code == "rate_limit_exceeded", code == "overloaded_error", code == "api_error":
+	switch code {
+	case "server_error", "rate_limit_exceeded", "overloaded_error", "api_error":
 		return true
 	}
 	return strings.HasSuffix(code, "_timeout")

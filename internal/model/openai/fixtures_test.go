@@ -40,6 +40,9 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		server.Play("testdata/" + file + ".http")
 		if len(file) > 9 && file[:9] == "responses" {
 			config.Spec.API = skeinv1.APIResponses
+			if config.Spec.Sessions == nil {
+				config.Spec.Sessions = ptr.To(true)
+			}
 		}
 		return client().Stream(context.Background(), req, func(d model.Delta) { emitted = append(emitted, d) })
 	}
@@ -135,11 +138,22 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 	It("go on with the provider's conversation, sending only what is new", Label("RUN-06"), func() {
 		req := conversation
 		req.Session, req.SessionMessages = "resp_0", 3
-		_, err := ask("responses_text", req)
+		_, err := ask("responses_resumed", req)
 		Expect(err).NotTo(HaveOccurred())
 		body := server.Last().Body
 		Expect(body).To(And(HaveKeyWithValue("previous_response_id", "resp_0"), HaveKeyWithValue("store", true), HaveKeyWithValue("instructions", "sys")))
 		Expect(body["input"]).To(HaveLen(4))
+		_, err = ask("responses_text", req) // of a server that knows nothing of sessions
+		Expect(err).To(And(HaveField("Status", 404), HaveField("Message", ContainSubstring("set spec.sessions of the Model to false"))))
+	})
+
+	It("are not kept by servers other than OpenAI's, unless it is said that they do", Label("RUN-06"), func() {
+		server.Play("testdata/responses_text.http")
+		config.Spec.API = skeinv1.APIResponses
+		res, err := client().Stream(context.Background(), hello, func(model.Delta) {})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(res.Session).To(BeEmpty())
+		Expect(server.Last().Body).To(HaveKeyWithValue("store", false))
 	})
 
 	It("keep what was thought with the answer where the provider does not", func() {

@@ -35,11 +35,16 @@ func (c *Client) streamResponses(ctx context.Context, req model.Request, emit fu
 	if err := stream.Err(); !a.ended() && (err != nil || (raw != nil && raw.StatusCode >= http.StatusBadRequest)) {
 		return nil, c.explain(ctx, call, err, raw, a.events > 0)
 	}
-	return a.response(call, c)
+	return a.response(call, c, req.Session)
 }
 
-// keeps tells whether the provider is to keep the conversation.
-func (c *Client) keeps() bool { return c.spec.Sessions == nil || *c.spec.Sessions }
+// keeps tells whether the provider is to keep the conversation: OpenAI does, and of other servers few.
+func (c *Client) keeps() bool {
+	if c.spec.Sessions != nil {
+		return *c.spec.Sessions
+	}
+	return c.endpoint.Host == ownHost
+}
 
 // responseParams translates a request into the SDK's parameters.
 func (c *Client) responseParams(ctx context.Context, req model.Request) (responses.ResponseNewParams, error) {

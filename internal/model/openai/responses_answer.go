@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"github.com/openai/openai-go/v3/responses"
@@ -50,7 +51,7 @@ func (a *responseAnswer) add(e responses.ResponseStreamEventUnion, emit func(mod
 }
 
 // response checks that the answer is whole and gives it.
-func (a *responseAnswer) response(call context.Context, c *Client) (*model.Response, error) {
+func (a *responseAnswer) response(call context.Context, c *Client, session string) (*model.Response, error) {
 	if a.final != nil && a.final.Status == responses.ResponseStatusFailed {
 		a.failed = &failed{code: string(a.final.Error.Code), message: a.final.Error.Message}
 	}
@@ -64,6 +65,11 @@ func (a *responseAnswer) response(call context.Context, c *Client) (*model.Respo
 		return nil, model.Errorf(model.KindBadAnswer, "the endpoint %s answered with something that is not a stream of the responses API: check spec.endpoint of the Model, or set spec.api to chat", shown)
 	case a.final == nil:
 		return nil, c.endpoint.Broken()
+	case session != "" && a.final.PreviousResponseID != session:
+		// It has answered what was new alone, which may be anything.
+		e := model.Errorf(model.KindStatus, "the endpoint %s does not go on with earlier responses: set spec.sessions of the Model to false", shown)
+		e.Status = http.StatusNotFound
+		return nil, e
 	}
 	out := &model.Response{FinishReason: "stop"}
 	switch reason := a.final.IncompleteDetails.Reason; {

@@ -19,6 +19,7 @@ const maxCached = 4096
 // Factory makes and keeps clients. It is safe for concurrent use.
 type Factory struct {
 	clock clock.Clock
+	limit Limiter // nil where nobody holds the limits
 
 	mu      sync.Mutex
 	clients map[key]entry
@@ -37,6 +38,19 @@ func NewFactory(clk clock.Clock) *Factory {
 		clk = clock.RealClock{}
 	}
 	return &Factory{clock: clk, clients: map[key]entry{}}
+}
+
+// Limiter holds the calls of a Model to its limits.
+type Limiter interface {
+	// Wrap gives a client whose calls wait for their turn; the client as it is without limits.
+	Wrap(c model.Client, namespace, name string, limits *skeinv1.ModelLimits) model.Client
+}
+
+// WithLimits holds calls to the limits of their Models. Call it before the first client is made; without it there are
+// no limits.
+func (f *Factory) WithLimits(l Limiter) *Factory {
+	f.limit = l
+	return f
 }
 
 // Client implements model.Factory.
@@ -88,7 +102,11 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 	if c.Spec.MaxRetries != nil {
 		retries = int(*c.Spec.MaxRetries)
 	}
-	return model.WithRestarts(model.WithRetries(model.Fitted(client, c.Name, c.Spec), retries, f.clock)), nil
+	client = model.Fitted(client, c.Name, c.Spec)
+	if f.limit != nil {
+		client = f.limit.Wrap(client, c.Namespace, c.Name, c.Spec.Limits)
+	}
+	return model.WithRestarts(model.WithRetries(client, retries, f.clock)), nil
 }
 
 // bare gives the provider's own client, which tries nothing twice.

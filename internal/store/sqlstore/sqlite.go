@@ -100,7 +100,7 @@ var sqliteDialect = &dialect{
 	claimable: qClaimable,
 	// The folder belongs to one process at a time: whoever held a lease or a firing is gone, and its work
 	// need not wait until the term is over. Epochs stay, so that the next holder's is higher.
-	adopt:    []string{qFreeLeases, qFreeFirings},
+	adopt:    []string{qFreeLeases, qFreeFirings, qFreePermits},
 	search:   searchByFTS5,
 	classify: classifySQLite,
 }

@@ -35,7 +35,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 			describeThreads, describeLife, describeVersions, describeFields, describeOnce, describePurge, describeMessages, describePages, describeInbox, describeLog,
 			describeRuns, describeValues, describeEnv, describeFiles, describeContents, describeLeases, describeRunnable, describeFirings, describeHints,
 			describeConcurrency, describeModel, describeScript, describeReopen, describeForks, describeForkModel, describeSearch,
-			describeState, describeKVService, describeLifecycle, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff,
+			describeState, describeKVService, describeLifecycle, describeUsage, describeImport, describeMemory, describeTaskUsage, describeHandoff, describePermits,
 		} {
 			part(e)
 		}

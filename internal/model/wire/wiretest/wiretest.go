@@ -71,13 +71,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 
-	res, body := read(file, r)
-	breaks := res.Header.Get("X-Breaks") != ""
-	res.Header.Del("X-Breaks")
-	for name, values := range res.Header {
+	status, header, body := read(file, r)
+	breaks := header.Get("X-Breaks") != ""
+	header.Del("X-Breaks")
+	for name, values := range header {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(res.StatusCode)
+	w.WriteHeader(status)
 	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) { // as they come: one at a time
 		_, _ = w.Write(event)
 		_ = http.NewResponseController(w).Flush()
@@ -88,7 +88,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // read gives the response that a file holds, and its body.
-func read(file string, r *http.Request) (*http.Response, []byte) {
+func read(file string, r *http.Request) (status int, header http.Header, body []byte) {
 	defer ginkgo.GinkgoRecover()
 	data, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
@@ -97,5 +97,6 @@ func read(file string, r *http.Request) (*http.Response, []byte) {
 	head = append(bytes.ReplaceAll(head, []byte("\n"), []byte("\r\n")), "\r\n\r\n"...)
 	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(head)), r)
 	Expect(err).NotTo(HaveOccurred(), file)
-	return res, body
+	defer func() { _ = res.Body.Close() }()
+	return res.StatusCode, res.Header, body
 }

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# npm.sh install NAME: a program by others, of the npm registry, that tests run against: the packages that
+# hack/npm/NAME pins, with the sums in its lock file. They are fetched once for each version of the lock file, into the
+# cache, and none of their scripts is run. It prints the folder that node_modules is in.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+name=${2:-}
+if [ "${1:-}" != install ] || [ ! -e "$here/npm/$name/package-lock.json" ]; then
+	sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
+	echo "There are: $(ls "$here/npm")" >&2
+	exit 1
+fi
+"$here/need.sh" node=nodejs npm=npm >&2 || exit 1
+cache=${SKEIN_CACHE:-${HOME:-/tmp}/.cache/skein}/npm/$name
+dir=$cache/$(cat "$here/npm/$name"/package*.json | cksum | cut -d ' ' -f 1)
+if [ ! -e "$dir/node_modules" ]; then
+	mkdir -p "$cache"
+	# Fetched under a name of its own and renamed: an interrupt leaves nothing half-written.
+	new=$cache/.new-$$
+	trap 'rm -rf "$new"' EXIT
+	mkdir "$new"
+	cp "$here/npm/$name"/package*.json "$new"
+	"$here/step.sh" "Fetch $name" npm ci --prefix "$new" --no-audit --no-fund --ignore-scripts --loglevel error >&2
+	mv -T "$new" "$dir" 2>/dev/null || [ -e "$dir/node_modules" ] # another was faster
+fi
+echo "$dir"

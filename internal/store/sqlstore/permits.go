@@ -1,0 +1,146 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// million: levels are kept in millionths, so that what a microsecond refills is a whole number.
+	million = 1_000_000
+	// longestRefill bounds the time that is counted, so that no product overflows.
+	longestRefill = int64(time.Hour / time.Microsecond)
+)
+
+// Permits of calls of models.
+const (
+	qLimitRow    = `INSERT INTO model_limit (namespace, model, requests, tokens, refilled_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, model) DO NOTHING`
+	qLockLimit   = `UPDATE model_limit SET refilled_at = refilled_at WHERE namespace = ? AND model = ? RETURNING requests, tokens, refilled_at`
+	qSetLimit    = `UPDATE model_limit SET requests = ?, tokens = ?, refilled_at = ? WHERE namespace = ? AND model = ?`
+	qUseTokens   = `UPDATE model_limit SET tokens = tokens - ? WHERE namespace = ? AND model = ?`
+	qSweepPermit = `DELETE FROM model_permit WHERE namespace = ? AND model = ? AND expires_at <= ?`
+	qAskPermit   = `INSERT INTO model_permit (namespace, model, id, asked_at, held, expires_at) VALUES (?, ?, ?, ?, 0, ?)
+		ON CONFLICT (namespace, model, id) DO UPDATE SET expires_at = excluded.expires_at`
+	qPermit      = `SELECT asked_at, held FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
+	qHeldPermits = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 1`
+	qAhead       = `SELECT count(*) FROM model_permit WHERE namespace = ? AND model = ? AND held = 0 AND (asked_at < ? OR (asked_at = ? AND id < ?))`
+	qHoldPermit  = `UPDATE model_permit SET held = 1 WHERE namespace = ? AND model = ? AND id = ?`
+	qRenewPermit = `UPDATE model_permit SET expires_at = ? WHERE namespace = ? AND model = ? AND id = ?`
+	qDropPermit  = `DELETE FROM model_permit WHERE namespace = ? AND model = ? AND id = ?`
+	qFreePermits = `DELETE FROM model_permit`
+)
+
+// TakePermit implements store.PermitStore.
+func (s *Store) TakePermit(ctx context.Context, r store.PermitRequest) (out store.PermitAnswer, err error) {
+	if r.ID == "" || r.TTL <= 0 {
+		return out, errors.New("a permit needs an id and a term")
+	}
+	err = s.writer.do(ctx, func(t *tx) error {
+		out = store.PermitAnswer{}
+		level, err := t.lockLimit(r)
+		if err != nil {
+			return err
+		}
+		if err := t.write(t.ctx, qSweepPermit, r.Namespace, r.Model, t.now); err != nil {
+			return err
+		}
+		if err := t.write(t.ctx, qAskPermit, r.Namespace, r.Model, r.ID, t.now, t.now+r.TTL.Microseconds()); err != nil {
+			return err
+		}
+		var asked, held, ahead, busy int64
+		if err := t.row(t.ctx, qPermit, []any{r.Namespace, r.Model, r.ID}, &asked, &held); err != nil {
+			return err
+		}
+		if held == 1 {
+			out.Granted = true // it was before: the answer got lost
+			return nil
+		}
+		if err := t.row(t.ctx, qAhead, []any{r.Namespace, r.Model, asked, asked, r.ID}, &ahead); err != nil {
+			return err
+		}
+		if err := t.row(t.ctx, qHeldPermits, []any{r.Namespace, r.Model}, &busy); err != nil {
+			return err
+		}
+		if out.Wait = level.wait(r, ahead); out.Wait > 0 || (r.Concurrent > 0 && busy+ahead >= r.Concurrent) {
+			return t.setLimit(r, level)
+		}
+		out.Granted = true
+		level.requests -= million
+		if err := t.setLimit(r, level); err != nil {
+			return err
+		}
+		return t.write(t.ctx, qHoldPermit, r.Namespace, r.Model, r.ID)
+	}, permitWriter(r.Namespace, r.Model))
+	if err != nil {
+		return store.PermitAnswer{}, fmt.Errorf("permit of model %s/%s: %w", r.Namespace, r.Model, err)
+	}
+	return out, nil
+}
+
+// permitWriter names what the transactions of a model go by, so that they do not wait for each other in the database.
+func permitWriter(namespace, model string) string { return "model/" + namespace + "/" + model }
+
+// level of a model's limits, in millionths.
+type level struct{ requests, tokens, at int64 }
+
+// lockLimit gives the level as it is now. Nobody else asks for the model until the transaction is over.
+func (t *tx) lockLimit(r store.PermitRequest) (l level, err error) {
+	err = t.row(t.ctx, qLockLimit, []any{r.Namespace, r.Model}, &l.requests, &l.tokens, &l.at)
+	if errors.Is(err, store.ErrNotFound) {
+		if err = t.write(t.ctx, qLimitRow, r.Namespace, r.Model, r.Requests*million, r.Tokens*million, t.now); err != nil {
+			return l, err
+		}
+		err = t.row(t.ctx, qLockLimit, []any{r.Namespace, r.Model}, &l.requests, &l.tokens, &l.at)
+	}
+	if err != nil {
+		return l, err
+	}
+	passed := min(max(t.now-l.at, 0), longestRefill)
+	l.requests = min(l.requests+passed*r.Requests/60, r.Requests*million)
+	l.tokens = min(l.tokens+passed*r.Tokens/60, r.Tokens*million)
+	l.at = max(l.at, t.now)
+	return l, nil
+}
+
+func (t *tx) setLimit(r store.PermitRequest, l level) error {
+	return t.write(t.ctx, qSetLimit, l.requests, l.tokens, l.at, r.Namespace, r.Model)
+}
+
+// wait tells how long it takes until there is enough for a call behind others; 0 when there is.
+func (l level) wait(r store.PermitRequest, ahead int64) time.Duration {
+	var micros int64
+	if need := (ahead + 1) * million; r.Requests > 0 && l.requests < need {
+		micros = (need-l.requests)*60/r.Requests + 1
+	}
+	if r.Tokens > 0 && l.tokens <= 0 {
+		micros = max(micros, -l.tokens/r.Tokens*60+1)
+	}
+	return time.Duration(micros) * time.Microsecond
+}
+
+// RenewPermit implements store.PermitStore.
+func (s *Store) RenewPermit(ctx context.Context, namespace, model, id string, ttl time.Duration) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		n, err := t.exec(t.ctx, qRenewPermit, t.now+ttl.Microseconds(), namespace, model, id)
+		if err == nil && n == 0 {
+			return fmt.Errorf("permit of model %s/%s: %w", namespace, model, store.ErrNotFound)
+		}
+		return err
+	}, permitWriter(namespace, model))
+}
+
+// ReturnPermit implements store.PermitStore.
+func (s *Store) ReturnPermit(ctx context.Context, namespace, model, id string, tokens int64) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		if tokens > 0 {
+			if err := t.write(t.ctx, qUseTokens, tokens*million, namespace, model); err != nil {
+				return err
+			}
+		}
+		return t.write(t.ctx, qDropPermit, namespace, model, id)
+	}, permitWriter(namespace, model))
+}
