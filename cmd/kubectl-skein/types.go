@@ -9,7 +9,7 @@ import (
 )
 
 func newTypes(p *plugin) *cobra.Command {
-	var globals bool
+	var globals, handlers bool
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "Print the TypeScript types that tools, effects, hooks and endpoints are written against",
@@ -17,18 +17,25 @@ func newTypes(p *plugin) *cobra.Command {
 sandboxes of this version have them. They need the package zod beside them, for its types. It asks no cluster.`,
 		Example: `  # In a project with the packages typescript and zod
   kubectl skein types > skein.d.ts
+  # Where agents are written in code with @agentuity/runtime
+  kubectl skein types --handlers > handlers.d.ts
   # For a project without TypeScript's "dom" library, so that a use of what sandboxes lack is an error
   kubectl skein types --globals > globals.d.ts`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text := types.Builder
-			if globals {
+			switch {
+			case globals:
 				text = types.Globals
+			case handlers:
+				text = types.Handlers
 			}
 			_, err := io.WriteString(p.Out, text)
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&globals, "globals", false, "print the types of the globals that sandboxes have instead")
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "print the types of @agentuity/runtime, ai and @ai-sdk/* instead, which handlers of agents are written with")
+	cmd.MarkFlagsMutuallyExclusive("globals", "handlers")
 	return cmd
 }

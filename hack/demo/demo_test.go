@@ -198,9 +198,18 @@ func TestSamples(t *testing.T) {
 		}
 	}
 	for _, a := range agents {
-		there(a.Name, "Prompt", a.Spec.SideA.PromptRef.Name)
-		if b := a.Spec.SideB; b != nil {
-			there(a.Name, "Prompt", b.PromptRef.Name)
+		sides := []*skeinv1.AgentSide{&a.Spec.SideA}
+		if a.Spec.SideB != nil {
+			sides = append(sides, a.Spec.SideB)
+		}
+		for _, s := range sides {
+			if s.Handler == nil {
+				there(a.Name, "Prompt", s.PromptRef.Name)
+				continue
+			}
+			for _, m := range s.Handler.Models {
+				there(a.Name, "Model", m.ModelRef.Name)
+			}
 		}
 		for _, s := range a.Spec.Subagents {
 			there(a.Name, "Agent", s.AgentRef.Name)

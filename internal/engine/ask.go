@@ -166,12 +166,19 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
 		r.usage.Usage = r.usage.Add(*res.Usage)
 	}
-	if asked := cmp.Or(res.Model, r.side().Model.Name); !slices.Contains(r.usage.Models, asked) {
-		r.usage.Models = append(r.usage.Models, asked)
-		slices.Sort(r.usage.Models)
+	if r.side().Handler == nil { // which asks any number of them
+		r.countModel(cmp.Or(res.Model, r.side().Model.Name))
 	}
 	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
 	return m
+}
+
+// countModel notes that a Model has answered in this run.
+func (r *run) countModel(name string) {
+	if !slices.Contains(r.usage.Models, name) {
+		r.usage.Models = append(r.usage.Models, name)
+		slices.Sort(r.usage.Models)
+	}
 }
 
 // runUsage is Run.Usage: what the model calls of a run used, and by which Models.

@@ -79,11 +79,15 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 			return false, lost
 		}
 		if err != nil {
+			r.countHandlers()
 			return false, r.handlerFailed(ctx, side, call, err)
 		}
 		r.decided() // keeps it with the run's row, which is written with the answer
 		r.destroys = call.destroysNow()
-		usage := call.models.used()
+		usage, names := call.models.take()
+		for _, name := range names {
+			r.countModel(name)
+		}
 		return r.recordAnswer(ctx, id, &model.Response{Content: text, Usage: usage})
 	}
 }
@@ -93,6 +97,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 	call := &handlerCall{run: r, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
 	x.code.handle(invocation, call)
+	r.handlers = append(r.handlers, call.models)
 	r.completes(x, side)
 	r.beginTurn()
 	r.engine.fault("handler.before")

@@ -155,7 +155,11 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
   handler: async (ctx, input) => {
     const { text, usage } = await generateText({ model: openai('small'), system: 'Be brief.', prompt: String(input), temperature: 1 });
     const result = streamText({ model: openai('large'), messages: [{ role: 'user', content: text }] });
-    ctx.waitUntil(async () => { await ctx.thread.state.set('text', (await result.text).length); });
+    ctx.waitUntil(async () => {
+      await ctx.thread.state.set('text', (await result.text).length);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      await generateText({ model: openai('small'), prompt: 'after the answer' });
+    });
     return result.textStream;
   },
 });`, map[string][]skeinv1.ScriptStep{
@@ -171,7 +175,7 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		Expect(strings.Join(events(ctx, id, store.EventDelta), "")).To(ContainSubstring("many words"))
 		var used model.Usage
 		Expect(json.Unmarshal(run.Usage, &used)).To(Succeed())
-		Expect([]int64{used.InputTokens, used.OutputTokens}).To(Equal([]int64{20, 4}), "of both calls")
+		Expect([]int64{used.InputTokens, used.OutputTokens}).To(Equal([]int64{30, 6}), "of all calls, that after the answer too")
 		page, err := w.Store.State(ctx, id, store.StateQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(page.Entries).To(ConsistOf(HaveField("Key", "text")), "what was done after the answer is saved with the run")

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,6 +28,7 @@ type modelCalls struct {
 	calls map[int64]*modelCall
 	made  int
 	usage *model.Usage
+	names []string // of the Models that answered
 	cause *failure // of the last call that failed
 }
 
@@ -33,11 +36,30 @@ func newModelCalls(r *run, s *Side) *modelCalls {
 	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
 }
 
-// used gives what the calls have used so far; nil when no provider said.
-func (m *modelCalls) used() *model.Usage {
+// take gives what the calls have used since it was last asked, nil when no provider said, and which Models answered.
+func (m *modelCalls) take() (usage *model.Usage, names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.usage
+	usage, names = m.usage, m.names
+	m.usage, m.names = nil, nil
+	return usage, names
+}
+
+// countHandlers adds to the run what its handlers have used beside their answers: in calls that failed, and in work
+// that went on after an answer.
+func (r *run) countHandlers() {
+	for _, m := range r.handlers {
+		usage, names := m.take()
+		for _, name := range names {
+			r.countModel(name)
+		}
+		if usage != nil {
+			r.usage.Usage = r.usage.Add(*usage)
+		}
+		if len(names) > 0 {
+			r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
+		}
+	}
 }
 
 func (m *modelCalls) failed() *failure {
@@ -173,14 +195,8 @@ func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 	defer call.cancel()
 	m.run.engine.fault("model.before")
 	res, err := client.Stream(ctx, req, call.emit)
-	if err == nil && res.Usage != nil {
-		m.mu.Lock()
-		sum := *res.Usage
-		if m.usage != nil {
-			sum = m.usage.Add(sum)
-		}
-		m.usage = &sum
-		m.mu.Unlock()
+	if err == nil {
+		m.count(res, named)
 	}
 	m.run.engine.fault("model.after")
 	call.mu.Lock()
@@ -192,6 +208,23 @@ func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 		call.answer = answerOf(res, named)
 	}
 	call.tell()
+}
+
+// count adds an answer to what the call of the handler has used.
+func (m *modelCalls) count(res *model.Response, named *Model) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if name := cmp.Or(res.Model, named.Name); !slices.Contains(m.names, name) {
+		m.names = append(m.names, name)
+	}
+	if res.Usage == nil {
+		return
+	}
+	sum := *res.Usage
+	if m.usage != nil {
+		sum = m.usage.Add(sum)
+	}
+	m.usage = &sum
 }
 
 // fails gives the failure of a call as the code gets to see it.
@@ -229,7 +262,7 @@ func answerOf(res *model.Response, named *Model) map[string]any {
 		finish = "stop"
 	}
 	return map[string]any{
-		"text": res.Content, "reasoning": res.Reasoning, "toolCalls": calls, "usage": usage, "model": named.Name, "metadata": res.Metadata,
+		"text": res.Content, "reasoning": res.Reasoning, "toolCalls": calls, "usage": usage, "model": cmp.Or(res.Model, named.Name), "metadata": res.Metadata,
 		"finishReason": strings.ReplaceAll(finish, "_", "-"),
 	}
 }

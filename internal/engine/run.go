@@ -52,6 +52,8 @@ type run struct {
 	hooks   runHooks
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
+	// handlers is what the run's handlers have asked of models.
+	handlers []*modelCalls
 }
 
 // execute runs until the turn ends or the run is parked, and records how it ended. An error means that the

@@ -66,6 +66,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
 	defer cancel()
 	err := s.Wait(wait)
+	r.countHandlers()
 	if errors.Is(err, errSlowWork) {
 		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
 		return m, nil

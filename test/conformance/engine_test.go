@@ -17,7 +17,7 @@ import (
 var onV8 = os.Getenv("SKEIN_TEST_ENGINE") == string(skeinv1.SandboxEngineV8)
 
 // rowsOfCode are those that an engine has a part in.
-const rowsOfCode = `/^COD-0[1-7]$/ || TOL-03 || TOL-04 || STA-08 || HOK-01 || END-01`
+const rowsOfCode = `/^COD-0[1-7]$/ || TOL-03 || TOL-04 || STA-08 || HOK-01 || END-01 || AGT-09`
 
 // engineArgs are the manager's flags for the engine.
 func engineArgs() []string {

@@ -2,6 +2,8 @@ package harness
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +37,15 @@ func Agent(ns, name, prompt string, edit ...func(*skeinv1.AgentSpec)) *skeinv1.A
 		f(&a.Spec)
 	}
 	return a
+}
+
+// Handler is an agent in code, with the Models that it may ask by the names that the code has for them.
+func Handler(ns, name, source string, models map[string]string) *skeinv1.Agent {
+	h := &skeinv1.SideHandler{Code: skeinv1.CodeSource{Inline: source}}
+	for _, as := range slices.Sorted(maps.Keys(models)) {
+		h.Models = append(h.Models, skeinv1.HandlerModel{Name: as, ModelRef: skeinv1.LocalRef{Name: models[as]}})
+	}
+	return &skeinv1.Agent{ObjectMeta: meta(ns, name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{Handler: h}}}
 }
 
 // Prompt with tools: names of Tools, or "builtin:FAMILY", "agent:NAME" for one that the conversation is handed to, and

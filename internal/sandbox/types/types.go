@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed builder.d.ts
 var Builder string
 
+// Handlers declares what handlers of agents are written with (SPEC AGT-09). It refers to Builder.
+//
+//go:embed handlers.d.ts
+var Handlers string
+
 // Globals declares the globals of the isolate, for projects without TypeScript's "dom" library.
 //
 //go:embed globals.d.ts

@@ -124,12 +124,12 @@
     },
   });
 
-  // send makes a call that the code does not await, but its invocation does.
-  function send(invocation, name, args) {
-    const p = sys.call(invocation, name, args, true);
-    p.catch(() => {}); // told of when it is awaited
-    sent.get(invocation)?.push(p);
+  // keep has an invocation await what its code does not; send makes such a call.
+  function keep(invocation, promise) {
+    promise.catch(() => {}); // told of when it is awaited
+    sent.get(invocation)?.push(promise);
   }
+  const send = (invocation, name, args) => keep(invocation, sys.call(invocation, name, args, true));
 
   function scopesFor(invocation) {
     const ask = (name, ...args) => sys.call(invocation, name, args, true);
@@ -226,7 +226,7 @@
   // ---- handlers of an agent's sides -------------------------------------------------------------------
 
   let handlerParts;
-  const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, send, alive }));
+  const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, keep, alive }));
   const serving = new Set(); // the handlers' invocations under way, the newest last
   // The invocation in whose name is asked what the code of one that has ended asks, such as a listener.
   const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
@@ -316,7 +316,13 @@
     if (handlers !== undefined && invocation.startsWith(handlers)) serving.add(invocation);
     try {
       await refresh(invocation);
-      const result = await execute(ns, invocation, args);
+      let result;
+      try {
+        result = await execute(ns, invocation, args);
+      } catch (e) {
+        await settle(invocation); // what it did before it failed is not lost on the way
+        throw e;
+      }
       await settlePosted(invocation);
       await settle(invocation);
       const work = waiting.get(invocation);

@@ -63,6 +63,8 @@
 
   const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
 
+  let lastLine = Promise.resolve();
+
   function loggerFor(invocation, fields) {
     const logger = {
       child: (more) => loggerFor(invocation, { ...fields, ...more }),
@@ -79,7 +81,11 @@
         // %s, %d and the like take the texts that follow.
         let message = texts.shift() ?? '';
         message = message.replace(/%[sdifoOj]/g, (m) => (texts.length > 0 ? texts.shift() : m));
-        parts.send(parts.alive(invocation), 'handler.log', [level, [message, ...texts].join(' '), plain(data)]);
+        const line = [level, [message, ...texts].join(' '), plain(data)];
+        // One after the other, so that they stay in their order.
+        const log = () => sys.call(parts.alive(invocation), 'handler.log', line, false);
+        lastLine = lastLine.then(log, log);
+        parts.keep(parts.alive(invocation), lastLine);
       };
     }
     return Object.freeze(logger);
