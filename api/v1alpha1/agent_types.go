@@ -110,6 +110,15 @@ type AgentSpec struct {
 	// +kubebuilder:validation:MaxItems=12
 	// +optional
 	Hooks []Hook `json:"hooks,omitempty"`
+
+	// RunPolicy of this agent's threads that have none of their own: what becomes of a user's message that meets a run under way and does not say itself
+	// (SPEC RUN-09); enqueue when absent.
+	// +optional
+	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
+
+	// Limits bound each run (SPEC RUN-10). Of those of the thread and of its agent the lower counts.
+	// +optional
+	Limits *RunLimits `json:"limits,omitempty"`
 }
 
 // AgentSide is one side of an agent (SPEC AGT-01): a prompt that a model plays, or a handler in code.

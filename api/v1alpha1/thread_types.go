@@ -79,6 +79,15 @@ type ThreadSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, (has(e.value) || has(e.valueFrom)) && !has(e.scoped) && !has(e.required))",message="a variable of a Thread needs value or valueFrom, and neither scoped nor required, which are for Agents and Prompts"
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+
+	// RunPolicy of this thread: what becomes of a user's message that meets a run under way and does not say itself
+	// (SPEC RUN-09); enqueue when absent.
+	// +optional
+	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
+
+	// Limits bound each run (SPEC RUN-10). Of those of the thread and of its agent the lower counts.
+	// +optional
+	Limits *RunLimits `json:"limits,omitempty"`
 }
 
 // DeletionPolicy says what becomes of a thread's data when its object is deleted.

@@ -75,6 +75,10 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 
 type noEffects struct{ engine.Effects }
 
+func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thread.NewMessage, _ skeinv1.RunPolicy) (*store.Message, error) {
+	return st.Queue(ctx, n)
+}
+
 // echo stands for an engine: it takes what is queued and answers it, "fail" with a run that fails.
 type echo struct {
 	apiserver.Outside

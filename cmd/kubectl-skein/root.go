@@ -59,7 +59,7 @@ skein-conversation-writer when you are refused.`,
 	cmd.AddCommand(
 		newSend(p), newMessages(p), newWatch(p), newTree(p),
 		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p),
-		newApprovals(p), newApprove(p), newRefuse(p),
+		newRuns(p), newCancel(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),

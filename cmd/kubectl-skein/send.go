@@ -24,6 +24,7 @@ type sendOptions struct {
 	files   []string
 	name    string
 	key     string
+	policy  string
 }
 
 func newSend(p *plugin) *cobra.Command {
@@ -60,6 +61,7 @@ func newSend(p *plugin) *cobra.Command {
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "With --wait: how long to wait, 0 for ever.")
 	cmd.Flags().StringArrayVarP(&o.files, "file", "f", nil, "A file to attach, as PATH or PATH:/path/in/the/thread; may be given more than once.")
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the speaker.")
+	cmd.Flags().StringVar(&o.policy, "policy", "", "What becomes of a run under way: enqueue, reject, interrupt or rollback; the thread's own by default.")
 	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A repeat with the same key changes nothing.")
 	return cmd
 }
@@ -69,7 +71,7 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, name, text s
 	if err != nil {
 		return err
 	}
-	m := runtimev1.NewMessage{Content: text, Name: o.name, IdempotencyKey: o.key}
+	m := runtimev1.NewMessage{Content: text, Name: o.name, IdempotencyKey: o.key, Policy: o.policy}
 	if m.IdempotencyKey == "" {
 		m.IdempotencyKey = uuid.NewString()
 	}

@@ -66,6 +66,29 @@ func (s *Server) getRun(c *call) error {
 	return c.writeJSON(http.StatusOK, runOf(run))
 }
 
+// cancelRun answers POST runs/{id}/cancel: ends this run and nothing else (SPEC RUN-10).
+func (s *Server) cancelRun(c *call) error {
+	if len(c.path) != 2 || c.path[1] != runtimev1.ActionCancel {
+		return noSuchPath(c.r)
+	}
+	var body runtimev1.Stop
+	if err := c.decode(&body, true); err != nil {
+		return err
+	}
+	err := s.opts.Engine.CancelRun(c.r.Context(), c.row.ID, c.path[0], body.Message)
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(c.name, "thread %q has no run %q", c.name, c.path[0])
+	}
+	if err != nil {
+		return err
+	}
+	run, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, c.path[0])
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, runOf(run))
+}
+
 // stopThread answers POST stop: ends the run under way, not the thread.
 func (s *Server) stopThread(c *call) error {
 	var body runtimev1.Stop

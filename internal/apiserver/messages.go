@@ -1,12 +1,16 @@
 package apiserver
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -53,9 +57,12 @@ func (s *Server) getMessage(c *call) error {
 
 // injectMessage answers POST messages: stored, never starts execution (SPEC MSG-04).
 func (s *Server) injectMessage(c *call) error {
-	n, err := c.newMessage()
+	n, policy, err := c.newMessage()
 	if err != nil {
 		return err
+	}
+	if policy != "" {
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message meets no run: leave the policy out, or queue the message")
 	}
 	m, err := s.hooked(c).Inject(c.r.Context(), n)
 	if err != nil {
@@ -66,8 +73,11 @@ func (s *Server) injectMessage(c *call) error {
 
 // queueMessage answers POST queue: waits durably and starts execution (SPEC MSG-05).
 func (s *Server) queueMessage(c *call) error {
-	n, err := c.newMessage()
+	n, policy, err := c.newMessage()
 	if err != nil {
+		return err
+	}
+	if err := s.mayEnd(c, policy); err != nil {
 		return err
 	}
 	switch {
@@ -78,11 +88,31 @@ func (s *Server) queueMessage(c *call) error {
 	case len(n.ToolCalls) > 0 || n.ToolCallID != "" || n.ToolStatus != "":
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "tool_calls", "a queued message has no tool calls or results; inject those with POST messages")
 	}
-	m, err := s.hooked(c).Queue(c.r.Context(), n)
+	m, err := s.opts.Engine.Queue(c.r.Context(), s.hooked(c), c.row, n, policy)
+	if errors.Is(err, store.ErrRunning) {
+		e := conflict(c.name, "a run is under way, or about to start, and the message was to be taken only if none is (policy reject): wait until it has ended, or send it with the policy enqueue, interrupt or rollback")
+		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
+		return e
+	}
 	if err != nil {
 		return err
 	}
 	return c.writeJSON(http.StatusCreated, messageOf(m))
+}
+
+// mayEnd refuses a policy that there is not, and one that ends a run to those who may not stop one.
+func (s *Server) mayEnd(c *call, policy skeinv1.RunPolicy) error {
+	switch policy {
+	case "", skeinv1.RunPolicyEnqueue, skeinv1.RunPolicyReject:
+		return nil
+	case skeinv1.RunPolicyInterrupt, skeinv1.RunPolicyRollback:
+		allowed, err := s.may(c.r.Context(), "create", runtimev1.SubresourceStop, c.namespace, c.name)
+		if err != nil || allowed {
+			return err
+		}
+		return apierrors.NewForbidden(threadsResource, c.name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
+	}
+	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "give enqueue, reject, interrupt or rollback, or leave it out")
 }
 
 // listQueue answers GET queue: the messages that wait, in order.
@@ -114,13 +144,13 @@ func (s *Server) hooked(c *call) *thread.State {
 }
 
 // newMessage reads the body of a write.
-func (c *call) newMessage() (thread.NewMessage, error) {
+func (c *call) newMessage() (thread.NewMessage, skeinv1.RunPolicy, error) {
 	var n runtimev1.NewMessage
 	if err := c.decode(&n, false); err != nil {
-		return thread.NewMessage{}, err
+		return thread.NewMessage{}, "", err
 	}
 	if len(n.Content) > runtimev1.MaxContentBytes {
-		return thread.NewMessage{}, tooLong(c.name, len(n.Content))
+		return thread.NewMessage{}, "", tooLong(c.name, len(n.Content))
 	}
 	m := thread.NewMessage{
 		ID: n.ID, Role: store.Role(n.Role), Name: n.Name, Silent: n.Silent, Metadata: n.Metadata,
@@ -132,5 +162,5 @@ func (c *call) newMessage() (thread.NewMessage, error) {
 	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
 		m.Content = &n.Content // a tool's result may be empty, an empty message of anyone else says nothing
 	}
-	return m, nil
+	return m, skeinv1.RunPolicy(n.Policy), nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -25,6 +26,10 @@ type Outside interface {
 	SetStatus(ctx context.Context, threadID, status string) error
 	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
 	Stopping(threadID string) bool
+	// CancelRun ends one run of a thread (SPEC RUN-10).
+	CancelRun(ctx context.Context, threadID, runID, reason string) error
+	// Queue queues a message by a policy (SPEC RUN-09).
+	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
 	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
 	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)

@@ -57,6 +57,7 @@ var writes = map[string]write{
 	"update files/":     {path: "a.txt", any: true, streamed: true, stays: true},
 	"delete files/":     {path: "a.txt", stays: true},
 	"create approvals/": {path: "call_1", good: `{"decision":"approve"}`},
+	"create runs/":      {path: "sess_1/cancel", good: `{}`, stays: true},
 	"create stop":       {good: `{}`, stays: true},
 	"create terminate":  {good: `{}`, stays: true},
 	"create destroy":    {good: `{}`, stays: true},

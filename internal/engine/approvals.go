@@ -47,7 +47,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 
 // asksFirst tells whether a call of the newest answer waits for its approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+	return r.tools != nil && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
 // askApproval notes that a call waits for its approval.

@@ -22,6 +22,9 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if limit := r.maxSteps(); r.record.Steps-r.kept.Turn.Before >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
+	if err := r.overLimit(); err != nil {
+		return false, err
+	}
 	if r.side().Handler != nil {
 		return r.askHandler(ctx)
 	}
@@ -99,6 +102,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 		r.kept.Turn.StepsB++
 		r.record.State = r.kept.encode()
 	}
+	r.countTime()
 	if len(m.ToolCalls) == 0 {
 		if end := endOf(r.conv, m, r.side().Spec); end != nil {
 			if wrong := r.misfit(m); wrong != "" && !res.Refused {

@@ -18,8 +18,29 @@ var (
 	errTerminal  = errors.New("the thread was terminated")
 )
 
-// stoppedError: a user stopped the run.
-type stoppedError struct{ reason string }
+// stopKind is how a run is ended from outside.
+type stopKind int
+
+const (
+	stopByUser    stopKind = iota // what waits is parked (SPEC MSG-08)
+	stopCancel                    // this run and no more (SPEC RUN-10)
+	stopInterrupt                 // a message takes its place (SPEC RUN-09)
+	stopRollback                  // the same, and what the run has appended is taken back
+)
+
+// stoppedError: somebody ended the run. It carries what became of that back to whoever did.
+type stoppedError struct {
+	kind   stopKind
+	reason string         // for people
+	runID  string         // only this run; any when empty
+	with   *store.Enqueue // queued in the transaction that ends the run
+	quiet  bool           // the parent has ended before: it is told nothing that would start it again
+
+	// written tells that the run was ended for this, err why it could not be. They are read once the thread has been
+	// let go of.
+	written bool
+	err     error
+}
 
 func (e *stoppedError) Error() string { return "stopped: " + e.reason }
 
@@ -52,7 +73,14 @@ const (
 	ReasonSessionFailed          = "SessionFailed"   // the model called the agent's sessionFail tool
 	ReasonStoppedByUser          = "StoppedByUser"
 	ReasonTerminated             = "Terminated"
-	ReasonInternalError          = "InternalError" // a fault of Skein itself; its log has more
+	ReasonInternalError          = "InternalError"      // a fault of Skein itself; its log has more
+	ReasonCancelled              = "Cancelled"          // a user cancelled this run
+	ReasonInterrupted            = "Interrupted"        // a message took its place
+	ReasonRolledBack             = "RolledBack"         // a message took its place, and what it had appended is gone
+	ReasonMaxTokensReached       = "MaxTokensReached"   // the run used as many tokens as its limits allow
+	ReasonMaxCostReached         = "MaxCostReached"     // it cost as much
+	ReasonMaxDurationReached     = "MaxDurationReached" // it was at work for as long
+	ReasonInvalidLimits          = "InvalidLimits"      // the limits of the run cannot be read
 )
 
 // failure is why a run fails: it is recorded and ends the run. Any other error interrupts the run, which

@@ -244,17 +244,20 @@ var _ = Describe("Subagents", func() {
 		}, "5s", "2ms").Should(Equal("waiting"))
 		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "2s").Should(Succeed())
 		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "2s", "2ms").Should(Equal(store.RunStopped))
-		// The late result waits with all else, and does no harm then: it comes as a message.
-		Eventually(func() ([]store.InboxItem, error) { return w.Store.Inbox(ctx, id) }, "10s", "5ms").Should(HaveLen(1))
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))
-		st, err := w.Threads.Open(ctx, id)
+		children, err := w.Store.Children(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(st.Continue(ctx)).To(BeTrue())
+		Expect(children).To(HaveLen(1))
+		if r, err := w.Store.Run(ctx, children[0].ID, ""); err == nil {
+			Expect(r.Status).To(Equal(store.RunStopped), "the child's run ends with it")
+		} else {
+			Expect(children[0].Parked).To(BeTrue(), "or does not begin")
+		}
+		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty(), "nobody waits for what it has to say")
+		send(ctx, w, id, "next")
 		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
-		lines := told(ctx, w, id)
-		Expect(lines[2]).To(Equal("assistant: (stopped by user)"))
-		Expect(lines[3]).To(HavePrefix("user: [subagent helper"))
+		Expect(told(ctx, w, id)[2:]).To(Equal([]string{"assistant: (stopped by user)", "user: next", "assistant: saw next"}))
 	})
 
 	It("holds children to the limits with clear errors", Label("SUB-03"), func(ctx SpecContext) {

@@ -17,6 +17,8 @@ type activeThread struct {
 	cancel context.CancelCauseFunc
 	// cause for which it was cancelled, under the engine's lock; nil when it was not.
 	cause error
+	// run that is under way, under the engine's lock; "" while it is not known.
+	run string
 	// done is closed when the thread has been let go of.
 	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
@@ -176,8 +178,11 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if stopped := stopOf(cause); stopped != nil {
-		if err := e.stopElsewhere(ctx, id, stopped); err != nil {
-			e.log.Error(err, "cannot stop a run", "thread", id)
+		if !stopped.written && stopped.err == nil {
+			if _, err := e.stopElsewhere(ctx, id, stopped); err != nil {
+				stopped.err = err
+				e.log.Error(err, "cannot stop a run", "thread", id)
+			}
 		}
 		e.queue.Add(id) // what a user has said since
 		return
@@ -237,8 +242,18 @@ func (e *Engine) cancelling(id string, cause error) (done <-chan struct{}) {
 	if a == nil {
 		return nil
 	}
+	if s := stopOf(cause); s != nil && s.runID != "" && a.run != "" && a.run != s.runID {
+		return nil
+	}
 	a.end(cause)
 	return a.done
+}
+
+// isAt notes which run of a thread is under way.
+func (e *Engine) isAt(a *activeThread, runID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a.run = runID
 }
 
 // here tells whether this replica holds the thread.

@@ -78,7 +78,7 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	}
 	switch stopped := stopOf(cause); {
 	case stopped != nil:
-		return r.stop(ctx, stopped.reason)
+		return r.stop(ctx, stopped)
 	case errors.Is(cause, errTerminal):
 		return r.engine.endTerminated(ctx, r.thread.ID, r.fence, &r.record)
 	case errors.Is(cause, errAborted), errors.Is(cause, errDestroyed):
@@ -96,15 +96,6 @@ func clipText(text string, limit int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
-
-// stoppedText is what a user's stop leaves in the log (SPEC RUN-04).
-const stoppedText = "(stopped by user)"
-
-// stop ends the run by a user's wish.
-func (r *run) stop(ctx context.Context, reason string) error {
-	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, ReasonStoppedByUser, reason
-	return r.end(ctx, "stop", r.note(stoppedText, store.MessageCompleted, nil), stoppedText, nil)
 }
 
 // note makes an assistant message that the model did not write.
@@ -132,7 +123,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		record.SessionState = save.State
 	}
 	ops = append(append(ops, scoped...), &store.PutRun{Run: record})
-	if record.Status == store.RunStopped && !r.endsWithResult() {
+	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
 		ops = append(ops, &store.Park{}) // SPEC MSG-08
 	}
 	child, err := r.childOps(ctx, text, attachments)
@@ -183,6 +174,9 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	replies := r.kept.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits: a message
+	}
+	if r.quiet {
+		replies = nil
 	}
 	if len(replies) > 0 {
 		copied, note, err := r.engine.handUp(ctx, r.thread, attachments)

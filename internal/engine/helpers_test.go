@@ -3,9 +3,11 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/model"
 )
@@ -67,3 +69,11 @@ func (c *spyClient) Stream(ctx context.Context, req model.Request, emit func(mod
 	c.spy.mu.Unlock()
 	return c.client.Stream(ctx, req, emit)
 }
+
+// shifted is the real clock, set forward.
+type shifted struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (s *shifted) Now() time.Time { return s.RealClock.Now().Add(time.Duration(s.by.Load())) }

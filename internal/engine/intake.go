@@ -91,9 +91,7 @@ func (in *intake) item(item store.InboxItem) error {
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
 			return fmt.Errorf("not a message: %w", err)
 		}
-		if call, ok := m.Metadata[metadataReplyTo].(string); ok {
-			in.kept.ReplyTo = append(in.kept.ReplyTo[:len(in.kept.ReplyTo):len(in.kept.ReplyTo)], call)
-		}
+		in.kept.ReplyTo = append(in.kept.ReplyTo[:len(in.kept.ReplyTo):len(in.kept.ReplyTo)], repliesOf(&m)...)
 		depth, _ := m.Metadata[metadataHookDepth].(float64)
 		in.kept.HookDepth = int(depth)
 		in.message(m)

@@ -33,6 +33,8 @@ type Definitions interface {
 	// Endpoint finds the ThreadEndpoint that answers a request to threads of an agent; path is in segments (SPEC
 	// END-01). An *UnknownError when no path matches, a *MethodError when one does with other methods only.
 	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*Endpoint, error)
+	// Rules gives what a Thread object and its agent say of the thread's runs. Objects that do not exist say nothing.
+	Rules(ctx context.Context, namespace, thread, agent string) (Rules, error)
 	// RuntimeContext gives what the platform team configured for code in the sandboxes of a pool; nil for nothing
 	// (SPEC TOL-04).
 	RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error)
@@ -44,6 +46,14 @@ type Definitions interface {
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
 	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
 	Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
+}
+
+// Rules of a thread's runs.
+type Rules struct {
+	// Policy of the thread, else of its agent; empty when neither says one.
+	Policy skeinv1.RunPolicy
+	// Limits of the thread and of its agent.
+	Limits []skeinv1.RunLimits
 }
 
 // Agent is an agent with all that it refers to, resolved.

@@ -141,6 +141,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 		return false, err
 	}
+	e.isAt(active, r.record.ID)
 	e.postRun.flush(active) // the lease is the next run's now
 	err = r.execute(ctx, items)
 	return r.record.Status.Ended(), err

@@ -37,6 +37,9 @@ type run struct {
 	leftOut      int  // messages that the last request was made without, to fit the model's window
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
+	limits       limits
+	quiet        bool  // a parent that waited for it has ended
+	since        int64 // when the time that it is at work was last counted, in microseconds
 
 	exec *execution // made when the first tool is
 	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.
@@ -64,9 +67,8 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 			r.exec.close()
 		}
 	}()
-	r.life = ctx
 	r.sessionState, r.record.SessionState = r.record.SessionState, nil // saving leaves what is stored as it is
-	err := r.guard(func() error { return r.loop(ctx, items) })
+	err := r.guard(func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
@@ -200,6 +202,7 @@ func (r *run) park(ctx context.Context) error {
 	r.record.Status = store.RunWaiting
 	r.record.Reason, r.record.Message = r.waitsFor(r.kept)
 	r.record.WakeAt = r.kept.wakeAt()
+	r.countTime()
 	r.record.State = r.kept.encode()
 	saved, scoped := r.stepScopes()
 	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {

@@ -35,6 +35,8 @@ type runState struct {
 	Handoffs int `json:"handoffs,omitempty"`
 	// HookDepth is that of the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
+	// Worked is how long the run has been at work, in microseconds, where that is bounded (SPEC RUN-10).
+	Worked int64 `json:"worked,omitempty"`
 	// Context is what of state.context a run that waited has carried over, encoded.
 	Context []byte `json:"context,omitempty"`
 }

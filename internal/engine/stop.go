@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -14,58 +15,88 @@ import (
 // (SPEC MSG-08). Both are on disk when it returns, so that what is sent afterwards starts a run. Without a run
 // it does nothing.
 func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
-	stopped := &stoppedError{reason: reason}
-	if done := e.cancelling(threadID, stopped); done != nil {
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	ended, err := e.endRun(ctx, threadID, &stoppedError{reason: reason})
+	if err != nil || ended {
+		return err
 	}
-	return e.stopElsewhere(ctx, threadID, stopped)
+	return e.stopLeft(ctx, threadID)
 }
 
-// stopElsewhere ends a run that waits, or that nobody here is at.
-func (e *Engine) stopElsewhere(ctx context.Context, threadID string, stopped *stoppedError) error {
+const (
+	// endTries bounds how often a run that moves from one holder to another is gone after.
+	endTries = 200
+	// endPause is how long it is left alone in between.
+	endPause = 5 * time.Millisecond
+)
+
+// endRun ends a run, wherever it is, and tells whether it did; not so when none is under way, or none of the id.
+func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (ended bool, err error) {
+	for range endTries {
+		if done := e.cancelling(threadID, s); done != nil {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+			if s.written || s.err != nil {
+				return s.written, s.err
+			}
+		}
+		moved, err := e.stopElsewhere(ctx, threadID, s)
+		if s.written || err != nil || !moved {
+			return s.written, err
+		}
+		select { // somebody here has just taken it up, or another replica
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-time.After(endPause):
+		}
+	}
+	return false, fmt.Errorf("thread %s: %w", threadID, store.ErrLeaseHeld)
+}
+
+// stopElsewhere ends a run that waits, or that nobody here is at. moved tells that somebody has taken it up just now.
+func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedError) (moved bool, err error) {
 	last, err := e.store.Run(ctx, threadID, "")
-	if err != nil || last.Status.Ended() {
-		return ignoreNotFound(err)
+	if err != nil || last.Status.Ended() || s.runID != "" && s.runID != last.ID {
+		return false, ignoreNotFound(err)
 	}
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	active := &activeThread{cancel: cancel}
-	if !e.register(threadID, active) { // somebody here has just taken it up
-		return e.Stop(ctx, threadID, stopped.reason)
+	if !e.register(threadID, active) {
+		return true, nil
 	}
 	defer e.unregister(ctx, threadID, active)
 	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
-	if errors.Is(err, store.ErrLeaseHeld) && last.Status == store.RunRunning {
+	if errors.Is(err, store.ErrLeaseHeld) {
 		// By another replica, which finds out when it writes or renews, or by one that is lost.
 		if err := e.store.Apply(ctx, threadID, nil, &store.Revoke{}); err != nil {
-			return err
+			return false, err
 		}
-		fence, release, err = e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+		if fence, release, err = e.leases.acquire(ctx, threadID, e.opts.Owner, cancel); errors.Is(err, store.ErrLeaseHeld) {
+			return true, nil
+		}
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
 	// Read again, now that nobody else can change it.
 	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status.Ended() {
-		return err
+		return false, err
 	}
 	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, fence: fence, active: active, record: *last}
 	if r.kept, err = readRunState(last); err != nil {
-		return err
+		return false, err
 	}
 	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
 	r.agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	return r.stop(context.WithoutCancel(ctx), stopped.reason)
+	return false, r.stop(context.WithoutCancel(ctx), s)
 }
 
 // Destroy clears the conversation (SPEC THR-06). The store does it in one transaction, which also ends a run

@@ -122,9 +122,7 @@ func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.R
 		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
 			continue
 		}
-		if call, ok := m.Metadata[metadataReplyTo].(string); ok {
-			replies = append(replies, call)
-		}
+		replies = append(replies, repliesOf(&m)...)
 	}
 	if len(replies) == 0 && working && t.Child.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""}

@@ -293,6 +293,7 @@ const (
 	EventRunStarted     = "run.started"
 	EventRunWaiting     = "run.waiting"
 	EventRunEnded       = "run.ended"
+	EventRunRolledBack  = "run.rolledback" // Data: how many messages were taken back, the calls and children of the run
 	EventMessageQueued  = "message.queued"
 	EventMessageCreated = "message.created"
 	EventMessageUpdated = "message.updated"

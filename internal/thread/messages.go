@@ -36,6 +36,8 @@ type NewMessage struct {
 	Unpark bool
 	// FromSystem: not counted against the limit of waiting user messages (SPEC MSG-07).
 	FromSystem bool
+	// Commit, for a queued message, writes its item instead of Apply.
+	Commit func(ctx context.Context, op *store.Enqueue) error
 }
 
 // MessageUpdate says what to change of a message; nil leaves a field as it is.

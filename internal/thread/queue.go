@@ -28,7 +28,11 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		return nil, err
 	}
 	op.Unpark = n.Unpark || !n.FromSystem
-	if err := st.Apply(ctx, op); err != nil {
+	commit := n.Commit
+	if commit == nil {
+		commit = func(ctx context.Context, op *store.Enqueue) error { return st.Apply(ctx, op) }
+	}
+	if err := commit(ctx, op); err != nil {
 		switch {
 		case errors.Is(err, store.ErrQueueFull):
 			return nil, fmt.Errorf("%w: %d wait already; wait for the thread to take them, then send again", err, limit)

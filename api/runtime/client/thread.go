@@ -116,6 +116,14 @@ func (t *Thread) Stop(ctx context.Context, message string) (*runtimev1.ThreadRec
 	})
 }
 
+// CancelRun ends one run, be it under way or parked, and gives it as it is then; what waits in the queue goes on (SPEC
+// RUN-10). One that has ended already stays as it is. An error that IsNotFound when the thread has no such run.
+func (t *Thread) CancelRun(ctx context.Context, id, message string) (*runtimev1.Run, error) {
+	return one[runtimev1.Run](func(out any) error {
+		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceRuns, id, runtimev1.ActionCancel)
+	})
+}
+
 // Terminate ends the thread and its descendants for good; they can still be read (SPEC THR-05). Again is no error.
 func (t *Thread) Terminate(ctx context.Context) error {
 	return t.send(ctx, http.MethodPost, runtimev1.Stop{}, nil, runtimev1.SubresourceTerminate)

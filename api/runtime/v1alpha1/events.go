@@ -21,9 +21,12 @@ type Event struct {
 
 // Types of event. What an event says can be read in full where it points: the message, the run, the file.
 const (
-	EventRunStarted     = "run.started"
-	EventRunWaiting     = "run.waiting"
-	EventRunEnded       = "run.ended"
+	EventRunStarted = "run.started"
+	EventRunWaiting = "run.waiting"
+	EventRunEnded   = "run.ended"
+	// EventRunRolledBack has data {"messages", "calls", "children"}: how many messages of a run were taken back, and what
+	// the run has done that stays done.
+	EventRunRolledBack  = "run.rolledback"
 	EventMessageQueued  = "message.queued"
 	EventMessageCreated = "message.created"
 	EventMessageUpdated = "message.updated"

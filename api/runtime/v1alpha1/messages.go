@@ -128,6 +128,9 @@ type NewMessage struct {
 	Status string `json:"status,omitempty"`
 	// ReasoningContent of an injected assistant message.
 	ReasoningContent string `json:"reasoning_content,omitempty"`
+	// Policy of a queued message that meets a run under way: enqueue, reject, interrupt or rollback; that of the thread,
+	// or of its agent, when empty (SPEC RUN-09). Interrupt and rollback need the right to create threads/stop.
+	Policy string `json:"policy,omitempty"`
 	// IdempotencyKey makes a repeat of this write change nothing; the header Idempotency-Key does the same.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 }

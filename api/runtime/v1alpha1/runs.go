@@ -40,6 +40,9 @@ const (
 	RunTerminated = "terminated"
 )
 
+// ActionCancel, below a run, ends it: POST runs/{id}/cancel.
+const ActionCancel = "cancel"
+
 // Ended tells whether the run is over.
 func (r *Run) Ended() bool { return r.Status != RunRunning && r.Status != RunWaiting }
 

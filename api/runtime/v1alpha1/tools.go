@@ -117,6 +117,8 @@ const KindExecutionState = "ExecutionState"
 // Types of the causes in the details of a Status that tell apart what its reason alone does not.
 const (
 	// CauseQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
+	// CauseBusy: a run is under way, and the message was to be queued only if none is.
+	CauseBusy      metav1.CauseType = "ThreadBusy"
 	CauseQueueFull metav1.CauseType = "QueueFull"
 	// CauseEndpointFailed: the code of a ThreadEndpoint did not answer; the cause's field is the object's name.
 	CauseEndpointFailed metav1.CauseType = "EndpointFailed"

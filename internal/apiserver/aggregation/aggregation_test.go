@@ -89,6 +89,10 @@ func (storeEngine) RunCode(context.Context, string, sandbox.CodeRequest) (sandbo
 	return sandbox.Result{Status: sandbox.StatusSuccess}, nil
 }
 
+func (storeEngine) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thread.NewMessage, _ skeinv1.RunPolicy) (*store.Message, error) {
+	return st.Queue(ctx, n)
+}
+
 type noChildren struct{}
 
 func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {

@@ -78,6 +78,20 @@ func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect,
 	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
 }
 
+// Rules implements engine.Definitions: those of the agent, and those of the thread by its agent's name.
+func (d *Definitions) Rules(_ context.Context, _, _, agent string) (engine.Rules, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var rules engine.Rules
+	if a := d.agents[agent]; a != nil {
+		rules.Policy = a.Spec.RunPolicy
+		if a.Spec.Limits != nil {
+			rules.Limits = append(rules.Limits, *a.Spec.Limits)
+		}
+	}
+	return rules, nil
+}
+
 // RuntimeContext implements engine.Definitions.
 func (d *Definitions) RuntimeContext(context.Context, string, string) (map[string]any, error) {
 	d.mu.Lock()

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newRuns(p *plugin) *cobra.Command {
+	var output string
+	var page runtimeclient.Page
+	cmd := &cobra.Command{
+		Use:   "runs THREAD",
+		Short: "List the runs of a thread, newest first",
+		Args:  exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			l, err := t.Runs(cmd.Context(), page)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return encode(p.Out, output, l)
+			}
+			if len(l.Runs) == 0 {
+				fmt.Fprintf(p.ErrOut, "No runs of %s.\n", args[0])
+				return nil
+			}
+			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "RUN\tSTATUS\tREASON\tSTEPS\tTOOK\tAGE\tMESSAGE")
+			for i := range l.Runs {
+				r := &l.Runs[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Status, orDash(r.Reason), r.Steps, tookSoFar(r),
+					duration.HumanDuration(time.Since(time.UnixMicro(r.StartedAt))), orDash(r.Message))
+			}
+			if l.HasMore {
+				fmt.Fprintf(p.ErrOut, "There are more: --offset %d\n", page.Offset+len(l.Runs))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().IntVar(&page.Limit, "limit", 0, "How many, 100 by default.")
+	cmd.Flags().IntVar(&page.Offset, "offset", 0, "How many to leave out.")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
+	return cmd
+}
+
+// tookSoFar says how long a run has taken, its waits included.
+func tookSoFar(r *runtimev1.Run) string {
+	end := time.Now()
+	if r.EndedAt != 0 {
+		end = time.UnixMicro(r.EndedAt)
+	}
+	return end.Sub(time.UnixMicro(r.StartedAt)).Round(10 * time.Millisecond).String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func newCancel(p *plugin) *cobra.Command {
+	var message string
+	cmd := &cobra.Command{
+		Use:   "cancel THREAD RUN",
+		Short: "End one run and nothing else; what waits in the queue goes on",
+		Args:  exactly("THREAD", "RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := t.CancelRun(cmd.Context(), args[1], message)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(p.Out, "run/%s %s\n", r.ID, r.Status)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&message, "message", "", "Why, for people.")
+	return cmd
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// limits of a run (SPEC RUN-10): the lower of those of its thread and its agent; 0 for none.
+type limits struct {
+	steps    int
+	tokens   int64
+	cost     model.Cost
+	duration time.Duration
+}
+
+// limitsOf finds the lowest of several.
+func limitsOf(all []skeinv1.RunLimits) (limits, error) {
+	var l limits
+	for _, o := range all {
+		if o.MaxSteps != nil {
+			lower(&l.steps, int(*o.MaxSteps))
+		}
+		if o.MaxTokens != nil {
+			lower(&l.tokens, *o.MaxTokens)
+		}
+		if o.MaxCost != nil {
+			cost, err := model.ParseCost(o.MaxCost.AsDec().String())
+			if err != nil {
+				return l, fmt.Errorf("limits.maxCost: %w", err)
+			}
+			lower(&l.cost, max(cost, 1))
+		}
+		if o.MaxDuration != nil {
+			lower(&l.duration, o.MaxDuration.Duration)
+		}
+	}
+	return l, nil
+}
+
+func lower[T ~int | ~int64](to *T, v T) {
+	if *to == 0 || v < *to {
+		*to = v
+	}
+}
+
+// loadLimits reads what bounds the run, as it is now.
+func (r *run) loadLimits(ctx context.Context) error {
+	rules, err := r.engine.opts.Definitions.Rules(ctx, r.thread.Namespace, r.thread.Name, r.thread.Agent)
+	if err != nil {
+		return err
+	}
+	r.limits, err = limitsOf(rules.Limits)
+	if err != nil {
+		return failf(ReasonInvalidLimits, "%v", err)
+	}
+	return nil
+}
+
+// overLimit tells, before a model call, which bound the run has reached; nil for none.
+func (r *run) overLimit() error {
+	l := &r.limits
+	switch {
+	case l.steps > 0 && r.record.Steps >= l.steps:
+		return failf(ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), without coming to an end", l.steps)
+	case l.tokens > 0 && r.usage.Tokens() >= l.tokens:
+		return failf(ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", r.usage.Tokens(), l.tokens)
+	case l.cost > 0 && r.usage.Cost >= l.cost:
+		return failf(ReasonMaxCostReached, "the run cost %s; its limit (limits.maxCost) is %s", r.usage.Cost, l.cost)
+	}
+	return nil
+}
+
+// errOverTime ends a run that has been at work for as long as it may.
+var errOverTime = errors.New("the run has been at work for as long as it may")
+
+// keepTime ends the run when it has been at work for as long as it may, whatever it is doing then. Call stop when it is
+// over, or parked: that time does not count.
+func (r *run) keepTime(cancel context.CancelCauseFunc) (stop func()) {
+	r.since = r.engine.now()
+	if r.limits.duration == 0 {
+		return func() {}
+	}
+	left := r.limits.duration - time.Duration(r.kept.Worked)*time.Microsecond
+	timer := r.engine.opts.Clock.AfterFunc(max(left, 0), func() { cancel(errOverTime) })
+	return func() { timer.Stop() }
+}
+
+// countTime notes how long the run has been at work, where that matters, so that neither a wait nor a crash makes it
+// forget. It goes into the log with the run's row.
+func (r *run) countTime() {
+	if r.limits.duration == 0 {
+		return
+	}
+	now := r.engine.now()
+	r.kept.Worked += now - r.since
+	r.since = now
+	r.record.State = r.kept.encode()
+}
+
+// overTime is the end of a run that took too long.
+func (r *run) overTime() *failure {
+	return failf(ReasonMaxDurationReached, "the run was at work for %s, which is its limit (limits.maxDuration)", r.limits.duration)
+}
+
+// withinTime makes the run within the time that it has.
+func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.life = ctx
+	if err := r.loadLimits(ctx); err != nil {
+		return err
+	}
+	defer r.keepTime(cancel)()
+	err := r.loop(ctx, items)
+	if errors.Is(context.Cause(ctx), errOverTime) && !r.record.Status.Ended() && r.record.Status != store.RunWaiting {
+		return r.overTime()
+	}
+	return err
+}

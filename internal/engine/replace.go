@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// What a run that is ended from outside leaves in the log (SPEC RUN-04).
+const (
+	stoppedText     = "(stopped by user)"
+	cancelledText   = "(cancelled by user)"
+	interruptedText = "(interrupted by a new message)"
+)
+
+// stop ends the run as somebody wished.
+func (r *run) stop(ctx context.Context, s *stoppedError) error {
+	if s.runID != "" && s.runID != r.record.ID {
+		return nil // it is another one by now, which goes on
+	}
+	r.quiet = s.quiet
+	err := r.stopFor(ctx, s)
+	s.written, s.err = err == nil, err
+	if err != nil {
+		return err
+	}
+	return r.engine.stopAwaited(context.WithoutCancel(ctx), r.thread.ID, r.kept.Waits)
+}
+
+// stopAwaited ends the runs of the children whose results a run waited for that was ended. Those that work on their own
+// go on.
+func (e *Engine) stopAwaited(ctx context.Context, parentID string, waits map[string]tool.Wait) error {
+	awaited := map[string]bool{}
+	for _, w := range waits {
+		if w.Kind == tool.WaitChild {
+			awaited[w.Reference] = true
+		}
+	}
+	if len(awaited) == 0 {
+		return nil
+	}
+	return e.stopChildren(ctx, parentID, func(c *store.Thread) bool { return awaited[c.Reference] })
+}
+
+// stopChildren ends the runs of children, and tells the parent nothing: it does not wait any more.
+func (e *Engine) stopChildren(ctx context.Context, parentID string, which func(*store.Thread) bool) error {
+	children, err := e.store.Children(ctx, parentID)
+	if err != nil {
+		return fmt.Errorf("list the children of thread %s: %w", parentID, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(terminators)
+	for i := range children {
+		if c := &children[i]; which(c) {
+			group.Go(func() error {
+				if _, err := e.store.Run(ctx, c.ID, ""); errors.Is(err, store.ErrNotFound) {
+					// It has not begun, and is not to, until the parent says more to it.
+					if err := e.store.Apply(ctx, c.ID, nil, &store.Park{}); err != nil {
+						return ignoreNotFound(err)
+					}
+				}
+				_, err := e.endRun(ctx, c.ID, &stoppedError{reason: "the run that waited for it was ended", quiet: true})
+				return ignoreNotFound(err)
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// stopLeft ends the runs of children that a run has left behind that was ended here or elsewhere: whoever ended it may
+// not have come so far.
+func (e *Engine) stopLeft(ctx context.Context, threadID string) error {
+	last, err := e.store.Run(ctx, threadID, "")
+	if err != nil || last.Status != store.RunStopped || last.Reason != ReasonStoppedByUser && last.Reason != ReasonCancelled {
+		return ignoreNotFound(err)
+	}
+	return e.stopChildren(ctx, threadID, func(c *store.Thread) bool {
+		return c.Child != nil && c.Child.Blocking && c.Child.SpawnGroupID == last.ID && c.TerminatedAt == 0
+	})
+}
+
+func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
+	text, reason := stoppedText, ReasonStoppedByUser
+	switch s.kind {
+	case stopInterrupt, stopRollback:
+		return r.giveWay(ctx, s)
+	case stopCancel:
+		text, reason = cancelledText, ReasonCancelled
+	case stopByUser:
+	}
+	r.record.Status, r.record.Reason, r.record.Message = store.RunStopped, reason, s.reason
+	return r.end(ctx, "stop", r.note(text, store.MessageCompleted, nil), text, nil)
+}
+
+// giveWay ends the run and queues the message that takes its place, in one transaction (SPEC RUN-09). A parent that
+// waits for this run waits for the next one.
+func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
+	record := r.record
+	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
+	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.mark(r.thread, r.agent)
+	var ops []store.Op
+	if s.kind == stopRollback {
+		gone, taken, err := r.takeBack(ctx)
+		if err != nil {
+			return err
+		}
+		record.Reason, record.Message = ReasonRolledBack, clipText(taken.String(), maxRunMessage)
+		ops = append(ops, gone...)
+		ops = append(ops, eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
+	} else {
+		m := r.note(interruptedText, store.MessageCompleted, nil)
+		ops = append(ops, &store.AppendMessage{Message: m})
+		r.afterCreate(ctx, m)
+	}
+	save, scoped := r.saveScopes(true)
+	if save != nil {
+		record.SessionState = save.State
+	}
+	if err := handOn(s.with, r.kept.ReplyTo); err != nil {
+		return err
+	}
+	ops = append(append(ops, scoped...), &store.PutRun{Run: record}, s.with)
+	if err := r.apply(ctx, "stop", ops...); err != nil {
+		return err
+	}
+	r.record = record
+	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
+	if save != nil {
+		save.Done()
+		r.exec.host.Session.Complete(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// takenBack is the data of run.rolledback: what a run had appended, and what it has done that stays done.
+type takenBack struct {
+	Messages int         `json:"messages"`
+	Calls    []calledOne `json:"calls,omitempty"`
+	Children []string    `json:"children,omitempty"` // references
+}
+
+type calledOne struct {
+	Name       string `json:"name"`
+	ToolCallID string `json:"toolCallId"`
+	Status     string `json:"status"` // success, error, or interrupted when it had no result
+}
+
+func (t takenBack) String() string {
+	text := fmt.Sprintf("%d messages were taken back", t.Messages)
+	if len(t.Calls) == 0 {
+		return text
+	}
+	names := make([]string, 0, len(t.Calls))
+	for _, c := range t.Calls {
+		names = append(names, fmt.Sprintf("%s (%s, %s)", c.Name, c.ToolCallID, c.Status))
+	}
+	return text + "; what these calls have done stays done: " + strings.Join(names, ", ")
+}
+
+// takeBack gives the operations that remove what the run has appended, its input included.
+func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err error) {
+	results := map[string]string{}
+	var calls []store.ToolCall
+	for offset := 0; ; offset += pageSize {
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: offset, IncludeSilent: true, AllDepths: true})
+		if err != nil {
+			return nil, t, fmt.Errorf("read what the run has appended: %w", err)
+		}
+		newer := false
+		for i := range page.Messages {
+			m := &page.Messages[i]
+			newer = newer || m.CreatedAt >= r.record.StartedAt
+			if m.RunID != r.record.ID {
+				continue
+			}
+			newer = true
+			ops = append(ops, &store.DeleteMessage{ID: m.ID})
+			calls = append(append([]store.ToolCall{}, m.ToolCalls...), calls...)
+			if m.Role == store.RoleTool {
+				results[m.ToolCallID] = m.ToolStatus
+			}
+		}
+		if len(page.Messages) < pageSize || !newer {
+			break
+		}
+	}
+	t.Messages = len(ops)
+	for _, call := range calls {
+		status, done := results[call.ID]
+		if w, waits := r.kept.Waits[call.ID]; waits && w.Kind == tool.WaitApproval {
+			continue // it was never made
+		} else if !done {
+			status = "interrupted"
+		}
+		t.Calls = append(t.Calls, calledOne{Name: call.Name, ToolCallID: call.ID, Status: status})
+	}
+	children, err := r.engine.store.Children(ctx, r.thread.ID)
+	if err != nil {
+		return nil, t, err
+	}
+	for _, c := range children {
+		if c.Child != nil && c.Child.SpawnGroupID == r.record.ID {
+			t.Children = append(t.Children, c.Reference)
+		}
+	}
+	return ops, t, nil
+}
+
+// handOn has the run that takes a message answer the parent's calls that waited for the one before it.
+func handOn(op *store.Enqueue, replyTo []string) error {
+	if len(replyTo) == 0 {
+		return nil
+	}
+	var m store.Message
+	if err := json.Unmarshal(op.Item.Payload, &m); err != nil {
+		return fmt.Errorf("the message that takes the place of a run cannot be read: %w", err)
+	}
+	if m.Metadata == nil {
+		m.Metadata = map[string]any{}
+	}
+	m.Metadata[metadataReplyTo] = replyTo
+	var err error
+	op.Item.Payload, err = json.Marshal(&m)
+	return err
+}
+
+// repliesOf reads which of the parent's calls wait for the answer to a message.
+func repliesOf(m *store.Message) []string {
+	switch v := m.Metadata[metadataReplyTo].(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, id := range v {
+			if s, ok := id.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// Queue queues a message on a thread whose run it may meet, by a policy (SPEC RUN-09); the thread's own, else its
+// agent's, else enqueue, when it is empty. Errors are those of State.Queue, and store.ErrRunning by the policy reject.
+func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error) {
+	if policy == "" && (n.Role == "" || n.Role == store.RoleUser) {
+		policy = e.policyOf(ctx, t)
+	}
+	switch policy {
+	case skeinv1.RunPolicyReject:
+		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
+			op.IfIdle = true
+			return st.Apply(ctx, op)
+		}
+	case skeinv1.RunPolicyInterrupt:
+		n.Commit = func(ctx context.Context, op *store.Enqueue) error {
+			return e.takeOver(ctx, st, t.ID, op, stopInterrupt)
+		}
+	case skeinv1.RunPolicyRollback:
+		n.Commit = func(ctx context.Context, op *store.Enqueue) error { return e.takeOver(ctx, st, t.ID, op, stopRollback) }
+	case skeinv1.RunPolicyEnqueue, "":
+	}
+	return st.Queue(ctx, n)
+}
+
+// takeOver queues a message in the place of the run that is under way: that ends in the same transaction, so that a
+// crash leaves either both or neither.
+func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind stopKind) error {
+	for {
+		op.IfNoRun = true
+		if err := st.Apply(ctx, op); !errors.Is(err, store.ErrRunning) {
+			return err
+		}
+		last, err := e.store.Run(ctx, threadID, "")
+		if err != nil {
+			return err
+		}
+		if last.Status.Ended() {
+			continue // it has ended in the meantime
+		}
+		with := *op
+		with.IfNoRun = false
+		ended, err := e.endRun(ctx, threadID, &stoppedError{kind: kind, reason: "a new message took its place", runID: last.ID, with: &with})
+		if err != nil {
+			return err
+		}
+		if ended {
+			*op = with
+			return nil
+		}
+	}
+}
+
+// policyOf gives the policy of a thread that a message does not say one for.
+func (e *Engine) policyOf(ctx context.Context, t *store.Thread) skeinv1.RunPolicy {
+	rules, err := e.opts.Definitions.Rules(ctx, t.Namespace, t.Name, t.Agent)
+	if err != nil {
+		e.log.Error(err, "cannot read the run policy of a thread: the message is queued", "thread", t.ID)
+		return skeinv1.RunPolicyEnqueue
+	}
+	return rules.Policy
+}
+
+// CancelRun ends one run of a thread, be it under way or parked, and nothing else: what waits in the queue goes on
+// (SPEC RUN-10). One that has ended stays as it is. store.ErrNotFound when the thread has no such run.
+func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) error {
+	r, err := e.store.Run(ctx, threadID, runID)
+	if err != nil {
+		return err
+	}
+	if r.Status.Ended() {
+		return e.stopLeft(ctx, threadID)
+	}
+	_, err = e.endRun(ctx, threadID, &stoppedError{kind: stopCancel, reason: reason, runID: runID})
+	return err
+}

@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// How long a stop takes is for the benchmarks; here is that it ends whatever the run is doing, and that all of it is
+// over and on disk when it has been answered.
+var _ = Describe("A stop ends a run", Label("RUN-04", "MSG-08"), func() {
+	// stopped stops the thread and holds what must be so at once.
+	stopped := func(ctx SpecContext, t *harness.Thread) []runtimev1.Message {
+		GinkgoHelper()
+		rec, err := api().Thread(t.Namespace, t.Name).Stop(ctx, "enough")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rec.Parked).To(BeTrue())
+		Expect(must(t.Runs(ctx))).To(HaveExactElements(And(HaveField("Status", "stopped"), HaveField("Reason", "StoppedByUser"), HaveField("Message", "enough"))))
+		ms := must(t.Messages(ctx))
+		Expect(texts(ms)).To(ContainElement("assistant: (stopped by user)"))
+		return ms
+	}
+	next := func(ctx SpecContext, t *harness.Thread) {
+		GinkgoHelper()
+		Expect(last(say(ctx, t, 2, "next"))).To(Equal("echo: next"))
+	}
+
+	It("in the middle of a stream, of which what came stays out of the conversation", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		release := make(chan struct{})
+		server := harness.NewChatServer(func(w http.ResponseWriter, r *http.Request, req harness.ChatRequest) {
+			if len(req.Messages) > 2 {
+				harness.Say(w, req.Model, "echo: next")
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"half an"}}]}` + "\n\n"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done() // the manager hangs up
+			close(release)
+		})
+		DeferCleanup(server.Close)
+		create(ctx, harness.OpenAI(ns, "model", server.URL, ""), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func(g Gomega) { g.Expect(t.Log(ctx)).To(ContainElement(HaveField("Type", runtimev1.EventDelta))) }).Should(Succeed())
+		Expect(texts(stopped(ctx, t))).To(Equal([]string{"user: go", "assistant: (stopped by user)"}))
+		Eventually(ctx, release).Should(BeClosed(), "the provider was hung up on")
+		next(ctx, t)
+	})
+
+	It("that waits to ask a provider again that is busy", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+			if len(req.Messages) > 2 {
+				harness.Say(w, req.Model, "echo: next")
+				return
+			}
+			w.Header().Set("Retry-After", "30")
+			http.Error(w, `{"error":{"message":"busy"}}`, http.StatusTooManyRequests)
+		})
+		DeferCleanup(server.Close)
+		m := harness.OpenAI(ns, "model", server.URL, "")
+		m.Spec.MaxRetries, m.Spec.Timeout = ptr.To[int32](5), nil
+		create(ctx, m, harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func() int { asked, _ := server.Requests(); return len(asked) }).Should(Equal(1))
+		stopped(ctx, t)
+		asked, _ := server.Requests()
+		Expect(asked).To(HaveLen(1), "nobody asked again")
+		next(ctx, t)
+	})
+
+	It("whose tool is in a loop that never ends", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.CodeTool(ns, "spin", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('begun', true); for (;;) {} } });
+`, nil))
+		t := converse(ctx, ns, []string{"spin"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("spin", map[string]any{})), harness.Echo()})
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func(g Gomega) { g.Expect(t.Value(ctx, "begun")).To(MatchJSON(`true`)) }).Should(Succeed())
+		ms := stopped(ctx, t)
+		Expect(ms).NotTo(ContainElement(HaveField("Role", runtimev1.RoleTool)))
+		next(ctx, t)
+	})
+
+	It("that waits for a child, and the child's run with it", Label("SUB-04"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := family(ctx, ns,
+			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hang"})), harness.Echo()},
+			[]skeinv1.ScriptStep{hang()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		var child *harness.Thread
+		Eventually(ctx, func(g Gomega) {
+			subs := subagents(ctx, ns)
+			g.Expect(subs).To(HaveLen(1))
+			child = cluster.Thread(ns, subs[0].Name)
+			g.Expect(child.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+			g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "waiting")))
+		}).Should(Succeed())
+		stopped(ctx, t)
+		Expect(child.Runs(ctx)).To(HaveExactElements(HaveField("Status", "stopped")))
+		next(ctx, t)
+		Expect(texts(must(t.Messages(ctx)))).NotTo(ContainElement(HavePrefix("user: [subagent")), "it said nothing to a parent that waits no more")
+	})
+
+	It("that waits for a time", func(ctx SpecContext) {
+		t := converse(ctx, namespace(ctx), []string{"builtin:wait"}, []skeinv1.ScriptStep{
+			harness.On("go", harness.Calls("wait", map[string]any{"delayMs": time.Hour.Milliseconds()})), harness.Echo()})
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(t.Runs(ctx)).To(HaveExactElements(And(HaveField("Status", "waiting"), HaveField("Reason", skeinv1.ReasonWaitingForTime))))
+		}).Should(Succeed())
+		stopped(ctx, t)
+		next(ctx, t)
+	})
+})
