@@ -246,6 +246,14 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 			"b assistant ->u", "b tool u success: b", "a assistant: a heard (the turn ended without a message)"}))
 	})
 
+	It("may be all that a side is: a handler talks with a prompt", Label("AGT-09"), func(ctx SpecContext) {
+		id, run := play(ctx, turnsAtMost(4), enginetest.Script(enginetest.Say("a heard {{.Last.Content}}")),
+			enginetest.Dual(handler(`export default createAgent('Shouter', { handler: async (ctx, input) => String(input).toUpperCase() });`, nil),
+				func(a *engine.Agent) { a.A.Name = "b" }))
+		Expect(sided(ctx, w, id)).To(Equal([]string{"user: go", "a assistant: a heard go", "b assistant: A HEARD GO", "a assistant: a heard A HEARD GO", "b assistant: A HEARD A HEARD GO"}))
+		Expect(run.Reason).To(Equal(engine.ReasonMaxSessionTurnsReached))
+	})
+
 	It("is told of what happens by the hooks of the prompt in use", Label("HOK-01"), func(ctx SpecContext) {
 		of := func(owner string) func(*engine.Hook) { return func(h *engine.Hook) { h.Owner = owner } }
 		emits := func(name skeinv1.HookName, as string) string {

@@ -79,6 +79,24 @@ var _ = Describe("Definitions", func() {
 			HaveField("Name", "x_y")))
 	})
 
+	It("resolves both sides of an agent, each with what is its own", Label("AGT-01"), func() {
+		a, p, q := agent("a", "p"), prompt("p", "m"), prompt("q", "m", "order-totals")
+		a.Spec.Type, a.Spec.SideB = skeinv1.AgentDualAI, &skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: "q"}, Label: "Critic"}
+		a.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'agent';")}
+		q.Spec.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, "export default () => 'q';")}
+		objs := []client.Object{scripted("m", skeinv1.ScriptStep{Content: "hi"}), p, tool("order-totals", goodCode), a}
+		_, err := definitions(cluster(interceptor.Funcs{}, objs...)).Agent(ctx, ns, "a")
+		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, `Prompt "q" does not exist`, "spec.sideB.promptRef"))
+		got, err := definitions(cluster(interceptor.Funcs{}, append(objs, q)...)).Agent(ctx, ns, "a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]string{got.A.Name, got.A.Prompt.Name, got.B.Name, got.B.Prompt.Name, got.B.Spec.Label}).To(Equal([]string{"a", "p", "b", "q", "Critic"}))
+		Expect(got.A.Tools).To(BeEmpty())
+		Expect(got.B.Tools).To(HaveExactElements(HaveField("Name", "order_totals")))
+		Expect(got.A.Hooks[skeinv1.HookAfterCreateMessage].Owner).To(Equal("Agent a"))
+		Expect(got.B.Hooks[skeinv1.HookAfterCreateMessage].Owner).To(Equal("Prompt q"))
+		Expect(kube.PromptsOf(&a.Spec)).To(Equal([]string{"p", "q"}), "by which agents are found when a prompt changes")
+	})
+
 	DescribeTable("says which object is missing and where it is named", func(objs []client.Object, says ...string) {
 		_, err := definitions(cluster(interceptor.Funcs{}, objs...)).Agent(ctx, ns, "a")
 		Expect(err).To(notReady(skeinv1.ReasonReferenceNotFound, says...))

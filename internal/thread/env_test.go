@@ -45,6 +45,28 @@ var _ = Describe("Variables", func() {
 		return fmt.Sprintf("%s %s %s", v.Value, v.Type, v.Source)
 	}
 
+	It("come from the prompt of the side in use", Label("ENV-01", "AGT-01"), func(ctx SpecContext) {
+		st := e.create(ctx, "t")
+		side := "a"
+		sided := st.WithSide(func() string { return side })
+		below.Values = []thread.EnvValue{
+			{Name: "BOTH", Value: "of the agent", Type: store.EnvText, Source: thread.EnvFromAgent},
+			{Name: "TONE", Value: "kind", Type: store.EnvText, Source: thread.EnvFromPrompt, Side: "a"},
+			{Name: "TONE", Value: "harsh", Type: store.EnvSecret, Source: thread.EnvFromPrompt, Side: "b"},
+			{Name: "ONLY_B", Value: "x", Type: store.EnvText, Source: thread.EnvFromPrompt, Side: "b"},
+		}
+		below.Declared = []thread.EnvDeclaration{{Name: "ONLY_B", Required: true}}
+		Expect(value(ctx, sided, "TONE")).To(Equal("kind text prompt"))
+		_, err := sided.EnvValue(ctx, "ONLY_B")
+		Expect(err).To(MatchError(thread.ErrEnvUnknown))
+		Expect(st.PendingEnv(ctx)).To(BeEmpty(), "the side that requires it has it")
+		side = "b"
+		Expect(value(ctx, sided, "TONE")).To(Equal("harsh secret prompt"))
+		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"))
+		Expect(value(ctx, sided, "BOTH")).To(Equal("of the agent text agent"))
+		Expect(value(ctx, st, "TONE")).To(Equal("kind text prompt"), "where nobody says whose turn it is")
+	})
+
 	It("come from the first source that has them", Label("ENV-01"), func(ctx SpecContext) {
 		st := e.create(ctx, "t")
 		for i, source := range []thread.EnvSource{thread.EnvFromUser, thread.EnvFromInstance, thread.EnvFromAgent, thread.EnvFromPrompt} {
