@@ -156,7 +156,9 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		ns := namespace(ctx)
 		s := newMCP()
 		for _, name := range []string{"get_value", "other"} {
-			s.AddTool(&mcp.Tool{Name: name, InputSchema: anyObject}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return says("from the server"), nil })
+			s.AddTool(&mcp.Tool{Name: name, InputSchema: anyObject}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return says("from the server"), nil
+			})
 		}
 		server := mcpServer(s)
 		plain := mcpTool(ns, "plain", server.URL)
