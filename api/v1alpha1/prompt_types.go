@@ -7,6 +7,7 @@ import (
 )
 
 // PromptSpec is what one side of an agent is told and may use (SPEC AGT-05).
+// +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="a prompt with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
 // +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="give either text or parts, not both and not neither"
 type PromptSpec struct {
 	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name (NAME.KEY
@@ -32,6 +33,15 @@ type PromptSpec struct {
 	// +listType=atomic
 	// +optional
 	Tools []PromptTool `json:"tools,omitempty"`
+
+	// ExposeAsTool lets other prompts of the namespace call this one as a tool.
+	// +optional
+	ExposeAsTool bool `json:"exposeAsTool,omitempty"`
+
+	// ToolDescription is what a model reads to decide on calling this prompt.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	ToolDescription string `json:"toolDescription,omitempty"`
 
 	// ToolChoice: auto lets the model decide, none forbids tools, required demands a call.
 	// +kubebuilder:validation:Enum=auto;none;required
@@ -95,7 +105,7 @@ type PromptSpec struct {
 	Env []EnvVar `json:"env,omitempty"`
 
 	// Hooks of threads while this prompt is in use, one for each moment; each takes the place of the agent's hook of
-	// the same name (SPEC HOK-01).
+	// the same name (SPEC HOK-01). While it is called as a tool the caller's hooks hold.
 	// +listType=map
 	// +listMapKey=hook
 	// +kubebuilder:validation:MaxItems=12
@@ -213,7 +223,8 @@ const (
 )
 
 // PromptTool is one tool, or one built-in family, that a prompt offers.
-// +kubebuilder:validation:XValidation:rule="[has(self.name), has(self.builtin), has(self.agent)].filter(given, given).size() == 1",message="give exactly one of name (of a Tool object), builtin (a family of built-in tools) and agent (an Agent with exposeAsTool)"
+// +kubebuilder:validation:XValidation:rule="[has(self.name), has(self.builtin), has(self.agent), has(self.prompt)].filter(given, given).size() == 1",message="give exactly one of name (of a Tool object), builtin (a family of built-in tools), agent (an Agent with exposeAsTool) and prompt (a Prompt with exposeAsTool)"
+// +kubebuilder:validation:XValidation:rule="has(self.prompt) || !(has(self.initUserMessageProperty) || has(self.includeTextResponse) || has(self.includeToolCalls) || has(self.includeErrors))",message="initUserMessageProperty, includeTextResponse, includeToolCalls and includeErrors are for prompt"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.agent)",message="mode is for agent: it says whether a call hands the conversation over or asks in a thread of its own"
 type PromptTool struct {
 	// Name of a Tool object.
@@ -236,6 +247,31 @@ type PromptTool struct {
 	// fresh thread of its own, whose result is the call's result. A dual_ai agent is always asked.
 	// +optional
 	Mode AgentToolMode `json:"mode,omitempty"`
+
+	// Prompt to call as a tool (SPEC AGT-05): its model answers, with its tools, within the same run. It needs
+	// exposeAsTool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Prompt string `json:"prompt,omitempty"`
+
+	// InitUserMessageProperty names the argument of the call that becomes the message which the called prompt answers;
+	// the argument message when absent, and all arguments as JSON where there is none of the name.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	InitUserMessageProperty string `json:"initUserMessageProperty,omitempty"`
+
+	// IncludeTextResponse makes what the called prompt answers part of the call's result.
+	// +optional
+	IncludeTextResponse *bool `json:"includeTextResponse,omitempty"`
+
+	// IncludeToolCalls makes the calls that the called prompt made, with their results, part of the call's result.
+	// +optional
+	IncludeToolCalls *bool `json:"includeToolCalls,omitempty"`
+
+	// IncludeErrors says in the result what went wrong when the called prompt fails; false says only that it did.
+	// +optional
+	IncludeErrors *bool `json:"includeErrors,omitempty"`
 
 	// RequiresApproval parks the run at each call of this tool, or of any of this family, until a person approves or
 	// refuses it (SPEC RUN-11).

@@ -25,7 +25,7 @@ func (a *answers) event(e *runtimev1.Event) {
 		return
 	}
 	var m runtimev1.Message
-	if json.Unmarshal(e.Data, &m) != nil || m.Role != runtimev1.RoleAssistant || m.Silent || m.Content == nil || *m.Content == "" {
+	if json.Unmarshal(e.Data, &m) != nil || m.Role != runtimev1.RoleAssistant || m.Silent || m.Depth > 0 || m.Content == nil || *m.Content == "" {
 		return
 	}
 	fmt.Fprintln(a.out, strings.TrimRight(*m.Content, "\n"))

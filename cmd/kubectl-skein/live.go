@@ -38,7 +38,7 @@ func (l *live) event(e *runtimev1.Event) {
 		l.delta(e)
 	case runtimev1.EventMessageCreated:
 		var m runtimev1.Message
-		if json.Unmarshal(e.Data, &m) == nil && m.ID != "" {
+		if json.Unmarshal(e.Data, &m) == nil && m.ID != "" && m.Depth == 0 {
 			l.created(&m)
 		}
 	case runtimev1.EventRunWaiting:
@@ -48,6 +48,12 @@ func (l *live) event(e *runtimev1.Event) {
 	case runtimev1.EventRunEnded:
 		l.breakOff()
 		l.ended(e)
+	case runtimev1.EventHandoff:
+		var h struct{ To string }
+		if json.Unmarshal(e.Data, &h) == nil {
+			l.breakOff()
+			l.note(e.CreatedAt, "the conversation passes to the agent %s", h.To)
+		}
 	case runtimev1.EventTerminated:
 		l.breakOff()
 		l.note(e.CreatedAt, "the thread is terminated")

@@ -48,6 +48,9 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		emit = withoutReasoning(emit)
 	}
 	r.engine.fault("model.before")
+	if r.frame != nil {
+		emit = func(model.Delta) {} // who follows the conversation follows the caller
+	}
 	res, err := client.Stream(ctx, req, emit)
 	if lost := deltas.stop(); lost != nil {
 		return false, lost
@@ -82,7 +85,7 @@ func (r *run) request(ctx context.Context) (req model.Request, estimated int, er
 	if err != nil {
 		return req, 0, err
 	}
-	messages, err := r.prefiltered(ctx, r.assembled(system, chosen(conv, &r.side().Prompt.Spec, r.record.ID)))
+	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(chosen(conv, &r.side().Prompt.Spec, r.record.ID))))
 	if err != nil {
 		return req, 0, err
 	}
@@ -93,6 +96,7 @@ func (r *run) request(ctx context.Context) (req model.Request, estimated int, er
 // the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
+	r.place(m)
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return false, err
 	}
@@ -108,8 +112,10 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			if wrong := r.misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
-			end.text = contentOf(m)
-			return r.endTurn(ctx, end, m)
+			if r.frame == nil { // the answer of a called prompt is a message like others
+				end.text = contentOf(m)
+				return r.endTurn(ctx, end, m)
+			}
 		}
 	}
 	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
@@ -135,6 +141,7 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	r.afterCreate(ctx, m)
 	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
 	if told != nil {
+		r.place(told)
 		ops = append(ops, &store.AppendMessage{Message: told})
 	}
 	if err := r.apply(ctx, "answer", ops...); err != nil {
@@ -159,7 +166,7 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	seen := map[string]bool{}
 	for i, call := range res.ToolCalls {
 		callID := call.ID
-		if _, used := r.conv.calls[callID]; used || callID == "" || len(callID) > maxCallID || seen[callID] {
+		if _, used := r.conv.calls[callID]; used || callID == "" || r.frame != nil || len(callID) > maxCallID || seen[callID] {
 			// Providers promise ids that are unique within one answer at best; here they are keys for ever.
 			callID = fmt.Sprintf("%s-%d", strings.TrimPrefix(id, "msg_"), i+1)
 		}

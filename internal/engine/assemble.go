@@ -12,6 +12,9 @@ const interrupted = "(no result: the call was interrupted)"
 
 // assembled is what the model of the side in use gets to read.
 func (r *run) assembled(system string, c *conversation) []model.Message {
+	if r.frame != nil {
+		return assemble(system, c, r.side().Name, "")
+	}
 	other := ""
 	if r.agent.Dual() {
 		other = nameOfSpeaker(r.agent.other(r.side()))

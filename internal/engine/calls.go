@@ -25,15 +25,17 @@ type making struct {
 // result. The results keep the order of the calls (SPEC TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
-	if caller := r.conv.sideOf(calls[0].ID); caller != "" {
+	if caller := r.conv.sideOf(calls[0].ID); caller != "" && r.frame == nil {
 		defer r.actAs(r.agent.Side(caller))()
 	}
 	if err := r.buildTools(ctx); err != nil {
 		return err
 	}
-	calls, err := r.approvals(ctx, calls)
-	if len(calls) == 0 || err != nil {
-		return err
+	if r.frame == nil { // a called prompt cannot wait
+		var err error
+		if calls, err = r.approvals(ctx, calls); len(calls) == 0 || err != nil {
+			return err
+		}
 	}
 	set, err := r.offer(ctx, calls)
 	if err != nil {
@@ -48,7 +50,11 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 			if i+1 < len(calls) {
 				next = &calls[i+1]
 			}
-			if err := r.recordResult(ctx, call, r.call(ctx, how, call), next); err != nil {
+			o, err := r.prompted(ctx, call, r.call(ctx, how, call), how.repeat)
+			if err != nil {
+				return err
+			}
+			if err := r.recordResult(ctx, call, o, next); err != nil {
 				return err
 			}
 			if w, waits := r.kept.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
@@ -104,7 +110,15 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 		}
 	})
 	for i, call := range calls {
-		if err := r.recordResult(ctx, call, <-results[i], nil); err != nil {
+		o := <-results[i]
+		if o.result.Prompt != nil {
+			group.Wait() // it takes the run's place, which the others read
+			var err error
+			if o, err = r.prompted(ctx, call, o, how.repeat); err != nil {
+				return err
+			}
+		}
+		if err := r.recordResult(ctx, call, o, nil); err != nil {
 			return err
 		}
 	}
@@ -140,6 +154,10 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 			call.Arguments = string(d.Arguments)
 		}
 	}
+	if r.frame != nil && how.set.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil {
+		o.result = cannotWait(call.Name)
+		return o
+	}
 	r.engine.fault("call.before")
 	o.result = how.set.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	r.engine.fault("call.after")
@@ -153,6 +171,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		return context.Cause(ctx)
 	case o.panicked:
 		return failf(ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
+	case o.result.Wait != nil && r.frame != nil:
+		o.result = cannotWait(call.Name)
 	case o.result.Wait != nil:
 		if r.kept.Waits == nil {
 			r.kept.Waits = map[string]tool.Wait{}
@@ -171,6 +191,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		Name: call.Name, ToolCallID: call.ID, ToolStatus: string(o.result.Status), Content: &content, Attachments: o.result.Attachments,
 		Side: r.mark(),
 	}
+	r.place(m)
 	var decision []store.Op
 	if r.kept.markDecision(call, m) {
 		r.record.State = r.kept.encode()

@@ -39,6 +39,8 @@ type execution struct {
 	mu    sync.Mutex
 	now   *Side     // whose turn it is; nil is side a
 	tools *tool.Set // of that side: those that were built last
+	// within is the prompt that is being called as a tool.
+	within *Side
 }
 
 // newExecution prepares an execution; ctx is its life: when it ends, so does its code.
@@ -52,7 +54,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	}
 	x.host.Family = &familyOf{execution: x}
 	x.host.Effects = &effectsOf{engine: e, thread: t}
-	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
+	x.host.Children = &childrenOf{execution: x, engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
 	x.host.Handoffs = &handoffsOf{execution: x}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
@@ -87,6 +89,11 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 				x.code.add(handlerModule(s), s.Handler.Module, handlerTimeout(s))
 			}
 		}
+		for _, p := range agent.Prompts {
+			for i := 0; p.Side != nil && i < len(p.Side.Tools); i++ {
+				x.code.add(moduleOf(&p.Side.Tools[i]), p.Side.Tools[i].Module, timeoutOf(&p.Side.Tools[i].Spec))
+			}
+		}
 	}
 	return x
 }
@@ -95,7 +102,10 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 func (x *execution) side() *Side {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.now == nil {
+	switch {
+	case x.within != nil:
+		return x.within
+	case x.now == nil:
 		return x.agent.A
 	}
 	return x.now
@@ -116,6 +126,28 @@ func (x *execution) use(s *Side) {
 	x.mu.Unlock()
 	if x.turn != nil {
 		x.turn.use(s)
+	}
+}
+
+// called is the prompt that is being called as a tool; nil when none is.
+func (x *execution) called() *Side {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.within
+}
+
+// frame tells which called prompt is at work; nil for none.
+func (x *execution) frame(f *frame) {
+	var within *Side
+	var path []string
+	if f != nil {
+		within, path = f.side, f.path
+	}
+	x.mu.Lock()
+	x.within, x.tools = within, nil
+	x.mu.Unlock()
+	if x.turn != nil {
+		x.turn.call(path)
 	}
 }
 
@@ -143,6 +175,12 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 				return nil, err
 			}
 			list = append(list, approvedFirst(ref, nil, family...)...)
+			continue
+		}
+		if p := x.agent.Prompts[ref.Prompt]; ref.Prompt != "" {
+			if p != nil {
+				list = append(list, approvedFirst(ref, nil, promptTool(ref, p))...)
+			}
 			continue
 		}
 		if ref.Agent != "" {
@@ -352,6 +390,9 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 		}
 	}
 	res := set.Call(ctx, tool.Call{ID: id, Name: name, Arguments: args})
+	if res.Prompt != nil {
+		return tool.Failure("a prompt is called by the conversation alone: use queueTool for " + name), nil
+	}
 	if res.Handoff != "" {
 		if err := x.host.State.Apply(ctx, handoffOp(res.Handoff, x.host.RunID, id)); err != nil {
 			return tool.Result{}, err

@@ -62,10 +62,28 @@ type held struct {
 	asked   chan string // whose model
 	answers chan *model.Response
 	seen    chan string // the system prompts
+	read    [][]string  // what came after them, of each call that was answered
+	history chan []string
+}
+
+// says answers the next call, which is of a model by that name.
+func (h *held) says(name, text string) {
+	GinkgoHelper()
+	Eventually(h.asked, "10s").Should(Receive(Equal(name)))
+	h.read = append(h.read, <-h.history)
+	h.answers <- &model.Response{Content: text}
+}
+
+// calls is says with the call of a tool.
+func (h *held) calls(name, id, tool, arguments string) {
+	GinkgoHelper()
+	Eventually(h.asked, "10s").Should(Receive(Equal(name)))
+	h.read = append(h.read, <-h.history)
+	h.answers <- &model.Response{ToolCalls: []model.ToolCall{{ID: id, Name: tool, Arguments: arguments}}}
 }
 
 func newHeld() *held {
-	return &held{asked: make(chan string, 10), answers: make(chan *model.Response, 10), seen: make(chan string, 100)}
+	return &held{asked: make(chan string, 10), answers: make(chan *model.Response, 10), seen: make(chan string, 100), history: make(chan []string, 100)}
 }
 
 func (h *held) Client(c model.Config) (model.Client, error) {
@@ -87,6 +105,18 @@ type heldClient struct {
 
 func (c heldClient) Stream(ctx context.Context, req model.Request, _ func(model.Delta)) (*model.Response, error) {
 	c.held.seen <- req.Messages[0].Content
+	lines := []string{}
+	for _, m := range req.Messages[1:] {
+		line := string(m.Role)
+		for _, call := range m.ToolCalls {
+			line += " ->" + call.Name
+		}
+		if m.Content != "" {
+			line += ": " + m.Content
+		}
+		lines = append(lines, line)
+	}
+	c.held.history <- lines
 	c.held.asked <- c.name
 	select {
 	case res := <-c.held.answers:

@@ -50,7 +50,7 @@ type Options struct {
 	PostRunTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
 	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
-	// park, turn, handoff, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
+	// park, turn, handoff, prompt, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
 	// isolate.opened, effect.finish.before, settle.before. It may panic, which the engine takes for its own fault.
 	Faults func(point string)
 }
@@ -69,6 +69,8 @@ type Limits struct {
 	HookDepth int
 	// Handoffs is how often one run may pass to another agent: 10.
 	Handoffs int
+	// PromptDepth is how deep prompts may call each other as tools: 5.
+	PromptDepth int
 	// ParallelCalls is how many calls of one step may be under way at once: 8.
 	ParallelCalls int
 }
@@ -99,6 +101,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Limits.ParallelCalls, 8)
 	orDefault(&o.Limits.HookDepth, 4)
 	orDefault(&o.Limits.Handoffs, 10)
+	orDefault(&o.Limits.PromptDepth, 5)
 }
 
 func orDefault[T int | time.Duration](v *T, def T) {

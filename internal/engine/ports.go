@@ -64,10 +64,18 @@ type Agent struct {
 	Spec skeinv1.AgentSpec
 	// A and B are the sides that models play; B is nil where it is a person (ai_human).
 	A, B *Side
+	// Prompts that the sides call as tools, and those that these call, by the names of their objects.
+	Prompts map[string]*CalledPrompt
 	// Memory is the model that turns messages into vectors (SPEC RUN-08); nil for none.
 	Memory *Model
 	// Titles is the model that writes titles (SPEC RUN-07); nil for none.
 	Titles *Model
+}
+
+// CalledPrompt is a prompt as a tool (SPEC AGT-05): what a side with it would be, or why it cannot be called now.
+type CalledPrompt struct {
+	Side *Side
+	Err  error
 }
 
 // Side is one side of an agent with all that it refers to, resolved.

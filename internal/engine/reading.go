@@ -179,7 +179,7 @@ func withoutReasoning(emit func(model.Delta)) func(model.Delta) {
 
 // read makes the request of the next step out of the messages that were chosen for it.
 func (r *run) read(ctx context.Context, messages []model.Message) (req model.Request, estimated int, err error) {
-	req = model.Request{Messages: messages, Arguments: r.thread.Arguments}
+	req = model.Request{Messages: messages, Arguments: r.arguments()}
 	if req.Messages, err = r.pictured(ctx, req.Messages); err != nil {
 		return req, 0, err
 	}

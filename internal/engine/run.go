@@ -25,6 +25,8 @@ type run struct {
 	fence  *store.Fence
 	agent  *Agent
 	active *activeThread
+	// frame is the called prompt that is at work; nil for the side itself.
+	frame *frame
 	// next is the agent that the thread has; another than the run's once it was handed over.
 	next string
 

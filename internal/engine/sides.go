@@ -81,8 +81,11 @@ func keptName(s *Side) string {
 	return s.Name
 }
 
-// side is the one whose turn it is or, while calls of the other are made, that one.
+// side is the one whose turn it is or, while calls of the other are made, that one; a called prompt stands for the side that called it.
 func (r *run) side() *Side {
+	if r.frame != nil {
+		return r.frame.side
+	}
 	if r.acting != nil {
 		return r.acting
 	}

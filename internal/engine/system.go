@@ -21,7 +21,7 @@ func (r *run) system(ctx context.Context) (string, error) {
 	if p.Text == nil { // the side is a handler
 		return "", nil
 	}
-	if err := CheckArguments(&p.Spec, r.thread.Arguments); err != nil {
+	if err := CheckArguments(&p.Spec, r.arguments()); err != nil {
 		return "", failf(skeinv1.ReasonInvalidArguments, "the arguments of this thread do not fit what the prompt %s requires: %v. Create a new thread with others", p.Name, err)
 	}
 	text := p.Text
@@ -37,7 +37,7 @@ func (r *run) system(ctx context.Context) (string, error) {
 		}
 	}
 	r.asked = true
-	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.side().Name, r.thread.Arguments)
+	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.side().Name, r.arguments())
 }
 
 // renderPrompt puts arguments, and the variables of a thread as a side sees them, into a prompt, and adds the thread's task.

@@ -37,8 +37,9 @@ type turn struct {
 	run string
 
 	mu        sync.Mutex
-	side      string // whose turn it is
-	prompt    string // the one in use
+	side      string   // whose turn it is
+	prompt    string   // the one in use
+	called    []string // the prompts that were called as tools, one by the other
 	steps     int
 	stepsB    int // of those, side b's
 	history   []store.Message
@@ -88,9 +89,16 @@ func (t *turn) Now() tool.ExecutionState {
 		PromptPath: []string{}, MessageHistory: t.history, Stopped: t.stoppedBy != "", StoppedBy: t.stoppedBy,
 	}
 	if t.prompt != "" {
-		s.PromptPath = []string{t.prompt}
+		s.PromptPath = append([]string{t.prompt}, t.called...)
 	}
 	return s
+}
+
+// call tells which prompts are being called as tools.
+func (t *turn) call(path []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called = path
 }
 
 // Stop implements tool.Execution.

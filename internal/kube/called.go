@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,4 +69,53 @@ func (d *Definitions) HandoffPolicy(ctx context.Context, namespace, thread strin
 		return "", fmt.Errorf("read Thread %q: %w", thread, err)
 	}
 	return t.Spec.HandoffPolicy, nil
+}
+
+// CheckCalledPrompt finds out whether a prompt that another one lists as a tool is there and is to be called.
+func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, field string) error {
+	var p skeinv1.Prompt
+	if err := d.get(ctx, "Prompt", namespace, name, field, &p); err != nil {
+		return err
+	}
+	if !p.Spec.ExposeAsTool {
+		return notReady(skeinv1.ReasonReferenceNotReady,
+			"Prompt %q is not to be called as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
+	}
+	return nil
+}
+
+// resolveCalled resolves the prompts that an agent's prompts call as tools, and those that these call in turn. What is
+// wrong with one shows when it is called: prompts may name each other, and would wait for each other for ever.
+func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) error {
+	var next []skeinv1.PromptTool
+	for _, side := range []*engine.Side{out.A, out.B} {
+		if side != nil {
+			next = append(next, side.Prompt.Spec.Tools...)
+		}
+	}
+	for ; len(next) > 0; next = next[1:] {
+		name := next[0].Prompt
+		if name == "" || out.Prompts[name] != nil {
+			continue
+		}
+		called := &engine.CalledPrompt{}
+		err := d.CheckCalledPrompt(ctx, a.Namespace, name, "spec.tools")
+		if err == nil {
+			called.Side, err = d.resolveSide(ctx, a, out.A.Name, "spec.tools", &skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}})
+		}
+		var unready *engine.NotReadyError
+		switch {
+		case errors.As(err, &unready):
+			called.Err = err
+		case err != nil:
+			return err
+		default:
+			next = append(next, called.Side.Prompt.Spec.Tools...)
+		}
+		if out.Prompts == nil {
+			out.Prompts = map[string]*engine.CalledPrompt{}
+		}
+		out.Prompts[name] = called
+	}
+	return nil
 }

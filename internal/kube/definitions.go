@@ -65,7 +65,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 	if err := d.resolveAfter(ctx, &a, out); err != nil {
 		return nil, within("Agent", name, err)
 	}
-	return out, nil
+	return out, d.resolveCalled(ctx, &a, out)
 }
 
 // resolveSide resolves a side of an agent; field is where the agent has it.

@@ -26,7 +26,7 @@ const (
 	IndexTool = "skein.tool"
 	// IndexInclude: Prompts by the Prompts that they include.
 	IndexInclude = "skein.include"
-	// IndexPrompt: Agents by the Prompts of their sides.
+	// IndexPrompt: Agents by the Prompts of their sides; Prompts by those that they call as tools.
 	IndexPrompt = "skein.prompt"
 	// IndexAgent: Agents by the agents of their subagents; Prompts by those that they call as tools; Threads, Subagents and ThreadEndpoints by their Agent.
 	IndexAgent = "skein.agent"
@@ -134,6 +134,9 @@ func Indexes() []Index {
 		}},
 		{&skeinv1.Prompt{}, IndexAgent, func(o client.Object) []string {
 			return called(o, func(t *skeinv1.PromptTool) string { return t.Agent })
+		}},
+		{&skeinv1.Prompt{}, IndexPrompt, func(o client.Object) []string {
+			return called(o, func(t *skeinv1.PromptTool) string { return t.Prompt })
 		}},
 		{&skeinv1.Agent{}, IndexPrompt, func(o client.Object) []string {
 			return PromptsOf(&o.(*skeinv1.Agent).Spec)

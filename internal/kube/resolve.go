@@ -66,7 +66,7 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	return d.code.get(owner, version, filename, source, lang)
 }
 
-// CheckToolNames refuses two tools that a model could not tell apart: Tools and agents.
+// CheckToolNames refuses two tools that a model could not tell apart: Tools, agents and prompts.
 func CheckToolNames(tools []skeinv1.PromptTool) error {
 	seen := map[string]string{}
 	for _, t := range tools {
@@ -74,6 +74,8 @@ func CheckToolNames(tools []skeinv1.PromptTool) error {
 		switch {
 		case t.Agent != "":
 			object, kind = t.Agent, "Agent"
+		case t.Prompt != "":
+			object, kind = t.Prompt, "Prompt"
 		case t.Name == "":
 			continue
 		}

@@ -61,10 +61,22 @@ type Result struct {
 	Status      Status
 	Content     string
 	Attachments []store.Attachment // files of the thread that belong to the result
+	// Prompt is set instead of all else when the call is one of a prompt, which the run makes (SPEC AGT-05).
+	Prompt *PromptCall
 	// Handoff names the agent that the conversation passes to with this result (SPEC AGT-03).
 	Handoff string
 	// Wait is set instead of all else when the result comes later.
 	Wait *Wait
+}
+
+// PromptCall is a call of a prompt as a tool.
+type PromptCall struct {
+	Prompt    string          // the Prompt object
+	Arguments json.RawMessage // an object
+	Message   string          // what it answers
+	// IncludeText and IncludeCalls say what becomes of its answer and of its own calls in the result, HideErrors that
+	// nothing is said of why it failed.
+	IncludeText, IncludeCalls, HideErrors bool
 }
 
 // WaitKind is what a call waits for.

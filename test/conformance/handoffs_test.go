@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -179,5 +180,43 @@ var _ = Describe("Agents that hand over", func() {
 		Expect(cluster.Client.Create(ctx, bad)).To(MatchError(ContainSubstring("give exactly one of name")))
 		bad.Spec.Tools = []skeinv1.PromptTool{{Builtin: skeinv1.BuiltinKV, Mode: skeinv1.AgentToolAsk}}
 		Expect(cluster.Client.Create(ctx, bad)).To(MatchError(ContainSubstring("mode is for agent")))
+	}, SpecTimeout(2*time.Minute))
+
+	It("call prompts as tools, whose steps are in the log below the conversation", Label("AGT-05", "TOL-02", "RUN-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		where := harness.CodeTool(ns, "where", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'where', execute: async (state) => ({ status: 'success', result: state.execution.promptPath.join('/') }) });
+`, nil)
+		inner := harness.Prompt(ns, "summarise", "small", "where", "prompt:summarise")
+		inner.Spec.Text, inner.Spec.ExposeAsTool, inner.Spec.ToolDescription = "You summarise in {{ arguments.language }}.", true, "Summarises a text."
+		inner.Spec.RequiredSchema = harness.Raw(map[string]any{"type": "object", "required": []string{"text", "language"}})
+		create(ctx, where, harness.Scripted(ns, "small", harness.On("long", harness.Calls("where", map[string]any{})),
+			harness.After("where", harness.Answer(`{{.Arguments.language}}: short, at {{.Last.Content}}`))), inner)
+		prompt := harness.Prompt(ns, "prompt", "model", "prompt:summarise", "where")
+		prompt.Spec.Tools[0].InitUserMessageProperty, prompt.Spec.Tools[0].IncludeToolCalls = "text", ptr.To(true)
+		create(ctx, harness.Scripted(ns, "model", harness.On("go", harness.Calls("summarise", map[string]any{"text": "long"})),
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool", Matches: "missing property"}, ToolCalls: []skeinv1.ScriptToolCall{
+				{Name: "summarise", Arguments: harness.Raw(map[string]any{"text": "a long text", "language": "en"})}}},
+			harness.After("summarise", harness.Answer("It says {{.Last.Content}}"))), prompt,
+			harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		ms := say(ctx, t, 1, "go")
+		Expect(texts(ms)).To(HaveExactElements("user: go", "assistant:", ContainSubstring("missing property 'language'"), "assistant:",
+			"tool: en: short, at prompt/summarise\n\n[called where({})]\n[success] prompt/summarise",
+			HavePrefix("assistant: It says en: short")))
+		runs, err := t.Runs(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(runs).To(HaveExactElements(HaveField("Steps", 5)))
+		page, err := t.Page(ctx, "maxDepth=1")
+		Expect(err).NotTo(HaveOccurred())
+		var below []string
+		for _, m := range page.Messages {
+			if m.Depth == 1 {
+				Expect(m.ParentID).To(Equal(ms[3].ID))
+				below = append(below, text(m))
+			}
+		}
+		Expect(below).To(Equal([]string{"user: a long text", "assistant:", "tool: prompt/summarise", "assistant: en: short, at prompt/summarise"}))
 	}, SpecTimeout(2*time.Minute))
 })

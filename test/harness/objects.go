@@ -48,8 +48,8 @@ func Handler(ns, name, source string, models map[string]string) *skeinv1.Agent {
 	return &skeinv1.Agent{ObjectMeta: meta(ns, name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{Handler: h}}}
 }
 
-// Prompt with tools: names of Tools, or "builtin:FAMILY", "agent:NAME" for one that the conversation is handed to, and
-// "ask:NAME" for one that is asked.
+// Prompt with tools: names of Tools, or "builtin:FAMILY", "agent:NAME" for one that the conversation is handed to, "ask:NAME"
+// for one that is asked, and "prompt:NAME".
 func Prompt(ns, name, model string, tools ...string) *skeinv1.Prompt {
 	p := &skeinv1.Prompt{ObjectMeta: meta(ns, name), Spec: skeinv1.PromptSpec{Text: "You are the agent of a test.", ModelRef: skeinv1.LocalRef{Name: model}}}
 	for _, t := range tools {
@@ -63,6 +63,8 @@ func Prompt(ns, name, model string, tools ...string) *skeinv1.Prompt {
 			ref.Builtin = skeinv1.BuiltinTool(called)
 		case "agent":
 			ref.Agent = called
+		case "prompt":
+			ref.Prompt = called
 		case "ask":
 			ref.Agent, ref.Mode = called, skeinv1.AgentToolAsk
 		default:

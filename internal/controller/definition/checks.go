@@ -85,6 +85,11 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	}
 	servers := map[string]*skeinv1.MCPServer{}
 	for i, ref := range p.Spec.Tools {
+		if ref.Prompt != "" {
+			if err := c.defs.CheckCalledPrompt(ctx, p.Namespace, ref.Prompt, fmt.Sprintf("spec.tools[%d].prompt", i)); err != nil {
+				return err
+			}
+		}
 		if ref.Agent != "" {
 			if _, err := c.defs.CheckCalledAgent(ctx, p.Namespace, ref.Agent, fmt.Sprintf("spec.tools[%d].agent", i)); err != nil {
 				return err

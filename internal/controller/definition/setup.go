@@ -107,6 +107,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
 				// Whether they are there and are to be called.
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
+				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: predicate.GenerationChangedPredicate{}},
 				// What the tools of an MCP server are called is in its spec.
 				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: predicate.Or(watches.ReadyTurned(), predicate.Predicate(predicate.GenerationChangedPredicate{}))},
 				// Its own generation for its text, its condition for what its text is made of.

@@ -135,6 +135,27 @@ func Calls(called ...engine.CalledAgent) func(*engine.Agent) {
 	}
 }
 
+// CallsPrompt lets an agent call a prompt, made as Put makes an agent, as a tool; ref has what is not the default.
+func CallsPrompt(name string, ref skeinv1.PromptTool, change ...func(*engine.Agent)) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		d := NewDefinitions()
+		d.Put(name, change...)
+		made := d.agents[name]
+		made.A.Model.Version = a.A.Model.Version + "/" + name
+		if a.Prompts == nil {
+			a.Prompts = map[string]*engine.CalledPrompt{}
+		}
+		for n, p := range made.Prompts {
+			a.Prompts[n] = p
+		}
+		text, err := prompt.Build(context.Background(), name, &made.A.Prompt.Spec, included{d})
+		made.A.Prompt.Text = text
+		a.Prompts[name] = &engine.CalledPrompt{Side: made.A, Err: err}
+		ref.Prompt = name
+		a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, ref)
+	}
+}
+
 // Configure sets what the platform team configured.
 func (d *Definitions) Configure(platform map[string]any) {
 	d.mu.Lock()

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/google/uuid"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
+)
+
+// A prompt that is called as a tool (SPEC AGT-05) is a conversation within the run: its messages are in the thread's log,
+// one level deeper than those of the caller, so that a crash takes none of its steps back, and its last answer is the
+// result of the call. It shares all with the run but what it reads, its model and its tools.
+
+// metadataPromptCall is, on the messages of a called prompt, the call that it answers.
+const metadataPromptCall = "prompt_call_id"
+
+// frame is a called prompt at work.
+type frame struct {
+	side      *Side
+	call      store.ToolCall
+	arguments json.RawMessage
+	depth     int // of its messages
+	parent    *store.Message
+	outer     *conversation // what the caller reads
+	path      []string      // the prompts that led here, without the side's
+}
+
+// depth of the messages that the run writes.
+func (r *run) depth() int {
+	if r.frame == nil {
+		return 0
+	}
+	return r.frame.depth
+}
+
+// arguments of the thread or, of a called prompt, of the call.
+func (r *run) arguments() json.RawMessage {
+	if r.frame == nil {
+		return r.thread.Arguments
+	}
+	return r.frame.arguments
+}
+
+// place puts a message of a called prompt where it belongs.
+func (r *run) place(m *store.Message) {
+	if r.frame == nil {
+		return
+	}
+	m.Depth = r.frame.depth
+	if r.frame.parent != nil {
+		m.ParentID = r.frame.parent.ID
+	}
+	metadata := maps.Clone(m.Metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata[metadataPromptCall] = r.frame.call.ID
+	m.Metadata = metadata
+}
+
+// prompted makes what a call of a prompt leads to, and gives the call's outcome; any other outcome stays as it is.
+func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repeat bool) (outcome, error) {
+	p := o.result.Prompt
+	if p == nil {
+		return o, nil
+	}
+	start := r.engine.opts.Clock.Now()
+	var err error
+	o.result, err = r.callPrompt(ctx, call, p, repeat)
+	o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
+	return o, err
+}
+
+func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool) (tool.Result, error) {
+	called := r.agent.Prompts[p.Prompt]
+	limit := r.engine.opts.Limits.PromptDepth
+	switch {
+	case called == nil || called.Side == nil && called.Err == nil:
+		return tool.Failure("there is no prompt " + p.Prompt + ": go on without it"), nil
+	case called.Err != nil:
+		return tool.Failure(fmt.Sprintf("the prompt %s cannot be called now: %v", p.Prompt, called.Err)), nil
+	case r.depth() >= limit:
+		return tool.Failure(fmt.Sprintf("prompts may call each other %d levels deep, and this is level %d: do it yourself", limit, r.depth())), nil
+	}
+	leave := r.enter(call, p, called)
+	defer leave()
+	if err := r.beginPrompt(ctx, p, repeat); err != nil {
+		return tool.Result{}, err
+	}
+	r.resumed = repeat
+	text, err := r.converse(ctx)
+	r.resumed = false
+	var failed *failure
+	switch {
+	case errors.As(err, &failed) && p.HideErrors:
+		return tool.Failure("the prompt " + p.Prompt + " failed"), nil
+	case errors.As(err, &failed):
+		return tool.Failure(fmt.Sprintf("the prompt %s failed: %s", p.Prompt, failed.message)), nil
+	case err != nil:
+		return tool.Result{}, err
+	}
+	return tool.Success(r.conv.report(p, text)), nil
+}
+
+// enter lets the run be a called prompt, until leave.
+func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPrompt) (leave func()) {
+	side := *called.Side
+	side.Name, side.Hooks = r.side().Name, r.side().Hooks // those that watch over the conversation
+	side.Spec.MaxSteps = int32(r.maxSteps())
+	f := &frame{side: &side, call: call, arguments: p.Arguments, depth: r.depth() + 1, outer: r.conv}
+	if i, ok := r.conv.calls[call.ID]; ok {
+		parent := r.conv.msgs[i]
+		f.parent = &parent
+	}
+	if r.frame != nil {
+		f.path = append(f.path, r.frame.path...)
+	}
+	f.path = append(f.path, p.Prompt)
+	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.kept.Turn.Repairs
+	r.kept.Turn.Repairs = 0
+	r.frame, r.conv, r.tools = f, newConversation(), nil
+	r.exec.frame(f)
+	return func() {
+		r.frame, r.conv, r.tools, r.kept.Turn.Repairs = before, conv, tools, repairs
+		r.exec.frame(before)
+		r.current = false
+	}
+}
+
+// beginPrompt reads what a run that was cut off has left of the call, or begins it with the message that the prompt
+// answers, under an id that derives from the call.
+func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
+	if repeat {
+		if err := r.loadFrame(ctx); err != nil || len(r.conv.msgs) > 0 {
+			return err
+		}
+	}
+	id := "msg_" + uuid.NewSHA1(keySpace, []byte(r.thread.ID+"\x00"+r.frame.call.ID)).String()
+	text := strings.ToValidUTF8(strings.ReplaceAll(p.Message, "\x00", "\uFFFD"), "\uFFFD")
+	m := &store.Message{ID: id, Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID, Content: &text}
+	r.place(m)
+	if err := r.beforeCreate(ctx, m); err != nil {
+		return err
+	}
+	r.afterCreate(ctx, m)
+	if err := r.apply(ctx, "prompt", &store.AppendMessage{Message: m}); err != nil {
+		return err
+	}
+	r.conv.add(*m)
+	return nil
+}
+
+// loadFrame reads the messages of the call.
+func (r *run) loadFrame(ctx context.Context) error {
+	var after int64
+	if r.frame.parent != nil {
+		after = r.frame.parent.Seq
+	}
+	for {
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: pageSize, IncludeSilent: true, AllDepths: true})
+		if err != nil {
+			return fmt.Errorf("read the messages of a called prompt: %w", err)
+		}
+		for i := range page.Messages {
+			m := &page.Messages[i]
+			if after = m.Seq; m.Metadata[metadataPromptCall] == r.frame.call.ID {
+				r.conv.add(*m)
+			}
+		}
+		if len(page.Messages) < pageSize {
+			return nil
+		}
+	}
+}
+
+// converse lets the called prompt work until it has answered.
+func (r *run) converse(ctx context.Context) (text string, err error) {
+	for {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		d := plan(r.conv, r.record.ID, r.side(), r.kept.Turn.After, nil, r.parallel())
+		switch {
+		case d.action == actionTurn, d.action == actionEnd:
+			return d.end.text, nil
+		case d.action == actionCalls:
+			err = r.makeCalls(ctx, d.calls)
+		case r.kept.Turn.Ends: // code has stopped the run
+			return "", nil
+		default:
+			_, err = r.ask(ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// cannotWait is the result of a call of a called prompt that would have to wait.
+func cannotWait(name string) tool.Result {
+	return tool.Failure("a prompt that is called as a tool cannot wait, as the call of " + name + " would: go on without it")
+}
+
+// withChat gives what a called prompt reads before its own messages, where it is to read the caller's conversation: that
+// which was there before the step that called it.
+func (r *run) withChat(own *conversation) *conversation {
+	f := r.frame
+	if f == nil || !isSet(f.side.Prompt.Spec.IncludeChat) {
+		return own
+	}
+	tools := isSet(f.side.Prompt.Spec.IncludePastTools)
+	out := newConversation()
+	put := func(m store.Message) {
+		out.msgs = append(out.msgs, m)
+		out.index(len(out.msgs) - 1)
+	}
+	for _, m := range f.outer.msgs {
+		if f.parent != nil && m.ID == f.parent.ID {
+			break
+		}
+		if !tools {
+			if m.Role == store.RoleTool || m.Role == store.RoleAssistant && contentOf(&m) == "" {
+				continue
+			}
+			m.ToolCalls = nil
+		}
+		put(m)
+	}
+	for _, m := range own.msgs {
+		put(m)
+	}
+	return out
+}
+
+func isSet(b *bool) bool { return b != nil && *b }
+
+// report is the result of a call of a prompt.
+func (c *conversation) report(p *tool.PromptCall, text string) string {
+	var parts []string
+	if p.IncludeText && text != "" {
+		parts = append(parts, text)
+	}
+	if p.IncludeCalls {
+		for i := range c.msgs {
+			for _, call := range c.msgs[i].ToolCalls {
+				line := fmt.Sprintf("[called %s(%s)]", call.Name, call.Arguments)
+				if j, done := c.results[call.ID]; done {
+					line += fmt.Sprintf("\n[%s] %s", c.msgs[j].ToolStatus, contentOf(&c.msgs[j]))
+				}
+				parts = append(parts, line)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return "done"
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+func promptTool(ref skeinv1.PromptTool, p *CalledPrompt) tool.Tool {
+	var description string
+	var required json.RawMessage
+	if p.Side != nil {
+		description, required = p.Side.Prompt.Spec.ToolDescription, raw(p.Side.Prompt.Spec.RequiredSchema)
+	}
+	return toolprompt.New(ref, tool.Name(ref.Prompt), description, required)
+}
