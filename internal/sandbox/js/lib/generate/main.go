@@ -97,8 +97,11 @@ func licenceOf(pkg string) (string, error) {
 	var p struct {
 		License string `json:"license"`
 	}
-	if err := json.Unmarshal(data, &p); err != nil || p.License == "" {
-		return "", fmt.Errorf("its package.json names no licence: %v", err)
+	if err := json.Unmarshal(data, &p); err != nil {
+		return "", fmt.Errorf("its package.json cannot be read: %w", err)
+	}
+	if p.License == "" {
+		return "", errors.New("its package.json names no licence")
 	}
 	return p.License, nil
 }
