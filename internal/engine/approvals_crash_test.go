@@ -39,7 +39,6 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 		cut := make(chan struct{})
 		_, stop := start(w, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
-			o.LeaseTTL = 100 * time.Millisecond
 			o.Faults = func(p string) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -77,9 +76,11 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 			}
 		}
 		rested := func(ctx context.Context) bool { r, err := w.Resting(ctx, id); return err == nil && r }
+		Eventually(func() bool { return gate.IsCut() || lastRunOrNone(ctx, w, id).Status == store.RunWaiting }, "20s", "2ms").Should(BeTrue(), "nobody decides before it waits")
 		decide(func() bool { return gate.IsCut() || rested(ctx) })
 		stop()
-		start(w, func(o *engine.Options) { o.LeaseTTL, o.SweepInterval = 100*time.Millisecond, 20*time.Millisecond })
+		Expect(gate.Expire(ctx)).To(Succeed())
+		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		decide(func() bool { return rested(ctx) })
 		mu.Lock()
 		defer mu.Unlock()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -203,7 +205,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
 			})
 		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))
-		start(w, func(o *engine.Options) {
+		start(w, asksOnceParked(3), func(o *engine.Options) {
 			o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "hush-hush", "***") }
 		})
 		id := makeThread(ctx, w, "a")
@@ -224,7 +226,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
 			})
 		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))
-		start(w)
+		start(w, asksOnceParked(3, 5, 9))
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)
@@ -284,3 +286,25 @@ var _ = Describe("ThreadState in the isolate", func() {
 		})
 	})
 })
+
+// asksOnceParked holds some of an engine's model calls, counted from 1, until one more run is parked: those of children
+// whose parent has to be at rest before they answer.
+func asksOnceParked(held ...int) func(*engine.Options) {
+	return func(o *engine.Options) {
+		parked := make(chan struct{}, len(held))
+		var asked atomic.Int32
+		o.Faults = func(point string) {
+			switch point {
+			case "park.after":
+				select {
+				case parked <- struct{}{}:
+				default: // nobody is held any more
+				}
+			case "model.before":
+				if slices.Contains(held, int(asked.Add(1))) {
+					<-parked
+				}
+			}
+		}
+	}
+}
