@@ -69,7 +69,9 @@ func (s *Store) TakePermit(ctx context.Context, r store.PermitRequest) (out stor
 			return t.setLimit(r, level)
 		}
 		out.Granted = true
-		level.requests -= million
+		if r.Requests > 0 {
+			level.requests -= million
+		}
 		if err := t.setLimit(r, level); err != nil {
 			return err
 		}
@@ -103,6 +105,13 @@ func (t *tx) lockLimit(r store.PermitRequest) (l level, err error) {
 	l.requests = min(l.requests+passed*r.Requests/60, r.Requests*million)
 	l.tokens = min(l.tokens+passed*r.Tokens/60, r.Tokens*million)
 	l.at = max(l.at, t.now)
+	// What has no limit is not counted: a limit that is set later begins with nothing owed.
+	if r.Requests <= 0 {
+		l.requests = 0
+	}
+	if r.Tokens <= 0 {
+		l.tokens = 0
+	}
 	return l, nil
 }
 

@@ -85,6 +85,20 @@ func describePermits(e *env) {
 			Expect(ask(ctx, "b", thousand)).To(Equal(granted))
 		})
 
+		It("owe nothing for what was used while that had no limit", func(ctx SpecContext) {
+			free := store.PermitRequest{Concurrent: 100}
+			for _, id := range []string{"a", "b", "c", "d", "e"} {
+				Expect(ask(ctx, id, free)).To(Equal(granted))
+				give(ctx, id, 1_000_000)
+			}
+			Expect(ask(ctx, "f", free)).To(Equal(granted))
+			give(ctx, "f", 0)
+			out := ask(ctx, "g", store.PermitRequest{Concurrent: 100, Requests: 60, Tokens: 1000})
+			Expect(out.Wait).To(BeNumerically("<=", 1100*time.Millisecond), "what one request takes to come up")
+			e.clock.Step(2 * time.Second)
+			Expect(ask(ctx, "g", store.PermitRequest{Concurrent: 100, Requests: 60, Tokens: 1000})).To(Equal(granted))
+		})
+
 		It("are never more than allowed, however many ask at once", func(ctx SpecContext) {
 			var group sync.WaitGroup
 			var got atomic.Int32
