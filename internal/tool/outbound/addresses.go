@@ -6,28 +6,28 @@ import "net/netip"
 // by itself (loopback, private, link-local, multicast) is not listed.
 var special = func() (list []netip.Prefix) {
 	for _, s := range []string{
-		"0.0.0.0/8",       // this network
-		"100.64.0.0/10",   // shared by carriers, and by some clouds for their metadata
-		"192.0.0.0/24",    // protocol assignments
-		"192.0.2.0/24",    // documentation
-		"192.88.99.0/24",  // relays of 6to4
-		"198.18.0.0/15",   // benchmarks
-		"198.51.100.0/24", // documentation
-		"203.0.113.0/24",  // documentation
-		"240.0.0.0/4",     // reserved, and the broadcast address
-		"::/96",           // IPv4 in its oldest dress
-		"64:ff9b:1::/48",  // translation within a site
-		"100::/64",        // discarded
-		"2001::/23",       // protocol assignments, Teredo among them
-		"2001:db8::/32",   // documentation
-		"3fff::/20",       // documentation
-		"5f00::/16",       // segment routing
-		"fec0::/10",       // site-local
+		"0.0.0.0/8",        // this network
+		"100.64.0.0/10",    // shared by carriers, and by some clouds for their metadata
+		"168.63.129.16/32", // Azure's own, which tells each of its machines the machine's secrets
+		"192.0.0.0/24",     // protocol assignments
+		"192.0.2.0/24",     // documentation
+		"192.88.99.0/24",   // relays of 6to4
+		"198.18.0.0/15",    // benchmarks
+		"198.51.100.0/24",  // documentation
+		"203.0.113.0/24",   // documentation
+		"240.0.0.0/4",      // reserved, and the broadcast address
+		"2001::/23",        // protocol assignments, Teredo among them
+		"2001:db8::/32",    // documentation
+		"3fff::/20",        // documentation
 	} {
 		list = append(list, netip.MustParsePrefix(s))
 	}
 	return list
 }()
+
+// unicast is the one block that public addresses of IPv6 come from. Outside of it there are translated, site-local and
+// discarded addresses, and nobody's; new kinds are made up there too.
+var unicast = netip.MustParsePrefix("2000::/3")
 
 // The blocks whose addresses carry an IPv4 address, and where in them it is.
 var (
@@ -54,5 +54,5 @@ func Public(ip netip.Addr) bool {
 	case sixTo4.Contains(ip):
 		return Public(netip.AddrFrom4([4]byte(b[2:6])))
 	}
-	return true
+	return ip.Is4() || unicast.Contains(ip)
 }

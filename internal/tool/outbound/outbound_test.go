@@ -50,6 +50,7 @@ var _ = Describe("Addresses", Label("TOL-02"), func() {
 		Entry(nil, "127.0.0.1"), Entry(nil, "127.9.9.9"), Entry(nil, "0.0.0.0"), Entry(nil, "0.1.2.3"), Entry(nil, "10.0.0.1"), Entry(nil, "172.16.0.1"), Entry(nil, "172.31.255.255"),
 		Entry(nil, "192.168.1.1"), Entry(nil, "169.254.169.254"), Entry(nil, "100.64.0.1"), Entry(nil, "100.100.100.200"), Entry(nil, "192.0.0.192"), Entry(nil, "198.18.0.1"),
 		Entry(nil, "224.0.0.1"), Entry(nil, "239.255.255.255"), Entry(nil, "240.0.0.1"), Entry(nil, "255.255.255.255"), Entry(nil, "203.0.113.9"),
+		Entry(nil, "168.63.129.16"), Entry(nil, "::ffff:168.63.129.16"), Entry(nil, "64:ff9b::a83f:8110"), Entry(nil, "::ffff:0:7f00:1"), Entry(nil, "::ffff:0:a9fe:a9fe"), Entry(nil, "4000::1"), Entry(nil, "e000::1"),
 		Entry(nil, "::"), Entry(nil, "::1"), Entry(nil, "::7f00:1"), Entry(nil, "::ffff:127.0.0.1"), Entry(nil, "::ffff:10.0.0.1"), Entry(nil, "fe80::1"), Entry(nil, "fe80::1%eth0"),
 		Entry(nil, "fc00::1"), Entry(nil, "fd00:ec2::254"), Entry(nil, "fec0::1"), Entry(nil, "ff02::1"), Entry(nil, "64:ff9b::7f00:1"), Entry(nil, "64:ff9b::a9fe:a9fe"),
 		Entry(nil, "64:ff9b:1::1"), Entry(nil, "2002:7f00:1::"), Entry(nil, "2002:a00:1::1"), Entry(nil, "2001::1"), Entry(nil, "2001:db8::1"),
