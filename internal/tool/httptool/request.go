@@ -353,13 +353,20 @@ func escapePath(p *part, v any, ok bool) (string, error) {
 	return url.PathEscape(text), nil
 }
 
-// checkPath refuses segments by which a server would leave the path that was meant.
+// checkPath refuses segments by which a server would leave the path that was meant. Many a server, or a proxy before it,
+// undoes escapes before it looks for such segments, some of them twice, and takes a backslash for a slash.
 func checkPath(path string) error {
-	for segment := range strings.SplitSeq(path, "/") {
-		plain, err := url.PathUnescape(segment)
-		if err != nil || plain == "." || plain == ".." {
-			return errors.New(`a segment of the URL's path must not be "." or ".."`)
+	for range 3 {
+		for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+			if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." {
+				return errors.New(`a segment of the URL's path must not be "." or ".."`)
+			}
 		}
+		plain, err := url.PathUnescape(path)
+		if err != nil || plain == path {
+			return nil
+		}
+		path = plain
 	}
 	return nil
 }
