@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,23 +71,64 @@ func (e *Engine) takeHint(id string) bool {
 	return hinted
 }
 
-// dispatchLoop hands threads to goroutines, as many at once as there are workers. An idle engine has none.
+// dispatchers is how many look threads up at once. More than one, because a store may be far away.
+const dispatchers = 4
+
+// dispatchLoop hands threads to the workers, by their namespaces, which take turns. What waits there holds no goroutine.
 func (e *Engine) dispatchLoop(ctx context.Context) {
-	for {
-		if e.slots.Acquire(ctx, 1) != nil {
-			return
-		}
-		id, shutdown := e.queue.Get()
-		if shutdown {
-			e.slots.Release(1)
-			return
-		}
-		e.runs.Go(func() {
-			defer e.slots.Release(1)
-			defer e.queue.Done(id)
-			e.handle(ctx, id)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for range dispatchers {
+		group.Go(func() {
+			for {
+				id, shutdown := e.queue.Get()
+				if shutdown {
+					return
+				}
+				e.dispatch(ctx, id)
+			}
 		})
 	}
+}
+
+// dispatch has a thread processed when its namespace has its turn.
+func (e *Engine) dispatch(ctx context.Context, id string) {
+	namespace, err := e.namespaceOf(ctx, id)
+	switch {
+	case err == nil:
+		e.runs.Go(namespace, func() {
+			defer e.queue.Done(id)
+			if ctx.Err() == nil { // else it stays for whoever comes next
+				e.handle(ctx, id)
+			}
+		})
+		return
+	case errors.Is(err, store.ErrNotFound):
+		e.takeHint(id)
+		e.queue.Forget(id)
+	case ctx.Err() == nil:
+		e.log.Error(err, "cannot look up a thread with work: it will be tried again", "thread", id)
+		e.queue.AddRateLimited(id)
+	}
+	e.queue.Done(id)
+}
+
+// namespaceOf gives the namespace of a thread, which never changes.
+func (e *Engine) namespaceOf(ctx context.Context, id string) (string, error) {
+	if namespace, ok := e.namespaces.Get(id); ok {
+		return namespace.(string), nil
+	}
+	t, err := e.store.Thread(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	e.namespaces.Add(id, t.Namespace)
+	return t.Namespace, nil
+}
+
+// Load tells how many threads are being run here, and how many wait for a worker.
+func (e *Engine) Load() (running, waiting int) {
+	return e.runs.Load()
 }
 
 // handle processes a thread and sees to what must come after.

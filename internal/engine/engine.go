@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
+	"github.com/skein-dev/skein/internal/engine/fair"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -29,8 +29,7 @@ type Engine struct {
 	store   store.Store
 	queue   workqueue.TypedRateLimitingInterface[string]
 	leases  *leases
-	slots   *semaphore.Weighted
-	runs    sync.WaitGroup
+	runs    *fair.Pool // by namespace
 	effects *effectWorker
 	postRun *postRunWorker
 	wakes   *wakes
@@ -41,6 +40,8 @@ type Engine struct {
 	schemas *lru.Cache
 	// scales tell how models count tokens; see scaleOf.
 	scales *lru.Cache
+	// namespaces of threads, by their ids.
+	namespaces *lru.Cache
 
 	mu     sync.Mutex
 	active map[string]*activeThread
@@ -66,9 +67,12 @@ func New(o Options) (*Engine, error) {
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
 		store:   o.Threads.Store(),
-		slots:   semaphore.NewWeighted(int64(o.Workers)),
+		runs:    fair.New(o.Workers, o.NamespaceWorkers),
 		schemas: lru.New(maxDescribed),
 		scales:  lru.New(maxScales),
+
+		namespaces: lru.New(maxNamespaces),
+
 		active:  map[string]*activeThread{},
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
 		hinted:  map[string]bool{},
@@ -93,6 +97,8 @@ const (
 	// releaseTimeout bounds the writes by which a run lets go when its own context has ended.
 	releaseTimeout = 5 * time.Second
 	maxDescribed   = 4096
+	// maxNamespaces is of how many threads the namespace is kept in memory: some 2 MB.
+	maxNamespaces = 16384
 )
 
 // NeedLeaderElection is false: every replica runs threads.

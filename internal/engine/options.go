@@ -29,8 +29,11 @@ type Options struct {
 	Clock clock.WithTickerAndDelayedExecution
 	// Owner names this replica in leases; no two living replicas may have the same.
 	Owner string
-	// Workers is how many runs may be under way at once: 1000 when 0.
+	// Workers is how many runs may be under way at once: 1250 when 0. A fifth of them is kept for namespaces of
+	// which nothing runs yet.
 	Workers int
+	// NamespaceWorkers is how many runs of one namespace may be under way at once: without a bound of its own when 0.
+	NamespaceWorkers int
 	// EffectWorkers is how many effects may be under way at once: 64 when 0.
 	EffectWorkers int
 	Logger        logr.Logger
@@ -88,7 +91,7 @@ func (o *Options) setDefaults() {
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }
 	}
-	orDefault(&o.Workers, 1000)
+	orDefault(&o.Workers, 1250)
 	orDefault(&o.EffectWorkers, 64)
 	orDefault(&o.PostRunWorkers, 64)
 	orDefault(&o.PostRunTimeout, time.Minute)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/skein-dev/skein/internal/controller"
 	"github.com/skein-dev/skein/internal/engine"
@@ -142,14 +143,20 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 		MCP:         servers,
 		Owner:       o.Identity,
 		Workers:     o.Workers,
-		Logger:      o.Logger.WithName("engine"),
-		Redact:      o.secrets.Text,
-		PostRun:     after.Tasks(after.Options{Store: data.store, Definitions: definitions, Models: models, Redact: o.secrets.Text}),
+
+		NamespaceWorkers: o.NamespaceWorkers,
+
+		Logger:  o.Logger.WithName("engine"),
+		Redact:  o.secrets.Text,
+		PostRun: after.Tasks(after.Options{Store: data.store, Definitions: definitions, Models: models, Redact: o.secrets.Text}),
 	})
 	if err != nil {
 		return err
 	}
 	if err := mgr.Add(eng); err != nil {
+		return err
+	}
+	if err := measureLoad(metrics.Registry, eng); err != nil {
 		return err
 	}
 	if err := mgr.Add(&indexer{threads: data.threads, clock: clock.RealClock{}, log: o.Logger.WithName("indexer")}); err != nil {

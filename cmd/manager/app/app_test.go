@@ -39,6 +39,7 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 		{"--namespaces=A_B", "--namespaces=A_B"},
 		{"--log-level=loud", "error or info or debug"},
 		{"--workers=-1", "positive"},
+		{"--namespace-workers=-1", "positive"},
 		{"--file-quota-bytes=much", "amount of bytes such as 500Mi"},
 		{"--file-quota-files=-1", "give 0 for no bound"},
 	} {

@@ -83,10 +83,12 @@ type Options struct {
 	EnvKeySecret string
 
 	LeaderElect bool
-	Workers     int      // runs at once; the engine's default when 0
-	MaxQueued   int      // user messages that may wait in one thread (SPEC MSG-07)
-	Namespaces  []string // all when empty
-	Namespace   string   // the manager's own
+	Workers     int // runs at once; the engine's default when 0
+	// NamespaceWorkers bounds the runs at once of one namespace; 0 for no bound of its own.
+	NamespaceWorkers int
+	MaxQueued        int      // user messages that may wait in one thread (SPEC MSG-07)
+	Namespaces       []string // all when empty
+	Namespace        string   // the manager's own
 
 	LogFormat string // json or text
 	LogLevel  string // error, info or debug
@@ -149,7 +151,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "`address` of the metrics; 0 switches them off")
 	f.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect one replica to run the controllers")
-	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1000)")
+	f.IntVar(&o.Workers, "workers", o.Workers, "`number` of runs at once (default 1250); a fifth of them is kept for namespaces of which nothing runs yet")
+	f.IntVar(&o.NamespaceWorkers, "namespace-workers", o.NamespaceWorkers, "`number` of runs at once of one namespace; only bound by --workers when 0")
 	f.IntVar(&o.MaxQueued, "max-queued-messages", o.MaxQueued, "`number` of user messages that may wait in one thread; -1 for no limit")
 	f.StringSliceVar(&o.ToolAllowedHosts, outbound.FlagAllowed, o.ToolAllowedHosts, "`host`, such as api.example.com, *.example.com or api.example.com:8443, that HTTP and MCP tools may reach; all with public addresses when empty")
 	f.StringSliceVar(&o.ToolPrivateHosts, outbound.FlagPrivate, o.ToolPrivateHosts, "`host` that HTTP and MCP tools may reach even where its address is private, loopback or link-local, such as tools.example.svc")
@@ -202,6 +205,9 @@ func (o *Options) validate() error {
 	}
 	if o.Workers < 0 {
 		errs = append(errs, fmt.Errorf("--workers=%d: give a positive number", o.Workers))
+	}
+	if o.NamespaceWorkers < 0 {
+		errs = append(errs, fmt.Errorf("--namespace-workers=%d: give a positive number, or 0 for no bound but --workers", o.NamespaceWorkers))
 	}
 	if o.MaxQueued == 0 || o.MaxQueued < -1 {
 		errs = append(errs, fmt.Errorf("--max-queued-messages=%d: give a positive number, or -1 for no limit", o.MaxQueued))

@@ -1,0 +1,22 @@
+package app
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// measureLoad tells, in the metrics, how busy the workers are.
+func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
+	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skein_engine_threads_running",
+		Help: "Threads that this replica is running.",
+	}, func() float64 { n, _ := eng.Load(); return float64(n) })
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skein_engine_threads_queued",
+		Help: "Threads with something to do that wait for a worker of this replica.",
+	}, func() float64 { _, n := eng.Load(); return float64(n) })
+	return errors.Join(registry.Register(running), registry.Register(waiting))
+}
