@@ -1,0 +1,249 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// What the engine costs, in this process: a SQLite store on disk, scripted models, no cluster. Beside each rate stands what the
+// processors were at work for it, which is the same on a busy machine.
+var _ = Describe("The engine", func() {
+	It("makes turns", func(ctx SpecContext) {
+		for _, threads := range []int{1, 64, 256} {
+			b := newEngineBench(ctx, enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
+			ids := b.threads(ctx, threads)
+			b.turns(ctx, ids, 1) // what is made once
+			cpu, began, turns := processors(), time.Now(), 0
+			for time.Since(began) < 5*time.Second {
+				b.turns(ctx, ids, 1)
+				turns += threads
+			}
+			took, work := time.Since(began), processors()-cpu
+			figure(fmt.Sprintf("turns a second, SQLite, %d threads", threads), "%.0f  (budget 1,000 on 2 cores; %s of a processor each, which is %.0f a second on 2)",
+				float64(turns)/took.Seconds(), round(work/time.Duration(turns)), 2*float64(turns)/work.Seconds())
+		}
+	}, NodeTimeout(5*time.Minute))
+
+	It("makes steps", func(ctx SpecContext) {
+		const steps, threads = 20, 64
+		var script []skeinv1.ScriptStep
+		for range steps {
+			script = append(script, enginetest.Call("get_value", map[string]any{"key": "k"}))
+		}
+		with := newEngineBench(ctx, enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(append(script, enginetest.Say("done"))...))
+		without := newEngineBench(ctx, enginetest.Script(enginetest.Say("done")))
+		var manyCPU, oneCPU, manyTook, oneTook time.Duration
+		for range 3 { // in turns, because the machine's speed changes
+			many, one := with.threads(ctx, threads), without.threads(ctx, threads)
+			cpu := processors()
+			oneTook += timed(func() { without.turns(ctx, one, 1) })
+			oneCPU += processors() - cpu
+			cpu = processors()
+			manyTook += timed(func() { with.turns(ctx, many, 1) })
+			manyCPU += processors() - cpu
+		}
+		n := time.Duration(3 * threads * steps)
+		figure("overhead of a step with a tool call", "%s of a processor  (%s at %d threads at once; a turn of one step %s)", round((manyCPU-oneCPU)/n), round((manyTook-oneTook)/n), threads,
+			round(oneCPU/(3*threads)))
+	}, NodeTimeout(5*time.Minute))
+
+	It("is as fast as its models", func(ctx SpecContext) {
+		const threads = 1000
+		latency := 200 * time.Millisecond
+		b := newEngineBench(ctx, enginetest.Script(skeinv1.ScriptStep{Latency: &metav1.Duration{Duration: latency}, Times: ptr.To[int32](0), Content: "ok"}))
+		ids := b.threads(ctx, threads)
+		b.turns(ctx, ids, 1)
+		cpu := processors()
+		var all []time.Duration
+		took := timed(func() { all = b.turns(ctx, ids, 3) })
+		work := processors() - cpu
+		figure("1,000 threads at once, 200 ms model", "a turn %s", spread(all))
+		// A machine cannot be faster than its models, nor than its processors.
+		compute := work / time.Duration(3*runtime.GOMAXPROCS(0))
+		figure("1,000 threads at once, 200 ms model", "%.2f times the models' floor, %.2f times that of models and processors  (%.0f turns a second; %s of a processor each)",
+			took.Seconds()/(3*latency.Seconds()), took.Seconds()/max(3*latency, compute).Seconds(), 3*threads/took.Seconds(), round(work/(3*threads)))
+	}, NodeTimeout(5*time.Minute))
+
+	It("goes to children and back", func(ctx SpecContext) {
+		b := newEngineBench(ctx, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
+		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "help"}), enginetest.Say("done")))
+		b.world.Definitions.Put("child", enginetest.Script(enginetest.Say("helped")))
+		var all []time.Duration
+		for range 100 {
+			all = append(all, b.turns(ctx, b.threads(ctx, 1), 1)...)
+		}
+		figure("parent to child and back", "%s  (budget p50 100 ms)", spread(all))
+	}, NodeTimeout(5*time.Minute))
+
+	It("holds threads", func(ctx SpecContext) {
+		const threads = 1000
+		latency := &metav1.Duration{Duration: time.Hour}
+		running := newEngineBench(ctx, enginetest.Script(skeinv1.ScriptStep{Latency: latency, Content: "never"}))
+		waiting := newEngineBench(ctx, enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(enginetest.Call("wait", map[string]any{"delayMs": 3_600_000})))
+		for _, c := range []struct {
+			what string
+			b    *engineBench
+			is   func(store.Run) bool
+		}{
+			{"running", running, func(store.Run) bool { r, _ := running.engine.Load(); return r == threads }},
+			{"waiting", waiting, func(r store.Run) bool { return r.Status == store.RunWaiting }},
+		} {
+			ids := c.b.threads(ctx, threads)
+			heap, goroutines := inUse()
+			for _, id := range ids {
+				Expect(c.b.world.Send(ctx, id, "go")).To(Succeed())
+			}
+			for _, id := range ids {
+				Eventually(ctx, func() bool {
+					r, err := c.b.world.Store.Run(ctx, id, "")
+					return err == nil && c.is(*r)
+				}).Should(BeTrue())
+			}
+			Eventually(ctx, func() bool { // those that wait have let go
+				r, w := c.b.engine.Load()
+				return w == 0 && (c.what == "running" || r == 0)
+			}).Should(BeTrue())
+			after, more := inUse()
+			figure("memory of a thread that is "+c.what, "%.1f KiB, %.2f goroutines  (n=%d)", float64(after-heap)/1024/threads, float64(more-goroutines)/threads, threads)
+		}
+	}, NodeTimeout(5*time.Minute))
+})
+
+// engineBench is an engine with an agent, in a world of its own.
+type engineBench struct {
+	world  *enginetest.World
+	engine *engine.Engine
+
+	mu    sync.Mutex
+	ended map[string]chan struct{} // by thread: something of its row has changed
+	said  map[string]int64         // messages that its log had when it last came to rest
+}
+
+func newEngineBench(ctx context.Context, agent ...func(*engine.Agent)) *engineBench {
+	GinkgoHelper()
+	w, err := enginetest.New(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	w.Logger = logr.Discard()
+	w.Definitions.Put("agent", agent...)
+	b := &engineBench{world: w, ended: map[string]chan struct{}{}, said: map[string]int64{}}
+	stop := w.Store.Subscribe(func(h store.Hint) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if ch := b.ended[h.ThreadID]; ch != nil && h.Changed&store.ChangedThread != 0 {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	})
+	o := w.Options()
+	o.LeaseTTL, o.SweepInterval = 30*time.Second, 30*time.Second
+	b.engine, err = engine.New(o)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- b.engine.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(done).Should(Receive(BeNil()))
+		stop()
+		Expect(w.Close()).To(Succeed())
+	})
+	return b
+}
+
+// threads makes n threads.
+func (b *engineBench) threads(ctx context.Context, n int) (ids []string) {
+	GinkgoHelper()
+	for range n {
+		id, err := b.world.Thread(ctx, "agent")
+		Expect(err).NotTo(HaveOccurred())
+		b.mu.Lock()
+		b.ended[id] = make(chan struct{}, 1)
+		b.mu.Unlock()
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// turns has every thread make n turns, one after the other, all threads at once, and gives how long each took.
+func (b *engineBench) turns(ctx context.Context, ids []string, n int) (took []time.Duration) {
+	GinkgoHelper()
+	took = make([]time.Duration, n*len(ids))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for _, id := range ids {
+		group.Go(func() {
+			defer GinkgoRecover()
+			for range n {
+				took[next.Add(1)-1] = timed(func() { b.turn(ctx, id) })
+			}
+		})
+	}
+	group.Wait()
+	return took
+}
+
+func (b *engineBench) turn(ctx context.Context, id string) {
+	b.mu.Lock()
+	ended, before := b.ended[id], b.said[id]
+	b.mu.Unlock()
+	Expect(b.world.Send(ctx, id, "hello")).To(Succeed())
+	for {
+		// The thread before the run: once its log has grown, the newest run is this turn's.
+		t, err := b.world.Store.Thread(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		if t.Messages >= before+2 {
+			r, err := b.world.Store.Run(ctx, id, "")
+			Expect(err).NotTo(HaveOccurred())
+			if r.Status.Ended() {
+				Expect(r.Status).To(Equal(store.RunSucceeded), r.Message)
+				t, err = b.world.Store.Thread(ctx, id) // it may have grown since
+				Expect(err).NotTo(HaveOccurred())
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.said[id] = t.Messages
+				return
+			}
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			Expect(ctx.Err()).NotTo(HaveOccurred())
+		}
+	}
+}
+
+// processors is for how long processors have been at work for this process.
+func processors() time.Duration {
+	GinkgoHelper()
+	var u syscall.Rusage
+	Expect(syscall.Getrusage(syscall.RUSAGE_SELF, &u)).To(Succeed())
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// inUse is the heap and the goroutines that are in use, and the stacks with the heap.
+func inUse() (bytes int64, goroutines int) {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse), runtime.NumGoroutine()
+}
