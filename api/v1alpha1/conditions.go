@@ -44,11 +44,11 @@ const (
 	ReasonThreadInUse = "ThreadInUse"
 )
 
-// ReasonHandoffRefused: spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it keeps it
+// ReasonHandoffRefused says that spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it keeps it
 // there; the conversation goes on with that agent (SPEC AGT-03).
 const ReasonHandoffRefused = "HandoffRefused"
 
-// ReasonInvalidArguments: the arguments of a Thread do not fit the requiredSchema of its agent's prompt (SPEC AGT-05).
+// ReasonInvalidArguments says that the arguments of a Thread do not fit the requiredSchema of its agent's prompt (SPEC AGT-05).
 const ReasonInvalidArguments = "InvalidArguments"
 
 // Reasons of definitions.

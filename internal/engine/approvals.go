@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -39,7 +40,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		r.record.State = r.kept.encode()
 		asked = append(asked, &store.PutRun{Run: r.record})
 	}
-	if ops := append(asked, started...); len(ops) > 0 {
+	if ops := slices.Concat(asked, started); len(ops) > 0 {
 		return now, r.apply(ctx, "approval", ops...)
 	}
 	return now, nil

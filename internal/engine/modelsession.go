@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -57,7 +58,7 @@ func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[strin
 		out[key] = value
 	}
 	if res.Session != "" {
-		known := append(req.Messages[:len(req.Messages):len(req.Messages)], model.Message{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls})
+		known := slices.Concat(req.Messages, []model.Message{{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})
 		set(metadataSession, map[string]any{"id": res.Session, "of": r.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known)})
 	}
 	if res.Model != "" {

@@ -39,7 +39,9 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		}).Should(Succeed())
 		return t, api().Thread(t.Namespace, t.Name)
 	}
-	instead := func(policy string) runtimev1.NewMessage { return runtimev1.NewMessage{Content: "instead", Policy: policy} }
+	instead := func(policy string) runtimev1.NewMessage {
+		return runtimev1.NewMessage{Content: "instead", Policy: policy}
+	}
 
 	It("waits by default, and is refused by the policy reject", func(ctx SpecContext) {
 		t, raw := working(ctx)

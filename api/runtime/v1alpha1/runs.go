@@ -40,7 +40,7 @@ const (
 	RunTerminated = "terminated"
 )
 
-// ActionCancel, below a run, ends it: POST runs/{id}/cancel.
+// ActionCancel is the path below a run that ends it: POST runs/{id}/cancel.
 const ActionCancel = "cancel"
 
 // Ended tells whether the run is over.
