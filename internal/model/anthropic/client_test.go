@@ -92,6 +92,24 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Entry(nil, "not_json", model.KindBadAnswer, false, "not the JSON of its protocol"),
 	)
 
+	It("sends no text of white space alone, which the API refuses for as long as the conversation has it", func() {
+		_, err := ask("text", model.Request{Messages: []model.Message{
+			{Role: model.RoleSystem, Content: " \n"},
+			{Role: model.RoleUser, Content: "look"},
+			{Role: model.RoleAssistant, Content: "\n\n", ToolCalls: []model.ToolCall{{ID: "c1", Name: "t", Arguments: `{}`}}},
+			{Role: model.RoleTool, ToolCallID: "c1", Name: "t", Content: "\n"},
+			{Role: model.RoleUser, Content: "\t "},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		body := server.Last().Body
+		Expect(body).NotTo(HaveKey("system"))
+		Expect(body["messages"]).To(HaveExactElements(
+			HaveKeyWithValue("content", ConsistOf(HaveKeyWithValue("text", "look"))),
+			HaveKeyWithValue("content", ConsistOf(HaveKeyWithValue("type", "tool_use"))),
+			HaveKeyWithValue("content", ConsistOf(And(HaveKeyWithValue("type", "tool_result"), Not(HaveKey("content"))))),
+		))
+	})
+
 	It("sends the conversation by turns, with what was thought, images and marks for the cache", func() {
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", MaxTokens: ptr.To[int32](100)}
 		picture := model.Image{MimeType: "image/png", Read: func(context.Context) ([]byte, error) { return []byte("png"), nil }}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
@@ -28,7 +29,7 @@ func (c *Client) params(ctx context.Context, req model.Request) (sdk.MessageNewP
 	}
 	messages := req.Messages
 	for len(messages) > 0 && messages[0].Role == model.RoleSystem {
-		if text := messages[0].Text(); text != "" {
+		if text := messages[0].Text(); says(text) {
 			p.System = append(p.System, sdk.TextBlockParam{Text: text})
 		}
 		messages = messages[1:]
@@ -178,6 +179,10 @@ func turnsOf(ctx context.Context, messages []model.Message) ([]sdk.MessageParam,
 	return out, nil
 }
 
+// says tells whether a text may be a block: the API refuses those of white space alone, which other models put before
+// their calls, and would refuse every later request of the conversation too.
+func says(text string) bool { return strings.TrimSpace(text) != "" }
+
 func userBlocks(ctx context.Context, m model.Message) ([]sdk.ContentBlockParamUnion, error) {
 	var blocks []sdk.ContentBlockParamUnion
 	for _, image := range m.Images {
@@ -187,7 +192,7 @@ func userBlocks(ctx context.Context, m model.Message) ([]sdk.ContentBlockParamUn
 		}
 		blocks = append(blocks, sdk.NewImageBlockBase64(image.MimeType, data))
 	}
-	if text := m.Text(); text != "" {
+	if text := m.Text(); says(text) {
 		blocks = append(blocks, sdk.NewTextBlock(text))
 	}
 	return blocks, nil
@@ -195,7 +200,7 @@ func userBlocks(ctx context.Context, m model.Message) ([]sdk.ContentBlockParamUn
 
 func resultBlock(ctx context.Context, m model.Message) (sdk.ContentBlockParamUnion, error) {
 	block := sdk.ToolResultBlockParam{ToolUseID: validID(m.ToolCallID)}
-	if text := m.Text(); text != "" {
+	if text := m.Text(); says(text) {
 		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
 	}
 	for _, image := range m.Images {
@@ -224,7 +229,7 @@ func answerBlocks(m model.Message) []sdk.ContentBlockParamUnion {
 			blocks = append(blocks, sdk.NewThinkingBlock(signature, thinking))
 		}
 	}
-	if text := m.Text(); text != "" {
+	if text := m.Text(); says(text) {
 		blocks = append(blocks, sdk.NewTextBlock(text))
 	}
 	for _, call := range m.ToolCalls {
