@@ -47,7 +47,7 @@ type execution struct {
 func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
 	st = st.WithSide(x.sideName)
-	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads}
+	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads, Redact: func(text string) string { return e.opts.Redact(t.Namespace, text) }}
 	if runID != "" {
 		x.turn = newTurn(runID)
 		x.host.Execution = x.turn

@@ -39,6 +39,16 @@ type Host struct {
 	Progress func(ctx context.Context, p Progress)
 	// Memory of the thread's agent; nil when it keeps none.
 	Memory Memory
+	// Redact takes the secrets of the thread's namespace out of a text, before a part of it is cut off; nil for as it is.
+	Redact func(text string) string
+}
+
+// Redacted gives a text without the secrets of the thread's namespace.
+func (h *Host) Redacted(text string) string {
+	if h.Redact == nil {
+		return text
+	}
+	return h.Redact(text)
 }
 
 // Progress of a call under way, as the tool tells it.

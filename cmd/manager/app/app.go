@@ -124,7 +124,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	servers := mcptool.New(mcptool.Options{
 		Network: network, Log: o.Logger.WithName("mcp"),
-		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)),
+		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,
 	})
 	if err := mgr.Add(&closer{closes: []func(){servers.Close, network.Close}}); err != nil {
 		return err

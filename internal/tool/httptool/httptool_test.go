@@ -215,6 +215,24 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(res.Status).To(Equal(tool.StatusError))
 	})
 
+	It("cut nothing of a server's before secrets are out of it: a half would not be found any more", func() {
+		const secret = "0123456789abcdef"
+		host.Redact = func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
+		for _, at := range []int{4<<10 - 8, 200 - 8} {
+			answer = func(w http.ResponseWriter, _ *http.Request) {
+				if at > 1000 {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				_, _ = io.WriteString(w, strings.Repeat("x", at)+secret+strings.Repeat("y", 1000))
+			}
+			for _, result := range []*skeinv1.HTTPResult{{JSONPath: "{.a}"}, {Template: "{{ body.a }}"}} {
+				res := call(skeinv1.HTTPTool{URL: "/", Result: result}, httptool.Secrets{}, `{}`)
+				Expect(res.Status).To(Equal(tool.StatusError))
+				Expect(res.Content).To(And(ContainSubstring("x[redac"), Not(ContainSubstring("01234567"))))
+			}
+		}
+	})
+
 	It("say that the time was up, and let go at once when the call is given up", func() {
 		release := make(chan struct{})
 		DeferCleanup(func() { close(release) })

@@ -41,6 +41,7 @@ type answer struct {
 	code   int
 	header http.Header
 	body   []byte
+	redact func(text string) string
 }
 
 func (a *answer) status() string {
@@ -66,10 +67,8 @@ func (a *answer) failure() string {
 		return text
 	case !a.textual():
 		return text + fmt.Sprintf(" with %d bytes that are no text", len(a.body))
-	case len(a.body) > maxErrorShown:
-		return text + ": " + strings.ToValidUTF8(string(a.body[:maxErrorShown]), "") + "…"
 	}
-	return text + ": " + string(a.body)
+	return text + ": " + a.shown(maxErrorShown)
 }
 
 // read maps an answer to what the model gets to read.
@@ -88,7 +87,7 @@ func (r *result) read(a *answer) (string, error) {
 		case len(p.path) == 0:
 			return strings.ToValidUTF8(string(a.body), "\uFFFD"), true, nil
 		case bodyErr != nil:
-			return nil, false, errors.New("the server's answer is not JSON, so nothing can be taken out of it: " + clip(a.body))
+			return nil, false, errors.New("the server's answer is not JSON, so nothing can be taken out of it: " + a.clip())
 		}
 		v, ok := lookup(body, p.path)
 		return v, ok, nil
@@ -104,7 +103,7 @@ func (r *result) pick(a *answer) (text string, err error) {
 	}()
 	var body any
 	if err := json.Unmarshal(a.body, &body); err != nil {
-		return "", errors.New("the server's answer is not JSON, so nothing can be taken out of it: " + clip(a.body))
+		return "", errors.New("the server's answer is not JSON, so nothing can be taken out of it: " + a.clip())
 	}
 	path := jsonpath.New("result").AllowMissingKeys(true)
 	if err := path.Parse(r.jsonPath); err != nil {
@@ -134,12 +133,15 @@ func (r *result) pick(a *answer) (text string, err error) {
 	return jsonOf(list), nil
 }
 
-func clip(body []byte) string {
-	const limit = 200
-	if len(body) > limit {
-		return strings.ToValidUTF8(string(body[:limit]), "") + "…"
+func (a *answer) clip() string { return a.shown(200) }
+
+// shown is the beginning of the body. Secrets are taken out of it first: half of one would not be found any more.
+func (a *answer) shown(limit int) string {
+	text := a.redact(string(a.body))
+	if len(text) > limit {
+		return strings.ToValidUTF8(text[:limit], "") + "…"
 	}
-	return strings.ToValidUTF8(string(body), "\uFFFD")
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // decode reads one JSON value and keeps its numbers as they are written.

@@ -197,7 +197,7 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 // read reads an answer, as far as it may go.
 func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, error) {
 	defer func() { _ = resp.Body.Close() }()
-	a := &answer{code: resp.StatusCode, header: resp.Header}
+	a := &answer{code: resp.StatusCode, header: resp.Header, redact: t.host.Redacted}
 	limit := t.spec.Request.maxBytes
 	if a.code >= http.StatusMultipleChoices {
 		limit = min(limit, 2*maxErrorShown)

@@ -73,7 +73,7 @@ func (v *server) remote(t *mcp.Tool) (r Remote, why string) {
 	if t.Name == "" || len(t.Name) > 256 {
 		return r, "its name is empty or too long"
 	}
-	r = Remote{Name: CallName(v.config.Prefix, t.Name), Remote: t.Name, Description: bounded(t.Description, maxDescription)}
+	r = Remote{Name: CallName(v.config.Prefix, t.Name), Remote: t.Name, Description: v.owner.bounded(v.config, t.Description, maxDescription)}
 	if r.Parameters, why = schemaOf(t.InputSchema); why != "" {
 		return r, "its inputSchema " + why
 	}
@@ -160,6 +160,12 @@ func loosen(v any) {
 			loosen(inner)
 		}
 	}
+}
+
+// bounded is a text of a server as bounded gives it, without the secrets of the server's namespace: they are taken out
+// first, since half of one is not found any more.
+func (s *Servers) bounded(config *Server, text string, limit int) string {
+	return bounded(s.opts.Redact(config.Namespace, text), limit)
 }
 
 // bounded is a text of a server: without control characters, and no longer than a limit.

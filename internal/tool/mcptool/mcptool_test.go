@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -90,6 +91,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 	var (
 		host    *tool.Host
 		servers *mcptool.Servers
+		network *outbound.Network
 		watched chan error
 	)
 	ctx := context.Background()
@@ -101,7 +103,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		DeferCleanup(closed)
 		private, err := outbound.ParseHosts([]string{"127.0.0.1"})
 		Expect(err).NotTo(HaveOccurred())
-		network := outbound.New(outbound.Policy{Private: private})
+		network = outbound.New(outbound.Policy{Private: private})
 		DeferCleanup(network.Close)
 		watched = make(chan error, 64)
 		servers = mcptool.New(mcptool.Options{Network: network, Log: GinkgoLogr, Watch: func(_ *mcptool.Server, err error) { watched <- err }})
@@ -272,6 +274,24 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(call(ctx, c, "s_all", `{"n":"two"}`)).To(And(HaveField("Status", tool.StatusError), HaveField("Content", ContainSubstring("does not fit the schema"))))
 		Expect(call(ctx, c, "s_fails", `{}`)).To(Equal(tool.Failure("the disk is full")))
 		Expect(call(ctx, c, "s_refuses", `{}`)).To(And(HaveField("Status", tool.StatusError), HaveField("Content", ContainSubstring("not today"))))
+	})
+
+	It("have secrets taken out of what they say before it is cut", func() {
+		const secret = "0123456789abcdef"
+		before := strings.Repeat("x", 4<<10-8)
+		s := newServer()
+		s.AddTool(&mcp.Tool{Name: "a", Description: before + secret, InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return nil, &jsonrpc.Error{Code: -32000, Message: before + secret}
+		})
+		servers := mcptool.New(mcptool.Options{Network: network, Redact: func(_, text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }})
+		DeferCleanup(servers.Close)
+		c := config(serve(streamable(s)))
+		list, err := servers.Tools(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveExactElements(HaveField("Description", And(ContainSubstring("[redac"), Not(ContainSubstring("01234567"))))))
+		res := servers.Tool(c, list[0], host).Call(ctx, tool.Call{ID: "call_1", Name: "s_a", Arguments: json.RawMessage(`{}`)})
+		Expect(res.Status).To(Equal(tool.StatusError))
+		Expect(res.Content).To(And(ContainSubstring("[redac"), Not(ContainSubstring("01234567"))))
 	})
 
 	It("are not trusted: what they list is bounded, and expressions that are not known are left out", func() {

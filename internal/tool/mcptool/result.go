@@ -102,7 +102,7 @@ func (w *writer) structured(v any) (wrong string) {
 		schema, err := tool.CompileSchema(w.tool.remote.Output)
 		if err == nil {
 			if err := schema.Valid(text); err != nil {
-				return "the MCP server gave a result that does not fit the schema which it declares: " + bounded(err.Error(), 2048)
+				return "the MCP server gave a result that does not fit the schema which it declares: " + w.tool.servers.bounded(w.tool.config, err.Error(), 2048)
 			}
 		}
 	}

@@ -56,6 +56,8 @@ type Options struct {
 	Log     logr.Logger
 	// Watch is told when a server has become reachable (err is nil) or unreachable; may be nil. It must not block.
 	Watch func(s *Server, err error)
+	// Redact takes the secrets of a namespace out of a text, before a part of it is cut off; nil for as it is.
+	Redact func(namespace, text string) string
 }
 
 // Servers keeps the sessions of one process.
@@ -71,6 +73,9 @@ type Servers struct {
 func New(o Options) *Servers {
 	if o.Watch == nil {
 		o.Watch = func(*Server, error) {}
+	}
+	if o.Redact == nil {
+		o.Redact = func(_, text string) string { return text }
 	}
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()

@@ -158,7 +158,7 @@ func (v *server) explain(err error) string {
 		return fmt.Sprintf("the host %s does not answer", host)
 	case errors.As(err, &network):
 	case errors.As(err, &said) && said.Message != notSent:
-		return bounded(said.Message, maxErrorShown)
+		return v.owner.bounded(v.config, said.Message, maxErrorShown)
 	}
-	return bounded(outbound.Explain(err, host), maxErrorShown)
+	return v.owner.bounded(v.config, outbound.Explain(err, host), maxErrorShown)
 }

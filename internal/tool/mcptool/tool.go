@@ -111,7 +111,7 @@ func (v *server) progressed(p *mcp.ProgressNotificationParams) {
 	fn := v.progress[token]
 	v.mu.Unlock()
 	if fn != nil {
-		fn(Progress{Progress: p.Progress, Total: p.Total, Message: bounded(p.Message, 1<<10)})
+		fn(Progress{Progress: p.Progress, Total: p.Total, Message: v.owner.bounded(v.config, p.Message, 1<<10)})
 	}
 }
 
