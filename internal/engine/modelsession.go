@@ -65,7 +65,7 @@ func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[strin
 		set(metadataModel, res.Model)
 		failures := make([]any, 0, len(res.Failures))
 		for _, f := range res.Failures {
-			failures = append(failures, r.redacted(clipText(f, maxRunMessage)))
+			failures = append(failures, clipText(r.redacted(f), maxRunMessage))
 		}
 		set(metadataFailures, failures)
 	}

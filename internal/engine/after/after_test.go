@@ -157,6 +157,20 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		Expect(records(ctx, id)).To(ConsistOf("title namer", "a", "a", "a"))
 	})
 
+	It("show the model of titles no half of a secret, where what was said is cut", func(ctx SpecContext) {
+		half := enginetest.Say("A half was shown")
+		half.When = &skeinv1.ScriptMatch{Matches: "s3c"}
+		agent("a", nil, script("namer", half, enginetest.Say("Nothing of it shown")))
+		start(func(o *engine.Options) {
+			o.PostRun = after.Tasks(after.Options{Store: o.Threads.Store(), Definitions: w.Definitions, Models: w.Models,
+				Redact: func(_, text string) string { return strings.ReplaceAll(text, "s3cret", "[redacted]") }})
+		})
+		id := of("a", "")
+		say(ctx, id, strings.Repeat("x", 597)+"s3cret")
+		say(ctx, id, "two")
+		Expect(title(ctx, id)).To(Equal("Nothing of it shown"))
+	})
+
 	It("report a failure once, without holding anything up, and go on with the next run", func(ctx SpecContext) {
 		broken := script("namer", skeinv1.ScriptStep{Error: "the key s3cret is not taken"})
 		agent("a", embedder, broken)

@@ -82,10 +82,11 @@ func (o *Options) beginning(ctx context.Context, t *store.Thread) (string, error
 				users++
 			}
 			if len(lines) < firstMessages {
+				said = o.Redact(t.Namespace, said) // before it is cut: half a secret is not found any more
 				if runes := []rune(said); len(runes) > maxShownRunes {
 					said = string(runes[:maxShownRunes]) + "…"
 				}
-				lines = append(lines, string(m.Role)+": "+o.Redact(t.Namespace, said))
+				lines = append(lines, string(m.Role)+": "+said)
 			}
 		}
 		if !page.HasMore {
