@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -80,7 +79,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&skeinv1.SandboxPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(watches.Options(r.Workers))
 	if !r.ProcessMode {
-		b = b.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf), builder.WithPredicates(podTurned())).
+		b = b.Watches(&corev1.Pod{}, podEvents(), builder.WithPredicates(podTurned())).
 			Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Watches(kube.MetadataOf("Secret"), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &skeinv1.SandboxPool{}, handler.OnlyControllerOwner()))
 	}
@@ -141,24 +140,4 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)
-}
-
-// poolOf maps a pod to its pool by label: a claimed one is owned by its Thread.
-func poolOf(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[skeinv1.LabelPool]
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
-}
-
-// podTurned passes what of a pod its pool depends on.
-func podTurned() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*corev1.Pod)
-		after, ok2 := e.ObjectNew.(*corev1.Pod)
-		return ok1 && ok2 && (kube.PodReady(before) != kube.PodReady(after) || kube.PodOver(before) != kube.PodOver(after) ||
-			kube.PodTrouble(before) != kube.PodTrouble(after) ||
-			before.Labels[skeinv1.LabelSandboxState] != after.Labels[skeinv1.LabelSandboxState])
-	}}
 }
