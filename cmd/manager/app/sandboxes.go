@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/sandbox"
 	sandboxclient "github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 )
 
@@ -73,9 +74,11 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 
 // dialer connects to sandbox pods with certificates of the authority.
 func dialer(authority *kube.SandboxAuthority) kube.Dial {
+	configs := &pki.ClientConfigs{}
 	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
-			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
+			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
+			ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

@@ -35,7 +35,9 @@ type Options struct {
 	Client     pki.Pair // the manager's own certificate
 	// Credentials are asked for CA and Client at each connection instead: they may change while the sandbox lives.
 	Credentials func(ctx context.Context) (ca []byte, client pki.Pair, err error)
-	ThreadID    string // the one thread that this sandbox is for
+	// Configs keep what was read of the credentials for the next connections, of all clients that share them. May be nil.
+	Configs  *pki.ClientConfigs
+	ThreadID string // the one thread that this sandbox is for
 
 	// Dial makes the connection; net.Dialer when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -82,6 +84,9 @@ func Dial(o Options) (*Client, error) {
 		if _, err := pki.ClientConfig(o.CA, o.Client, o.ServerName); err != nil {
 			return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
 		}
+	}
+	if o.Configs == nil {
+		o.Configs = &pki.ClientConfigs{}
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext

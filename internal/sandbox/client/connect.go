@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // Connect makes the connection ahead of the first stream: a caller that still has to win the sandbox can dial
@@ -49,7 +48,7 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
 	}
-	config, err := pki.ClientConfig(ca, own, c.opts.ServerName)
+	config, err := c.opts.Configs.Get(ca, own, c.opts.ServerName)
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
 	}

@@ -1,0 +1,33 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/tls"
+	"sync"
+)
+
+// ClientConfigs reads certificates and keys for ClientConfig once and not at each connection: checking a key takes
+// as long as a good part of a handshake. It holds those of the last call. Its zero value is ready, and safe for concurrent use.
+type ClientConfigs struct {
+	mu     sync.Mutex
+	ca     []byte
+	client Pair
+	config *tls.Config // without a server name; never handed out itself
+}
+
+// Get is ClientConfig. The caller may change what it gets.
+func (c *ClientConfigs) Get(ca []byte, client Pair, serverName string) (*tls.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.config == nil || !bytes.Equal(c.ca, ca) || !bytes.Equal(c.client.Cert, client.Cert) || !bytes.Equal(c.client.Key, client.Key) {
+		config, err := ClientConfig(ca, client, "")
+		if err != nil {
+			return nil, err
+		}
+		c.ca, c.client = bytes.Clone(ca), Pair{Cert: bytes.Clone(client.Cert), Key: bytes.Clone(client.Key)}
+		c.config = config
+	}
+	config := c.config.Clone()
+	config.ServerName = serverName
+	return config, nil
+}
