@@ -99,9 +99,10 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 	ts := b.threads(ctx, "warm", n)
 	before := b.histogram(ctx, "first_result", "warm")
 	acquired := b.histogram(ctx, "acquire", "warm")
-	var first, floor, again []time.Duration
+	var first, floor, patch, again []time.Duration
 	began := time.Now()
 	for i, t := range ts {
+		patch = append(patch, b.patch(ctx))
 		think(ctx)
 		floor = append(floor, timed(func() { Expect(t.Messages(ctx)).To(BeEmpty()) }))
 		first = append(first, b.run(ctx, t))
@@ -111,6 +112,7 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 		}
 	}
 	figure("runtime API, an empty read (the floor)", "%s", spread(floor))
+	figure("a conditional patch of a warm pod (the floor)", "%s", spread(patch))
 	figure("warm claim → connected, at the engine", "%s", b.histogram(ctx, "acquire", "warm").minus(acquired))
 	figure("warm claim → first result, at the engine", "%s (budget p50 8 ms)", b.histogram(ctx, "first_result", "warm").minus(before))
 	figure("warm claim → first result, over the API", "%s", spread(first))
@@ -122,6 +124,19 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 	Expect(last.Delete(ctx)).To(Succeed())
 	b.settle(ctx, warm)
 	b.writes(ctx, began, n)
+}
+
+// patch is a write like a claim's that changes nothing of a warm pod which anybody heeds.
+func (b *sandboxBench) patch(ctx SpecContext) time.Duration {
+	GinkgoHelper()
+	var l corev1.PodList
+	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(Succeed())
+	Expect(l.Items).NotTo(BeEmpty())
+	p := &l.Items[0]
+	change := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{"bench":%q}}}`, p.ResourceVersion, time.Now().Format(time.RFC3339Nano))
+	return timed(func() {
+		Expect(b.cluster.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, change))).To(Succeed())
+	})
 }
 
 // writes counts what the operator wrote for so many claims and their refills.
