@@ -118,7 +118,8 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	}
 	defer r.keepTime(cancel)()
 	err := r.loop(ctx, items)
-	if errors.Is(context.Cause(ctx), errOverTime) && !r.record.Status.Ended() && r.record.Status != store.RunWaiting {
+	parked := err == nil && r.record.Status == store.RunWaiting // one that was, and could not go on, gives an error
+	if errors.Is(context.Cause(ctx), errOverTime) && !r.record.Status.Ended() && !parked {
 		return r.overTime()
 	}
 	return err

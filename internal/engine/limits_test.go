@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -76,5 +77,44 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }, "10s", "5ms").Should(Succeed())
 		clock.by.Store(int64(2 * time.Hour)) // the next look finds that the time has come
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+	})
+})
+
+// punctual is the real clock, by which what is overdue happens at once.
+type punctual struct{ clock.RealClock }
+
+func (punctual) AfterFunc(d time.Duration, f func()) clock.Timer {
+	if d <= 0 {
+		f()
+	}
+	return clock.RealClock{}.AfterFunc(max(d, 0), f)
+}
+
+var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN-10"), func() {
+	It("ends the run when it goes on", func(ctx SpecContext) {
+		w := newWorld()
+		limits := func(d time.Duration) {
+			w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(
+				skeinv1.ScriptStep{Latency: ms(20), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("set_value", map[string]any{"key": "k", "value": 1})}},
+				enginetest.Say("done")), func(a *engine.Agent) {
+				a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: d}}
+			})
+		}
+		limits(time.Hour)
+		e, _ := start(w, func(o *engine.Options) { o.Clock = punctual{} })
+		id := makeThread(ctx, w, "agent")
+		send(ctx, w, id, "go")
+		var list []engine.Approval
+		Eventually(func(g Gomega) {
+			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
+			var err error
+			list, err = e.Approvals(ctx, id)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(list).To(HaveLen(1))
+		}, "10s", "5ms").Should(Succeed())
+		limits(time.Millisecond)
+		_, err := e.Decide(ctx, id, list[0].ToolCallID, store.Approval{Approved: true, By: "ada"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", engine.ReasonMaxDurationReached)))
 	})
 })
