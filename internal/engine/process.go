@@ -121,6 +121,11 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return true, e.drop(ctx, id, fence, items)
 	}
 	var going *store.Run
+	if last != nil && gaveWay(last) { // to the run that begins now
+		if err := e.stopLeft(ctx, id); err != nil {
+			return false, err
+		}
+	}
 	if under {
 		going = last
 	}

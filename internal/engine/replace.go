@@ -80,13 +80,16 @@ func (e *Engine) stopChildren(ctx context.Context, parentID string, which func(*
 // not have come so far.
 func (e *Engine) stopLeft(ctx context.Context, threadID string) error {
 	last, err := e.store.Run(ctx, threadID, "")
-	if err != nil || last.Status != store.RunStopped || last.Reason != ReasonStoppedByUser && last.Reason != ReasonCancelled {
+	if err != nil || last.Status != store.RunStopped || last.Reason != ReasonStoppedByUser && last.Reason != ReasonCancelled && !gaveWay(last) {
 		return ignoreNotFound(err)
 	}
 	return e.stopChildren(ctx, threadID, func(c *store.Thread) bool {
 		return c.Child != nil && c.Child.Blocking && c.Child.SpawnGroupID == last.ID && c.TerminatedAt == 0
 	})
 }
+
+// gaveWay tells whether a message has taken the place of a run.
+func gaveWay(r *store.Run) bool { return r.Reason == ReasonInterrupted || r.Reason == ReasonRolledBack }
 
 func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 	text, reason := stoppedText, ReasonStoppedByUser

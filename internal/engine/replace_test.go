@@ -228,3 +228,44 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))
 	})
 })
+
+var _ = Describe("A message that takes the place of a run that waits for a child", Label("RUN-09", "RUN-04"), func() {
+	It("ends the child's run too, also when whoever took the message dies right after", func(ctx SpecContext) {
+		w := newWorld()
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true, Resumable: true}}
+		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "x"}), enginetest.Say("re: {{.Last.Content}}")))
+		start(w)
+		o := w.Options()
+		o.Faults = func(point string) {
+			if point == "stop.after" {
+				panic("crash")
+			}
+		}
+		dying, err := engine.New(o) // has not started: it takes up nothing
+		Expect(err).NotTo(HaveOccurred())
+		for _, policy := range []skeinv1.RunPolicy{skeinv1.RunPolicyInterrupt, skeinv1.RunPolicyRollback} {
+			id := makeThread(ctx, w, "parent")
+			send(ctx, w, id, "go")
+			var child string
+			Eventually(func(g Gomega) {
+				g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
+				children, err := w.Store.Children(ctx, id)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(children).To(HaveLen(1))
+				child = children[0].ID
+				g.Expect(w.Store.Run(ctx, child, "")).To(HaveField("Status", store.RunRunning))
+			}, "10s", "5ms").Should(Succeed())
+			t, err := w.Store.Thread(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			st, err := w.Threads.Open(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			text := "instead"
+			Expect(func() { _, _ = dying.Queue(ctx, st, t, thread.NewMessage{Content: &text}, policy) }).To(PanicWith("crash"))
+			Eventually(func(g Gomega) {
+				g.Expect(w.Store.Run(ctx, child, "")).To(HaveField("Status", store.RunStopped), string(policy))
+			}, "10s", "5ms").Should(Succeed())
+		}
+	})
+})
