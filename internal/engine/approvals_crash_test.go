@@ -110,6 +110,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 			for _, p := range []string{"approval.before", "approval.after", "intake.after", "call.before", "call.after", "result.before", "result.after", "park.before", "park.after", "finish.before"} {
 				Expect(points).To(HaveKey(p))
 			}
+			reaches("approvals", points)
 			for point, count := range points {
 				for n := 1; n <= count; n++ {
 					_, got := play(ctx, point, n, parallel)

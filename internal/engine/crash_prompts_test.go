@@ -112,6 +112,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			"tool summarise: short", "assistant  ->billing", "tool billing: The conversation passes to the agent billing, which goes on from here.",
 			"assistant  ->schedule_effect", "tool schedule_effect", "assistant : paid", store.EventHandoff}))
 		Expect(points).To(And(HaveKey("prompt.before"), HaveKey("prompt.after"), HaveKey("handoff.before"), HaveKey("handoff.after")))
+		reaches("prompts", points)
 		for point, count := range points {
 			for n := 1; n <= count; n++ {
 				_, got := play(ctx, point, n)

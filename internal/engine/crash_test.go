@@ -96,11 +96,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		It(fmt.Sprintf("at any point loses and doubles nothing (parallel calls: %v)", parallel), func(ctx SpecContext) {
 			points, want := play(ctx, "", 0, parallel)
 			Expect(want).To(HaveLen(10))
-			for _, p := range []string{"lease.acquired", "intake.before", "intake.after", "model.before", "model.after", "answer.before", "answer.after",
-				"call.before", "call.after", "result.before", "result.after", "child.create.before", "child.create.after",
-				"effect.schedule.before", "effect.schedule.after", "park.before", "park.after", "finish.before", "finish.after"} {
-				Expect(points).To(HaveKey(p))
-			}
+			reaches("conversation", points)
 			for point, count := range points {
 				for n := 1; n <= count; n++ {
 					_, got := play(ctx, point, n, parallel)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -73,6 +75,11 @@ func (d *deltas) emit(p model.Delta) {
 func (d *deltas) tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer func() { // nobody else is there to catch it
+		if p := recover(); p != nil {
+			d.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	d.timer = nil
 	if !d.stopped {
 		d.flush()
@@ -87,6 +94,7 @@ func (d *deltas) flush() {
 		return
 	}
 	raw, _ := json.Marshal(data) // strings only: cannot fail
+	d.run.engine.fault("delta.before")
 	err := d.run.engine.store.Apply(d.ctx, d.run.thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
 		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
 	}})
@@ -98,6 +106,7 @@ func (d *deltas) flush() {
 	d.text.Reset()
 	d.reasoning.Reset()
 	d.reset, d.written = false, true
+	d.run.engine.fault("delta.after")
 }
 
 // stop ends the streaming and tells whether the thread was lost meanwhile.

@@ -249,6 +249,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		for _, p := range []string{"hook.before", "hook.after", "tell.before", "tell.after", "intake.after", "answer.before", "answer.after", "result.after", "finish.before", "finish.after"} {
 			Expect(points).To(HaveKey(p))
 		}
+		reaches("hooks", points)
 		for point, count := range points {
 			for n := 1; n <= count; n++ {
 				_, got := play(point, n)

@@ -52,9 +52,7 @@ type Options struct {
 	// PostRunTimeout bounds the tasks of one run: a minute when 0.
 	PostRunTimeout time.Duration
 	// Faults is called at named points around every durable write and outside call; crash tests use it.
-	// The points: lease.acquired; and, each with .before and .after, intake, model, answer, call, result,
-	// park, turn, handoff, prompt, finish, fail, stop, child.create, effect.schedule, effect.handler, sandbox.acquire, hook, tell; and
-	// isolate.opened, effect.finish.before, settle.before. It may panic, which the engine takes for its own fault.
+	// crash_points_test.go has a list of them. It may panic within a run, which the engine takes for its own fault.
 	Faults func(point string)
 }
 

@@ -87,6 +87,7 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 			"b assistant ->finish", "b tool finish success: noted", "b assistant: agreed on [a heard [b's objection]]",
 			"user: thanks", "a assistant: a heard [thanks]", "b assistant ->finish", "b tool finish success: noted", "b assistant: agreed on [a heard [thanks]]"))
 		Expect(points).To(And(HaveKeyWithValue("turn.before", 3), HaveKeyWithValue("turn.after", 3)))
+		reaches("sides", points)
 		for point, count := range points {
 			for n := 1; n <= count; n++ {
 				_, got := play(ctx, point, n)

@@ -1,0 +1,71 @@
+package engine_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// crashSuites tell which suite crashes the engine at which points of its source: at each that the suite comes to, one after the
+// other. Those given here are what a suite surely comes to; each holds itself to that by reaches.
+var crashSuites = map[string][]string{
+	"conversation": {"lease.acquired", "intake.before", "intake.after", "model.before", "model.after", "answer.before", "answer.after",
+		"call.before", "call.after", "result.before", "result.after", "child.create.before", "child.create.after",
+		"effect.schedule.before", "effect.schedule.after", "park.before", "park.after", "finish.before", "finish.after"},
+	"approvals": {"approval.before", "approval.after"},
+	"hooks":     {"hook.before", "hook.after", "tell.before", "tell.after"},
+	"prompts":   {"prompt.before", "prompt.after", "handoff.before", "handoff.after"},
+	"sides":     {"turn.before", "turn.after"},
+	"all at once": {"sandbox.acquire.before", "sandbox.acquire.after", "isolate.opened", "delta.before", "delta.after", "decide.before", "decide.after",
+		"handler.before", "handler.after", "effect.handler.before", "effect.handler.after", "effect.finish.before", "settle.before",
+		"fail.before", "fail.after", "stop.before", "stop.after", "destroy.before", "destroy.after"},
+}
+
+// reaches holds a suite to the points that are its own.
+func reaches(suite string, points map[string]int) {
+	GinkgoHelper()
+	for _, p := range crashSuites[suite] {
+		Expect(points).To(HaveKey(p))
+	}
+}
+
+var (
+	faultPoint = regexp.MustCompile(`\.fault\("([a-z.]+)"\)`)
+	// A step of a run has a point before it and one after it.
+	stepPoint  = regexp.MustCompile(`\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), "([a-z]+)"`)
+	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), [a-z]+`)
+)
+
+var _ = Describe("The crash suites", Label("RUN-02"), func() {
+	It("come to every point that there is", func() {
+		source := map[string]bool{}
+		files, err := os.ReadDir(".")
+		Expect(err).NotTo(HaveOccurred())
+		for _, f := range files {
+			if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+				continue
+			}
+			code, err := os.ReadFile(f.Name())
+			Expect(err).NotTo(HaveOccurred())
+			for _, m := range faultPoint.FindAllStringSubmatch(string(code), -1) {
+				source[m[1]] = true
+			}
+			for _, m := range stepPoint.FindAllStringSubmatch(string(code), -1) {
+				source[m[1]+".before"], source[m[1]+".after"] = true, true
+			}
+			for _, found := range otherPoint.FindAllString(string(code), -1) {
+				Expect(f.Name()+" "+found).To(BeElementOf("run.go .fault(point + ", "finish.go .apply(ctx, point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+			}
+		}
+		crashed := map[string]bool{}
+		for _, points := range crashSuites {
+			for _, p := range points {
+				crashed[p] = true
+			}
+		}
+		Expect(crashed).To(Equal(source), "each point of the source is crashed at, and none is listed that is gone")
+	})
+})
