@@ -197,6 +197,8 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 		switch {
 		case c.failed:
 			return cmp.Or(j.err, store.ErrUnavailable)
+		case j.err != nil && ps.hoped:
+			return errAlone // of a repeat it would not be true: it is there already
 		case j.err != nil && ps.failed && !alone:
 			return errAlone // the database has given up the transaction
 		case j.err != nil && alone:
@@ -271,6 +273,7 @@ type pipe struct {
 	sent   bool        // some of its writes were
 	asked  bool        // it wanted to know what it could not while hoping
 	failed bool        // the database refused a statement, and with it the transaction
+	hoped  bool        // it took something for new without asking
 }
 
 var _ pipelined = (*pipe)(nil)
@@ -281,7 +284,7 @@ var errAsked = errors.New("the transaction must be run with locks")
 // run runs a job and leaves what it wants to write, but for what it sent already.
 func (ps *pipe) run(ctx context.Context, j *job) *tx {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
-	ps.sent, ps.asked, ps.failed = false, false, false
+	ps.sent, ps.asked, ps.failed, ps.hoped = false, false, false, false
 	t := &tx{session: ps, ctx: ctx, now: ps.p.now()}
 	j.err = t.run(j.fn)
 	if j.err != nil {
@@ -355,4 +358,7 @@ func (ps *pipe) write(_ context.Context, query string, args ...any) error {
 	return nil
 }
 
-func (ps *pipe) hopes() bool { return !ps.careful }
+func (ps *pipe) hopes() bool {
+	ps.hoped = ps.hoped || !ps.careful
+	return !ps.careful
+}
