@@ -89,6 +89,10 @@ func (r *run) request(ctx context.Context) (req model.Request, estimated int, er
 	if err != nil {
 		return req, 0, err
 	}
+	// A hook that was the first code of the run has made its execution, which tools are made with.
+	if err := r.buildTools(ctx); err != nil {
+		return req, 0, err
+	}
 	return r.read(ctx, messages)
 }
 

@@ -138,6 +138,9 @@ func (w *everything) transcript(ctx context.Context) (lines []string) {
 			lines = append(lines, name+" ended "+string(lastRun(ctx, w.World, id).Status))
 		}
 		for _, key := range []string{"fired", "settled"} {
+			if id == w.cleared {
+				continue // what follows its run may come before it is cleared, or after
+			}
 			if v, err := w.Store.Value(ctx, id, key); err == nil {
 				lines = append(lines, name+" "+key+" "+string(v))
 			}

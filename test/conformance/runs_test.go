@@ -88,7 +88,8 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 			for _, m := range ms {
 				g.Expect(m.Status).NotTo(Equal(runtimev1.MessagePending))
 			}
-			g.Expect(ms[len(ms)-1].Role).To(Equal(runtimev1.RoleAssistant))
+			// A run that began in between may have got as far as its call.
+			g.Expect(ms[len(ms)-1]).To(And(HaveField("Role", runtimev1.RoleAssistant), HaveField("ToolCalls", BeEmpty())))
 		}).WithTimeout(time.Minute).Should(Succeed())
 
 		var users []string

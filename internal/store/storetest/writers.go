@@ -114,6 +114,8 @@ func (w *playWriter) hold(ctx context.Context) error {
 	switch w.script.choose(8) {
 	case 0:
 		id := w.script.threads[w.script.choose(len(w.script.threads))]
+		w.mu.Lock() // who is given it next must not note that first
+		defer w.mu.Unlock()
 		f, err := w.store.Acquire(ctx, id, w.script.name, w.ttl)
 		if errors.Is(err, store.ErrLeaseHeld) {
 			w.wait()
@@ -123,8 +125,6 @@ func (w *playWriter) hold(ctx context.Context) error {
 			return err
 		}
 		w.fence = f
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		if f.Epoch <= w.newest[id] {
 			return fmt.Errorf("thread %s was given at epoch %d, after %d", id, f.Epoch, w.newest[id])
 		}
