@@ -79,7 +79,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: c, Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
 		}).Setup(mgr),
 		subagent.New(subagent.Options{
-			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: subagentWorkers,
+			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: subagentWorkers,
 		}).Setup(mgr),
 		scheduledeffect.New(scheduledeffect.Options{
 			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: effectWorkers,

@@ -43,7 +43,9 @@ type Store interface {
 // Options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
-	Client  client.Client
+	Client client.Client
+	// Live reads from the API server: the cache may not know yet that a parent is being deleted.
+	Live    client.Reader
 	Store   Store
 	Engine  Engine
 	Clock   clock.PassiveClock

@@ -48,6 +48,9 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 			fmt.Sprintf("it is owned by %s %q, so it cannot be a child of Thread %q: take that owner reference away", owner.Kind, owner.Name, s.parent.Name)}
 		return nil
 	}
+	if goes, err := r.parentGoes(ctx, s.parent); goes || err != nil {
+		return err
+	}
 	before := s.object.DeepCopy()
 	s.object.OwnerReferences = append(s.object.OwnerReferences, kube.ThreadOwner(s.parent.Name, string(s.parent.UID)))
 	if s.object.Labels == nil {
@@ -59,4 +62,15 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 		return fmt.Errorf("make the parent Thread the owner: %w", err)
 	}
 	return nil
+}
+
+// parentGoes asks the API server whether a parent is being deleted. That its owner reference was taken away
+// (--cascade=orphan) may be seen before that it goes; tied to it again, the Subagent would be deleted with it.
+func (r *Reconciler) parentGoes(ctx context.Context, parent *skeinv1.Thread) (bool, error) {
+	var now skeinv1.Thread
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(parent), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", parent.Name, err)
+	}
+	return err != nil || now.UID != parent.UID || !now.DeletionTimestamp.IsZero(), nil
 }

@@ -32,7 +32,7 @@ var _ = Describe("The subagent controller", func() {
 	)
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
-		r = subagent.New(subagent.Options{Client: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		r = subagent.New(subagent.Options{Client: e.Client, Live: e.Client, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
 		parent = &skeinv1.Thread{ObjectMeta: Meta("parent"), Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "a"}}}
 	})
 
@@ -85,6 +85,15 @@ var _ = Describe("The subagent controller", func() {
 		Expect(metav1.IsControlledBy(Get(ctx, e, s), parent)).To(BeTrue(), "one that was declared by hand belongs to its parent too")
 		Reconcile(ctx, r, s)
 		Expect(e.Writes()).To(Equal(map[string]int{"patch Subagent": 1, "create Thread": 1}))
+	})
+
+	It("is not tied again to a parent that goes without it, also while the cache does not know that it goes", Label("THR-09"), func(ctx SpecContext) {
+		e.Create(ctx, parent)
+		stored(ctx, parent)
+		s := declared(ctx)
+		r = subagent.New(subagent.Options{Client: e.Client, Live: going{e.Client}, Store: e.Store, Engine: e.Engine, Clock: e.Clock})
+		Reconcile(ctx, r, s)
+		Expect(Get(ctx, e, s).OwnerReferences).To(BeEmpty())
 	})
 
 	It("shows the registry entry, with one write for a session that is over within a second", Label("SUB-01", "K8S-07"), func(ctx SpecContext) {
@@ -190,3 +199,13 @@ var _ = Describe("The subagent controller", func() {
 		Expect(Get(ctx, e, late).Status.Entry.Status).To(Equal("terminated"))
 	})
 })
+
+// going is a reader of objects that are being deleted.
+type going struct{ client.Reader }
+
+func (g going) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := g.Reader.Get(ctx, key, o, opts...)
+	now := metav1.Now()
+	o.SetDeletionTimestamp(&now)
+	return err
+}
