@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,25 +32,8 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 				enginetest.ToolCall("schedule_effect", map[string]any{"name": "two"}),
 			}},
 			enginetest.Say("re: {{.Last.Content}}")))
-		gate := &enginetest.Gate{Store: w.Store}
-		var mu sync.Mutex
-		points = map[string]int{}
-		cut := make(chan struct{})
-		_, stop := start(w, func(o *engine.Options) {
-			o.Threads = w.Over(gate)
-			o.Faults = func(p string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if gate.IsCut() {
-					panic("dead")
-				}
-				if points[p]++; p == point && points[p] == n {
-					gate.Cut()
-					close(cut)
-					panic("crash")
-				}
-			}
-		})
+		c := cutAt(w, point, n)
+		_, stop := start(w, c.options)
 		people, err := engine.New(w.Options()) // has not started: it takes up nothing
 		Expect(err).NotTo(HaveOccurred())
 		id := makeThread(ctx, w, "agent")
@@ -76,14 +58,12 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 			}
 		}
 		rested := func(ctx context.Context) bool { r, err := w.Resting(ctx, id); return err == nil && r }
-		Eventually(func() bool { return gate.IsCut() || lastRunOrNone(ctx, w, id).Status == store.RunWaiting }, "20s", "2ms").Should(BeTrue(), "nobody decides before it waits")
-		decide(func() bool { return gate.IsCut() || rested(ctx) })
+		Eventually(func() bool { return c.gate.IsCut() || lastRunOrNone(ctx, w, id).Status == store.RunWaiting }, "20s", "2ms").Should(BeTrue(), "nobody decides before it waits")
+		decide(func() bool { return c.gate.IsCut() || rested(ctx) })
 		stop()
-		Expect(gate.Expire(ctx)).To(Succeed())
+		Expect(c.gate.Expire(ctx)).To(Succeed())
 		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		decide(func() bool { return rested(ctx) })
-		mu.Lock()
-		defer mu.Unlock()
 		names := map[string]int{}
 		for _, s := range w.Effects.Scheduled(id) {
 			names[s.Name]++
@@ -100,7 +80,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 			transcript = append(transcript, line)
 		}
 		Expect(decided).To(Equal(3), "every result tells of its decision")
-		return points, transcript
+		return c.reached(), transcript
 	}
 
 	for _, parallel := range []bool{false, true} {

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,31 +35,14 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		w.Definitions.Put("billing", enginetest.Builtin(skeinv1.BuiltinEffects), enginetest.Script(
 			again(schedule("after"), "tool", "billing", ""), again(skeinv1.ScriptStep{Content: "paid"}, "tool", "schedule_effect", ""),
 			enginetest.Say("re: {{.Last.Content}}")))
-		gate := &enginetest.Gate{Store: w.Store}
-		var mu sync.Mutex
-		points = map[string]int{}
-		cut := make(chan struct{})
-		_, stop := start(w, func(o *engine.Options) {
-			o.Threads = w.Over(gate)
-			o.Faults = func(p string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if gate.IsCut() {
-					panic("dead")
-				}
-				if points[p]++; p == point && points[p] == n {
-					gate.Cut()
-					close(cut)
-					panic("crash")
-				}
-			}
-		})
+		c := cutAt(w, point, n)
+		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "triage")
 		send(ctx, w, id, "go")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for ctx.Err() == nil && !gate.IsCut() {
+			for ctx.Err() == nil && !c.gate.IsCut() {
 				if rested, err := w.Resting(ctx, id); err == nil && rested {
 					return
 				}
@@ -68,11 +50,11 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			}
 		}()
 		select {
-		case <-cut:
+		case <-c.cut:
 		case <-done:
 		}
 		stop()
-		Expect(gate.Expire(ctx)).To(Succeed())
+		Expect(c.gate.Expire(ctx)).To(Succeed())
 		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		rest(ctx, w, id)
 		page, err := w.Store.Messages(ctx, id, store.MessageQuery{Order: "asc", AllDepths: true, IncludeSilent: true, Limit: 100})
@@ -101,9 +83,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		runs, err := w.Runs(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(runs).To(HaveExactElements(And(HaveField("Agent", "billing"), HaveField("Status", store.RunSucceeded))))
-		mu.Lock()
-		defer mu.Unlock()
-		return points, transcript
+		return c.reached(), transcript
 	}
 
 	It("loses and doubles nothing", func(ctx SpecContext) {

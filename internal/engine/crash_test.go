@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,31 +43,14 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool", Tool: "subagent_create"}, Content: `got: {{toolResult "subagent_create"}}`},
 			enginetest.Say("re: {{.Last.Content}}")))
 
-		gate := &enginetest.Gate{Store: w.Store}
-		var mu sync.Mutex
-		points = map[string]int{}
-		cut := make(chan struct{})
-		_, stop := start(w, func(o *engine.Options) {
-			o.Threads = w.Over(gate)
-			o.Faults = func(p string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if gate.IsCut() {
-					panic("dead")
-				}
-				if points[p]++; p == point && points[p] == n {
-					gate.Cut()
-					close(cut)
-					panic("crash")
-				}
-			}
-		})
+		c := cutAt(w, point, n)
+		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for ctx.Err() == nil && !gate.IsCut() {
+			for ctx.Err() == nil && !c.gate.IsCut() {
 				if rested, err := w.Resting(ctx, id); err == nil && rested {
 					return
 				}
@@ -76,20 +58,18 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 			}
 		}()
 		select {
-		case <-cut:
+		case <-c.cut:
 		case <-done:
 		}
 		stop()
-		Expect(gate.Expire(ctx)).To(Succeed())
+		Expect(c.gate.Expire(ctx)).To(Succeed())
 		before := recorded(ctx, w, id)
 		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		rest(ctx, w, id)
 		send(ctx, w, id, "thanks")
 		rest(ctx, w, id)
-		mu.Lock()
-		defer mu.Unlock()
 		check(ctx, w, id, before)
-		return points, told(ctx, w, id)
+		return c.reached(), told(ctx, w, id)
 	}
 
 	for _, parallel := range []bool{false, true} {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -196,32 +195,15 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 				hook(skeinv1.HookBeforeCreateMessage, `export default async (state, m) => m.role === 'user' ? { content: m.content + '!' } : null;`),
 				hook(skeinv1.HookFilterMessages, `export default async (state, ms) => ms.filter((m) => m.role !== 'system');`),
 				enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Call("set_value", map[string]any{"key": "k", "value": 1}), enginetest.Say("done")))
-			gate := &enginetest.Gate{Store: w.Store}
-			var mu sync.Mutex
-			points = map[string]int{}
-			cut := make(chan struct{})
-			e, stop := start(w, func(o *engine.Options) {
-				o.Threads = w.Over(gate)
-				o.Faults = func(p string) {
-					mu.Lock()
-					defer mu.Unlock()
-					if gate.IsCut() {
-						panic("dead")
-					}
-					if points[p]++; p == point && points[p] == n {
-						gate.Cut()
-						close(cut)
-						panic("crash")
-					}
-				}
-			})
+			c := cutAt(w, point, n)
+			e, stop := start(w, c.options)
 			id := makeThread(ctx, w, "a", func(t *thread.NewThread) {
 				t.Told, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
 			})
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for ctx.Err() == nil && !gate.IsCut() {
+				for ctx.Err() == nil && !c.gate.IsCut() {
 					if rested, err := w.Resting(ctx, id); err == nil && rested {
 						return
 					}
@@ -229,19 +211,17 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 				}
 			}()
 			select {
-			case <-cut:
+			case <-c.cut:
 			case <-done:
 			}
 			stop()
-			Expect(gate.Expire(ctx)).To(Succeed())
+			Expect(c.gate.Expire(ctx)).To(Succeed())
 			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 			rest(ctx, w, id)
 			quiet(ctx, w, id)
 			stop()
-			mu.Lock()
-			defer mu.Unlock()
 			Expect(failures(ctx, w, id)).To(BeEmpty())
-			return points, told(ctx, w, id)
+			return c.reached(), told(ctx, w, id)
 		}
 		points, want := play("", 0)
 		Expect(want).To(ConsistOf("system: after_thread_created ", "user: go!", "system: after_create_message user", "assistant ->set_value", "system: after_create_message assistant",

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"regexp"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,46 +35,27 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 					enginetest.Call("schedule_effect", map[string]any{"name": "of-b"}),
 					skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool"}, Content: "b's objection"},
 					skeinv1.ScriptStep{Times: ptr.To[int32](0), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("finish", map[string]any{"message": "agreed on [{{.Last.Content}}]"})}})))
-		gate := &enginetest.Gate{Store: w.Store}
-		var mu sync.Mutex
-		points = map[string]int{}
-		cut := make(chan struct{})
-		_, stop := start(w, func(o *engine.Options) {
-			o.Threads = w.Over(gate)
-			o.Faults = func(p string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if gate.IsCut() {
-					panic("dead")
-				}
-				if points[p]++; p == point && points[p] == n {
-					gate.Cut()
-					close(cut)
-					panic("crash")
-				}
-			}
-		})
+		c := cutAt(w, point, n)
+		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
-		for ctx.Err() == nil && !gate.IsCut() {
+		for ctx.Err() == nil && !c.gate.IsCut() {
 			if rested, err := w.Resting(ctx, id); err == nil && rested {
 				break
 			}
 			pause(ctx, 2*time.Millisecond)
 		}
 		stop()
-		Expect(gate.Expire(ctx)).To(Succeed())
+		Expect(c.gate.Expire(ctx)).To(Succeed())
 		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 		Expect(rest(ctx, w, id).Steps).To(Equal(6), "model calls whose answers are in the log")
 		send(ctx, w, id, "thanks")
 		rest(ctx, w, id)
-		mu.Lock()
-		defer mu.Unlock()
 		Expect(w.Effects.Scheduled(id)).To(HaveLen(2), "each once")
 		for _, line := range sided(ctx, w, id) {
 			transcript = append(transcript, scheduled.ReplaceAllString(line, "$1")) // the ids are new each time
 		}
-		return points, transcript
+		return c.reached(), transcript
 	}
 
 	It("at any point loses and doubles nothing, and gives no side another's turn", func(ctx SpecContext) {
