@@ -31,7 +31,11 @@ type acquisition struct {
 func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, error) {
 	pod, err := a.own(ctx)
 	if err != nil || pod != nil {
-		return a.await(ctx, pod, err, foundOwn)
+		had, conn, err := a.await(ctx, pod, err, foundOwn)
+		if !errors.Is(err, errPodGone) {
+			return had, conn, err
+		}
+		// The cache did not know yet that it was given up.
 	}
 	pod, conn, err := a.claimWarm(ctx)
 	if err != nil || pod != nil {
@@ -44,6 +48,9 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 	pod, err = a.port.createCold(ctx, a.thread, a.pool)
 	return a.await(ctx, pod, err, foundCold)
 }
+
+// errPodGone: a pod that was waited for is no more.
+var errPodGone = errors.New("it is gone")
 
 // own finds the pod that the thread has from before, for example from before the manager was restarted.
 func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
@@ -193,7 +200,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 		err := a.port.Client.Get(ctx, key, pod)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, nil, noSandbox("sandbox pod %q was deleted while it started", key.Name)
+			return nil, nil, noSandbox("sandbox pod %q was deleted while it started: %w", key.Name, errPodGone)
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
 		case err != nil: // told below

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	}
 	patch := funcs.Patch
 	p.client = cluster(interceptor.Funcs{
+		List: funcs.List,
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			count("create")
 			if funcs.Create != nil {
@@ -445,6 +447,26 @@ var _ = Describe("Sandboxes as pods", func() {
 		p.port.Forget(thread(1).ID)
 		Expect(second.(*connection).closed).To(BeTrue())
 		Expect(p.all(ctx)).To(HaveLen(1), "the pod goes with the Thread")
+	})
+
+	It("are replaced after they failed, also while the cache still has the pod that was given up", Label("COD-09"), func(ctx SpecContext) {
+		var stale []corev1.Pod
+		p := newPods(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, l, opts...)
+			o := (&client.ListOptions{}).ApplyOptions(opts)
+			if pods, ok := l.(*corev1.PodList); ok && o.FieldSelector != nil && strings.Contains(o.FieldSelector.String(), thread(1).ID) {
+				pods.Items = append(pods.Items, stale...)
+			}
+			return err
+		}}, running)
+		first, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		given := p.all(ctx)
+		p.port.Discard(ctx, thread(1), first)
+		stale = given
+		_, _, err = p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.all(ctx)).To(ConsistOf(HaveField("UID", Not(Equal(given[0].UID)))))
 	})
 })
 
