@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/tool"
+	"github.com/skein-dev/skein/internal/tool/builtin"
+	"github.com/skein-dev/skein/internal/tool/code"
+	"github.com/skein-dev/skein/internal/tool/httptool"
+	"github.com/skein-dev/skein/internal/tool/session"
+)
+
+// toolsChange tells whether the tools on offer depend on more than the agent.
+func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 || x.hasRemote() }
+
+// buildTools makes the tools of the side whose turn it is. A *failure when they cannot be offered.
+func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
+	var list []tool.Tool
+	var servers []remoteTools
+	side, next := x.side(), 0
+	agents, err := x.agentTools(ctx, side.Agents)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range side.Prompt.Spec.Tools {
+		if ref.Builtin != "" {
+			family, err := builtin.Family(ctx, ref.Builtin, x.host)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, approvedFirst(ref, nil, family...)...)
+			continue
+		}
+		if p := x.agent.Prompts[ref.Prompt]; ref.Prompt != "" {
+			if p != nil {
+				list = append(list, approvedFirst(ref, nil, promptTool(ref, p))...)
+			}
+			continue
+		}
+		if ref.Agent != "" {
+			if len(agents) > 0 { // Side.Agents are in the prompt's order too
+				list, agents = append(list, approvedFirst(ref, nil, agents[0])...), agents[1:]
+			}
+			continue
+		}
+		if next < len(side.Tools) && side.Tools[next].MCP != nil {
+			servers = append(servers, remoteTools{tool: &side.Tools[next], ref: ref, at: len(list)})
+			next++
+			continue
+		}
+		if next < len(side.Tools) { // Side.Tools are the named ones, in the prompt's order
+			t, err := x.namedTool(ctx, &side.Tools[next])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, approvedFirst(ref, &side.Tools[next].Spec, t)...)
+			next++
+		}
+	}
+	list = append(list, session.Tools(side.Spec, x.host)...)
+	list, notes, err := x.withRemote(ctx, list, servers)
+	if err != nil {
+		return nil, err
+	}
+	set, err := tool.NewSet(list...)
+	if err != nil {
+		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
+	}
+	for _, note := range notes {
+		set.Note(note)
+	}
+	x.mu.Lock()
+	if x.now == nil || x.now == side {
+		x.tools = set
+	}
+	x.mu.Unlock()
+	return set, nil
+}
+
+// approvedFirst has the calls of tools approved first where the prompt or the Tool asks for it (SPEC RUN-11); spec is
+// nil for tools that are no Tool objects.
+func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool.Tool) []tool.Tool {
+	required, timeout := ref.RequiresApproval, ref.ApprovalTimeout
+	if spec != nil {
+		required = required || spec.RequiresApproval
+		if timeout == nil {
+			timeout = spec.ApprovalTimeout
+		}
+	}
+	if !required {
+		return tools
+	}
+	var a tool.Approval
+	if timeout != nil {
+		a.Timeout = timeout.Duration
+	}
+	for i, t := range tools {
+		tools[i] = tool.WithApproval(t, a)
+	}
+	return tools
+}
+
+// built gives the tools that were built last, or builds them.
+func (x *execution) built(ctx context.Context) (*tool.Set, error) {
+	x.mu.Lock()
+	set := x.tools
+	x.mu.Unlock()
+	if set != nil {
+		return set, nil
+	}
+	return x.buildTools(ctx)
+}
+
+// namedTool makes the tool of a Tool object.
+func (x *execution) namedTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+	if t.HTTP != nil {
+		return httptool.New(httptool.Spec{
+			Name: t.Name, Description: t.Spec.Description, Parameters: raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
+		}, x.host, x.engine.opts.Network), nil
+	}
+	return x.codeTool(ctx, t)
+}
+
+func (x *execution) codeTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+	parameters, err := x.parameters(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return code.New(code.Spec{
+		Name: t.Name, Description: t.Spec.Description, Parameters: parameters, Module: moduleOf(t), Timeout: timeoutOf(&t.Spec),
+	}, x.host), nil
+}
+
+// parameters of a tool: those of the object, else those that its code declares, which are asked for once.
+func (x *execution) parameters(ctx context.Context, t *Tool) (json.RawMessage, error) {
+	if p := raw(t.Spec.Parameters); len(p) > 0 {
+		return p, nil
+	}
+	if known, ok := x.engine.schemas.Get(t.Digest); ok {
+		return known.(json.RawMessage), nil
+	}
+	d, err := x.code.describe(ctx, moduleOf(t))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		// The tool itself will say what is wrong when it is called; until then it takes any object.
+		x.engine.log.Error(err, "cannot ask a tool's code for its parameters", "namespace", x.host.Thread.Namespace, "tool", t.ObjectName)
+		return nil, nil
+	}
+	var schema json.RawMessage
+	if len(d.Args) > 0 {
+		if schema, err = json.Marshal(d.Args); err != nil {
+			return nil, fmt.Errorf("parameters of tool %s: %w", t.Name, err)
+		}
+	}
+	x.engine.schemas.Add(t.Digest, schema)
+	return schema, nil
+}
+
+func moduleOf(t *Tool) string { return "tools/" + t.ObjectName }
+
+func timeoutOf(s *skeinv1.ToolSpec) time.Duration {
+	if s.Timeout == nil {
+		return 0
+	}
+	return s.Timeout.Duration
+}
+
+func poolOf(a *Agent) string {
+	if a != nil && a.Spec.SandboxPoolRef != nil {
+		return a.Spec.SandboxPoolRef.Name
+	}
+	return skeinv1.DefaultPoolName
+}
+
+func raw(x *runtime.RawExtension) json.RawMessage {
+	if x == nil {
+		return nil
+	}
+	return x.Raw
+}
