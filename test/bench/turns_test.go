@@ -131,9 +131,15 @@ type engineBench struct {
 	world  *enginetest.World
 	engine *engine.Engine
 
-	mu    sync.Mutex
-	ended map[string]chan struct{} // by thread: something of its row has changed
-	said  map[string]int64         // messages that its log had when it last came to rest
+	mu      sync.Mutex
+	watched map[string]*watched
+}
+
+// watched is a thread as its user sees it: he is told when a run begins, waits or ends, and looks only when it may have ended, so
+// that what is measured is the engine rather than those who look on.
+type watched struct {
+	changes atomic.Int64 // of the thread's row, as hints tell
+	changed chan struct{}
 }
 
 func newEngineBench(ctx context.Context, agent ...func(*engine.Agent)) *engineBench {
@@ -142,13 +148,15 @@ func newEngineBench(ctx context.Context, agent ...func(*engine.Agent)) *engineBe
 	Expect(err).NotTo(HaveOccurred())
 	w.Logger = logr.Discard()
 	w.Definitions.Put("agent", agent...)
-	b := &engineBench{world: w, ended: map[string]chan struct{}{}, said: map[string]int64{}}
+	b := &engineBench{world: w, watched: map[string]*watched{}}
 	stop := w.Store.Subscribe(func(h store.Hint) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if ch := b.ended[h.ThreadID]; ch != nil && h.Changed&store.ChangedThread != 0 {
+		if h.Changed&store.ChangedThread == 0 {
+			return
+		}
+		if t := b.watch(h.ThreadID); t != nil {
+			t.changes.Add(1)
 			select {
-			case ch <- struct{}{}:
+			case t.changed <- struct{}{}:
 			default:
 			}
 		}
@@ -169,6 +177,12 @@ func newEngineBench(ctx context.Context, agent ...func(*engine.Agent)) *engineBe
 	return b
 }
 
+func (b *engineBench) watch(id string) *watched {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.watched[id]
+}
+
 // threads makes n threads.
 func (b *engineBench) threads(ctx context.Context, n int) (ids []string) {
 	GinkgoHelper()
@@ -176,7 +190,7 @@ func (b *engineBench) threads(ctx context.Context, n int) (ids []string) {
 		id, err := b.world.Thread(ctx, "agent")
 		Expect(err).NotTo(HaveOccurred())
 		b.mu.Lock()
-		b.ended[id] = make(chan struct{}, 1)
+		b.watched[id] = &watched{changed: make(chan struct{}, 1)}
 		b.mu.Unlock()
 		ids = append(ids, id)
 	}
@@ -201,30 +215,28 @@ func (b *engineBench) turns(ctx context.Context, ids []string, n int) (took []ti
 	return took
 }
 
+// turn sends a message and returns when the run that it started has ended.
 func (b *engineBench) turn(ctx context.Context, id string) {
-	b.mu.Lock()
-	ended, before := b.ended[id], b.said[id]
-	b.mu.Unlock()
-	Expect(b.world.Send(ctx, id, "hello")).To(Succeed())
-	for {
-		// The thread before the run: once its log has grown, the newest run is this turn's.
-		t, err := b.world.Store.Thread(ctx, id)
+	t := b.watch(id)
+	before := t.changes.Load()
+	if err := b.world.Send(ctx, id, "hello"); err != nil {
 		Expect(err).NotTo(HaveOccurred())
-		if t.Messages >= before+2 {
+	}
+	for {
+		if t.changes.Load() >= before+2 { // the run has begun, so that it is the newest, and may have ended
 			r, err := b.world.Store.Run(ctx, id, "")
-			Expect(err).NotTo(HaveOccurred())
-			if r.Status.Ended() {
-				Expect(r.Status).To(Equal(store.RunSucceeded), r.Message)
-				t, err = b.world.Store.Thread(ctx, id) // it may have grown since
+			if err != nil {
 				Expect(err).NotTo(HaveOccurred())
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				b.said[id] = t.Messages
+			}
+			if r.Status.Ended() {
+				if r.Status != store.RunSucceeded {
+					Fail("the run ended otherwise: " + r.Message)
+				}
 				return
 			}
 		}
 		select {
-		case <-ended:
+		case <-t.changed:
 		case <-ctx.Done():
 			Expect(ctx.Err()).NotTo(HaveOccurred())
 		}

@@ -25,7 +25,7 @@ func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Threa
 		return nil, fmt.Errorf("list threads: %w", err)
 	}
 	query, args := listQuery(q, by)
-	return s.listThreads(ctx, query, args...)
+	return s.listThreads(long(ctx), query, args...)
 }
 
 // byColumn is a condition on a column of thread that has an index.

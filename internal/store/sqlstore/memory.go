@@ -96,6 +96,7 @@ func (s *Store) Nearest(ctx context.Context, q store.NearestQuery) ([]store.Near
 		q.Until = math.MaxInt64
 	}
 	found := []store.NearMessage{}
+	ctx = long(ctx)
 	err := s.readers.snapshot(ctx, func(c *conn) error {
 		best, err := nearest(ctx, c, q, want)
 		if err != nil {

@@ -122,6 +122,7 @@ func (s *Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.S
 		query += ` AND ` + cond
 	}
 	query += ` ORDER BY rank DESC, m.key DESC LIMIT ? OFFSET ?`
+	ctx = long(ctx)
 	err = s.readers.read(ctx, func(c *conn) error {
 		hits = []store.SearchHit{}
 		return c.rows(ctx, query, append(args, q.Limit+1, max(q.Offset, 0)), func(scan scanner) error {

@@ -46,7 +46,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), lock.Close())
 	}
-	db.SetMaxIdleConns(0) // connections are held by the writer and the readers, or closed
+	db.SetMaxIdleConns(0) // it is for the migrations; the writer and the readers have connections of their own
 	s, err := openSQLite(ctx, db, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), db.Close(), lock.Close())
@@ -66,14 +66,15 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 	}
 	s := newStore(sqliteDialect, o.Clock)
 	connect := func(ctx context.Context, writes bool) (link, error) {
-		c, err := db.Conn(ctx)
+		c, err := db.Driver().Open(sqliteDSN(filepath.Join(o.Dir, databaseFile)))
 		if err != nil {
 			return nil, err
 		}
-		if err := setupSQLite(c, writes); err != nil {
-			return nil, errors.Join(err, c.Close())
+		l := newSQLiteLink(c)
+		if err := setupSQLite(ctx, l, writes); err != nil {
+			return nil, errors.Join(err, l.close())
 		}
-		return &sqlLink{db: c, stmts: map[string]*sql.Stmt{}}, nil
+		return l, nil
 	}
 	s.writer = newWriters(1, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.hints.send)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
@@ -105,13 +106,13 @@ var sqliteDialect = &dialect{
 	classify: classifySQLite,
 }
 
-func setupSQLite(c *sql.Conn, writes bool) error {
+func setupSQLite(ctx context.Context, l *sqliteLink, writes bool) error {
 	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
 	if writes {
 		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
 	}
 	for _, p := range pragmas {
-		if _, err := c.ExecContext(context.Background(), p); err != nil {
+		if _, err := l.exec(ctx, p, nil); err != nil {
 			return err
 		}
 	}

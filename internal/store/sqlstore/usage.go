@@ -93,6 +93,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum,
 		query, args = qUsageOfAgent, []any{q.Namespace, q.Agent}
 	}
 	var u store.UsageSum
+	ctx = long(ctx)
 	if err := s.readers.read(ctx, func(c *conn) error {
 		return c.row(ctx, query, args, &u.Runs, &u.Turns, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.ReasoningTokens,
 			&u.Cost, &u.DurationMs, &u.Threads)
