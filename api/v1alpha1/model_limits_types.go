@@ -24,6 +24,10 @@ type ModelCapabilities struct {
 	// +optional
 	Reasoning *bool `json:"reasoning,omitempty"`
 
+	// Tools: false keeps tools from the model: it is offered none, and what was called before is told in words.
+	// +optional
+	Tools *bool `json:"tools,omitempty"`
+
 	// ParallelToolCalls: false tells that the model asks for one call at a time and refuses to be told otherwise.
 	// +optional
 	ParallelToolCalls *bool `json:"parallelToolCalls,omitempty"`
@@ -42,6 +46,9 @@ func (c *ModelCapabilities) Sees() bool { return c == nil || c.Vision == nil || 
 
 // Reasons tells whether reasoning may be asked for.
 func (c *ModelCapabilities) Reasons() bool { return c == nil || c.Reasoning == nil || *c.Reasoning }
+
+// CallsTools tells whether tools may be offered.
+func (c *ModelCapabilities) CallsTools() bool { return c == nil || c.Tools == nil || *c.Tools }
 
 // CallsAtOnce tells whether anything may be said of several tool calls in one answer.
 func (c *ModelCapabilities) CallsAtOnce() bool {

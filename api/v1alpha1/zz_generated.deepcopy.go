@@ -672,6 +672,11 @@ func (in *ModelCapabilities) DeepCopyInto(out *ModelCapabilities) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Tools != nil {
+		in, out := &in.Tools, &out.Tools
+		*out = new(bool)
+		**out = **in
+	}
 	if in.ParallelToolCalls != nil {
 		in, out := &in.ParallelToolCalls, &out.ParallelToolCalls
 		*out = new(bool)

@@ -36,7 +36,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, modelFailure(ctx, err)
 	}
-	req, estimated, err := r.request(ctx)
+	req, err := r.request(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +63,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		r.log.Info("a fallback answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.noted(&req, m, res)
-	r.learn(estimated, res)
+	r.trimmed(res)
 	if exclude {
 		res.Reasoning = ""
 	}
@@ -75,23 +75,23 @@ func (r *run) client(m *Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
-// request is what the model gets to read, and its size as it was estimated, in tokens.
-func (r *run) request(ctx context.Context) (req model.Request, estimated int, err error) {
+// request is what the model is to read, as far as its window has room for it.
+func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	conv, err := r.filtered(ctx)
 	if err != nil {
-		return req, 0, err
+		return req, err
 	}
 	system, err := r.system(ctx)
 	if err != nil {
-		return req, 0, err
+		return req, err
 	}
 	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(chosen(conv, &r.side().Prompt.Spec, r.record.ID))))
 	if err != nil {
-		return req, 0, err
+		return req, err
 	}
 	// A hook that was the first code of the run has made its execution, which tools are made with.
 	if err := r.buildTools(ctx); err != nil {
-		return req, 0, err
+		return req, err
 	}
 	return r.read(ctx, messages)
 }

@@ -63,7 +63,7 @@ const (
 	// ReasonMaxSessionTurnsReached: as many turns as maxSessionTurns allows, which is no failure.
 	ReasonMaxSessionTurnsReached = "MaxSessionTurnsReached"
 	ReasonEnvUnreadable          = "EnvUnreadable"   // a variable of the thread cannot be opened
-	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit what the model can read
+	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit what the model can read, or its provider says so
 	ReasonInvalidAnswer          = "InvalidAnswer"   // the answer does not fit the prompt's responseSchema, told or not
 	ReasonInvalidTools           = "InvalidTools"    // the prompt's tools cannot be offered
 	ReasonInvalidInput           = "InvalidInput"    // what was said is no input that the side's handler takes
@@ -111,6 +111,8 @@ func modelFailure(ctx context.Context, err error) error {
 	}
 	f := &failure{message: m.Message, metadata: m.Metadata}
 	switch {
+	case m.Code == model.CodeContextLength:
+		f.reason = ReasonContextTooLarge
 	case m.Kind == model.KindUnreachable, m.Kind == model.KindStatus && m.Passing:
 		f.reason = ReasonModelUnavailable
 	case m.Kind == model.KindTimeout:

@@ -38,8 +38,6 @@ type Engine struct {
 	sweepNow chan struct{}
 	// schemas are the parameters that tools' code declares, by the code's digest.
 	schemas *lru.Cache
-	// scales tell how models count tokens; see scaleOf.
-	scales *lru.Cache
 	// namespaces of threads, by their ids.
 	namespaces *lru.Cache
 
@@ -69,7 +67,6 @@ func New(o Options) (*Engine, error) {
 		store:   o.Threads.Store(),
 		runs:    fair.New(o.Workers, o.NamespaceWorkers),
 		schemas: lru.New(maxDescribed),
-		scales:  lru.New(maxScales),
 
 		namespaces: lru.New(maxNamespaces),
 

@@ -84,7 +84,10 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		}
 		r.decided() // keeps it with the run's row, which is written with the answer
 		r.destroys = call.destroysNow()
-		usage, names := call.models.take()
+		usage, names, trimmed := call.models.take()
+		if trimmed != nil {
+			r.tellTrimmed(*trimmed)
+		}
 		for _, name := range names {
 			r.countModel(name)
 		}

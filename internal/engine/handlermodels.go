@@ -29,27 +29,33 @@ type modelCalls struct {
 	made  int
 	usage *model.Usage
 	names []string // of the Models that answered
-	cause *failure // of the last call that failed
+	// trimmed tells of the last answer whose model did not get to read all that it was asked; nil for none since it was taken.
+	trimmed *contextTrimmed
+	cause   *failure // of the last call that failed
 }
 
 func newModelCalls(r *run, s *Side) *modelCalls {
 	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
 }
 
-// take gives what the calls have used since it was last asked, nil when no provider said, and which Models answered.
-func (m *modelCalls) take() (usage *model.Usage, names []string) {
+// take gives what the calls have used since it was last asked, nil when no provider said, which Models answered, and
+// whether one of them did not get to read all.
+func (m *modelCalls) take() (usage *model.Usage, names []string, trimmed *contextTrimmed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	usage, names = m.usage, m.names
-	m.usage, m.names = nil, nil
-	return usage, names
+	usage, names, trimmed = m.usage, m.names, m.trimmed
+	m.usage, m.names, m.trimmed = nil, nil, nil
+	return usage, names, trimmed
 }
 
 // countHandlers adds to the run what its handlers have used beside their answers: in calls that failed, and in work
 // that went on after an answer.
 func (r *run) countHandlers() {
 	for _, m := range r.handlers {
-		usage, names := m.take()
+		usage, names, trimmed := m.take()
+		if trimmed != nil {
+			r.tellTrimmed(*trimmed)
+		}
 		for _, name := range names {
 			r.countModel(name)
 		}
@@ -216,6 +222,9 @@ func (m *modelCalls) count(res *model.Response, named *Model) {
 	defer m.mu.Unlock()
 	if name := cmp.Or(res.Model, named.Name); !slices.Contains(m.names, name) {
 		m.names = append(m.names, name)
+	}
+	if t := trimmedOf(res); t.LeftOut > 0 || t.Shortened > 0 {
+		m.trimmed = &t
 	}
 	if res.Usage == nil {
 		return

@@ -13,8 +13,8 @@ import (
 
 // Keys of an answer's metadata that tell how it came about.
 const (
-	// metadataSession is the provider's conversation that the answer belongs to: an object with id, of, messages and
-	// digest (SPEC RUN-06). It is in the log with the answer or not at all, and a failure leaves the one before.
+	// metadataSession is the provider's conversation that the answer belongs to: an object with id, of, messages,
+	// digest and left_out (SPEC RUN-06). It is in the log with the answer or not at all, and a failure leaves the one before.
 	metadataSession = "engine_session"
 	// metadataModel is the name of the Model that answered, where it was a fallback.
 	metadataModel = "model"
@@ -41,8 +41,10 @@ func (r *run) goOnWith(req *model.Request, m *Model) {
 		}
 		id, _ := s["id"].(string)
 		count, _ := s["messages"].(float64)
-		if n := int(count); id != "" && n > 0 && n <= len(req.Messages) && s["digest"] == digestOf(req.Messages[:n]) {
-			req.Session, req.SessionMessages = id, n
+		without, _ := s["left_out"].(float64)
+		kept := model.Without(req.Messages, int(without))
+		if n := int(count); id != "" && n > 0 && n <= len(kept) && s["digest"] == digestOf(kept[:n]) {
+			req.Session, req.SessionMessages, req.SessionLeftOut = id, n, int(without)
 		}
 		return
 	}
@@ -58,8 +60,12 @@ func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[strin
 		out[key] = value
 	}
 	if res.Session != "" {
-		known := slices.Concat(req.Messages, []model.Message{{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})
-		set(metadataSession, map[string]any{"id": res.Session, "of": r.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known)})
+		read, without := req.Messages, 0
+		if res.Trimmed != nil {
+			read, without = res.Read, res.Trimmed.LeftOut
+		}
+		known := slices.Concat(read, []model.Message{{Role: model.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})
+		set(metadataSession, map[string]any{"id": res.Session, "of": r.sessionOf(m), "messages": float64(len(known)), "digest": digestOf(known), "left_out": float64(without)})
 	}
 	if res.Model != "" {
 		set(metadataModel, res.Model)

@@ -15,6 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/model/window"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -23,11 +24,15 @@ import (
 type listener struct {
 	answer func(call int, req model.Request) *model.Response
 
-	mu   sync.Mutex
-	read []model.Request
+	mu      sync.Mutex
+	read    []model.Request
+	clients sync.Map // by the Model's name
 }
 
-func (r *listener) Client(model.Config) (model.Client, error) { return r, nil }
+func (r *listener) Client(c model.Config) (model.Client, error) {
+	client, _ := r.clients.LoadOrStore(c.Name, window.Within(r, c.Name, c.Spec))
+	return client.(model.Client), nil
+}
 
 func (r *listener) Stream(_ context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	r.mu.Lock()

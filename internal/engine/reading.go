@@ -2,15 +2,12 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"regexp"
-	"slices"
 
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/model/window"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -99,73 +96,33 @@ func schemaName(prompt string) string {
 
 // contextTrimmed is the data of store.EventContextTrimmed.
 type contextTrimmed struct {
-	LeftOut       int   `json:"leftOut"`
-	Kept          int   `json:"kept"`
-	Tokens        int   `json:"tokens"`
-	ContextWindow int64 `json:"contextWindow"`
+	LeftOut       int    `json:"leftOut"`
+	Shortened     int    `json:"shortened,omitempty"`
+	Kept          int    `json:"kept"`
+	Tokens        int    `json:"tokens"`
+	ContextWindow int64  `json:"contextWindow,omitempty"`
+	Model         string `json:"model,omitempty"`
 }
 
-// fitting keeps a request within the window of the side's model, where that is known: the oldest turns are left out,
-// which the log says, and what cannot be left out fails the turn. It gives the request's size as it was estimated.
-func (r *run) fitting(req *model.Request) (estimated int, err error) {
-	m := &r.side().Model
-	size := m.Spec.Capabilities
-	if size == nil || size.ContextWindow == 0 {
-		return 0, nil
-	}
-	factor := r.engine.scaleOf(m).Factor()
-	beside := window.Tools(req.Tools) + window.Text(string(req.Schema))
-	room := int(float64(size.ContextWindow-answerRoom(&m.Spec))/factor) - beside
-	f := window.Fit(req.Messages, room, window.Message)
-	if !f.Fits {
-		return 0, failf(ReasonContextTooLarge, "the prompt %s and the newest turn have about %d tokens, more than the %d that the model %s reads beside its answer: "+
-			"say less at once, keep large data in files, let tools give shorter results, offer fewer tools, or use a model with a larger window (spec.capabilities.contextWindow)",
-			r.side().Prompt.Name, int(float64(f.Tokens+beside)*factor), size.ContextWindow-answerRoom(&m.Spec), m.Name)
-	}
-	req.Messages = f.Messages
-	if f.LeftOut != r.leftOut {
-		r.leftOut = f.LeftOut
-		r.hooks.with = append(r.hooks.with, eventOp(r.record.ID, store.EventContextTrimmed, "", contextTrimmed{
-			LeftOut: f.LeftOut, Kept: len(f.Messages) - 1, Tokens: int(float64(f.Tokens+beside) * factor), ContextWindow: size.ContextWindow,
-		}))
-	}
-	return f.Tokens + beside, nil
+// trimmed has the log say what a model did not get to read, when that has changed.
+func (r *run) trimmed(res *model.Response) {
+	r.tellTrimmed(trimmedOf(res))
 }
 
-// answerRoom is how many tokens of the window are kept free for the answer: what it may have at most, but no more than
-// half of the window.
-func answerRoom(m *skeinv1.ModelSpec) int64 {
-	half := m.Capabilities.ContextWindow / 2
-	switch {
-	case m.Options != nil && m.Options.MaxTokens != nil:
-		return min(int64(*m.Options.MaxTokens), half)
-	case m.Capabilities.MaxOutputTokens > 0:
-		return min(m.Capabilities.MaxOutputTokens, half)
+func trimmedOf(res *model.Response) contextTrimmed {
+	out := contextTrimmed{Model: res.Model}
+	if t := res.Trimmed; t != nil {
+		out.LeftOut, out.Shortened, out.Kept, out.Tokens, out.ContextWindow = t.LeftOut, t.Shortened, t.Kept, t.Tokens, t.ContextWindow
 	}
-	return min(4096, half/2)
+	return out
 }
 
-// maxScales bounds of how many models it is remembered how their tokens are counted.
-const maxScales = 1024
-
-// scaleOf gives what is known of how a model counts.
-func (e *Engine) scaleOf(m *Model) *window.Scale {
-	key := fmt.Sprintf("%s\x00%s\x00%s", m.Spec.Provider, m.Spec.Endpoint, m.Spec.Model)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s, ok := e.scales.Get(key); ok {
-		return s.(*window.Scale)
+func (r *run) tellTrimmed(now contextTrimmed) {
+	if now.LeftOut == r.leftOut && now.Shortened == r.shortened {
+		return
 	}
-	s := &window.Scale{}
-	e.scales.Add(key, s)
-	return s
-}
-
-// learn takes in what the provider counted.
-func (r *run) learn(estimated int, res *model.Response) {
-	if estimated > 0 && res.Usage != nil && res.Model == "" && res.Session == "" {
-		r.engine.scaleOf(&r.side().Model).Learn(estimated, res.Usage.InputTokens)
-	}
+	r.leftOut, r.shortened = now.LeftOut, now.Shortened
+	r.hooks.with = append(r.hooks.with, eventOp(r.record.ID, store.EventContextTrimmed, "", now))
 }
 
 // withoutReasoning keeps from a stream what the model thinks.
@@ -178,15 +135,11 @@ func withoutReasoning(emit func(model.Delta)) func(model.Delta) {
 }
 
 // read makes the request of the next step out of the messages that were chosen for it.
-func (r *run) read(ctx context.Context, messages []model.Message) (req model.Request, estimated int, err error) {
+func (r *run) read(ctx context.Context, messages []model.Message) (req model.Request, err error) {
 	req = model.Request{Messages: messages, Arguments: r.arguments()}
 	if req.Messages, err = r.pictured(ctx, req.Messages); err != nil {
-		return req, 0, err
+		return req, err
 	}
 	asking(&req, r.side(), r.tools)
-	estimated, err = r.fitting(&req)
-	if slices.ContainsFunc(req.Messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
-		estimated = 0 // images cost what they cost: nothing is to be learned from them
-	}
-	return req, estimated, err
+	return req, nil
 }

@@ -37,6 +37,7 @@ type run struct {
 	resumed      bool            // it was under way before: calls without a result may have been made
 	conv         *conversation
 	leftOut      int  // messages that the last request was made without, to fit the model's window
+	shortened    int  // results that it had a part of
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
 	limits       limits

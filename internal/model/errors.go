@@ -50,6 +50,8 @@ type Error struct {
 	Passing bool
 	// RetryAfter is how long the provider asked to wait; 0 when it did not say.
 	RetryAfter time.Duration
+	// Counted is how many tokens the provider counted, and Limit how many it takes, where it said so with CodeContextLength; else 0.
+	Counted, Limit int64
 	// Metadata is to be stored on the message that records the failure, as a Response's is on its answer.
 	Metadata map[string]any
 }

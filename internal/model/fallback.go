@@ -30,7 +30,7 @@ func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (
 	var main *Error
 	for i, m := range f.all {
 		if i > 0 {
-			req.Session, req.SessionMessages = "", 0 // a session is the first Model's
+			req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // a session is the first Model's
 		}
 		sent := false
 		res, err := m.Client.Stream(ctx, req, func(d Delta) {
@@ -79,8 +79,11 @@ func (f *fallbacks) Embed(ctx context.Context, texts []string) (*Embeddings, err
 // breaks off, is not let in, is not known there or has too small a window. What was asked wrongly would be wrong
 // elsewhere, and what a provider's content filter stopped is not carried to another one.
 func FallsBack(e *Error) bool {
-	if e.Code == CodeFiltered {
+	switch e.Code {
+	case CodeFiltered:
 		return false
+	case CodeContextLength:
+		return true
 	}
 	switch e.Kind {
 	case KindConfig, KindFiltered:
@@ -90,7 +93,7 @@ func FallsBack(e *Error) bool {
 		case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
 			return true
 		}
-		return e.Passing || e.Code == CodeContextLength
+		return e.Passing
 	}
 	return true
 }

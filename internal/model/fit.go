@@ -2,7 +2,9 @@ package model
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
@@ -68,6 +70,10 @@ func (f *fitted) fit(req Request) Request {
 	if !c.Reasons() {
 		req.Reasoning = nil
 	}
+	if !c.CallsTools() {
+		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil
+		req.Messages = toldCalls(req.Messages)
+	}
 	if !c.CallsAtOnce() {
 		req.ParallelToolCalls = nil
 	}
@@ -85,4 +91,27 @@ func (f *fitted) fit(req Request) Request {
 		req.Schema = nil
 	}
 	return req
+}
+
+// toldCalls tells in words which tools were called and what came of that, for models that know no tools.
+func toldCalls(messages []Message) []Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		m := &out[i]
+		switch {
+		case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
+			words := make([]string, 0, 1+len(m.ToolCalls))
+			if m.Content != "" {
+				words = append(words, m.Content)
+			}
+			for _, c := range m.ToolCalls {
+				words = append(words, fmt.Sprintf("[called the tool %s with %s]", c.Name, c.Arguments))
+			}
+			m.Content, m.ToolCalls = strings.Join(words, "\n"), nil
+		case m.Role == RoleTool:
+			m.Content = fmt.Sprintf("[result of the tool %s]\n%s", m.Name, m.Content)
+			m.Role, m.Name, m.ToolCallID = RoleUser, "", ""
+		}
+	}
+	return out
 }

@@ -98,8 +98,9 @@ type Request struct {
 	// Session is the provider's conversation that this one goes on with, as an earlier Response named it; "" for none
 	// (SPEC RUN-06). Messages hold the whole conversation all the same.
 	Session string
-	// SessionMessages is how many of Messages, from the front, the session knows already.
-	SessionMessages int
+	// SessionMessages is how many of Messages, from the front, the session knows already. They do not count, and Messages
+	// are to be sent without, the SessionLeftOut oldest messages behind the system prompt, which the session never had.
+	SessionMessages, SessionLeftOut int
 }
 
 // Reasoning tells how much a model thinks before it answers. Either Effort or MaxTokens is set.
@@ -134,6 +135,9 @@ type Response struct {
 	Model string
 	// Failures say, where a fallback answered, why those before it did not.
 	Failures []string
+	// Trimmed says what the model did not get to read, and Read are the messages that it did; nil when it read all.
+	Trimmed *Trimmed
+	Read    []Message
 	// Metadata is stored on the assistant message and comes back with it in later requests.
 	Metadata map[string]any
 }

@@ -224,7 +224,8 @@ const (
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
 	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session goes on
-	// EventContextTrimmed: a model call was made without the oldest messages. Data {"leftOut", "kept", "tokens", "contextWindow"}.
+	// EventContextTrimmed: a model call was made without the oldest messages, or with parts of results alone. Data
+	// {"leftOut", "shortened"?, "kept", "tokens", "contextWindow"?, "model"?}.
 	EventContextTrimmed = "context.trimmed"
 	EventToolProgress   = "tool.progress" // Data {"name", "toolCallId", "progress", "total", "message"}
 	// EventApprovalRequested has {"name", "toolCallId", "expiresAt"?} as Data, EventApprovalDecided an ApprovalDecision.

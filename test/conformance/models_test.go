@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -52,6 +53,57 @@ var _ = Describe("Models", func() {
 			skeinv1.ScriptStep{Content: "said in full", BreaksAfter: ptr.To[int32](4), Failures: ptr.To[int32](1)})), 1, "hello")
 		Expect(texts(ms)).To(Equal([]string{"user: hello", "assistant: done at last"}))
 		Expect(last(say(ctx, cluster.Thread(ns, "thread"), 2, "more"))).To(Equal("said in full"))
+	}, SpecTimeout(2*time.Minute))
+
+	It("get no more to read than they can, be it the first or one that stands in, and the log says what was left out", Label("AGT-06", "AGT-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		read := func(req harness.ChatRequest) (size int) {
+			for _, m := range req.Messages {
+				size += len(m.Content)
+			}
+			return size
+		}
+		server := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+			if size := read(req); size > 3000 {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = fmt.Fprintf(w, `{"error":{"message":"This model's maximum context length is 750 tokens. However, your messages resulted in %d tokens.","code":"context_length_exceeded"}}`, size/4)
+				return
+			}
+			harness.Say(w, req.Model, "read")
+		})
+		DeferCleanup(server.Close)
+		first := harness.OpenAI(ns, "first", server.URL, "")
+		first.Spec.Options = &skeinv1.ModelOptions{MaxTokens: ptr.To[int32](50)}
+		first.Spec.Fallbacks = []skeinv1.LocalRef{{Name: "small"}}
+		small := harness.Scripted(ns, "small", skeinv1.ScriptStep{Times: ptr.To[int32](0), Content: "{{ .NewMessages }} messages"})
+		small.Spec.Capabilities = &skeinv1.ModelCapabilities{ContextWindow: 500, MaxOutputTokens: 50}
+		t := modelled(ctx, ns, first, small)
+		trimmed := func() (out []map[string]any) {
+			GinkgoHelper()
+			log, err := t.Log(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			for _, e := range log {
+				if e.Type == runtimev1.EventContextTrimmed {
+					var data map[string]any
+					Expect(json.Unmarshal(e.Data, &data)).To(Succeed())
+					out = append(out, data)
+				}
+			}
+			return out
+		}
+		By("asking once more, with less, where the provider says that it was too much")
+		for i := range 4 {
+			Expect(last(say(ctx, t, i+1, strings.Repeat("x", 1000)))).To(Equal("read"))
+		}
+		asked, _ := server.Requests()
+		Expect(asked).To(ContainElement(WithTransform(read, BeNumerically(">", 3000))), "it did refuse")
+		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", BeNumerically(">=", 2)), HaveKeyWithValue("contextWindow", 750.0))))
+
+		By("asking one with a smaller window for no more than that one reads")
+		server.Answer(func(w http.ResponseWriter, _ *http.Request, _ harness.ChatRequest) { http.Error(w, "busy", http.StatusServiceUnavailable) })
+		Expect(last(say(ctx, t, 5, strings.Repeat("y", 900)))).To(Equal("2 messages"), "the system prompt and the newest")
+		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", 8.0), HaveKeyWithValue("contextWindow", 500.0), HaveKeyWithValue("model", "small"))))
 	}, SpecTimeout(2*time.Minute))
 
 	It("say what each answer cost, and each run", Label("AGT-06"), func(ctx SpecContext) {

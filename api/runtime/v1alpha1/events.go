@@ -35,8 +35,9 @@ const (
 	EventDelta       = "message.delta"
 	EventToolStarted = "tool.started"
 	EventToolEnded   = "tool.ended"
-	// EventContextTrimmed has data {"leftOut", "kept", "tokens", "contextWindow"}: the model was asked without so many of
-	// the oldest messages, to keep within its window.
+	// EventContextTrimmed has data {"leftOut", "shortened", "kept", "tokens", "contextWindow", "model"}: the model was asked
+	// without so many of the oldest messages, and with the beginning and the end alone of so many results, to keep within
+	// its window. contextWindow is absent where nobody has said it, model names the Model where it was a fallback.
 	EventContextTrimmed = "context.trimmed"
 	// EventToolProgress has data {"name", "toolCallId", "progress", "total", "message"}: how far a call is, as its tool
 	// tells it.

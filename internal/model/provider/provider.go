@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/model/anthropic"
 	"github.com/skein-dev/skein/internal/model/openai"
 	"github.com/skein-dev/skein/internal/model/scripted"
+	"github.com/skein-dev/skein/internal/model/window"
 )
 
 // maxCached bounds the clients that are kept, against Models that come and go.
@@ -89,7 +90,8 @@ func (f *Factory) make(c model.Config) (model.Client, error) {
 	return model.WithFallbacks(model.Named{Name: c.Name, Client: client}, others...), nil
 }
 
-// one gives the client of one Model. Each try of a call is fitted to the model and counted on its own.
+// one gives the client of one Model: what it is asked is made to fit what that model can do and read, whether it is the
+// first that is asked or stands in for another. Each try of a call is counted on its own.
 func (f *Factory) one(c model.Config) (model.Client, error) {
 	client, err := f.bare(c)
 	if err != nil {
@@ -102,11 +104,11 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 	if c.Spec.MaxRetries != nil {
 		retries = int(*c.Spec.MaxRetries)
 	}
-	client = model.Fitted(client, c.Name, c.Spec)
 	if f.limit != nil {
 		client = f.limit.Wrap(client, c.Namespace, c.Name, c.Spec.Limits)
 	}
-	return model.WithRestarts(model.WithRetries(client, retries, f.clock)), nil
+	client = model.WithRestarts(model.WithRetries(client, retries, f.clock))
+	return model.Fitted(window.Within(client, c.Name, c.Spec), c.Name, c.Spec), nil
 }
 
 // bare gives the provider's own client, which tries nothing twice.

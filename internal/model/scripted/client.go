@@ -126,6 +126,8 @@ func (s *step) error() *model.Error {
 	e := model.Errorf(model.KindStatus, "%s", s.failure)
 	e.Status, e.RetryAfter = s.status, s.retryAfter
 	switch s.status {
+	case http.StatusRequestEntityTooLarge:
+		e.Code = model.CodeContextLength
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusConflict:
 		e.Passing = true
 	default:

@@ -46,6 +46,7 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	case f.Streamed:
 		out := model.Errorf(model.KindFailed, "the model at %s failed: %s", e.shown, e.Quote(f.Said))
 		out.Code, out.Passing = codeOf(f), f.Passing
+		measure(out, f.Said)
 		return out
 	case f.Response != nil && f.Response.StatusCode >= http.StatusBadRequest:
 		return e.explainStatus(f)
@@ -86,6 +87,10 @@ func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	}
 	out := model.Errorf(model.KindStatus, "the model at %s refused with status %d: %s%s", e.shown, res.StatusCode, e.Quote(f.Said), advice(res.StatusCode))
 	out.Status, out.Code = res.StatusCode, codeOf(f)
+	if res.StatusCode == http.StatusRequestEntityTooLarge {
+		out.Code = model.CodeContextLength
+	}
+	measure(out, f.Said)
 	switch {
 	case f.Code == "insufficient_quota": // a 429 that no waiting heals
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout,
@@ -94,19 +99,6 @@ func (e *Endpoint) explainStatus(f Failure) *model.Error {
 		out.RetryAfter = retryAfter(res.Header)
 	}
 	return out
-}
-
-// codeOf tells the failures apart that the rest of Skein has to know.
-func codeOf(f Failure) model.Code {
-	said := strings.ToLower(f.Said)
-	switch {
-	case f.Code == "context_length_exceeded", strings.Contains(said, "maximum context length"), strings.Contains(said, "context window"),
-		strings.Contains(said, "prompt is too long"):
-		return model.CodeContextLength
-	case f.Code == "content_filter", f.Code == "content_policy_violation":
-		return model.CodeFiltered
-	}
-	return ""
 }
 
 func advice(status int) string {
