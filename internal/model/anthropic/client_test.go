@@ -110,6 +110,25 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		))
 	})
 
+	It("defines the tools that were called where none are offered, since the API refuses calls of what is not defined", func() {
+		_, err := ask("text", model.Request{Messages: []model.Message{
+			{Role: model.RoleUser, Content: "look"},
+			{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "t", Arguments: `{"a":1}`}, {ID: "c2", Name: "files.read", Arguments: `{}`}, {ID: "c3", Name: "t", Arguments: `{}`}}},
+			{Role: model.RoleTool, ToolCallID: "c1", Name: "t", Content: "1"},
+			{Role: model.RoleTool, ToolCallID: "c2", Name: "files.read", Content: "2"},
+			{Role: model.RoleTool, ToolCallID: "c3", Name: "t", Content: "3"},
+			{Role: model.RoleUser, Content: "in short?"},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		schema := HaveKeyWithValue("input_schema", map[string]any{"type": "object", "properties": map[string]any{}})
+		Expect(server.Last().Body).To(And(
+			HaveKeyWithValue("tools", HaveExactElements(And(HaveKeyWithValue("name", "t"), schema), And(HaveKeyWithValue("name", "files_read"), schema))),
+			HaveKeyWithValue("tool_choice", map[string]any{"type": "none"})))
+		_, err = ask("text", hello)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(server.Last().Body).NotTo(Or(HaveKey("tools"), HaveKey("tool_choice")))
+	})
+
 	It("sends the conversation by turns, with what was thought, images and marks for the cache", func() {
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", MaxTokens: ptr.To[int32](100)}
 		picture := model.Image{MimeType: "image/png", Read: func(context.Context) ([]byte, error) { return []byte("png"), nil }}

@@ -103,6 +103,7 @@ func tools(p *sdk.MessageNewParams, req model.Request) error {
 		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: &tool})
 	}
 	if len(p.Tools) == 0 {
+		called(p)
 		return nil
 	}
 	p.Tools[len(p.Tools)-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
@@ -119,6 +120,34 @@ func tools(p *sdk.MessageNewParams, req model.Request) error {
 		p.ToolChoice.OfAuto = &sdk.ToolChoiceAutoParam{DisableParallelToolUse: one}
 	}
 	return nil
+}
+
+// maxToolName is how long the name of a tool may be.
+const maxToolName = 128
+
+// called defines the tools that a conversation has calls of, for a request that offers none: the API refuses such calls
+// where no tools are defined. They are not to be called again.
+func called(p *sdk.MessageNewParams) {
+	seen := map[string]bool{}
+	for i := range p.Messages {
+		for _, block := range p.Messages[i].Content {
+			if block.OfToolUse == nil {
+				continue
+			}
+			name := validID(block.OfToolUse.Name)
+			if name = name[:min(len(name), maxToolName)]; name == "" || seen[name] {
+				continue
+			}
+			seen[name] = true
+			p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
+				Name: name, Description: param.NewOpt("Was called earlier in this conversation, and cannot be called any more."),
+				InputSchema: sdk.ToolInputSchemaParam{Properties: map[string]any{}},
+			}})
+		}
+	}
+	if len(p.Tools) > 0 {
+		p.ToolChoice.OfNone = &sdk.ToolChoiceNoneParam{}
+	}
 }
 
 // What stands in for turns that the API demands and that the conversation does not have.
