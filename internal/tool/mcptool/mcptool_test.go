@@ -1,9 +1,11 @@
 package mcptool_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -186,6 +188,56 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		r.is(streamable(newServer("a", "new"))) // which does not know the session
 		Eventually(func() tool.Status { return call(ctx, c, "s_a", `{}`).Status }).Should(Equal(tool.StatusSuccess))
 		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a", "s_new"}))
+	})
+
+	It("have a call made by a new session where theirs has died, with the key that it had", func() {
+		c := config(serve(streamable(newServer("a"))))
+		Expect(names(c)).To(Equal([]string{"s_a"}))
+		Expect(servers.Break(ctx, c)).To(Succeed())
+		Expect(call(ctx, c, "s_a", `{}`)).To(Equal(tool.Success(`a {} ` + tool.IdempotencyKey(host.Thread.ID, "call_1"))))
+	})
+
+	It("have no call made twice that they may have heard of, and the next one made by a new session", func() {
+		var calls atomic.Int64
+		s := newServer("a")
+		inner := streamable(s)
+		c := config(serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err == nil && strings.Contains(string(body), "tools/call") && calls.Add(1) == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			inner.ServeHTTP(w, r)
+		})))
+		Expect(call(ctx, c, "s_a", `{}`)).To(And(HaveField("Status", tool.StatusError), HaveField("Content", HaveSuffix("it may have done what it was asked to"))))
+		Expect(calls.Load()).To(Equal(int64(1)))
+		Expect(call(ctx, c, "s_a", `{}`).Status).To(Equal(tool.StatusSuccess))
+	})
+
+	It("are asked by each version of their Tool on its own, so that what is under way by the one before ends well", func() {
+		arrived, goOn := make(chan struct{}, 1), make(chan struct{})
+		var sessions atomic.Int64
+		s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{InitializedHandler: func(context.Context, *mcp.InitializedRequest) { sessions.Add(1) }})
+		s.AddTool(&mcp.Tool{Name: "a", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("a"), nil })
+		s.AddTool(&mcp.Tool{Name: "slow", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			arrived <- struct{}{}
+			<-goOn
+			return text("done"), nil
+		})
+		r := serve(streamable(s))
+		before, after := config(r), config(r, func(s *mcptool.Server) { s.Version = "2" })
+		Expect(names(before)).To(Equal([]string{"s_a", "s_slow"}))
+		done := make(chan tool.Result, 1)
+		go func() {
+			defer GinkgoRecover()
+			done <- call(ctx, before, "s_slow", `{}`)
+		}()
+		Eventually(arrived).Should(Receive())
+		Expect(call(ctx, after, "s_a", `{}`).Status).To(Equal(tool.StatusSuccess))
+		Expect(call(ctx, before, "s_a", `{}`).Status).To(Equal(tool.StatusSuccess))
+		close(goOn)
+		Eventually(done).Should(Receive(Equal(tool.Success("done"))))
+		Expect(sessions.Load()).To(Equal(int64(2)))
 	})
 
 	It("are said to be unreachable, by a reason without the URL", func() {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,8 @@ const (
 	listTTL = 5 * time.Minute
 	// idleTTL is after how long a session that nobody uses is closed.
 	idleTTL = 15 * time.Minute
+	// oldTTL is the same for a version of a Tool that another one has followed: runs that began before may use it yet.
+	oldTTL = time.Minute
 	// firstBackoff and lastBackoff are how long a server that failed is let be, unless a call needs it.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
@@ -65,9 +68,15 @@ type Servers struct {
 	opts Options
 
 	mu     sync.Mutex
-	known  map[string]*server // by namespace/name
+	known  map[identity]*server
 	closed bool
 }
+
+// identity of a server: of each version of a Tool there is one. Runs that began with the one before keep it to their end,
+// and none takes the session of another away.
+type identity struct{ namespace, name, uid, version string }
+
+func (s *Server) identity() identity { return identity{s.Namespace, s.Name, s.UID, s.Version} }
 
 // New makes an empty set.
 func New(o Options) *Servers {
@@ -80,7 +89,7 @@ func New(o Options) *Servers {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	return &Servers{opts: o, known: map[string]*server{}}
+	return &Servers{opts: o, known: map[identity]*server{}}
 }
 
 // Close ends all sessions.
@@ -88,45 +97,51 @@ func (s *Servers) Close() {
 	s.mu.Lock()
 	s.closed = true
 	list := s.known
-	s.known = map[string]*server{}
+	s.known = map[identity]*server{}
 	s.mu.Unlock()
 	for _, srv := range list {
 		srv.close()
 	}
 }
 
-var errClosed = errors.New("the manager stops")
+var (
+	errClosed = errors.New("the manager stops")
+	// errForgotten: the server was forgotten between being asked for and being used.
+	errForgotten = errors.New("its session was closed, since nobody had used it for long: try again")
+)
 
-// of gives what is known of a server; another version of it begins anew.
+// of gives what is known of a server.
 func (s *Servers) of(config *Server) (*server, error) {
-	key := config.Namespace + "/" + config.Name
+	id := config.identity()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
 		return nil, errClosed
 	}
-	have := s.known[key]
-	if have != nil && have.config.Version == config.Version {
-		s.mu.Unlock()
+	if have := s.known[id]; have != nil {
 		have.used()
 		return have, nil
 	}
-	made := &server{owner: s, key: key, config: config, progress: map[string]func(Progress){}}
+	made := &server{owner: s, id: id, config: config, progress: map[string]func(Progress){}}
+	made.ttl.Store(int64(idleTTL))
 	made.idle = time.AfterFunc(idleTTL, made.forget)
-	s.known[key] = made
-	s.mu.Unlock()
-	if have != nil {
-		go have.close() // what is under way there ends with it
+	for other, v := range s.known {
+		if other.namespace == id.namespace && other.name == id.name {
+			v.ttl.Store(int64(oldTTL))
+			v.used()
+		}
 	}
+	s.known[id] = made
 	return made, nil
 }
 
 // server is one server, as this process knows it.
 type server struct {
 	owner  *Servers
-	key    string
+	id     identity
 	config *Server
 	idle   *time.Timer
+	ttl    atomic.Int64 // of which idle is
 
 	mu      sync.Mutex
 	session *session
@@ -143,7 +158,7 @@ type server struct {
 	progress   map[string]func(Progress) // by token
 }
 
-func (v *server) used() { v.idle.Reset(idleTTL) }
+func (v *server) used() { v.idle.Reset(time.Duration(v.ttl.Load())) }
 
 // forget closes a server that nobody has used for long.
 func (v *server) forget() {
@@ -155,8 +170,8 @@ func (v *server) forget() {
 		return
 	}
 	v.owner.mu.Lock()
-	if v.owner.known[v.key] == v {
-		delete(v.owner.known, v.key)
+	if v.owner.known[v.id] == v {
+		delete(v.owner.known, v.id)
 	}
 	v.owner.mu.Unlock()
 	v.close()
@@ -177,11 +192,23 @@ func (v *server) close() {
 // Tools gives the tools of a server as they were last listed; none of a server that has never been reached. err says why
 // the list may be old or empty. It waits a few seconds at most.
 func (s *Servers) Tools(ctx context.Context, config *Server) ([]Remote, error) {
+	list, err := s.listed(ctx, config)
+	if errors.Is(err, errForgotten) {
+		return s.listed(ctx, config)
+	}
+	return list, err
+}
+
+func (s *Servers) listed(ctx context.Context, config *Server) ([]Remote, error) {
 	v, err := s.of(config)
 	if err != nil {
 		return nil, err
 	}
 	v.mu.Lock()
+	if v.closed {
+		defer v.mu.Unlock()
+		return nil, errForgotten
+	}
 	now := time.Now()
 	if v.session != nil && !v.stale && now.Sub(v.listedAt) < listTTL {
 		defer v.mu.Unlock()
@@ -230,7 +257,7 @@ func (v *server) refresh() chan struct{} {
 		v.refreshing = nil
 		switch {
 		case v.closed:
-			err = errClosed
+			err = errForgotten
 		case err == nil:
 			v.session, v.tools, v.listedAt = s, tools, time.Now()
 			v.failures, v.retryAt = 0, time.Time{}
@@ -245,7 +272,7 @@ func (v *server) refresh() chan struct{} {
 		if err != nil && s != nil {
 			s.close()
 		}
-		if turned && !errors.Is(err, errClosed) {
+		if old := time.Duration(v.ttl.Load()) == oldTTL; turned && !old && !errors.Is(err, errForgotten) {
 			v.owner.opts.Watch(v.config, err)
 		}
 		close(done)
@@ -275,8 +302,11 @@ func (v *server) attempt(have *session) (s *session, tools []Remote, err error) 
 // connected gives the session, made now when there is none: a call does not heed that the server failed a moment ago.
 func (v *server) connected(ctx context.Context) (*session, error) {
 	v.mu.Lock()
-	if v.session != nil {
+	if v.session != nil || v.closed {
 		defer v.mu.Unlock()
+		if v.closed {
+			return nil, errForgotten
+		}
 		return v.session, nil
 	}
 	done := v.refresh()

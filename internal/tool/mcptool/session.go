@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
@@ -104,12 +105,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for name, values := range t.headers {
 		req.Header[name] = values
 	}
+	sent, ofCall := req.Context().Value(deliveryKey{}).(*delivery)
+	if ofCall = ofCall && req.Method == http.MethodPost; ofCall {
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteHeaders: sent.began}))
+	}
 	resp, err := t.network.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	if refusal, ok := req.Context().Value(refusalKey{}).(*refusal); ok && req.Method == http.MethodPost {
-		refusal.set(resp.StatusCode)
+	if ofCall {
+		sent.answered(resp.StatusCode)
 	}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events are bounded one by one
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessage)
@@ -117,30 +122,47 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refusal notes that a server has refused a request as such, so that nothing of it was done.
-type refusal struct {
+// delivery notes what became of a call on its way: whether any of it was sent, and how the server took it.
+type delivery struct {
 	mu   sync.Mutex
+	sent bool
 	code int
 }
 
-type refusalKey struct{}
+type deliveryKey struct{}
 
-func (r *refusal) set(code int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.code = code
+func (d *delivery) began() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sent = true
 }
 
-// sessionUnknown tells whether the server does not know the session: it was restarted, most likely.
-func (r *refusal) sessionUnknown() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.code == http.StatusNotFound || r.code == http.StatusBadRequest
+func (d *delivery) answered(code int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.code = code
+}
+
+// undone tells whether nothing can have come of the call: it was not sent, or the server does not know the session, since
+// it was restarted, most likely.
+func (d *delivery) undone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.sent || d.code == http.StatusNotFound || d.code == http.StatusBadRequest
 }
 
 // notSent is the message of the library's own error for a request that its transport did not get through, which comes
 // with the cause.
 const notSent = "rejected by transport"
+
+// saidBy gives the error that a server answered with; nil where the answer did not come to that.
+func saidBy(err error) *jsonrpc.Error {
+	var said *jsonrpc.Error
+	if errors.As(err, &said) && said.Message != notSent {
+		return said
+	}
+	return nil
+}
 
 // maxErrorShown is how much of a server's error is shown.
 const maxErrorShown = 4 << 10
@@ -151,13 +173,13 @@ func (v *server) explain(err error) string {
 	if u, parseErr := url.Parse(v.config.URL); parseErr == nil {
 		host = u.Hostname()
 	}
-	var said *jsonrpc.Error
 	var network *url.Error
+	said := saidBy(err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Sprintf("the host %s does not answer", host)
 	case errors.As(err, &network):
-	case errors.As(err, &said) && said.Message != notSent:
+	case said != nil:
 		return v.owner.bounded(v.config, said.Message, maxErrorShown)
 	}
 	return v.owner.bounded(v.config, outbound.Explain(err, host), maxErrorShown)

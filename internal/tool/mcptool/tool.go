@@ -50,24 +50,28 @@ func (t *remoteTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	return t.result(ctx, call.ID, res)
 }
 
-// call makes a call, once more when the server did not know the session that it came by.
+// call makes a call by the session that there is. Where that has died, or the server does not know it any more, nothing can
+// have come of the call: it is made once more, by a new session, with the same idempotency key.
 func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp.CallToolResult, error) {
-	v, err := s.of(t.config)
-	if err != nil {
-		return nil, err
-	}
 	key := tool.IdempotencyKey(t.host.Thread.ID, call.ID)
 	for retried := false; ; retried = true {
+		v, err := s.of(t.config)
+		if err != nil {
+			return nil, err
+		}
 		session, err := v.connected(ctx)
+		if errors.Is(err, errForgotten) && !retried {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		params := &mcp.CallToolParams{Name: t.remote.Remote, Arguments: json.RawMessage(call.Arguments), Meta: mcp.Meta{IdempotencyMeta: key}}
 		params.SetProgressToken(key)
-		refused := &refusal{}
+		way := &delivery{}
 		report := newReporter(ctx, t.host, call)
 		v.follow(key, report.add)
-		res, err := session.CallTool(context.WithValue(ctx, refusalKey{}, refused), params)
+		res, err := session.CallTool(context.WithValue(ctx, deliveryKey{}, way), params)
 		v.follow(key, nil)
 		report.flush()
 		if err == nil {
@@ -76,12 +80,16 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		unknown := refused.sessionUnknown()
-		if unknown || errors.Is(err, mcp.ErrConnectionClosed) {
-			v.lost(session)
-			session.close()
+		undone := way.undone()
+		if saidBy(err) != nil && !undone {
+			return nil, errors.New(v.explain(err)) // the session is as good as before
 		}
-		if !unknown || retried {
+		v.lost(session)
+		session.close()
+		switch {
+		case !undone:
+			return nil, fmt.Errorf("%s; it may have done what it was asked to", v.explain(err))
+		case retried:
 			return nil, errors.New(v.explain(err))
 		}
 	}
