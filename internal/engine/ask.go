@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
-
-// maxCallID is how long a tool call's id may be: custom resources carry it.
-const maxCallID = 200
 
 // ask makes one step: a model call, whose answer goes into the log. ended tells that the answer was the
 // last of the session, and that the run's end is in the log with it.
@@ -99,9 +95,6 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 // recordAnswer puts an answer into the log: with the end of the turn, or of the run, when it is the last of it, else with
 // the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
-	if err := r.lookForRollbacks(ctx, res); err != nil {
-		return false, err
-	}
 	m := r.answer(id, res)
 	r.place(m)
 	if err := r.beforeCreate(ctx, m); err != nil {
@@ -170,16 +163,7 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	if content := strings.ToValidUTF8(res.Content, "\uFFFD"); content != "" || len(res.ToolCalls) == 0 {
 		m.Content = &content
 	}
-	seen := map[string]bool{}
-	for i, call := range res.ToolCalls {
-		callID := call.ID
-		if _, used := r.conv.calls[callID]; used || callID == "" || r.frame != nil || r.rolledBack || len(callID) > maxCallID || seen[callID] {
-			// Providers promise ids that are unique within one answer at best; here they are keys for ever.
-			callID = fmt.Sprintf("%s-%d", strings.TrimPrefix(id, "msg_"), i+1)
-		}
-		seen[callID] = true
-		m.ToolCalls = append(m.ToolCalls, store.ToolCall{ID: callID, Name: call.Name, Arguments: call.Arguments})
-	}
+	recordCalls(m, res.ToolCalls)
 	if res.Usage != nil {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
 		r.usage.Usage = r.usage.Add(*res.Usage)
@@ -189,24 +173,6 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 	}
 	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
 	return m
-}
-
-// recentRuns is how far back runs are looked for whose calls were taken back.
-const recentRuns = 100
-
-// lookForRollbacks finds out, at the first calls of a run, whether the thread has taken back calls that the conversation
-// does not show any more: their ids are not free, since decisions on them and all that they have caused derive from these.
-func (r *run) lookForRollbacks(ctx context.Context, res *model.Response) error {
-	if r.looked || len(res.ToolCalls) == 0 {
-		return nil
-	}
-	runs, err := r.engine.store.Runs(ctx, r.thread.ID, recentRuns, 0)
-	if err != nil {
-		return fmt.Errorf("look for runs that were rolled back: %w", err)
-	}
-	r.looked = true
-	r.rolledBack = slices.ContainsFunc(runs, func(o store.Run) bool { return o.Reason == ReasonRolledBack })
-	return nil
 }
 
 // countModel notes that a Model has answered in this run.

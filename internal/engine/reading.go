@@ -141,5 +141,6 @@ func (r *run) read(ctx context.Context, messages []model.Message) (req model.Req
 		return req, err
 	}
 	asking(&req, r.side(), r.tools)
+	asCalled(req.Messages)
 	return req, nil
 }

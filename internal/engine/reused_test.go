@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,12 +16,25 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// counter is a model that numbers the calls of each answer from 0, as some do.
-type counter struct{}
+// counter is a model that numbers the calls of each answer from 0, as some do, and notes the ids that it is shown.
+type counter struct{ shown [][]string }
 
-func (counter) Client(model.Config) (model.Client, error) { return counter{}, nil }
+func (c *counter) Client(model.Config) (model.Client, error) { return c, nil }
 
-func (counter) Stream(_ context.Context, req model.Request, _ func(model.Delta)) (*model.Response, error) {
+func (c *counter) Stream(_ context.Context, req model.Request, _ func(model.Delta)) (*model.Response, error) {
+	var calls, results []string
+	for _, m := range req.Messages {
+		for _, call := range m.ToolCalls {
+			calls = append(calls, call.ID)
+		}
+		if m.Role == model.RoleTool {
+			results = append(results, m.ToolCallID)
+		}
+	}
+	if !slices.Equal(calls, results) {
+		return nil, fmt.Errorf("results of %q for calls %q", results, calls)
+	}
+	c.shown = append(c.shown, calls)
 	if req.Messages[len(req.Messages)-1].Role == model.RoleTool {
 		return &model.Response{Content: "done"}, nil
 	}
@@ -29,10 +44,11 @@ func (counter) Stream(_ context.Context, req model.Request, _ func(model.Delta))
 	}}, nil
 }
 
-var _ = Describe("Calls after a rollback", Label("RUN-09", "RUN-11"), func() {
-	It("are others than those that were taken back, whatever ids a model gives them", func(ctx SpecContext) {
+var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
+	It("are others than those that are gone from the conversation, whatever ids a model gives them", func(ctx SpecContext) {
 		w := newWorld()
-		w.Models = counter{}
+		provider := &counter{}
+		w.Models = provider
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		})
@@ -68,5 +84,25 @@ var _ = Describe("Calls after a rollback", Label("RUN-09", "RUN-11"), func() {
 		_, err = e.Decide(ctx, id, second.ToolCallID, store.Approval{Approved: true, By: "ada"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+
+		By("clearing the conversation")
+		Expect(e.Destroy(ctx, id)).To(Succeed())
+		send(ctx, w, id, "go")
+		third := waiting(3)
+		Expect(third.ToolCallID).NotTo(BeElementOf(first.ToolCallID, second.ToolCallID))
+		Expect(w.Effects.Scheduled(id)).To(HaveLen(3))
+		Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting), "it was not decided on")
+		_, err = e.Decide(ctx, id, third.ToolCallID, store.Approval{By: "ada"})
+		Expect(err).NotTo(HaveOccurred())
+		rest(ctx, w, id)
+
+		By("what the provider is shown")
+		send(ctx, w, id, "again")
+		fourth := waiting(4)
+		_, err = e.Decide(ctx, id, fourth.ToolCallID, store.Approval{Approved: true, By: "ada"})
+		Expect(err).NotTo(HaveOccurred())
+		rest(ctx, w, id)
+		shown := provider.shown[len(provider.shown)-1]
+		Expect(shown).To(HaveExactElements("call_0", "call_1", fourth.ToolCallID, HavePrefix(fourth.ToolCallID[:36])), "its own ids, where they tell the calls apart")
 	})
 })

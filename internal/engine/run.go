@@ -53,8 +53,6 @@ type run struct {
 	envLoaded bool
 	tools     *tool.Set // of the side; nil when they are to be made
 	acting    *Side     // see actAs
-	// rolledBack: calls of the thread were taken back, whose ids are not to be used again; looked: that is known.
-	rolledBack, looked bool
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	hooks   runHooks
