@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -66,9 +69,31 @@ func (s *Server) decideApproval(c *call) error {
 	if err != nil {
 		return err
 	}
+	s.tellDecision(c.row, a)
 	out := approvalOf(a)
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindApproval)
 	return c.writeJSON(http.StatusOK, out)
+}
+
+// tellDecision records an Event on the Thread that says who decided what: for those who watch a cluster rather than a
+// conversation. The log of the thread has it for good, with the reason; what the call is about stays there.
+func (s *Server) tellDecision(t *store.Thread, a *engine.Approval) {
+	if s.opts.Recorder == nil || a.Decision == nil || a.RunID == "" { // the last: it was decided before
+		return
+	}
+	said, reason, action := "refused", "CallRefused", "Refuse"
+	if a.Decision.Approved {
+		said, reason, action = "approved", "CallApproved", "Approve"
+	}
+	if a.Decision.Arguments != nil {
+		said += ", with arguments of their own,"
+	}
+	// The path tells Events of one thread apart, which would else be counted as one.
+	about := &corev1.ObjectReference{
+		APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread", Namespace: t.Namespace, Name: t.Name, UID: types.UID(t.OwnerUID()),
+		FieldPath: "approvals{" + a.ToolCallID + "}",
+	}
+	s.opts.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s %s the call %s of the tool %s", a.Decision.By, said, a.ToolCallID, a.Name)
 }
 
 func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {

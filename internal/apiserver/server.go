@@ -17,6 +17,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -53,6 +54,8 @@ type Options struct {
 	Effects  Effects
 	// Secrets are kept out of every answer; may be nil.
 	Secrets *redact.Registry
+	// Recorder of Events about what people decide; nil for none.
+	Recorder events.EventRecorder
 
 	// Reader finds Thread objects by name; the manager's cache.
 	Reader client.Reader

@@ -85,6 +85,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		By("those who may not")
 		_, err := writer.Approve(ctx, calls[0].ToolCallID, "", nil)
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring(`User "wally" cannot create resource "threads/approvals"`)))
 		res, err := writer.InvokeTool(ctx, "set_value", json.RawMessage(`{"key":"a","value":9}`))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.Error).To(ContainSubstring("have to be approved"), "nor is there a way around")
@@ -132,6 +133,16 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 			And(HaveKeyWithValue("toolCallId", calls[2].ToolCallID), HaveKeyWithValue("by", "ada"), HaveKeyWithValue("reason", "less will do")),
 			And(HaveKeyWithValue("toolCallId", calls[1].ToolCallID), HaveKeyWithValue("approved", false)),
 			And(HaveKeyWithValue("toolCallId", calls[0].ToolCallID), HaveKeyWithValue("approved", true))))
+
+		By("the Events of the Thread")
+		Eventually(ctx, func(g Gomega) {
+			out, err := cluster.Kubectl(ctx, "-n", t.Namespace, "get", "events", "-o", "jsonpath={range .items[*]}{.involvedObject.name} {.reason}: {.message}{\"\\n\"}{end}")
+			g.Expect(err).NotTo(HaveOccurred())
+			for i, said := range []string{"CallApproved: ada approved", "CallRefused: ada refused", "CallApproved: ada approved, with arguments of their own,"} {
+				g.Expect(out).To(ContainSubstring("thread %s the call %s of the tool set_value\n", said, calls[i].ToolCallID))
+			}
+			g.Expect(out).NotTo(ContainSubstring(`"key"`))
+		}).Should(Succeed())
 
 		By("deciding again")
 		again, err := approver.Approve(ctx, calls[0].ToolCallID, "", nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/redact"
 )
 
 // The registration itself is part of the installation; the manager fills in its authority.
@@ -44,6 +45,7 @@ func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.
 		Children:    children,
 		Effects:     effects,
 		Secrets:     o.secrets,
+		Recorder:    redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets),
 		Reader:      mgr.GetCache(),
 		LiveReader:  mgr.GetAPIReader(),
 		Kubeconfig:  cfg,

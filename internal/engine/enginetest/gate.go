@@ -18,10 +18,41 @@ type Gate struct {
 
 	mu     sync.Mutex
 	leases []*store.Fence
+	writes int // since CutAfter
+	limit  int // cut behind that one; 0 for never
 }
 
 // Cut closes the gate for good.
 func (g *Gate) Cut() { g.cut.Store(true) }
+
+// CutAfter closes the gate right behind the n-th write from now on: that one is done, but whoever asked for it does not
+// hear of it. With 0 it stays open, and counts.
+func (g *Gate) CutAfter(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writes, g.limit = 0, n
+}
+
+// Writes tells how many there were since CutAfter. Leases that are taken, renewed and given back are none.
+func (g *Gate) Writes() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.writes
+}
+
+// wrote counts a write that was done.
+func (g *Gate) wrote(err error) error {
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.writes++; g.writes == g.limit {
+		g.cut.Store(true)
+		return store.ErrUnavailable
+	}
+	return nil
+}
 
 // IsCut tells whether it is closed.
 func (g *Gate) IsCut() bool { return g.cut.Load() }
@@ -38,7 +69,8 @@ func (g *Gate) CreateThread(ctx context.Context, t store.Thread, ops ...store.Op
 	if err := g.check(); err != nil {
 		return nil, false, err
 	}
-	return g.Store.CreateThread(ctx, t, ops...)
+	created, existed, err := g.Store.CreateThread(ctx, t, ops...)
+	return created, existed, g.wrote(err)
 }
 
 // Apply implements store.Store.
@@ -46,7 +78,7 @@ func (g *Gate) Apply(ctx context.Context, id string, f *store.Fence, ops ...stor
 	if err := g.check(); err != nil {
 		return err
 	}
-	return g.Store.Apply(ctx, id, f, ops...)
+	return g.wrote(g.Store.Apply(ctx, id, f, ops...))
 }
 
 // Acquire implements store.Store.
@@ -113,7 +145,7 @@ func (g *Gate) Settle(ctx context.Context, run store.RunRef) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	return g.Store.Settle(ctx, run)
+	return g.wrote(g.Store.Settle(ctx, run))
 }
 
 // Inbox implements store.Store: a process that is gone reads nothing either.
