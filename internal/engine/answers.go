@@ -81,3 +81,14 @@ func withoutRepairs(c *conversation, side string) *conversation {
 	}
 	return out
 }
+
+// repaired gives the newest answer that did not fit its schema, and how many there were of which the model was told.
+func (c *conversation) repaired() (answer string, times int) {
+	for i := range c.msgs {
+		if id, ok := c.msgs[i].Metadata[metadataRepairs].(string); ok {
+			answer = id
+			times++
+		}
+	}
+	return answer, times
+}

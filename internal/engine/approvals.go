@@ -27,7 +27,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		d, decided := r.kept.Decisions[call.ID]
 		if need == nil || decided {
 			if !blocked {
-				if now = append(now, call); d.Approved && (len(now) == 1 || r.parallel()) {
+				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
 					started = append(started, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
 				}
 			}
@@ -53,17 +53,14 @@ func (r *run) asksFirst(call store.ToolCall) bool {
 
 // askApproval notes that a call waits for its approval.
 func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
-	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now()}
+	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now(), Name: call.Name}
 	if need.Timeout > 0 {
 		w.Until = w.Since + need.Timeout.Microseconds()
 	}
 	if i, ok := r.conv.calls[call.ID]; ok {
 		w.MessageID = r.conv.msgs[i].ID
 	}
-	if r.kept.Waits == nil {
-		r.kept.Waits = map[string]tool.Wait{}
-	}
-	r.kept.Waits[call.ID] = w
+	r.waits(call, w)
 	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
 }
 
@@ -89,6 +86,7 @@ func (in *intake) decide(callID string, a store.Approval) {
 	}
 	in.kept.Decisions[callID] = a
 	in.freed = true
+	in.wake(callID)
 }
 
 // refusal is the result of a call that was not approved.

@@ -94,14 +94,16 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	}
 	leave := r.enter(call, p, called)
 	defer leave()
-	if err := r.beginPrompt(ctx, p, repeat); err != nil {
+	if err := r.beginPrompt(ctx, p, repeat || r.entered(call.ID)); err != nil {
 		return tool.Result{}, err
 	}
 	r.resumed = repeat
-	text, err := r.converse(ctx)
+	text, waits, err := r.converse(ctx)
 	r.resumed = false
 	var failed *failure
 	switch {
+	case waits:
+		return parked(), nil
 	case errors.As(err, &failed) && p.HideErrors:
 		return tool.Failure("the prompt " + p.Prompt + " failed"), nil
 	case errors.As(err, &failed):
@@ -142,6 +144,7 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPromp
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
 		if err := r.loadFrame(ctx); err != nil || len(r.conv.msgs) > 0 {
+			_, r.kept.Turn.Repairs = r.conv.repaired()
 			return err
 		}
 	}
@@ -166,49 +169,37 @@ func (r *run) loadFrame(ctx context.Context) error {
 	if r.frame.parent != nil {
 		after = r.frame.parent.Seq
 	}
-	for {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: pageSize, IncludeSilent: true, AllDepths: true})
-		if err != nil {
-			return fmt.Errorf("read the messages of a called prompt: %w", err)
-		}
-		for i := range page.Messages {
-			m := &page.Messages[i]
-			if after = m.Seq; m.Metadata[metadataPromptCall] == r.frame.call.ID {
-				r.conv.add(*m)
-			}
-		}
-		if len(page.Messages) < pageSize {
-			return nil
-		}
+	conv, err := r.framesMessages(ctx, after, func(m *store.Message) bool { return within(m) == r.frame.call.ID })
+	if err == nil {
+		r.conv = conv
 	}
+	return err
 }
 
-// converse lets the called prompt work until it has answered.
-func (r *run) converse(ctx context.Context) (text string, err error) {
+// converse lets the called prompt work until it has answered, or can do nothing but wait.
+func (r *run) converse(ctx context.Context) (text string, waits bool, err error) {
 	for {
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return "", false, context.Cause(ctx)
 		}
-		d := plan(r.conv, r.record.ID, r.side(), r.kept.Turn.After, nil, r.parallel())
+		wrong, _ := r.conv.repaired()
+		d := plan(r.conv, r.record.ID, r.side(), wrong, r.kept.Waits, r.parallel())
 		switch {
 		case d.action == actionTurn, d.action == actionEnd:
-			return d.end.text, nil
+			return d.end.text, false, nil
+		case d.action == actionWait:
+			return "", true, nil
 		case d.action == actionCalls:
 			err = r.makeCalls(ctx, d.calls)
 		case r.kept.Turn.Ends: // code has stopped the run
-			return "", nil
+			return "", false, nil
 		default:
 			_, err = r.ask(ctx)
 		}
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 	}
-}
-
-// cannotWait is the result of a call of a called prompt that would have to wait.
-func cannotWait(name string) tool.Result {
-	return tool.Failure("a prompt that is called as a tool cannot wait, as the call of " + name + " would: go on without it")
 }
 
 // withChat gives what a called prompt reads before its own messages, where it is to read the caller's conversation: that

@@ -31,11 +31,9 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if err := r.buildTools(ctx); err != nil {
 		return err
 	}
-	if r.frame == nil { // a called prompt cannot wait
-		var err error
-		if calls, err = r.approvals(ctx, calls); len(calls) == 0 || err != nil {
-			return err
-		}
+	calls, err := r.approvals(ctx, calls)
+	if len(calls) == 0 || err != nil {
+		return err
 	}
 	set, err := r.offer(ctx, calls)
 	if err != nil {
@@ -154,10 +152,6 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 			call.Arguments = string(d.Arguments)
 		}
 	}
-	if r.frame != nil && how.set.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil {
-		o.result = cannotWait(call.Name)
-		return o
-	}
 	r.engine.fault("call.before")
 	o.result = how.set.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	r.engine.fault("call.after")
@@ -171,16 +165,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		return context.Cause(ctx)
 	case o.panicked:
 		return failf(ReasonInternalError, "internal error in the tool %s: see the manager's log for run %s", call.Name, r.record.ID)
-	case o.result.Wait != nil && r.frame != nil:
-		o.result = cannotWait(call.Name)
 	case o.result.Wait != nil:
-		if r.kept.Waits == nil {
-			r.kept.Waits = map[string]tool.Wait{}
-		}
-		if o.result.Wait.Kind == tool.WaitDelay {
-			o.result.Wait.Until = r.engine.now() + o.result.Wait.For.Microseconds()
-		}
-		r.kept.Waits[call.ID] = *o.result.Wait // in the log once the run is parked; until then the call is simply repeated
+		r.waits(call, *o.result.Wait)
 		return nil
 	case o.result.Handoff != "" && r.isHanded():
 		o.result = tool.Failure("the conversation passes to the agent " + r.next + " already")
@@ -193,7 +179,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	}
 	r.place(m)
 	var decision []store.Op
-	if r.kept.markDecision(call, m) {
+	waited := r.kept.settled(call.ID)
+	if r.kept.markDecision(call, m) || waited {
 		r.record.State = r.kept.encode()
 		decision = append(decision, &store.PutRun{Run: r.record})
 	}

@@ -14,18 +14,14 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// errCannotWait refuses a child whose result a called prompt would have to wait for.
-var errCannotWait = errors.New("a prompt that is called as a tool cannot wait for a subagent: do the task yourself, or leave it to the conversation")
-
 // childrenOf a thread, for tools (SPEC SUB-03).
 type childrenOf struct {
-	execution *execution
-	engine    *Engine
-	thread    *store.Thread
-	state     *thread.State
-	agent     *Agent // may be nil
-	side      func() *Side
-	runID     string
+	engine *Engine
+	thread *store.Thread
+	state  *thread.State
+	agent  *Agent // may be nil
+	side   func() *Side
+	runID  string
 }
 
 func (c *childrenOf) Kinds() []skeinv1.AgentSubagent {
@@ -40,9 +36,6 @@ func (c *childrenOf) List(ctx context.Context) ([]skeinv1.ChildStatus, error) {
 }
 
 func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv1.ChildStatus, error) {
-	if req.Kind.Blocking && c.execution.called() != nil {
-		return nil, errCannotWait
-	}
 	if err := c.allowed(ctx, req); err != nil {
 		return nil, err
 	}
@@ -116,9 +109,6 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 	}
 	if child.TerminatedAt != 0 {
 		return nil, fmt.Errorf("the subagent %s has ended: start another with subagent_create", req.Reference)
-	}
-	if child.Child.Blocking && c.execution.called() != nil {
-		return nil, errCannotWait
 	}
 	st, err := c.engine.threads.Open(ctx, child.ID)
 	if err != nil {

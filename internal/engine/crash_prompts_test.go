@@ -14,8 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// These crashes cut a run off while a called prompt is at work, and while the conversation passes to another agent.
-var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-02", "AGT-03", "AGT-05"), func() {
+// These crashes cut a run off while a called prompt is at work or waits for a person, and while the conversation passes to
+// another agent.
+var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-02", "RUN-11", "AGT-03", "AGT-05"), func() {
 	play := func(ctx SpecContext, point string, n int) (points map[string]int, transcript []string) {
 		w := newWorld()
 		w.Logger = logr.Discard() // crashes are loud
@@ -27,7 +28,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			return s
 		}
 		// Scripts go by what is in the conversation, so that a doubled or lost message changes their course.
-		w.Definitions.Put("triage", enginetest.CallsPrompt("summarise", skeinv1.PromptTool{}, enginetest.Builtin(skeinv1.BuiltinEffects), enginetest.Script(
+		w.Definitions.Put("triage", enginetest.CallsPrompt("summarise", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Script(
 			again(schedule("within"), "user", "", ""), again(skeinv1.ScriptStep{Content: "short"}, "tool", "", ""))),
 			enginetest.Calls(engine.CalledAgent{ObjectName: "billing"}), enginetest.Script(
 				again(enginetest.Call("summarise", map[string]any{"message": "long"}), "user", "", ""),
@@ -37,26 +38,31 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			enginetest.Say("re: {{.Last.Content}}")))
 		c := cutAt(w, point, n)
 		_, stop := start(w, c.options)
+		people, err := engine.New(w.Options()) // has not started: it takes up nothing
+		Expect(err).NotTo(HaveOccurred())
 		id := makeThread(ctx, w, "triage")
 		send(ctx, w, id, "go")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for ctx.Err() == nil && !c.gate.IsCut() {
-				if rested, err := w.Resting(ctx, id); err == nil && rested {
-					return
+		approve := func(until func() bool) {
+			for ctx.Err() == nil && !until() {
+				if r := lastRunOrNone(ctx, w, id); r.Status == store.RunWaiting { // nobody decides before it waits
+					list, err := people.Approvals(ctx, id)
+					Expect(err).NotTo(HaveOccurred())
+					for _, a := range list {
+						if a.Decision == nil {
+							_, err := people.Decide(ctx, id, a.ToolCallID, store.Approval{Approved: true, By: "ada"})
+							Expect(err).NotTo(HaveOccurred())
+						}
+					}
 				}
 				pause(ctx, 2*time.Millisecond)
 			}
-		}()
-		select {
-		case <-c.cut:
-		case <-done:
 		}
+		rested := func() bool { r, err := w.Resting(ctx, id); return err == nil && r }
+		approve(func() bool { return c.gate.IsCut() || rested() })
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
 		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
-		rest(ctx, w, id)
+		approve(rested)
 		page, err := w.Store.Messages(ctx, id, store.MessageQuery{Order: "asc", AllDepths: true, IncludeSilent: true, Limit: 100})
 		Expect(err).NotTo(HaveOccurred())
 		for _, m := range page.Messages {
@@ -91,7 +97,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		Expect(want).To(Equal([]string{"user : go", "assistant  ->summarise", ">user : long", ">assistant  ->schedule_effect", ">tool schedule_effect", ">assistant : short",
 			"tool summarise: short", "assistant  ->billing", "tool billing: The conversation passes to the agent billing, which goes on from here.",
 			"assistant  ->schedule_effect", "tool schedule_effect", "assistant : paid", store.EventHandoff}))
-		Expect(points).To(And(HaveKey("prompt.before"), HaveKey("prompt.after"), HaveKey("handoff.before"), HaveKey("handoff.after")))
+		Expect(points).To(And(HaveKey("prompt.before"), HaveKey("prompt.after"), HaveKey("handoff.before"), HaveKey("handoff.after"), HaveKey("approval.after"), HaveKey("park.after")))
 		reaches("prompts", points)
 		for point, count := range points {
 			for n := 1; n <= count; n++ {

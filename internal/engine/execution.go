@@ -47,7 +47,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	}
 	x.host.Family = &familyOf{execution: x}
 	x.host.Effects = &effectsOf{engine: e, thread: t}
-	x.host.Children = &childrenOf{execution: x, engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
+	x.host.Children = &childrenOf{engine: e, thread: t, state: st, agent: agent, side: x.side, runID: runID}
 	x.host.Definitions = &definitionsOf{engine: e, namespace: t.Namespace}
 	x.host.Handoffs = &handoffsOf{execution: x}
 	x.host.Lifecycle = &lifecycleOf{engine: e, thread: t, state: st}
@@ -120,13 +120,6 @@ func (x *execution) use(s *Side) {
 	if x.turn != nil {
 		x.turn.use(s)
 	}
-}
-
-// called is the prompt that is being called as a tool; nil when none is.
-func (x *execution) called() *Side {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.within
 }
 
 // frame tells which called prompt is at work; nil for none.

@@ -21,6 +21,8 @@ type intake struct {
 	kept runState
 	// freed: calls can be made that could not before.
 	freed bool
+	// inner is what called prompts have left of calls without a result, where it was needed.
+	inner *conversation
 	// answered are the calls that got their results here, results those results.
 	answered map[string]bool
 	results  []arrival
@@ -39,6 +41,9 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	in := &intake{run: r, kept: r.kept, answered: map[string]bool{}}
 	in.kept.Waits = maps.Clone(r.kept.Waits)
 	in.kept.Decisions = maps.Clone(r.kept.Decisions)
+	if err := in.readInner(ctx, items); err != nil {
+		return err
+	}
 	for _, item := range items {
 		in.seqs = append(in.seqs, item.Seq)
 		if err := in.item(item); err != nil {
@@ -76,7 +81,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 		return err
 	}
 	for _, op := range in.ops {
-		if a, ok := op.(*store.AppendMessage); ok && !a.Existed {
+		if a, ok := op.(*store.AppendMessage); ok && !a.Existed && a.Message.Depth == 0 {
 			r.conv.add(*a.Message)
 		}
 	}
@@ -155,10 +160,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
 		Metadata: map[string]any{thread.MetadataSubagent: r.Reference, thread.MetadataStatusKind: r.Status},
 	}
-	if in.run.awaits(r.ToolCallID) && !in.answered[r.ToolCallID] {
-		call := in.run.callOf(r.ToolCallID)
-		m.Role, m.ToolCallID, m.Name = store.RoleTool, r.ToolCallID, call.Name
-		m.Side = in.run.conv.sideOf(r.ToolCallID)
+	if call, awaited := in.awaits(r.ToolCallID); awaited {
 		m.ToolStatus = string(tool.StatusSuccess)
 		if r.Status != tool.ChildCompleted {
 			m.ToolStatus = string(tool.StatusError)
@@ -167,10 +169,7 @@ func (in *intake) childResult(r store.ChildResult) {
 			text := fmt.Sprintf("(the subagent %s %s)", r.Reference, r.Status)
 			m.Content = &text
 		}
-		delete(in.kept.Waits, r.ToolCallID)
-		in.kept.markDecision(call, &m)
-		in.answered[r.ToolCallID] = true
-		in.results = append(in.results, arrival{call: call, message: in.message(m)})
+		in.result(call, m)
 		return
 	}
 	// What a child says has no more weight than what a person says: never the role system.
@@ -210,26 +209,4 @@ func (in *intake) event(kind, messageID string, data toolEvent) {
 func eventOp(runID, kind, messageID string, data any) *store.AppendEvent {
 	raw, _ := json.Marshal(data) // plain structs of strings and numbers: cannot fail
 	return &store.AppendEvent{Event: store.Event{Type: kind, RunID: runID, MessageID: messageID, Data: raw}}
-}
-
-// awaits tells whether a call of this run has no result yet: a run that a crash cut off before it was
-// parked knows of its waits only by that.
-func (r *run) awaits(callID string) bool {
-	for _, call := range r.conv.outstanding(r.record.ID) {
-		if call.ID == callID {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *run) callOf(callID string) store.ToolCall {
-	if i, ok := r.conv.calls[callID]; ok {
-		for _, call := range r.conv.msgs[i].ToolCalls {
-			if call.ID == callID {
-				return call
-			}
-		}
-	}
-	return store.ToolCall{ID: callID}
 }

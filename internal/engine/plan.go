@@ -40,13 +40,13 @@ type ending struct {
 // plan tells from the log alone what a run does next, so that a run that was cut off at any point goes on
 // rightly: side is the one whose turn the log says it is, after the answer that ended the turn before, and waits are the
 // calls whose results come later. Where calls are made one after the other, none is made behind one that waits for an
-// approval or a time; a child works beside them. Of two sides, only the calls of one are made at a time.
+// approval or a time, itself or within a called prompt; a child works beside them. Of two sides, only the calls of one are made at a time.
 func plan(c *conversation, runID string, side *Side, after string, waits map[string]tool.Wait, parallel bool) decision {
 	outstanding := c.outstanding(runID)
 	var now []store.ToolCall
 	for _, call := range outstanding {
 		w, waiting := waits[call.ID]
-		if !waiting {
+		if !waiting || w.Ready {
 			if len(now) > 0 && c.sideOf(call.ID) != c.sideOf(now[0].ID) {
 				break
 			}

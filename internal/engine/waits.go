@@ -37,9 +37,10 @@ func (r *run) timeIsUp() bool {
 // times ends the waits whose time has come, in the order of their calls.
 func (in *intake) times() {
 	now := in.run.engine.now()
-	for _, call := range in.run.conv.outstanding(in.run.record.ID) {
-		w, waits := in.kept.Waits[call.ID]
-		if !waits || w.Until == 0 || w.Until > now {
+	due := func(w tool.Wait) bool { return w.Until != 0 && w.Until <= now }
+	for _, call := range in.outstanding() {
+		w := in.kept.Waits[call.ID]
+		if !due(w) {
 			continue
 		}
 		switch w.Kind {
@@ -51,19 +52,18 @@ func (in *intake) times() {
 			in.delayOver(call)
 		}
 	}
+	for id, w := range in.kept.Waits {
+		if due(w) { // its call was deleted
+			delete(in.kept.Waits, id)
+		}
+	}
 }
 
 // delayOver gives the result of a call that was to take time.
 func (in *intake) delayOver(call store.ToolCall) {
-	delete(in.kept.Waits, call.ID)
 	in.freed = true
 	text := "the time is over"
-	m := store.Message{
-		ID: newMessageID(), Role: store.RoleTool, CreatedAt: in.run.engine.now(), Name: call.Name, ToolCallID: call.ID,
-		ToolStatus: string(tool.StatusSuccess), Content: &text,
-	}
-	in.kept.markDecision(call, &m)
-	in.results = append(in.results, arrival{call: call, message: in.message(m)})
+	in.result(call, store.Message{ID: newMessageID(), CreatedAt: in.run.engine.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
 }
 
 // waitsFor says what a parked run waits for: a reason of api/v1alpha1/conditions.go, "" for a child, and a text for people.
@@ -73,7 +73,7 @@ func (r *run) waitsFor(s runState) (reason, message string) {
 	for _, id := range slices.Sorted(maps.Keys(s.Waits)) {
 		switch w := s.Waits[id]; w.Kind {
 		case tool.WaitApproval:
-			approvals = append(approvals, fmt.Sprintf("%s (%s)", r.callOf(id).Name, id))
+			approvals = append(approvals, fmt.Sprintf("%s (%s)", w.Name, id))
 		case tool.WaitDelay:
 			if delay == 0 || w.Until < delay {
 				delay = w.Until

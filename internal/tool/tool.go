@@ -87,6 +87,7 @@ const (
 	WaitChild    WaitKind = ""         // the result of a child thread
 	WaitApproval WaitKind = "approval" // a person's decision
 	WaitDelay    WaitKind = "delay"    // a time
+	WaitPrompt   WaitKind = "prompt"   // what a call waits for that the called prompt has made
 )
 
 // Wait says what a call waits for whose result comes later.
@@ -99,8 +100,13 @@ type Wait struct {
 	Until int64 `json:"until,omitempty"`
 	// For is how long a delay takes; the run makes Until of it.
 	For time.Duration `json:"-"`
-	// MessageID of the message that makes the call, of an approval.
+	// MessageID of the message that makes the call, and Name of the tool, of an approval.
 	MessageID string `json:"messageId,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Within is the call of the prompt that makes the call; "" where none does.
+	Within string `json:"within,omitempty"`
+	// Ready: a called prompt can go on.
+	Ready bool `json:"ready,omitempty"`
 }
 
 // Success makes a result out of a text.
