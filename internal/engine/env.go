@@ -39,6 +39,15 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	return true, r.engine.store.Apply(ctx, r.thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }
 
+// reader is who reads variables now: the side, or the prompt that it calls as a tool.
+func (r *run) reader() thread.EnvReader {
+	e := thread.EnvReader{Side: r.side().Name}
+	if r.frame != nil {
+		e.Called = r.frame.path
+	}
+	return e
+}
+
 func (r *run) loadEnv(ctx context.Context) (missing []string, err error) {
 	missing, err = r.engine.threads.LoadEnv(ctx, r.thread)
 	r.envLoaded = err == nil

@@ -32,14 +32,15 @@ type execution struct {
 	mu    sync.Mutex
 	now   *Side     // whose turn it is; nil is side a
 	tools *tool.Set // of that side: those that were built last
-	// within is the prompt that is being called as a tool.
+	// within is the prompt that is being called as a tool, path the names of those that led there, its own included.
 	within *Side
+	path   []string
 }
 
 // newExecution prepares an execution; ctx is its life: when it ends, so does its code.
 func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
-	st = st.WithSide(x.sideName)
+	st = st.WithReader(x.reader)
 	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads, Redact: func(text string) string { return e.opts.Redact(t.Namespace, text) }}
 	if runID != "" {
 		x.turn = newTurn(runID)
@@ -104,12 +105,15 @@ func (x *execution) side() *Side {
 	return x.now
 }
 
-// sideName is the name of that side.
-func (x *execution) sideName() string {
+// reader is who reads the variables of the thread.
+func (x *execution) reader() thread.EnvReader {
 	if x.agent == nil {
-		return sideA
+		return thread.EnvReader{Side: sideA}
 	}
-	return x.side().Name
+	x.mu.Lock()
+	path := x.path
+	x.mu.Unlock()
+	return thread.EnvReader{Side: x.side().Name, Called: path}
 }
 
 // use tells whose turn it is.
@@ -130,7 +134,7 @@ func (x *execution) frame(f *frame) {
 		within, path = f.side, f.path
 	}
 	x.mu.Lock()
-	x.within, x.tools = within, nil
+	x.within, x.path, x.tools = within, path, nil
 	x.mu.Unlock()
 	if x.turn != nil {
 		x.turn.call(path)

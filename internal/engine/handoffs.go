@@ -48,8 +48,10 @@ func (h *handoffsOf) Check(ctx context.Context, to string) error {
 	if err != nil {
 		return fmt.Errorf("the agent %s cannot take the conversation now: %w", to, err)
 	}
-	if err := CheckArguments(&next.A.Prompt.Spec, x.host.Thread.Arguments); err != nil {
-		return fmt.Errorf("the agent %s cannot take this conversation, whose arguments do not fit what it requires: %w", to, err)
+	for _, side := range next.Sides() {
+		if err := CheckArguments(&side.Prompt.Spec, x.host.Thread.Arguments); err != nil {
+			return fmt.Errorf("the agent %s cannot take this conversation, whose arguments do not fit what it requires: %w", to, err)
+		}
 	}
 	return nil
 }

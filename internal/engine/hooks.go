@@ -154,7 +154,7 @@ func (e *Engine) tellOps(ctx context.Context, s *Side, runID, key string, call s
 	if h == nil {
 		return nil
 	}
-	call.Side = keptName(s)
+	call.Side, call.Outside = keptName(s), runID == ""
 	call.Depth = trailOf(ctx).depth
 	if limit := e.opts.Limits.HookDepth; call.Depth >= limit {
 		about := hookSubject{messageID: call.MessageID}
@@ -184,6 +184,9 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		return nil, nil
 	}
 	h := x.agent.Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
+	if h == nil && call.Outside {
+		h = x.agent.Side(sideB).Hooks[skeinv1.HookName(call.Hook)]
+	}
 	if h == nil {
 		return nil, nil
 	}

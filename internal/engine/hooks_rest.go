@@ -54,7 +54,7 @@ func (e *Engine) ThreadCreated(ctx context.Context, namespace, agent string) []s
 	if err == nil && hooks[skeinv1.HookAfterThreadCreated] == nil {
 		return nil
 	}
-	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated)})}
+	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated), Outside: true})}
 }
 
 // splitHooks takes the hooks that are to be told out of what waits in an inbox.

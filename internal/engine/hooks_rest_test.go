@@ -145,6 +145,20 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		Expect(told(ctx, w, second)).To(Equal([]string{"system: welcome a", "user: go", "assistant: done"}))
 	})
 
+	It("of side b's prompt hold too where no side has the turn, and side a's come first", Label("AGT-02"), func(ctx SpecContext) {
+		welcome := func(text string) func(*engine.Agent) {
+			return hook(skeinv1.HookAfterThreadCreated, `export default async (state) => { await state.injectMessage({ role: 'system', content: '`+text+`' }); };`)
+		}
+		w.Definitions.Put("b", enginetest.Dual(welcome("b")))
+		w.Definitions.Put("both", welcome("a"), enginetest.Dual(welcome("b")))
+		e, _ := start(w)
+		for agent, said := range map[string]string{"b": "system: b", "both": "system: a"} {
+			id := makeThread(ctx, w, agent, func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) })
+			quiet(ctx, w, id)
+			Expect(told(ctx, w, id)).To(Equal([]string{said}))
+		}
+	})
+
 	It("of an agent that is not there yet are found out about when it is", func(ctx SpecContext) {
 		e, _ := start(w)
 		created := func(n *thread.NewThread) { n.Told = e.ThreadCreated(ctx, n.Namespace, n.Agent) }

@@ -26,7 +26,8 @@ type Definitions interface {
 	Agent(ctx context.Context, namespace, name string) (*Agent, error)
 	// PromptText puts the text of a prompt together as its definitions are now.
 	PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error)
-	// Hooks resolves the hooks of an agent alone: those of its prompt in the place of its own; nil when it has none.
+	// Hooks resolves the hooks of an agent alone, as they hold where no side has the turn: those of side a's prompt, else
+	// of side b's, in the place of its own; nil when it has none.
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*Effect, error)

@@ -290,5 +290,5 @@ func (r *run) state(ctx context.Context) (*thread.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.WithFence(r.fence).WithSide(func() string { return r.side().Name }), nil
+	return st.WithFence(r.fence).WithReader(r.reader), nil
 }

@@ -37,14 +37,14 @@ func (r *run) system(ctx context.Context) (string, error) {
 		}
 	}
 	r.asked = true
-	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.side().Name, r.arguments())
+	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.reader(), r.arguments())
 }
 
-// renderPrompt puts arguments, and the variables of a thread as a side sees them, into a prompt, and adds the thread's task.
-func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Template, t *store.Thread, side string, arguments json.RawMessage) (string, error) {
+// renderPrompt puts arguments, and the variables of a thread as a reader sees them, into a prompt, and adds the thread's task.
+func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Template, t *store.Thread, reader thread.EnvReader, arguments json.RawMessage) (string, error) {
 	values := prompt.Values{Arguments: arguments}
 	if text.UsesEnv() {
-		lookup, err := threads.EnvLookup(ctx, t, side)
+		lookup, err := threads.EnvLookup(ctx, t, reader)
 		var unreadable *thread.EnvUnreadableError
 		if errors.As(err, &unreadable) {
 			return "", failf(ReasonEnvUnreadable, "%s", unreadable.Error())

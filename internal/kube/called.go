@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -33,15 +34,26 @@ func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode sk
 		ObjectName: a.Name, Name: tool.Name(a.Name), Description: a.Spec.ToolDescription,
 		Ask: mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
 	}
-	var p skeinv1.Prompt
-	err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.SideA.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Prompt %q: %w", a.Spec.SideA.PromptRef.Name, err)
+	var schemas []json.RawMessage
+	for _, name := range PromptsOf(&a.Spec) {
+		var p skeinv1.Prompt
+		err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read Prompt %q: %w", name, err)
+		}
+		if s := p.Spec.RequiredSchema; s != nil {
+			schemas = append(schemas, s.Raw)
+		}
 	}
-	if s := p.Spec.RequiredSchema; s != nil {
-		out.Arguments = s.Raw
+	var err error
+	switch len(schemas) {
+	case 0:
+	case 1:
+		out.Arguments = schemas[0]
+	default: // what either side requires
+		out.Arguments, err = json.Marshal(map[string]any{"type": "object", "allOf": schemas})
 	}
-	return out, nil
+	return out, err
 }
 
 // CalledAgent implements engine.Definitions.

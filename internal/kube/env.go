@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -48,7 +50,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 	if err := e.scope(ctx, t.Namespace, labels, thread.EnvFromInstance, out); err != nil {
 		return nil, err
 	}
-	owners, err := e.definitions.envOwners(ctx, t.Namespace, t.Agent)
+	owners, _, err := e.definitions.envOwners(ctx, t.Namespace, t.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +66,17 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 			d.Description = cmp.Or(d.Description, v.Description)
 			declared[v.Name] = d
 			value, _, err := e.definitions.envValue(ctx, t.Namespace, v, fmt.Sprintf("spec.env of the %s", layer.source))
+			var unready *engine.NotReadyError
+			if layer.called != "" && errors.As(err, &unready) {
+				continue // its own condition says so: the others go on without it
+			}
 			if err != nil {
 				return nil, err
 			}
 			if value != nil {
-				out.Values = append(out.Values, thread.EnvValue{Name: v.Name, Value: *value, Type: envType(v), Source: layer.source, Side: layer.side})
+				out.Values = append(out.Values, thread.EnvValue{
+					Name: v.Name, Value: *value, Type: envType(v), Source: layer.source, Side: layer.side, Called: layer.called,
+				})
 			}
 		}
 	}
@@ -113,46 +121,64 @@ func envType(v *skeinv1.EnvVar) store.EnvType {
 	return store.EnvSecret
 }
 
-// envOwner is who has variables: an agent, or the prompt of a side of it.
+// envOwner is who has variables: an agent, the prompt of a side of it, or one that such a prompt calls as a tool.
 type envOwner struct {
 	source thread.EnvSource
 	side   string // "" is both
+	called string // the prompt where it counts only while it is called; "" otherwise
 	list   []skeinv1.EnvVar
 }
 
-// envOwners gives the variables of an agent and of the prompts of its sides; nothing of what does not exist.
-func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) ([]envOwner, error) {
+// envOwners gives the variables of an agent, of the prompts of its sides, and of those that these call; nothing of what
+// does not exist. agents are those that it reaches: as subagents, and as tools.
+func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (owners []envOwner, agents []string, err error) {
 	var a skeinv1.Agent
-	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
+	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Agent %q: %w", agent, err)
+		return nil, nil, fmt.Errorf("read Agent %q: %w", agent, err)
 	}
-	out := []envOwner{{source: thread.EnvFromAgent, list: a.Spec.Env}}
-	for _, side := range []struct {
-		name string
-		spec *skeinv1.AgentSide
-	}{{"a", &a.Spec.SideA}, {"b", a.Spec.SideB}} {
-		if side.spec == nil || side.spec.Handler != nil {
-			continue
-		}
+	for i := range a.Spec.Subagents {
+		agents = append(agents, a.Spec.Subagents[i].AgentRef.Name)
+	}
+	owners = []envOwner{{source: thread.EnvFromAgent, list: a.Spec.Env}}
+	type use struct{ prompt, side, called string }
+	var uses []use
+	if a.Spec.SideA.Handler == nil {
+		uses = append(uses, use{prompt: a.Spec.SideA.PromptRef.Name, side: "a"})
+	}
+	if b := a.Spec.SideB; b != nil && b.Handler == nil {
+		uses = append(uses, use{prompt: b.PromptRef.Name, side: "b"})
+	}
+	called := map[string]bool{}
+	for ; len(uses) > 0; uses = uses[1:] {
+		u := uses[0]
 		var p skeinv1.Prompt
-		err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: side.spec.PromptRef.Name}, &p, client.UnsafeDisableDeepCopy)
+		err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: u.prompt}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read Prompt %q: %w", side.spec.PromptRef.Name, err)
+			return nil, nil, fmt.Errorf("read Prompt %q: %w", u.prompt, err)
 		}
 		list, err := d.promptEnv(ctx, &p)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		out = append(out, envOwner{source: thread.EnvFromPrompt, side: side.name, list: list})
+		owners = append(owners, envOwner{source: thread.EnvFromPrompt, side: u.side, called: u.called, list: list})
+		for _, t := range p.Spec.Tools {
+			if t.Agent != "" {
+				agents = append(agents, t.Agent)
+			}
+			if t.Prompt != "" && !called[t.Prompt] {
+				called[t.Prompt] = true
+				uses = append(uses, use{prompt: t.Prompt, called: t.Prompt})
+			}
+		}
 	}
-	return out, nil
+	return owners, agents, nil
 }
 
 // envValue follows an entry to its value and a version that changes with what it refers to; nil when it has
@@ -211,20 +237,12 @@ func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]threa
 }
 
 // ScopedEnv lists the names that are marked as scoped in an agent's graph (SPEC ENV-04): by the agent, the agents
-// that it reaches as subagents, and their prompts. Sorted.
+// that it reaches as subagents and as tools, and the prompts of all these. Sorted.
 func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
 	names := map[string]bool{}
 	seen := map[string]bool{agent: true}
 	for next := []string{agent}; len(next) > 0; next = next[1:] {
-		var a skeinv1.Agent
-		err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: next[0]}, &a, client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read Agent %q: %w", next[0], err)
-		}
-		owners, err := d.envOwners(ctx, namespace, next[0])
+		owners, reached, err := d.envOwners(ctx, namespace, next[0])
 		if err != nil {
 			return nil, err
 		}
@@ -235,8 +253,8 @@ func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([
 				}
 			}
 		}
-		for _, s := range a.Spec.Subagents {
-			if name := s.AgentRef.Name; !seen[name] {
+		for _, name := range reached {
+			if !seen[name] {
 				seen[name] = true
 				next = append(next, name)
 			}

@@ -14,14 +14,35 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
 		return nil, err
 	}
-	var p skeinv1.Prompt
-	if a.Spec.SideA.Handler != nil {
-		return d.resolveHooks(ctx, &a, &p) // code has no prompt
+	var hooks map[skeinv1.HookName]*engine.Hook
+	for _, side := range []struct {
+		field string
+		spec  *skeinv1.AgentSide
+	}{{"spec.sideA", &a.Spec.SideA}, {"spec.sideB", a.Spec.SideB}} {
+		if side.spec == nil {
+			continue
+		}
+		var p skeinv1.Prompt // code has none
+		if side.spec.Handler == nil {
+			if err := d.get(ctx, "Prompt", namespace, side.spec.PromptRef.Name, side.field+".promptRef", &p); err != nil {
+				return nil, within("Agent", agent, err)
+			}
+		}
+		of, err := d.resolveHooks(ctx, &a, &p)
+		if err != nil {
+			return nil, err
+		}
+		if hooks == nil {
+			hooks = of
+			continue
+		}
+		for name, h := range of {
+			if hooks[name] == nil {
+				hooks[name] = h
+			}
+		}
 	}
-	if err := d.get(ctx, "Prompt", namespace, a.Spec.SideA.PromptRef.Name, "spec.sideA.promptRef", &p); err != nil {
-		return nil, within("Agent", agent, err)
-	}
-	return d.resolveHooks(ctx, &a, &p)
+	return hooks, nil
 }
 
 // resolveHooks gives the hooks of an agent with this prompt: the prompt's take the place of the agent's of the same

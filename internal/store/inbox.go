@@ -76,6 +76,7 @@ type HookCall struct {
 	Call      *ToolCall       `json:"call,omitempty"`
 	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry's entry of a new child
 	Side      string          `json:"side,omitempty"`     // whose hook it is; "" is side a's
+	Outside   bool            `json:"outside,omitempty"`  // no side had the turn: side b's where a has none
 	// Depth is how many hooks, one caused by the other, led to it.
 	Depth int `json:"depth,omitempty"`
 }

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,8 @@ type EnvValue struct {
 	Source EnvSource
 	// Side of the agent whose prompt it is of, "a" or "b"; "" where it counts for both.
 	Side string
+	// Called is the prompt that has it, where it counts only while that is called as a tool; "" otherwise.
+	Called string
 	// Origin and UpdatedAt are those of a thread's own variables.
 	Origin    store.EnvOrigin
 	UpdatedAt int64
@@ -125,20 +128,34 @@ func CheckEnvName(name string) error {
 	return nil
 }
 
-// firstSide is whose prompt counts where nobody says whose turn it is.
-const firstSide = "a"
+// EnvReader is who reads the variables of a thread. The zero value is side a.
+type EnvReader struct {
+	// Side of the agent, "a" or "b".
+	Side string
+	// Called are the prompts that it is calling as tools, one by the other: the last one reads.
+	Called []string
+}
+
+// rank of a value for the reader: among those of prompts the higher one counts. Counts is false for what it does not see.
+func (r EnvReader) rank(v *EnvValue) (rank int, counts bool) {
+	if v.Called != "" {
+		i := slices.Index(r.Called, v.Called)
+		return i + 1, i >= 0
+	}
+	return 0, v.Side == "" || v.Side == cmp.Or(r.Side, "a")
+}
 
 // environment is all variables of a thread, resolved.
 type environment struct {
 	values   map[string]EnvValue
 	declared []EnvDeclaration
-	others   map[string]bool // what the prompt of the other side has
+	others   map[string]bool // what prompts have that are not in use
 }
 
 // environment resolves all variables of a thread, and registers the secret ones. So no code, no tool and no
 // answer can come by a secret that is not looked for in what they write.
-// Of two sides' prompts it is that of the given side which counts.
-func (s *Service) environment(ctx context.Context, t *store.Thread, side string) (*environment, error) {
+// Of prompts it is those which count that the reader uses.
+func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvReader) (*environment, error) {
 	e := &environment{values: map[string]EnvValue{}, others: map[string]bool{}}
 	if s.env.Layers != nil {
 		layers, err := s.env.Layers.Layers(ctx, t)
@@ -146,11 +163,14 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, side string)
 			return nil, err
 		}
 		e.declared = layers.Declared
+		ranks := map[string]int{}
 		for _, v := range layers.Values {
-			if _, before := e.values[v.Name]; v.Side != "" && v.Side != side {
+			old, before := e.values[v.Name]
+			switch rank, counts := reader.rank(&v); {
+			case !counts:
 				e.others[v.Name] = true
-			} else if !before {
-				e.values[v.Name] = v
+			case !before, old.Source == EnvFromPrompt && rank > ranks[v.Name]:
+				e.values[v.Name], ranks[v.Name] = v, rank
 			}
 			s.registerEnv(t.Namespace, &v) // one that another hides as well
 		}
@@ -190,7 +210,7 @@ func (s *Service) registerEnv(namespace string, v *EnvValue) {
 // LoadEnv resolves and registers all variables of a thread, before any code of it runs, and lists the names of
 // required ones that have no value (SPEC ENV-06).
 func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []string, err error) {
-	e, err := s.environment(ctx, t, firstSide)
+	e, err := s.environment(ctx, t, EnvReader{})
 	if err != nil {
 		return nil, err
 	}
@@ -200,10 +220,9 @@ func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []strin
 	return missing, nil
 }
 
-// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one as a side of its
-// agent sees it, "a" or "b".
-func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, side string) (func(name string) (string, bool), error) {
-	e, err := s.environment(ctx, t, side)
+// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one as a reader sees it.
+func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, reader EnvReader) (func(name string) (string, bool), error) {
+	e, err := s.environment(ctx, t, reader)
 	if err != nil {
 		return nil, err
 	}
@@ -229,11 +248,11 @@ func (st *State) resolve(ctx context.Context) (*environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	side := firstSide
-	if st.side != nil {
-		side = st.side()
+	var reader EnvReader
+	if st.reader != nil {
+		reader = st.reader()
 	}
-	return st.svc.environment(ctx, t, side)
+	return st.svc.environment(ctx, t, reader)
 }
 
 // EnvValue gives a variable from the first source that has it (SPEC ENV-01). ErrEnvUnknown when none has.

@@ -47,13 +47,17 @@ var _ = Describe("Variables", func() {
 
 	It("come from the prompt of the side in use", Label("ENV-01", "AGT-01"), func(ctx SpecContext) {
 		st := e.create(ctx, "t")
-		side := "a"
-		sided := st.WithSide(func() string { return side })
+		side, called := "a", []string(nil)
+		sided := st.WithReader(func() thread.EnvReader { return thread.EnvReader{Side: side, Called: called} })
 		below.Values = []thread.EnvValue{
 			{Name: "BOTH", Value: "of the agent", Type: store.EnvText, Source: thread.EnvFromAgent},
 			{Name: "TONE", Value: "kind", Type: store.EnvText, Source: thread.EnvFromPrompt, Side: "a"},
 			{Name: "TONE", Value: "harsh", Type: store.EnvSecret, Source: thread.EnvFromPrompt, Side: "b"},
 			{Name: "ONLY_B", Value: "x", Type: store.EnvText, Source: thread.EnvFromPrompt, Side: "b"},
+			{Name: "BOTH", Value: "of a called prompt", Type: store.EnvText, Source: thread.EnvFromPrompt, Called: "outer"},
+			{Name: "TONE", Value: "flat", Type: store.EnvText, Source: thread.EnvFromPrompt, Called: "inner"},
+			{Name: "TONE", Value: "dry", Type: store.EnvText, Source: thread.EnvFromPrompt, Called: "outer"},
+			{Name: "ONLY_OUTER", Value: "y", Type: store.EnvText, Source: thread.EnvFromPrompt, Called: "outer"},
 		}
 		below.Declared = []thread.EnvDeclaration{{Name: "ONLY_B", Required: true}}
 		Expect(value(ctx, sided, "TONE")).To(Equal("kind text prompt"))
@@ -65,6 +69,15 @@ var _ = Describe("Variables", func() {
 		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"))
 		Expect(value(ctx, sided, "BOTH")).To(Equal("of the agent text agent"))
 		Expect(value(ctx, st, "TONE")).To(Equal("kind text prompt"), "where nobody says whose turn it is")
+		_, err = sided.EnvValue(ctx, "ONLY_OUTER")
+		Expect(err).To(MatchError(thread.ErrEnvUnknown), "it is not called")
+		called = []string{"outer"}
+		Expect(value(ctx, sided, "TONE")).To(Equal("dry text prompt"), "before the caller's")
+		Expect(value(ctx, sided, "BOTH")).To(Equal("of the agent text agent"), "the agent's comes first")
+		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"), "the caller's are there too")
+		called = []string{"outer", "inner"}
+		Expect(value(ctx, sided, "TONE")).To(Equal("flat text prompt"))
+		Expect(value(ctx, sided, "ONLY_OUTER")).To(Equal("y text prompt"))
 	})
 
 	It("come from the first source that has them", Label("ENV-01"), func(ctx SpecContext) {

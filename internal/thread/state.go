@@ -9,12 +9,12 @@ import (
 // State is one thread. Within a run it is bound to the run's fence (WithFence): every write of it then
 // fails with store.ErrFenced once the thread has passed to another holder. Safe for concurrent use.
 type State struct {
-	svc   *Service
-	id    string
-	fence *store.Fence
-	guard *guard
-	hooks MessageHooks
-	side  func() string // see WithSide
+	svc    *Service
+	id     string
+	fence  *store.Fence
+	guard  *guard
+	hooks  MessageHooks
+	reader func() EnvReader // see WithReader
 }
 
 // WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.
@@ -24,11 +24,11 @@ func (st *State) WithFence(f *store.Fence) *State {
 	return &bound
 }
 
-// WithSide gives the same thread as a side of its agent sees it, "a" or "b": variables come from that side's prompt. It
-// is asked with each call, since the turn passes from side to side. Without it that is side a.
-func (st *State) WithSide(side func() string) *State {
+// WithReader gives the same thread as a reader sees it: variables come from the prompts that it uses. It is asked with each
+// call, since the turn passes from side to side. Without it that is side a.
+func (st *State) WithReader(reader func() EnvReader) *State {
 	bound := *st
-	bound.side = side
+	bound.reader = reader
 	return &bound
 }
 

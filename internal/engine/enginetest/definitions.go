@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -65,7 +66,18 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	if err != nil {
 		return nil, err
 	}
-	return a.A.Hooks, nil
+	hooks := maps.Clone(a.A.Hooks)
+	for _, s := range a.Sides() {
+		for name, h := range s.Hooks {
+			if hooks == nil {
+				hooks = map[skeinv1.HookName]*engine.Hook{}
+			}
+			if hooks[name] == nil {
+				hooks[name] = h
+			}
+		}
+	}
+	return hooks, nil
 }
 
 // Effect implements engine.Definitions.
