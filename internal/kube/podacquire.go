@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -156,12 +157,17 @@ func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err e
 // dial connects to a pod that has an address.
 func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string) (sandbox.Sandbox, error) {
 	return a.port.Dial(ctx, Endpoint{
-		Address:     net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort)),
+		Address:     sandboxAddress(p),
 		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
+		Line:        string(p.UID),
 		ThreadID:    a.thread.ID,
 		MaxWallTime: wallTime(a.pool),
 		Answered:    func() { observeAnswered(found, a.began) },
 	})
+}
+
+func sandboxAddress(p *corev1.Pod) string {
+	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort))
 }
 
 // await connects to the thread's pod as soon as it answers. One that does not come up in its time is removed,
@@ -181,11 +187,13 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 	return ready, conn, err
 }
 
-// The kubelet looks once a second whether a pod is ready; whoever waits for one asks it himself meanwhile.
-const (
-	knockEvery = 5 * time.Millisecond
-	knockFor   = 250 * time.Millisecond
-)
+// The kubelet looks once a second whether a pod is ready; whoever waits for one asks it himself meanwhile, ever more
+// rarely: most listen a moment after they have an address, and the others must not be asked without end.
+const knockFor = 250 * time.Millisecond
+
+func knocks() *wait.Backoff {
+	return &wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.25, Jitter: 0.1, Steps: 100, Cap: 500 * time.Millisecond}
+}
 
 // answering waits until a pod answers. Its error says what keeps it; with a pod, the pod is ready and cannot be
 // connected to.
@@ -193,6 +201,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 	ctx, cancel := context.WithTimeout(ctx, a.port.StartTimeout)
 	defer cancel()
 	trouble := Trouble{Text: "it is still starting"}
+	pause := knocks()
 	for {
 		next := a.port.await(key)
 		pod := &corev1.Pod{}
@@ -214,7 +223,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			if err == nil || errors.Is(err, sandbox.ErrNotTrusted) {
 				return pod, conn, err
 			}
-			again = time.After(knockEvery)
+			again = time.After(pause.Step())
 		}
 		if t := TroubleOf(pod); t.Text != "" {
 			trouble = t

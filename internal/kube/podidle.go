@@ -2,8 +2,6 @@ package kube
 
 import (
 	"context"
-	"net"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,7 +109,7 @@ func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (sandbox.Sandbox
 		return nil, err
 	}
 	return s.Dial(ctx, Endpoint{
-		Address:    net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(SandboxPort)),
+		Address:    sandboxAddress(&pod),
 		ServerName: pki.ServerName(pod.Labels[skeinv1.LabelPool], pod.Namespace),
 		ThreadID:   c.threadID,
 	})

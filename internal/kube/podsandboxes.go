@@ -24,6 +24,7 @@ import (
 type Endpoint struct {
 	Address     string // host:port
 	ServerName  string // in the sandbox's certificate
+	Line        string // the name of the connection that Lines may have
 	ThreadID    string
 	MaxWallTime time.Duration // the pool's cap; 0 for none
 	Answered    func()        // to be called when the sandbox has given its first result
@@ -34,11 +35,21 @@ type Endpoint struct {
 // sandbox becomes a thread's by the first thing that it is asked to run.
 type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
 
+// Lines keep connections to sandboxes that are nobody's yet, for whoever claims them. Neither call waits for the network.
+type Lines interface {
+	// Keep connects ahead of time, unless that has been done.
+	Keep(name, address, serverName string)
+	// Drop closes the connection of a name, if there is one.
+	Drop(name string)
+	Close() error
+}
+
 // PodSandboxesOptions of NewPodSandboxes.
 type PodSandboxesOptions struct {
 	// Client reads pods and pools from the cache and its own writes too.
 	Client   client.Client
 	Dial     Dial
+	Lines    Lines // to warm pods, by their UID; nil for none
 	Settings SandboxSettings
 	Clock    clock.WithDelayedExecution
 	Logger   logr.Logger
@@ -300,6 +311,9 @@ func (s *PodSandboxes) Close() error {
 	s.mu.Unlock()
 	for _, c := range claims {
 		s.drop(c)
+	}
+	if s.Lines != nil {
+		return s.Lines.Close()
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // Watch makes the port follow the pods of a cache, before the cache starts.
@@ -28,6 +29,7 @@ func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) err
 			}
 			if p, ok := o.(*corev1.Pod); ok {
 				s.unreserve(client.ObjectKeyFromObject(p))
+				s.line(p, false)
 				s.lost(client.ObjectKeyFromObject(p))
 				s.signal(client.ObjectKeyFromObject(p))
 			}
@@ -48,12 +50,24 @@ func (s *PodSandboxes) changed(o any) {
 	if p.Labels[skeinv1.LabelSandboxState] != SandboxWarm {
 		s.unreserve(key)
 	}
+	s.line(p, p.Labels[skeinv1.LabelSandboxState] == SandboxWarm && PodReady(p))
 	if PodOver(p) {
 		s.lost(key)
 	} else {
 		s.adopt(p)
 	}
 	s.signal(key)
+}
+
+// line keeps a connection to a pod that waits for its thread, and to no other.
+func (s *PodSandboxes) line(p *corev1.Pod, waits bool) {
+	switch pool := p.Labels[skeinv1.LabelPool]; {
+	case s.Lines == nil || pool == "":
+	case waits:
+		s.Lines.Keep(string(p.UID), sandboxAddress(p), pki.ServerName(pool, p.Namespace))
+	default:
+		s.Lines.Drop(string(p.UID))
+	}
 }
 
 // lost drops the claim of a pod that has ended, so that the next call gets another. What runs in it fails

@@ -1,17 +1,11 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
-	"math"
 	"math/rand/v2"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +96,7 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 	var first, floor, patch, again []time.Duration
 	began := time.Now()
 	for i, t := range ts {
+		think(ctx) // a claim too comes out of the blue, with caches gone cold
 		patch = append(patch, b.patch(ctx))
 		think(ctx)
 		floor = append(floor, timed(func() { Expect(t.Messages(ctx)).To(BeEmpty()) }))
@@ -113,9 +108,11 @@ func (b *sandboxBench) warmClaims(ctx SpecContext, n int) {
 	}
 	figure("runtime API, an empty read (the floor)", "%s", spread(floor))
 	figure("a conditional patch of a warm pod (the floor)", "%s", spread(patch))
-	figure("warm claim → connected, at the engine", "%s", b.histogram(ctx, "acquire", "warm").minus(acquired))
-	figure("warm claim → first result, at the engine", "%s (budget p50 8 ms)", b.histogram(ctx, "first_result", "warm").minus(before))
-	figure("warm claim → first result, over the API", "%s", spread(first))
+	p50 := quantile(patch, .5)
+	connected, result := b.histogram(ctx, "acquire", "warm").minus(acquired), b.histogram(ctx, "first_result", "warm").minus(before)
+	figure("warm claim → connected, at the engine", "%s; p50 %s", connected, multiple(connected.quantile(.5), p50))
+	figure("warm claim → first result, at the engine", "%s; p50 %s (budget p50 8 ms over a floor of 3.5 ms: 2.29 times)", result, multiple(result.quantile(.5), p50))
+	figure("warm claim → first result, over the API", "%s; p50 %s, its own and the read's together", spread(first), multiple(quantile(first, .5), p50+quantile(floor, .5)))
 	last := ts[n-1]
 	for range 300 {
 		again = append(again, b.run(ctx, last))
@@ -132,7 +129,28 @@ func (b *sandboxBench) patch(ctx SpecContext) time.Duration {
 	var l corev1.PodList
 	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(Succeed())
 	Expect(l.Items).NotTo(BeEmpty())
-	p := &l.Items[0]
+	return b.touch(ctx, &l.Items[0])
+}
+
+// patches is patch of all warm pods at once.
+func (b *sandboxBench) patches(ctx SpecContext) []time.Duration {
+	GinkgoHelper()
+	var l corev1.PodList
+	Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns), client.MatchingLabels{skeinv1.LabelSandboxState: kube.SandboxWarm})).To(Succeed())
+	took := make([]time.Duration, len(l.Items))
+	var wg sync.WaitGroup
+	for i := range l.Items {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			took[i] = b.touch(ctx, &l.Items[i])
+		})
+	}
+	wg.Wait()
+	return took
+}
+
+func (b *sandboxBench) touch(ctx SpecContext, p *corev1.Pod) time.Duration {
+	GinkgoHelper()
 	change := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{"bench":%q}}}`, p.ResourceVersion, time.Now().Format(time.RFC3339Nano))
 	return timed(func() {
 		Expect(b.cluster.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, change))).To(Succeed())
@@ -149,13 +167,18 @@ func (b *sandboxBench) writes(ctx SpecContext, since time.Time, claims int) {
 			kinds[w.Verb+" "+w.Resource]++
 		}
 	}
+	const status = "patch sandboxpools/status" // at most one in 30 seconds, however many claims there are
 	var parts []string
 	total := 0
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		if k == status {
+			continue
+		}
 		total += kinds[k]
 		parts = append(parts, fmt.Sprintf("%s %.2f", k, float64(kinds[k])/float64(claims)))
 	}
-	figure("API writes per claim, refill included", "%.2f (budget 2): %s", float64(total)/float64(claims), strings.Join(parts, ", "))
+	figure("API writes per claim, refill included", "%.2f (budget 2): %s; the pool's status %d times in %s", float64(total)/float64(claims), strings.Join(parts, ", "),
+		kinds[status], time.Since(since).Round(time.Second))
 }
 
 // bursts measures several threads that need a sandbox at once, with as many warm.
@@ -163,9 +186,11 @@ func (b *sandboxBench) bursts(ctx SpecContext, n, size int) {
 	b.pool(ctx, int32(size))
 	before := b.histogram(ctx, "first_result", "warm")
 	var mu sync.Mutex
-	var first []time.Duration
+	var first, floor []time.Duration
 	for burst := range n {
 		ts := b.threads(ctx, fmt.Sprintf("burst-%d", burst), size)
+		think(ctx)
+		floor = append(floor, b.patches(ctx)...)
 		think(ctx)
 		var wg sync.WaitGroup
 		for _, t := range ts {
@@ -183,7 +208,10 @@ func (b *sandboxBench) bursts(ctx SpecContext, n, size int) {
 		}
 		b.settle(ctx, size)
 	}
-	figure(fmt.Sprintf("burst of %d → first results, at the engine", size), "%s (budget p99 50 ms)", b.histogram(ctx, "first_result", "warm").minus(before))
+	result := b.histogram(ctx, "first_result", "warm").minus(before)
+	figure(fmt.Sprintf("patches of %d warm pods at once (the floor)", size), "%s", spread(floor))
+	figure(fmt.Sprintf("burst of %d → first results, at the engine", size), "%s; p50 %s, p99 %s (budget p99 50 ms)", result,
+		multiple(result.quantile(.5), quantile(floor, .5)), multiple(result.quantile(.99), quantile(floor, .99)))
 	figure(fmt.Sprintf("burst of %d → first results, over the API", size), "%s", spread(first))
 }
 
@@ -191,18 +219,41 @@ func (b *sandboxBench) bursts(ctx SpecContext, n, size int) {
 func (b *sandboxBench) cold(ctx SpecContext, n int) {
 	b.pool(ctx, 0)
 	ts := b.threads(ctx, "cold", n)
-	var plain, first []time.Duration
+	var plain, first, past []time.Duration
 	for i, t := range ts {
 		think(ctx)
 		plain = append(plain, b.plainPod(ctx, fmt.Sprintf("plain-%d", i)))
 		think(ctx)
+		ran := b.runs(ctx)
 		first = append(first, b.run(ctx, t))
+		end := time.Now()
+		past = append(past, end.Sub(<-ran))
 		Expect(t.Delete(ctx)).To(Succeed())
 		b.settle(ctx, 0)
 	}
 	p, f := quantile(plain, .5), quantile(first, .5)
 	figure("a plain pod → Ready (the floor)", "%s", spread(plain))
-	figure("cold → first result, over the API", "%s; p50 %s above the floor (budget 50 ms)", spread(first), round(f-p))
+	figure("cold → first result, over the API", "%s; p50 %s above the floor", spread(first), round(f-p))
+	// Two pods differ by the kubelet's beat more than by what we add: the same pod is its own floor.
+	figure("  past the report that this very pod runs", "%s (budget p50 50 ms)", spread(past))
+}
+
+// runs tells when the next sandbox is first reported to run, which is when a plain pod would be Ready.
+func (b *sandboxBench) runs(ctx SpecContext) <-chan time.Time {
+	GinkgoHelper()
+	w, err := b.cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(b.ns), client.HasLabels{skeinv1.LabelPool})
+	Expect(err).NotTo(HaveOccurred())
+	at := make(chan time.Time, 1)
+	go func() {
+		defer w.Stop()
+		for e := range w.ResultChan() {
+			if p, ok := e.Object.(*corev1.Pod); ok && p.Status.Phase == corev1.PodRunning {
+				at <- time.Now()
+				return
+			}
+		}
+	}()
+	return at
 }
 
 // plainPod gives the time from the creation of a pod to its being Ready. It has no probe: it is Ready as soon as it runs.
@@ -261,62 +312,4 @@ func (b *sandboxBench) sustained(ctx SpecContext, n int) {
 	})
 	figure("claims a second, pool of 10, 10 at once", "%.1f (%d in %s); each %s", float64(n)/took.Seconds(), n, took.Round(10*time.Millisecond), spread(first))
 	b.pool(ctx, 0)
-}
-
-// histogram is a metric of the manager: upper bound of a bucket → how many are at or below it.
-type histogram map[float64]float64
-
-// histogram reads skein_sandbox_<name>_seconds for one way of finding a sandbox.
-func (b *sandboxBench) histogram(ctx SpecContext, name, found string) histogram {
-	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(b.cluster.Client.List(ctx, &pods, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(Succeed())
-	Expect(pods.Items).To(HaveLen(1))
-	address, stop, err := b.cluster.Forward(ctx, harness.SystemNamespace, pods.Items[0].Name, 8080)
-	Expect(err).NotTo(HaveOccurred())
-	defer stop()
-	r, err := http.Get("http://" + address + "/metrics")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = r.Body.Close() }()
-	text, err := io.ReadAll(r.Body)
-	Expect(err).NotTo(HaveOccurred())
-	h := histogram{}
-	prefix := fmt.Sprintf(`skein_sandbox_%s_seconds_bucket{found=%q,le="`, name, found)
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		rest, ok := strings.CutPrefix(s.Text(), prefix)
-		if !ok {
-			continue
-		}
-		le, count, _ := strings.Cut(rest, `"} `)
-		bound, err := strconv.ParseFloat(le, 64)
-		Expect(err).NotTo(HaveOccurred())
-		h[bound], err = strconv.ParseFloat(count, 64)
-		Expect(err).NotTo(HaveOccurred())
-	}
-	return h
-}
-
-func (h histogram) minus(before histogram) histogram {
-	out := histogram{}
-	for bound, n := range h {
-		out[bound] = n - before[bound]
-	}
-	return out
-}
-
-// within gives the bucket that holds a quantile.
-func (h histogram) within(q float64) string {
-	bounds := slices.Sorted(maps.Keys(h))
-	low := 0.0
-	for _, bound := range bounds {
-		if h[bound] >= math.Ceil(q*h[math.Inf(1)]) {
-			return fmt.Sprintf("%g to %g ms", low*1000, bound*1000)
-		}
-		low = bound
-	}
-	return "none"
-}
-
-func (h histogram) String() string {
-	return fmt.Sprintf("p50 %s  p95 %s  p99 %s  (n=%.0f)", h.within(.5), h.within(.95), h.within(.99), h[math.Inf(1)])
 }

@@ -55,9 +55,12 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 		return nil, err
 	}
 	settings := kube.SandboxSettings{Image: o.SandboxImage, V8Image: o.SandboxV8Image, ImagePullPolicy: corev1.PullPolicy(o.SandboxImagePullPolicy)}
+	configs := &pki.ClientConfigs{}
+	lines := sandboxclient.NewLines(authority.Client, configs)
 	port := kube.NewPodSandboxes(kube.PodSandboxesOptions{
 		Client:   mgr.GetClient(),
-		Dial:     dialer(authority),
+		Dial:     dialer(authority, configs, lines),
+		Lines:    lines,
 		Settings: settings,
 		Clock:    clock.RealClock{},
 		Logger:   o.Logger.WithName("sandboxes"),
@@ -73,12 +76,11 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 }
 
 // dialer connects to sandbox pods with certificates of the authority.
-func dialer(authority *kube.SandboxAuthority) kube.Dial {
-	configs := &pki.ClientConfigs{}
+func dialer(authority *kube.SandboxAuthority, configs *pki.ClientConfigs, lines *sandboxclient.Lines) kube.Dial {
 	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
 			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
-			ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
+			Lines: lines, Line: e.Line, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

@@ -38,6 +38,9 @@ type Options struct {
 	// Configs keep what was read of the credentials for the next connections, of all clients that share them. May be nil.
 	Configs  *pki.ClientConfigs
 	ThreadID string // the one thread that this sandbox is for
+	// Lines may have a connection already, under the name Line. May be nil.
+	Lines *Lines
+	Line  string
 
 	// Dial makes the connection; net.Dialer when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -56,6 +59,7 @@ type Client struct {
 	opts      Options
 	transport *http.Transport
 	early     atomic.Pointer[http.ClientConn] // made by Connect
+	with      atomic.Pointer[credentials]     // of the last handshake
 	answered  func()                          // tells of the first result; later calls do nothing
 	url       string
 	ctx       context.Context
@@ -85,6 +89,10 @@ func Dial(o Options) (*Client, error) {
 			return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
 		}
 	}
+	return newClient(o), nil
+}
+
+func newClient(o Options) *Client {
 	if o.Configs == nil {
 		o.Configs = &pki.ClientConfigs{}
 	}
@@ -98,7 +106,7 @@ func Dial(o Options) (*Client, error) {
 	if o.Answered != nil {
 		c.answered = sync.OnceFunc(o.Answered)
 	}
-	return c, nil
+	return c
 }
 
 func (c *Client) newTransport() *http.Transport {

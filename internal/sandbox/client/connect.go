@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Connect makes the connection ahead of the first stream: a caller that still has to win the sandbox can dial
+// Connect makes the connection ahead of the first stream, or takes the line that waits: a caller that still has to win the sandbox can dial
 // meanwhile, and learns at once when it cannot be reached. The sandbox belongs to nobody until a stream comes.
 // Once connected, Connect does nothing; a connection that is lost later is made again by the next stream. An error
 // that wraps sandbox.ErrNotTrusted is final.
@@ -24,9 +24,12 @@ func (c *Client) Connect(ctx context.Context) error {
 	if c.early.Load() != nil {
 		return nil
 	}
-	conn, err := c.transport.NewClientConn(ctx, "https", c.opts.Address)
-	if err != nil {
-		return c.refusal(ctx, err)
+	conn := c.opts.Lines.take(ctx, c.opts.Line)
+	if conn == nil {
+		var err error
+		if conn, err = c.transport.NewClientConn(ctx, "https", c.opts.Address); err != nil {
+			return c.refusal(ctx, err)
+		}
 	}
 	if !c.early.CompareAndSwap(nil, conn) {
 		_ = conn.Close()
@@ -64,13 +67,14 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 		_ = raw.Close()
 		return nil, err
 	}
+	c.with.Store(&credentials{ca: ca, own: own})
 	return conn, nil
 }
 
 // roundTrip uses the early connection while it is good.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
-	if conn := c.early.Load(); conn != nil && conn.Err() == nil && conn.Available() > 0 {
-		return conn.RoundTrip(req)
+	if c.good() {
+		return c.early.Load().RoundTrip(req)
 	}
 	return c.transport.RoundTrip(req)
 }

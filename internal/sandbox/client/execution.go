@@ -309,7 +309,7 @@ func (e *execution) lost(err error) sandbox.Result {
 	case errors.Is(err, errClosed):
 		r.Error = &sandbox.Error{Name: "Terminated", Message: errClosed.Error()}
 	default:
-		r.Error = &sandbox.Error{Name: "SandboxError", Message: "the sandbox went away: " + err.Error()}
+		r.Error = &sandbox.Error{Name: "SandboxError", Message: wentAway(err, e.started)}
 	}
 	return r
 }

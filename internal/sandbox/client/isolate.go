@@ -55,7 +55,12 @@ func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (s
 		if errors.Is(err, sandbox.ErrBusy) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: err.Error()})
+		reason := err.Error()
+		var refused *refusedError
+		if !errors.As(err, &refused) && ctx.Err() == nil && !errors.Is(err, errClosed) {
+			reason = wentAway(err, false)
+		}
+		return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: reason})
 	}
 	i := &isolate{
 		client: c, req: req, stream: s, mapper: compile.NewMapper(req.Modules), gone: make(chan struct{}),
@@ -105,7 +110,9 @@ func (i *isolate) read() {
 }
 
 func (i *isolate) broken(err error) *sandbox.IsolateGoneError {
-	reason := "the sandbox went away: " + err.Error()
+	i.mu.Lock()
+	reason := wentAway(err, i.started)
+	i.mu.Unlock()
 	if errors.Is(err, protocol.ErrProtocol) || errors.Is(err, value.ErrMalformed) {
 		reason = "the code broke out of the engine and was stopped: " + err.Error()
 	} else if cause := context.Cause(i.stream.ctx); cause != nil {

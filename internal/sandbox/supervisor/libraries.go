@@ -21,11 +21,17 @@ const maxLibraries = 16 << 20
 const compileTimeout = 30 * time.Second
 
 // prepareLibraries has a fresh child, which never saw foreign code, compile the libraries, and keeps the
-// bytecode in a sealed file in memory that all children share. Without it they compile for themselves.
+// bytecode in a sealed file in memory that all children share. Without it they compile for themselves. The children
+// that are to wait come first: somebody may be waiting for this sandbox.
 func (s *Server) prepareLibraries() {
 	defer close(s.libsDone)
 	if s.opts.Engine != sandbox.QuickJS {
 		return // the other engine has its own way to have them
+	}
+	select {
+	case <-s.pool.filled:
+	case <-s.ctx.Done():
+		return
 	}
 	f, err := s.compileLibraries()
 	if err != nil {

@@ -4,6 +4,8 @@ package supervisor
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +18,11 @@ type pool struct {
 	ended  chan struct{}
 	// renewed is closed when the children that wait have what was compiled after they started.
 	renewed chan struct{}
+
+	filled   chan struct{} // closed when all that are to wait do so for the first time
+	starting atomic.Bool   // a child is being started for those that wait
+	awaited  atomic.Bool   // somebody waits for that child
+	calm     atomic.Pointer[time.Time]
 }
 
 func newPool(s *Server) *pool {
@@ -27,6 +34,7 @@ func newPool(s *Server) *pool {
 		ended:  make(chan struct{}),
 
 		renewed: make(chan struct{}),
+		filled:  make(chan struct{}),
 	}
 	go p.keep()
 	return p
@@ -39,9 +47,12 @@ const retry = 200 * time.Millisecond
 func (p *pool) keep() {
 	defer close(p.ended)
 	compiled := p.server.libsDone
+	filled := sync.OnceFunc(func() { close(p.filled) })
 	for {
 		for len(p.ready) < p.server.opts.Prefork {
+			p.starting.Store(true)
 			child, err := p.server.spawn()
+			p.starting.Store(false)
 			if err != nil {
 				logf("%v", err)
 				if !p.pause(retry) {
@@ -56,6 +67,7 @@ func (p *pool) keep() {
 				return
 			}
 		}
+		filled()
 		select {
 		case <-p.refill:
 		case <-compiled:
@@ -103,7 +115,11 @@ func (p *pool) pause(d time.Duration) bool {
 	}
 }
 
-// take gives a ready child, or starts one when none is.
+// awaitStart is how long to wait for a child that is being started; one takes a few milliseconds.
+const awaitStart = 50 * time.Millisecond
+
+// take gives a ready child, else the one that is being started, else starts one: two that start at once take longer
+// than one, and the second would come too late.
 func (p *pool) take(ctx context.Context) (*process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -112,13 +128,33 @@ func (p *pool) take(ctx context.Context) (*process, error) {
 	case child := <-p.ready:
 		return child, nil
 	default:
-		return p.server.spawn()
 	}
+	if p.starting.Load() && p.awaited.CompareAndSwap(false, true) {
+		defer p.awaited.Store(false)
+		select {
+		case child := <-p.ready:
+			return child, nil
+		case <-time.After(awaitStart):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return p.server.spawn()
+}
+
+// calmFor keeps the pool from filling up for a while, as long as a child is ready.
+func (p *pool) calmFor(d time.Duration) {
+	until := time.Now().Add(d)
+	p.calm.Store(&until)
+	time.AfterFunc(d, p.wanted)
 }
 
 // wanted says that the pool may fill up again. A run calls it when it is over, or has run for a while: starting
 // the next child at once would take the processor from the run.
 func (p *pool) wanted() {
+	if until := p.calm.Load(); until != nil && len(p.ready) > 0 && time.Now().Before(*until) {
+		return // it is called again then
+	}
 	select {
 	case p.refill <- struct{}{}:
 	default:

@@ -15,7 +15,8 @@ import (
 )
 
 var _ = Describe("the pool of children", func() {
-	It("renews those that started before the libraries were compiled", func(ctx SpecContext) {
+	start := func() *Server {
+		GinkgoHelper()
 		o := Defaults()
 		o.CertDir = GinkgoT().TempDir()
 		ca, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)
@@ -31,8 +32,32 @@ var _ = Describe("the pool of children", func() {
 		s, err := New(o)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(s.close)
+		return s
+	}
+
+	It("leaves the processors to the first run of a sandbox, while children are left", func(ctx SpecContext) {
+		s := start()
+		Eventually(ctx, s.pool.renewed).Should(BeClosed())
+		take := func() {
+			GinkgoHelper()
+			child, err := s.pool.take(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(child.dispose)
+		}
+		Expect(s.pin("t")).To(BeTrue())
+		s.pool.calmFor(time.Hour)
+		take()
+		s.pool.wanted()
+		Expect(s.pool.refill).To(BeEmpty(), "another one is left")
+		take()
+		s.pool.wanted()
+		Eventually(ctx, s.pool.full).Should(BeTrue(), "none was left")
+	}, SpecTimeout(time.Minute))
+
+	It("renews those that started before the libraries were compiled", func(ctx SpecContext) {
+		s := start()
 		Eventually(s.pool.renewed).WithTimeout(20 * time.Second).Should(BeClosed())
-		for range o.Prefork {
+		for range s.opts.Prefork {
 			child, err := s.pool.take(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(child.dispose)

@@ -183,6 +183,7 @@ func (s *Server) health() http.Handler {
 // pin binds the supervisor to the first thread that comes, for its whole life (SPEC COD-08).
 func (s *Server) pin(thread string) bool {
 	if s.thread.CompareAndSwap(nil, &thread) {
+		s.pool.calmFor(firstRefill)
 		return true
 	}
 	return *s.thread.Load() == thread

@@ -21,6 +21,10 @@ const hardGrace = 250 * time.Millisecond
 // refillDelay is when the pool fills up again during a longer run.
 const refillDelay = 10 * time.Millisecond
 
+// firstRefill is when the pool fills up after the first run that a sandbox was claimed for, while children are left. In
+// a burst of claims the sandboxes that are done would else take the processors from those that have yet to answer.
+const firstRefill = 100 * time.Millisecond
+
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+Path, func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,131 @@
+//go:build linux && (amd64 || arm64)
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/client"
+	"github.com/skein-dev/skein/internal/sandbox/pki"
+	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+)
+
+var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
+	two := sandbox.CodeRequest{Source: "export default () => 1 + 1"}
+	var (
+		s     *sandboxtest.Supervisor
+		own   atomic.Pointer[pki.Pair] // the manager's certificate
+		lines *client.Lines
+		dials atomic.Int32 // of clients themselves
+	)
+	BeforeEach(func() {
+		s = sandboxtest.Start(GinkgoT(), nil)
+		own.Store(&s.Client)
+		dials.Store(0)
+		lines = client.NewLines(func(context.Context) ([]byte, pki.Pair, error) { return s.CA.Cert, *own.Load(), nil }, &pki.ClientConfigs{})
+		DeferCleanup(lines.Close)
+	})
+	dial := func(ctx context.Context, thread string) *client.Client {
+		GinkgoHelper()
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, ThreadID: thread, Lines: lines, Line: "pod", CA: s.CA.Cert, Client: *own.Load(),
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials.Add(1)
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(c.Close)
+		Expect(c.Connect(ctx)).To(Succeed())
+		return c
+	}
+	keep := func(ctx context.Context, address string) {
+		GinkgoHelper()
+		lines.Keep("pod", address, sandboxtest.ServerName)
+		Eventually(ctx, lines.Count).Should(Equal(1))
+	}
+
+	It("serve the one who claims first, once, and bind nobody before", Label("COD-08"), func(ctx SpecContext) {
+		keep(ctx, s.Addr)
+		keep(ctx, s.Addr) // again is nothing
+		first := dial(ctx, "first")
+		Expect(lines.Count()).To(BeZero())
+		Expect(dials.Load()).To(BeZero(), "the connection was there")
+		second := dial(ctx, "second")
+		Expect(dials.Load()).To(BeEquivalentTo(1), "a line serves one")
+		Expect(second.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess), "it is whose code comes first")
+		r := first.RunCode(ctx, two).Wait(ctx)
+		Expect(r.Error).To(HaveField("Message", ContainSubstring("belongs to another thread")))
+	}, NodeTimeout(time.Minute))
+
+	It("run code as any connection does", func(ctx SpecContext) {
+		keep(ctx, s.Addr)
+		c := dial(ctx, "t")
+		for range 2 {
+			Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+		}
+		Expect(dials.Load()).To(BeZero())
+	}, NodeTimeout(time.Minute))
+
+	It("serve nobody once the certificates have changed", Label("COD-08"), func(ctx SpecContext) {
+		keep(ctx, s.Addr)
+		lines.Keep("other", s.Addr, sandboxtest.ServerName)
+		Eventually(ctx, lines.Count).Should(Equal(2))
+		young, err := pki.IssueClient(clock.RealClock{}, s.CA, "manager", time.Hour)
+		Expect(err).NotTo(HaveOccurred())
+		own.Store(&young)
+		dial(ctx, "t")
+		Expect(dials.Load()).To(BeEquivalentTo(1))
+		Eventually(ctx, lines.Count).Should(Equal(1), "the other one is made anew")
+	}, NodeTimeout(time.Minute))
+
+	It("are closed when their sandbox is no longer free, and when the other side is gone they are not used", func(ctx SpecContext) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(listener.Close)
+		accepted, ended := make(chan net.Conn, 8), make(chan error, 8)
+		go func() { // a way to the sandbox that sees what becomes of a connection
+			for {
+				in, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				out, err := net.Dial("tcp", s.Addr)
+				if err != nil {
+					return
+				}
+				accepted <- in
+				go func() { _, _ = io.Copy(in, out) }()
+				go func() {
+					_, err := io.Copy(out, in)
+					ended <- errors.Join(err, out.Close())
+				}()
+			}
+		}()
+		address := listener.Addr().String()
+		keep(ctx, address)
+		Eventually(ctx, accepted).Should(Receive())
+		lines.Drop("pod")
+		Expect(lines.Count()).To(BeZero())
+		Eventually(ctx, ended).Should(Receive(BeNil()))
+
+		keep(ctx, address)
+		var conn net.Conn
+		Eventually(ctx, accepted).Should(Receive(&conn))
+		Expect(conn.Close()).To(Succeed())
+		Eventually(ctx, func(g Gomega) { // the loss is noticed in a moment; a claimer before that asks another sandbox
+			lines.Keep("pod", address, sandboxtest.ServerName)
+			g.Expect(accepted).To(Receive())
+		}).Should(Succeed())
+		c := dial(ctx, "t")
+		Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
+	}, NodeTimeout(time.Minute))
+})

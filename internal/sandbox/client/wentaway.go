@@ -1,0 +1,28 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+)
+
+// broken are the ways in which a connection ends without a word; what they are called helps nobody.
+var broken = []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
+
+// wentAway tells whoever runs code why there is no answer, and what to do.
+func wentAway(err error, started bool) string {
+	text := "the sandbox went away before any of the code ran"
+	if started {
+		text = "the sandbox went away while the code ran"
+	}
+	if !slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) }) {
+		return text + ": " + err.Error()
+	}
+	text += ": its pod was ended, or its connection was lost"
+	if started {
+		return text + "; run it again if it may run twice"
+	}
+	return text + "; run it again"
+}
