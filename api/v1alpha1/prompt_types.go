@@ -9,6 +9,7 @@ import (
 // PromptSpec is what one side of an agent is told and may use (SPEC AGT-05).
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="a prompt with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
 // +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="give either text or parts, not both and not neither"
+// +kubebuilder:validation:XValidation:rule="!has(self.tools) || self.tools.all(t, !has(t.skill) || (has(self.skills) && self.skills.exists(s, s.name == t.skill)))",message="each skill that a tool names must be one of spec.skills: add it there, or correct spec.tools[].skill"
 type PromptSpec struct {
 	// Text of the system prompt. `{{ arguments.NAME }}` is replaced by the thread's argument of that name (NAME.KEY
 	// for what lies within one), `{{ env.NAME }}` by the variable of that name; what is not there leaves nothing.
@@ -33,6 +34,13 @@ type PromptSpec struct {
 	// +listType=atomic
 	// +optional
 	Tools []PromptTool `json:"tools,omitempty"`
+
+	// Skills that the model may activate by the tool skill, which it is given for them (SPEC AGT-08).
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Skills []PromptSkill `json:"skills,omitempty"`
 
 	// ExposeAsTool lets other prompts of the namespace call this one as a tool.
 	// +optional
@@ -272,6 +280,13 @@ type PromptTool struct {
 	// IncludeErrors says in the result what went wrong when the called prompt fails; false says only that it did.
 	// +optional
 	IncludeErrors *bool `json:"includeErrors,omitempty"`
+
+	// Skill without which the tool, or the family, is not offered: one of spec.skills. It is from the step on after
+	// which the skill is active on the thread (SPEC AGT-08).
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Skill string `json:"skill,omitempty"`
 
 	// RequiresApproval parks the run at each call of this tool, or of any of this family, until a person approves or
 	// refuses it (SPEC RUN-11).

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -121,6 +122,16 @@ func (s *Server) activateSkill(c *call) error {
 	var body runtimev1.SkillActivation
 	if err := c.decode(&body, false); err != nil {
 		return err
+	}
+	active := slices.ContainsFunc(c.row.Fields.ActivatedSkills, func(a store.SkillActivation) bool { return a.Name == body.Name })
+	if !active { // else its arguments are what they were
+		wrong, err := s.opts.Engine.CheckSkill(c.r.Context(), c.row, store.SkillActivation(body))
+		if err != nil {
+			return err
+		}
+		if wrong != "" {
+			return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "arguments", wrong)
+		}
 	}
 	skill, recorded, err := c.thread.ActivateSkill(c.r.Context(), body.Name, body.Arguments)
 	if err != nil {

@@ -33,6 +33,8 @@ type Outside interface {
 	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
 	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)
+	// CheckSkill holds the arguments of a skill against the schema that the thread's agent has for it (SPEC AGT-08).
+	CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error)
 	// SearchMemory finds what was said before (SPEC RUN-08).
 	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)

@@ -28,24 +28,29 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	active, err := x.engine.activeSkills(ctx, side, x.host.Thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	offer := newOffering(active)
 	for _, ref := range side.Prompt.Spec.Tools {
 		if ref.Builtin != "" {
 			family, err := builtin.Family(ctx, ref.Builtin, x.host)
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, approvedFirst(ref, nil, family...)...)
+			list = append(list, offer.tools(ref, nil, family...)...)
 			continue
 		}
 		if p := x.agent.Prompts[ref.Prompt]; ref.Prompt != "" {
 			if p != nil {
-				list = append(list, approvedFirst(ref, nil, promptTool(ref, p))...)
+				list = append(list, offer.tools(ref, nil, promptTool(ref, p))...)
 			}
 			continue
 		}
 		if ref.Agent != "" {
 			if len(agents) > 0 { // Side.Agents are in the prompt's order too
-				list, agents = append(list, approvedFirst(ref, nil, agents[0])...), agents[1:]
+				list, agents = append(list, offer.tools(ref, nil, agents[0])...), agents[1:]
 			}
 			continue
 		}
@@ -59,12 +64,12 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, approvedFirst(ref, &side.Tools[next].Spec, t)...)
+			list = append(list, offer.tools(ref, &side.Tools[next].Spec, t)...)
 			next++
 		}
 	}
-	list = append(list, session.Tools(side.Spec, x.host)...)
-	list, notes, err := x.withRemote(ctx, list, servers)
+	list = append(append(list, x.skillTool(side, offer)...), session.Tools(side.Spec, x.host)...)
+	list, notes, err := x.withRemote(ctx, list, servers, offer)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +77,7 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	if err != nil {
 		return nil, failf(ReasonInvalidTools, "the tools of prompt %s cannot be offered: %v", side.Prompt.Name, err)
 	}
+	set.MadeFor(active)
 	for _, note := range notes {
 		set.Note(note)
 	}

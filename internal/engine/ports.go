@@ -14,6 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool/httptool"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
+	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
 // The ports are what the engine needs of the world around it. internal/kube keeps them by custom
@@ -127,6 +128,8 @@ type Prompt struct {
 	Spec skeinv1.PromptSpec
 	// Text of the spec, with all that it includes.
 	Text *prompt.Template
+	// Skills of the spec, in its order, with their texts (SPEC AGT-08).
+	Skills []skill.Skill
 }
 
 // Model of a prompt. APIKey is a secret: it goes to the provider and nowhere else.

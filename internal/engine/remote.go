@@ -29,7 +29,7 @@ func (x *execution) hasRemote() bool {
 
 // withRemote adds the tools of MCP servers to a list. All servers are asked at once, and none for long: what one that is
 // gone offered is left out, and notes say so. No name of a server's takes the place of another tool.
-func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []remoteTools) (all []tool.Tool, notes []string, err error) {
+func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []remoteTools, offer offering) (all []tool.Tool, notes []string, err error) {
 	if len(servers) == 0 {
 		return list, nil, nil
 	}
@@ -60,7 +60,7 @@ func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []
 				continue
 			}
 			taken[r.Name] = true
-			all = append(all, approvedFirst(s.ref, &s.tool.Spec, x.engine.opts.MCP.Tool(s.tool.MCP, r, x.host))...)
+			all = append(all, offer.tools(s.ref, &s.tool.Spec, x.engine.opts.MCP.Tool(s.tool.MCP, r, x.host))...)
 		}
 	}
 	return append(all, list[done:]...), notes, nil

@@ -238,7 +238,9 @@ func (r *run) maxSteps() int {
 // buildTools makes the tools of the side as they stand now; nothing when they are there and cannot have changed.
 func (r *run) buildTools(ctx context.Context) (err error) {
 	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
-		return nil
+		if changed, err := r.skillsChanged(ctx); !changed || err != nil {
+			return err
+		}
 	}
 	if !hasTools(r.side()) {
 		r.tools, err = tool.NewSet()
@@ -281,7 +283,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 
 // hasTools tells whether a side has any tools at all.
 func hasTools(s *Side) bool {
-	return len(s.Prompt.Spec.Tools) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
+	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
 
 // state gives the thread, bound to the run's fence.

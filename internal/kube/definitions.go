@@ -86,7 +86,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
 		return nil, err
 	}
-	if err := CheckToolNames(p.Spec.Tools); err != nil {
+	if err := CheckToolNames(&p.Spec); err != nil {
 		return nil, within("Prompt", p.Name, err)
 	}
 	var m skeinv1.Model

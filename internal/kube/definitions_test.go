@@ -228,9 +228,13 @@ var _ = Describe("Definitions", func() {
 	)
 
 	It("refuses tools that a model could not tell apart, and names that it could not say", func() {
-		Expect(kube.CheckToolNames(prompt("p", "m", "a-b", "a.b").Spec.Tools)).To(notReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
-		Expect(kube.CheckToolNames(prompt("p", "m", "a", "a").Spec.Tools)).To(notReady(skeinv1.ReasonInvalidSpec, "twice"))
-		Expect(kube.CheckToolNames(prompt("p", "m", "a", "b").Spec.Tools)).To(Succeed())
+		Expect(kube.CheckToolNames(&prompt("p", "m", "a-b", "a.b").Spec)).To(notReady(skeinv1.ReasonInvalidSpec, `"a-b"`, `"a.b"`, `"a_b"`))
+		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "a").Spec)).To(notReady(skeinv1.ReasonInvalidSpec, "twice"))
+		Expect(kube.CheckToolNames(&prompt("p", "m", "a", "b").Spec)).To(Succeed())
+		skilled := prompt("p", "m", "skill")
+		Expect(kube.CheckToolNames(&skilled.Spec)).To(Succeed())
+		skilled.Spec.Skills = []skeinv1.PromptSkill{{Name: "sql"}}
+		Expect(kube.CheckToolNames(&skilled.Spec)).To(notReady(skeinv1.ReasonInvalidSpec, "the tool of spec.skills", `Tool "skill"`))
 		_, err := definitions(cluster(interceptor.Funcs{})).ResolveTool(ctx, tool(strings.Repeat("x", 65), goodCode))
 		Expect(err).To(notReady(skeinv1.ReasonInvalidSpec, "65", "64"))
 	})

@@ -16,8 +16,8 @@ const (
 	// IndexSecret: Models by the Secret of their credentials; Tools by those of their requests; Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
 	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
-	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts, Agents by
-	// those of their handlers' code.
+	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts and spec.skills,
+	// Agents by those of their handlers' code.
 	IndexConfigMap = "skein.configMap"
 	// IndexModel: Prompts by their Model; Models by their fallbacks; Agents by the Models that their handlers may ask,
 	// and by those of their memory and their titles.
@@ -72,7 +72,7 @@ func Indexes() []Index {
 		{&skeinv1.Prompt{}, IndexSecret, func(o client.Object) []string { return envSecrets(o.(*skeinv1.Prompt).Spec.Env) }},
 		{&skeinv1.Prompt{}, IndexConfigMap, func(o client.Object) []string {
 			spec := &o.(*skeinv1.Prompt).Spec
-			return slices.Concat(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks), partConfigMaps(spec.Parts))
+			return slices.Concat(envConfigMaps(spec.Env), hookConfigMaps(spec.Hooks), partConfigMaps(spec.Parts), skillConfigMaps(spec.Skills))
 		}},
 		{&skeinv1.Prompt{}, IndexInclude, func(o client.Object) []string {
 			var names []string

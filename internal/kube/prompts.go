@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
-// ResolvePrompt puts a Prompt's text together and checks its schemas. What it includes is read anew each time, so that
+// ResolvePrompt puts a Prompt's text together, reads its skills and checks its schemas. What it includes is read anew each time, so that
 // an edit of an included prompt counts from the next time on.
 func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*engine.Prompt, error) {
 	text, err := d.buildPrompt(ctx, p)
@@ -25,7 +25,11 @@ func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*en
 	if err := d.schemas.check("spec.responseSchema", p.Spec.ResponseSchema); err != nil {
 		return nil, err
 	}
-	return &engine.Prompt{Name: p.Name, Spec: p.Spec, Text: text}, nil
+	skills, err := d.resolveSkills(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Prompt{Name: p.Name, Spec: p.Spec, Text: text, Skills: skills}, nil
 }
 
 // PromptText implements engine.Definitions.

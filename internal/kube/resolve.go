@@ -66,10 +66,14 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	return d.code.get(owner, version, filename, source, lang)
 }
 
-// CheckToolNames refuses two tools that a model could not tell apart: Tools, agents and prompts.
-func CheckToolNames(tools []skeinv1.PromptTool) error {
+// CheckToolNames refuses two tools of a prompt that a model could not tell apart: Tools, agents, prompts, and the one by
+// which it activates skills.
+func CheckToolNames(p *skeinv1.PromptSpec) error {
 	seen := map[string]string{}
-	for _, t := range tools {
+	if len(p.Skills) > 0 {
+		seen[tool.SkillTool] = "the tool of spec.skills"
+	}
+	for _, t := range p.Tools {
 		object, kind := t.Name, "Tool"
 		switch {
 		case t.Agent != "":

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Fields are those of a thread that people and their programs set and Skein only keeps (SPEC THR-14). Most
-// threads have few of them.
+// Fields are those of a thread that people and their programs set and Skein only keeps (SPEC THR-14), but for the skills,
+// which unlock tools. Most threads have few of them.
 type Fields struct {
 	Draft           string            `json:"draft,omitempty"`
 	AutoSubmitDraft bool              `json:"autoSubmitDraft,omitempty"`

@@ -12,6 +12,7 @@ type Set struct {
 	order  []Tool
 	byName map[string]entry
 	notes  []string
+	skills []string
 }
 
 type entry struct {
@@ -46,7 +47,7 @@ func (s *Set) With(t Tool) *Set {
 		schema = &Schema{} // the tool reads its arguments itself
 	}
 	byName[d.Name] = entry{tool: t, schema: schema}
-	return &Set{order: s.order, byName: byName}
+	return &Set{order: s.order, byName: byName, skills: s.skills}
 }
 
 // Definitions that a model gets to see, in the order in which the tools were given.
@@ -114,6 +115,12 @@ func (s *Set) NamesFor(wrong string) string {
 	}
 	return text
 }
+
+// MadeFor notes which skills were active when the set was made, which tells what of it is locked.
+func (s *Set) MadeFor(skills []string) { s.skills = skills }
+
+// Skills gives those that were active when the set was made.
+func (s *Set) Skills() []string { return s.skills }
 
 // Note adds what an error about a tool that is not there should say, too: why others are missing.
 func (s *Set) Note(text string) { s.notes = append(s.notes, text) }

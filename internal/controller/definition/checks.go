@@ -73,7 +73,7 @@ func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
 	if _, err := c.defs.ResolvePrompt(ctx, p); err != nil {
 		return err
 	}
-	if err := kube.CheckToolNames(p.Spec.Tools); err != nil {
+	if err := kube.CheckToolNames(&p.Spec); err != nil {
 		return err
 	}
 	if err := c.defs.CheckPromptHooks(ctx, p); err != nil {

@@ -17,6 +17,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/prompt"
+	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
 // Definitions in memory.
@@ -302,6 +303,17 @@ func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*engine.Agent) 
 			t.ApprovalTimeout = &metav1.Duration{Duration: timeout}
 		}
 		a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, t)
+	}
+}
+
+// Skill gives an agent's prompt a skill, and has families of built-in tools wait for it.
+func Skill(s skill.Skill, families ...skeinv1.BuiltinTool) func(*engine.Agent) {
+	return func(a *engine.Agent) {
+		p := &a.A.Prompt
+		p.Skills = append(p.Skills, s)
+		for _, f := range families {
+			p.Spec.Tools = append(p.Spec.Tools, skeinv1.PromptTool{Builtin: f, Skill: s.Name})
+		}
 	}
 }
 

@@ -177,6 +177,11 @@ func (t *tx) clearConversation(h *head) error {
 	if err := t.emptyInbox(h); err != nil {
 		return err
 	}
+	// Their instructions are gone with the messages.
+	forget := &store.UpdateThread{EditFields: func(f *store.Fields) error { f.ActivatedSkills = nil; return nil }}
+	if err := t.updateThread(h, forget); err != nil {
+		return err
+	}
 	return t.wake(h, asleepParked)
 }
 

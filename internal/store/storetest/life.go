@@ -23,6 +23,10 @@ func describeLife(e *env) {
 			f, err := e.store.Acquire(ctx, id, "me", ttl)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
+			e.apply(ctx, id, &store.UpdateThread{EditFields: func(f *store.Fields) error {
+				f.AgentMode, f.ActivatedSkills = "deep", []store.SkillActivation{{Name: "sql"}}
+				return nil
+			}})
 			seen := e.info(ctx, id).LastSeq
 
 			op := &store.Destroy{Reason: store.DestroyedExplicit}
@@ -30,7 +34,8 @@ func describeLife(e *env) {
 			Expect(op.Done).To(BeTrue())
 			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("late")})).To(MatchError(store.ErrFenced))
 			t := e.info(ctx, id)
-			Expect(*t).To(And(HaveField("Messages", BeZero()), HaveField("Queued", BeZero()), HaveField("DestroyedReason", "explicit"), HaveField("DestroyedAt", e.now())))
+			Expect(*t).To(And(HaveField("Messages", BeZero()), HaveField("Queued", BeZero()), HaveField("DestroyedReason", "explicit"), HaveField("DestroyedAt", e.now()),
+				HaveField("Fields", store.Fields{AgentMode: "deep"})))
 			Expect(e.texts(ctx, id, store.MessageQuery{IncludeQueued: true})).To(BeEmpty())
 			Expect(e.inbox(ctx, id)).To(BeEmpty())
 			Expect(e.store.Run(ctx, id, "")).To(HaveValue(And(HaveField("Status", store.RunStopped), HaveField("Reason", "Destroyed"))))

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newSkill(p *plugin) *cobra.Command {
+	var arguments string
+	cmd := &cobra.Command{
+		Use:   "skill THREAD [NAME]",
+		Short: "List the active skills of a thread; with a name, activate one",
+		Long: `List the active skills of a thread, with the arguments that they were activated with; with a name, activate one.
+
+What is active stays so until the conversation is destroyed. It unlocks the tools that wait for it from the next step on.`,
+		Example: `  # Activate a skill before the agent finds out by itself that it needs it
+  kubectl skein skill orders refunds --args '{"country": "CH"}'`,
+		Args: upTo(1, "THREAD", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var given json.RawMessage
+			if arguments != "" {
+				var object map[string]json.RawMessage
+				if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
+					return fmt.Errorf(`--args=%s is not a JSON object; give one such as '{"country": "CH"}'`, arguments)
+				}
+				given = json.RawMessage(arguments)
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				skill, err := t.ActivateSkill(cmd.Context(), args[1], given)
+				if err != nil {
+					return err
+				}
+				p.showSkill(skill)
+				return nil
+			}
+			record, err := t.Get(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for i := range record.ActivatedSkills {
+				p.showSkill(&record.ActivatedSkills[i])
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&arguments, "args", "", "The arguments that the skill is activated with, a JSON object.")
+	return cmd
+}
+
+// showSkill prints a skill that is active.
+func (p *plugin) showSkill(s *runtimev1.SkillActivation) {
+	text := "skill/" + s.Name + " active"
+	if len(s.Arguments) > 0 {
+		text += " with " + string(s.Arguments)
+	}
+	fmt.Fprintln(p.Out, safe(text))
+}

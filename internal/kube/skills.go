@@ -1,0 +1,71 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/prompt"
+	"github.com/skein-dev/skein/internal/tool/skill"
+)
+
+// resolveSkills reads the texts of a Prompt's skills and checks their schemas (SPEC AGT-08).
+func (d *Definitions) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
+	if len(p.Spec.Skills) == 0 {
+		return nil, nil
+	}
+	out := make([]skill.Skill, 0, len(p.Spec.Skills))
+	for i := range p.Spec.Skills {
+		spec, field := &p.Spec.Skills[i], fmt.Sprintf("spec.skills[%d]", i)
+		if err := d.schemas.check(field+".parameters", spec.Parameters); err != nil {
+			return nil, err
+		}
+		s, err := d.resolveSkill(ctx, p.Namespace, spec, field)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *s)
+	}
+	return out, nil
+}
+
+func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *skeinv1.PromptSkill, field string) (*skill.Skill, error) {
+	text, from := spec.Instructions.Inline, field+".instructions.inline"
+	if ref := spec.Instructions.ConfigMapKeyRef; ref != nil {
+		from = field + ".instructions.configMapKeyRef"
+		data, _, err := d.contents.ConfigMapKey(ctx, namespace, *ref, from)
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			return nil, notReady(skeinv1.ReasonReferenceNotFound, "key %q of ConfigMap %q does not exist: create it, or correct %s", ref.Key, ref.Name, from)
+		}
+		text, from = string(data), fmt.Sprintf("%s: key %q of ConfigMap %q", from, ref.Key, ref.Name)
+	}
+	description, instructions, err := prompt.ParseSkill(text)
+	if err != nil {
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "%s: %v", from, err)
+	}
+	if spec.Description != "" {
+		description = spec.Description
+	}
+	if description == "" {
+		return nil, notReady(skeinv1.ReasonInvalidSpec,
+			"%s has no front matter with a description: write one, or give %s.description, by which a model decides to activate the skill", from, field)
+	}
+	s := &skill.Skill{Name: spec.Name, Description: description, Instructions: instructions}
+	if spec.Parameters != nil {
+		s.Parameters = spec.Parameters.Raw
+	}
+	return s, nil
+}
+
+// skillConfigMaps names the ConfigMaps that skills have their texts in.
+func skillConfigMaps(list []skeinv1.PromptSkill) (names []string) {
+	for i := range list {
+		if ref := list[i].Instructions.ConfigMapKeyRef; ref != nil {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
