@@ -8,7 +8,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -175,21 +177,16 @@ spec: {agentRef: {name: parent}, title: Orders}
 		for i := range turns {
 			say(ctx, t, i+1, canary)
 		}
-		Eventually(ctx, func(g Gomega) {
-			o, err := t.Object(ctx)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(o.Status.Messages).To(BeEquivalentTo(2 * turns))
-		}).Should(Succeed())
 		writes := -1 // the first event is the object as it was
-		for drained := false; !drained; {
-			select {
-			case <-w.ResultChan():
-				writes++
-			default:
-				drained = true
-			}
+		for told := false; !told; writes++ {
+			var e watch.Event
+			Eventually(ctx, w.ResultChan()).Should(Receive(&e))
+			o, ok := e.Object.(*skeinv1.Thread)
+			Expect(ok).To(BeTrue(), "%v", e)
+			told = o.Status.Messages == 2*turns && !meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionExecuting)
 		}
 		Expect(writes).To(BeNumerically("<=", turns), "at most one status write a turn")
+		AddReportEntry("status writes for 10 turns", writes)
 		raw, err := cluster.Kubectl(ctx, "-n", ns, "get", "threads,events,configmaps,secrets,subagents", "-o", "json")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(raw).NotTo(ContainSubstring(canary))

@@ -187,6 +187,44 @@ var _ = Describe("Replicas on one PostgreSQL database", Serial, Label("K8S-05"),
 		Expect(err).To(MatchError(ContainSubstring("is terminated and takes no new work")))
 	}, NodeTimeout(6*patience))
 
+	It("hold messages that meet a run of another to their policies", Label("RUN-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, rs := onPostgres(ctx, ns, 2)
+		h := newHanging()
+		names := []string{"interrupt", "rollback"}
+		hanging(ctx, ns, h, names...)
+		rs[1].Stop() // it is not there when the runs begin
+		for _, name := range names {
+			_, err := rs[0].api.Thread(ns, name).Queue(ctx, runtimev1.NewMessage{Content: "hello"})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(ctx, h.asked.Load).Should(Equal(int64(2)))
+		Expect(rs[1].Start(ctx)).To(Succeed())
+		for i, name := range names {
+			there := rs[1].api.Thread(ns, name)
+			before := newest(ctx, there)
+			Expect(before.Status).To(Equal("running"))
+			_, err := there.Queue(ctx, runtimev1.NewMessage{Content: "refused", Policy: "reject"})
+			Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+			_, err = there.Queue(ctx, runtimev1.NewMessage{Content: "more", Policy: "enqueue"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(newest(ctx, there)).To(Equal(before), "it goes on")
+			_, err = there.Queue(ctx, runtimev1.NewMessage{Content: "instead", Policy: name})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(there.Run(ctx, before.ID)).To(And(HaveField("Status", "stopped"), HaveField("Reason", []string{"Interrupted", "RolledBack"}[i])))
+			Eventually(ctx, h.gone.Load).Should(Equal(int64(i+1)), "the replica that has the run gives up its model call")
+		}
+		close(h.speak)
+		for i, name := range names {
+			there := rs[1].api.Thread(ns, name)
+			Eventually(ctx, func(g Gomega) { g.Expect(newest(ctx, there).Status).To(Equal("succeeded")) }).WithTimeout(2 * patience).Should(Succeed())
+			page, err := there.Messages(ctx, client.MessageOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			said := append([]string{"user: hello", "assistant: (interrupted by a new message)"}, "user: more", "user: instead", "assistant: well")
+			Expect(texts(page.Messages)).To(Equal(said[2*i:]), name)
+		}
+	}, NodeTimeout(6*patience))
+
 	It("take over the run of one that was killed, and lose or repeat nothing", Label("RUN-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		_, rs := onPostgres(ctx, ns, 2)

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// term of a permit: after it the permits of a lost replica come back.
-	term = 30 * time.Second
+	// term of a permit: after it the permits of a lost replica come back. It is that of the lease of a thread, so that
+	// whoever takes over its runs finds the permits free that these had.
+	term = 15 * time.Second
 	// askAgain is how long the first in the line waits at most until it asks again: another replica may have given a
 	// permit back.
 	askAgain = time.Second

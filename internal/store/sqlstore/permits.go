@@ -14,6 +14,9 @@ const (
 	million = 1_000_000
 	// longestRefill bounds the time that is counted, so that no product overflows.
 	longestRefill = int64(time.Hour / time.Microsecond)
+	// longestDebt bounds, in minutes, how long no call begins for what was used: a debt from before the limit was lowered
+	// would else hold for days, and no provider looks back that far.
+	longestDebt = 5
 )
 
 // Permits of calls of models.
@@ -103,7 +106,7 @@ func (t *tx) lockLimit(r store.PermitRequest) (l level, err error) {
 	}
 	passed := min(max(t.now-l.at, 0), longestRefill)
 	l.requests = min(l.requests+passed*r.Requests/60, r.Requests*million)
-	l.tokens = min(l.tokens+passed*r.Tokens/60, r.Tokens*million)
+	l.tokens = min(max(l.tokens+passed*r.Tokens/60, -longestDebt*r.Tokens*million), r.Tokens*million)
 	l.at = max(l.at, t.now)
 	// What has no limit is not counted: a limit that is set later begins with nothing owed.
 	if r.Requests <= 0 {

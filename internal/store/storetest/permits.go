@@ -85,6 +85,18 @@ func describePermits(e *env) {
 			Expect(ask(ctx, "b", thousand)).To(Equal(granted))
 		})
 
+		It("owe no more than five minutes of a limit, as after it was lowered", func(ctx SpecContext) {
+			Expect(ask(ctx, "a", store.PermitRequest{Tokens: 1_000_000})).To(Equal(granted))
+			give(ctx, "a", 2_000_000)
+			thousand := store.PermitRequest{Tokens: 1000}
+			Expect(ask(ctx, "b", thousand).Wait).To(BeNumerically("~", 5*time.Minute, time.Second))
+			for range 6 { // it asks again, so as not to lose its place
+				e.clock.Step(51 * time.Second)
+				ask(ctx, "b", thousand)
+			}
+			Expect(ask(ctx, "b", thousand)).To(Equal(granted))
+		})
+
 		It("owe nothing for what was used while that had no limit", func(ctx SpecContext) {
 			free := store.PermitRequest{Concurrent: 100}
 			for _, id := range []string{"a", "b", "c", "d", "e"} {
