@@ -266,7 +266,7 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		})
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(cut).Should(BeClosed())
+		Eventually(cut, "20s").Should(BeClosed())
 		stop()
 		start(w)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))

@@ -29,12 +29,17 @@ export default defineTool({ description: 'x', execute: async (state) => {
 `, nil))
 		stream := harness.Answer(strings.TrimSpace(strings.Repeat("piece by piece ", 15)))
 		stream.ChunkDelay = &metav1.Duration{Duration: 30 * time.Millisecond}
+		// What the tool has said comes behind its result.
+		said := func(text string, s skeinv1.ScriptStep) skeinv1.ScriptStep {
+			s.When = &skeinv1.ScriptMatch{Role: "system", Matches: text}
+			return s
+		}
 		prompt := harness.Prompt(ns, "prompt", "model", "stamp", "builtin:kv", "builtin:subagents")
 		prompt.Spec.Tools[1].RequiresApproval = true
 		create(ctx, prompt,
 			harness.Scripted(ns, "model",
 				harness.On("go", harness.Calls("stamp", map[string]any{})),
-				harness.After("stamp", harness.Calls("set_value", map[string]any{"key": "k", "value": 1})),
+				said("stamped", harness.Calls("set_value", map[string]any{"key": "k", "value": 1})),
 				harness.After("set_value", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "help"})),
 				harness.After("subagent_create", stream)),
 			harness.Scripted(ns, "worker", harness.Slow(time.Second, harness.Answer("the child says so"))),
@@ -122,7 +127,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 var _ = Describe("A namespace that floods the manager", Serial, Label("THR-13"), func() {
 	It("keeps no other waiting", func(ctx SpecContext) {
 		flood, quiet := namespace(ctx), namespace(ctx)
-		instead(ctx, harness.ManagerOptions{Dir: GinkgoT().TempDir(), Args: []string{"--namespaces=" + flood + "," + quiet, "--workers=5"}})
+		instead(ctx, harness.ManagerOptions{Dir: GinkgoT().TempDir(), Args: []string{"--workers=5"}})
 		h := newHanging()
 		names := strings.Fields("a b c d e f g h i j k l")
 		hanging(ctx, flood, h, names...)
