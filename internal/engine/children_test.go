@@ -251,7 +251,7 @@ var _ = Describe("Subagents", func() {
 		if r, err := w.Store.Run(ctx, children[0].ID, ""); err == nil {
 			Expect(r.Status).To(Equal(store.RunStopped), "the child's run ends with it")
 		} else {
-			Expect(children[0].Parked).To(BeTrue(), "or does not begin")
+			Expect(children[0].TerminatedAt).NotTo(BeZero(), "or does not begin, and as nobody can say more to it, it is over")
 		}
 		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty(), "nobody waits for what it has to say")
 		send(ctx, w, id, "next")

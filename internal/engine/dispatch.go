@@ -37,6 +37,9 @@ func (e *Engine) hint(h store.Hint) {
 	if h.Remote && h.Changed&store.ChangedThread != 0 && e.working(h.ThreadID) {
 		e.observed.Add(h.ThreadID)
 	}
+	if h.Changed&store.ChangedStop != 0 && e.here(h.ThreadID) {
+		e.observed.Add(h.ThreadID)
+	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()
 	}

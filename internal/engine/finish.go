@@ -130,7 +130,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, point, append(ops, child...)...); err != nil {
+	if err := r.apply(ctx, point, append(append(ops, child...), r.orders...)...); err != nil {
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}

@@ -37,6 +37,9 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 		e.cancel(id, errTerminal)
 		return nil
 	}
+	if err := e.lookForStop(ctx, id); err != nil {
+		return err
+	}
 	// A stop, or the end of the conversation, takes the lease from whoever is at the run.
 	return e.leases.check(ctx, id)
 }

@@ -106,6 +106,9 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case t.RetainedAt != 0:
 		return false, nil // what waits stays
 	}
+	if stops, calls, rest := splitStops(items); len(stops) > 0 {
+		return true, e.obey(ctx, t, fence, active, last, stops, rest, calls)
+	}
 	if !under || last.Status == store.RunWaiting {
 		// What a run has written that is over, or at rest, and what was written from outside.
 		if hooks, _ := splitHooks(items); len(hooks) > 0 {
@@ -120,12 +123,16 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case !under && !startsRun(items): // what a run that has ended since was waiting for
 		return true, e.drop(ctx, id, fence, items)
 	}
-	var going *store.Run
-	if last != nil && gaveWay(last) { // to the run that begins now
-		if err := e.stopLeft(ctx, id); err != nil {
+	if first {
+		calls, err := e.abandoned(ctx, t, last, items)
+		if err != nil {
 			return false, err
 		}
+		if calls != nil {
+			return true, e.obey(ctx, t, fence, active, last, nil, items, calls)
+		}
 	}
+	var going *store.Run
 	if under {
 		going = last
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -28,68 +26,17 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 		return nil // it is another one by now, which goes on
 	}
 	r.quiet = s.quiet
-	err := r.stopFor(ctx, s)
+	awaited, err := r.awaited(ctx)
+	if err == nil {
+		r.orders = orderOps(awaited)
+		err = r.stopFor(ctx, s)
+	}
 	s.written, s.err = err == nil, err
 	if err != nil {
 		return err
 	}
-	return r.engine.stopAwaited(context.WithoutCancel(ctx), r.thread.ID, r.kept.Waits)
+	return r.engine.stopAwaited(context.WithoutCancel(ctx), awaited)
 }
-
-// stopAwaited ends the runs of the children whose results a run waited for that was ended. Those that work on their own
-// go on.
-func (e *Engine) stopAwaited(ctx context.Context, parentID string, waits map[string]tool.Wait) error {
-	awaited := map[string]bool{}
-	for _, w := range waits {
-		if w.Kind == tool.WaitChild {
-			awaited[w.Reference] = true
-		}
-	}
-	if len(awaited) == 0 {
-		return nil
-	}
-	return e.stopChildren(ctx, parentID, func(c *store.Thread) bool { return awaited[c.Reference] })
-}
-
-// stopChildren ends the runs of children, and tells the parent nothing: it does not wait any more.
-func (e *Engine) stopChildren(ctx context.Context, parentID string, which func(*store.Thread) bool) error {
-	children, err := e.store.Children(ctx, parentID)
-	if err != nil {
-		return fmt.Errorf("list the children of thread %s: %w", parentID, err)
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(terminators)
-	for i := range children {
-		if c := &children[i]; which(c) {
-			group.Go(func() error {
-				if _, err := e.store.Run(ctx, c.ID, ""); errors.Is(err, store.ErrNotFound) {
-					// It has not begun, and is not to, until the parent says more to it.
-					if err := e.store.Apply(ctx, c.ID, nil, &store.Park{}); err != nil {
-						return ignoreNotFound(err)
-					}
-				}
-				_, err := e.endRun(ctx, c.ID, &stoppedError{reason: "the run that waited for it was ended", quiet: true})
-				return ignoreNotFound(err)
-			})
-		}
-	}
-	return group.Wait()
-}
-
-// stopLeft ends the runs of children that a run has left behind that was ended here or elsewhere: whoever ended it may
-// not have come so far.
-func (e *Engine) stopLeft(ctx context.Context, threadID string) error {
-	last, err := e.store.Run(ctx, threadID, "")
-	if err != nil || last.Status != store.RunStopped || last.Reason != ReasonStoppedByUser && last.Reason != ReasonCancelled && !gaveWay(last) {
-		return ignoreNotFound(err)
-	}
-	return e.stopChildren(ctx, threadID, func(c *store.Thread) bool {
-		return c.Child != nil && c.Child.Blocking && c.Child.SpawnGroupID == last.ID && c.TerminatedAt == 0
-	})
-}
-
-// gaveWay tells whether a message has taken the place of a run.
-func gaveWay(r *store.Run) bool { return r.Reason == ReasonInterrupted || r.Reason == ReasonRolledBack }
 
 func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 	text, reason := stoppedText, ReasonStoppedByUser
@@ -131,7 +78,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	if err := handOn(s.with, r.kept.ReplyTo); err != nil {
 		return err
 	}
-	ops = append(append(ops, scoped...), &store.PutRun{Run: record}, s.with)
+	ops = append(append(append(ops, scoped...), &store.PutRun{Run: record}, s.with), r.orders...)
 	if err := r.apply(ctx, "stop", ops...); err != nil {
 		return err
 	}
@@ -322,7 +269,7 @@ func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) 
 		return err
 	}
 	if r.Status.Ended() {
-		return e.stopLeft(ctx, threadID)
+		return nil
 	}
 	_, err = e.endRun(ctx, threadID, &stoppedError{kind: stopCancel, reason: reason, runID: runID})
 	return err

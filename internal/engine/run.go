@@ -41,8 +41,9 @@ type run struct {
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
 	limits       limits
-	quiet        bool  // a parent that waited for it has ended
-	since        int64 // when the time that it is at work was last counted, in microseconds
+	quiet        bool       // a parent that waited for it has ended
+	orders       []store.Op // to the children that it waits for, with its end
+	since        int64      // when the time that it is at work was last counted, in microseconds
 
 	exec *execution // made when the first tool is
 	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.
@@ -78,6 +79,9 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	var f *failure
 	if errors.As(err, &f) {
 		return r.fail(ctx, f)
+	}
+	if s := stopOf(err); s != nil {
+		return r.stop(context.WithoutCancel(ctx), s)
 	}
 	return err
 }
@@ -188,6 +192,10 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
 		return news, err
+	}
+	_, unawaited, items := splitStops(items)
+	if r.kept.unawaited(unawaited) {
+		return false, awaitedStop(r.record.ID)
 	}
 	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
 		return news || len(r.hooks.due) > 0, nil

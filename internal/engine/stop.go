@@ -15,11 +15,8 @@ import (
 // (SPEC MSG-08). Both are on disk when it returns, so that what is sent afterwards starts a run. Without a run
 // it does nothing.
 func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
-	ended, err := e.endRun(ctx, threadID, &stoppedError{reason: reason})
-	if err != nil || ended {
-		return err
-	}
-	return e.stopLeft(ctx, threadID)
+	_, err := e.endRun(ctx, threadID, &stoppedError{reason: reason})
+	return err
 }
 
 const (
@@ -90,18 +87,24 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status.Ended() {
 		return false, err
 	}
-	r := &run{engine: e, log: e.log.WithValues("thread", threadID), thread: t, fence: fence, active: active, record: *last}
+	return false, e.stopHeld(ctx, t, fence, active, last, s)
+}
+
+// stopHeld ends a run that nobody is at, of a thread whose lease is held.
+func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
+	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last}
 	if r.kept, err = readRunState(last); err != nil {
-		return false, err
+		return err
 	}
 	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
 	r.agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	return false, r.stop(context.WithoutCancel(ctx), s)
+	return r.stop(context.WithoutCancel(ctx), s)
 }
 
 // Destroy clears the conversation (SPEC THR-06). The store does it in one transaction, which also ends a run
 // that is under way and shuts out whoever is at it, so that a crash finds either all of it done or nothing.
-// What the run's code does at this moment is ended afterwards. A parent that waits for the thread is told.
+// What the run's code does at this moment, and the children that it waits for, are ended afterwards. A parent that waits
+// for the thread is told.
 func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -111,14 +114,32 @@ func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 	if err != nil {
 		return err
 	}
+	awaited, err := e.awaitedOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	ops = append(append(ops, &store.Destroy{Reason: store.DestroyedExplicit}), orderOps(awaited)...)
 	e.fault("destroy.before")
-	if err := e.store.Apply(ctx, threadID, nil, append(ops, &store.Destroy{Reason: store.DestroyedExplicit})...); err != nil {
+	if err := e.store.Apply(ctx, threadID, nil, ops...); err != nil {
 		return err
 	}
 	e.fault("destroy.after")
 	e.detach(threadID, errDestroyed)
 	e.cancel(threadID, errDestroyed)
-	return nil
+	return e.stopAwaited(context.WithoutCancel(ctx), awaited)
+}
+
+// awaitedOf lists the children that the run of a thread waits for; none when no run is under way.
+func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild, error) {
+	last, err := e.newestRun(ctx, t.ID)
+	if err != nil || last == nil || last.Status.Ended() {
+		return nil, err
+	}
+	r := &run{engine: e, thread: t, record: *last}
+	if r.kept, err = readRunState(last); err != nil {
+		return nil, err
+	}
+	return r.awaited(ctx)
 }
 
 // partingOps tell the parent that waits for a thread that it gives no result.

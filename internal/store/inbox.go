@@ -19,6 +19,8 @@ const (
 	InboxApproval InboxKind = "approval"
 	// InboxHook: Payload is a HookCall. It stays until the hook has been told.
 	InboxHook InboxKind = "hook"
+	// InboxStop: Payload is a StopOrder.
+	InboxStop InboxKind = "stop"
 )
 
 // InboxItem is a durable wake-up, taken in order by whoever runs the thread.
@@ -39,6 +41,11 @@ type ChildResult struct {
 	Status      string       `json:"status"`               // completed, failed or terminated
 	Content     string       `json:"content"`
 	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
+}
+
+// StopOrder tells a child that nobody waits for what it works on any more (SPEC RUN-04): the parent's run was ended.
+type StopOrder struct {
+	Calls []string `json:"calls"` // of the parent, whose results are not awaited
 }
 
 // QueuedTool is a tool call asked for from outside the model.

@@ -188,4 +188,5 @@ const (
 	ChangedInbox
 	ChangedLog
 	ChangedFiring
+	ChangedStop // an InboxStop came, which whoever is at the thread's run is to see at once
 )

@@ -67,6 +67,9 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 	}
 	h.waiting++
 	h.touch(store.ChangedInbox)
+	if op.Item.Kind == store.InboxStop {
+		h.touch(store.ChangedStop)
+	}
 	if op.Unpark {
 		return t.wake(h, asleepParked)
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // missedHint is the hint that any change may have been missed.
-var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring, Remote: true}
+var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true}
 
 // notices carry hints to the other replicas of a PostgreSQL database, and theirs here. They are not sent
 // within the transactions that they are about: PostgreSQL lets only one transaction with a notification

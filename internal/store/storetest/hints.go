@@ -52,6 +52,8 @@ func describeHints(e *env) {
 			to.To = other
 			e.apply(ctx, id, to)
 			heard(other, store.ChangedInbox)
+			e.apply(ctx, id, &store.Enqueue{To: other, Item: store.InboxItem{Kind: store.InboxStop}})
+			heard(other, store.ChangedInbox|store.ChangedStop)
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}})
 			heard(id, store.ChangedThread)
 			e.apply(ctx, id, &store.Terminate{Reason: "x"})

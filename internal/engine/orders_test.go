@@ -1,0 +1,212 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// enders are the ways in which somebody ends a run, each with the point right after its own write.
+var enders = []struct {
+	name, after string
+	end         func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error
+}{
+	{"a stop", "stop.after", func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
+		return e.Stop(ctx, id, "enough")
+	}},
+	{"a cancellation", "stop.after", func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error {
+		r, err := w.Store.Run(ctx, id, "")
+		if err != nil {
+			return err
+		}
+		return e.CancelRun(ctx, id, r.ID, "enough")
+	}},
+	{"an interruption", "stop.after", instead(skeinv1.RunPolicyInterrupt)},
+	{"a rollback", "stop.after", instead(skeinv1.RunPolicyRollback)},
+	{"the end of the conversation", "destroy.after", func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
+		return e.Destroy(ctx, id)
+	}},
+}
+
+// instead has a message take the place of a run.
+func instead(policy skeinv1.RunPolicy) func(context.Context, *enginetest.World, *engine.Engine, string) error {
+	return func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error {
+		t, err := w.Store.Thread(ctx, id)
+		if err != nil {
+			return err
+		}
+		st, err := w.Threads.Open(ctx, id)
+		if err != nil {
+			return err
+		}
+		_, err = e.Queue(ctx, st, t, thread.NewMessage{Content: ptr.To("instead")}, policy)
+		return err
+	}
+}
+
+var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", "RUN-10", "SUB-04"), func() {
+	var w *enginetest.World
+	helper := func(agent string) func(*engine.Agent) {
+		return func(a *engine.Agent) {
+			a.Spec.Subagents = []skeinv1.AgentSubagent{{
+				Name: "helper", AgentRef: skeinv1.LocalRef{Name: agent}, Description: "helps", Blocking: true, Resumable: true, ParentCommunication: skeinv1.CommunicationImplicit,
+			}}
+		}
+	}
+	create := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "^go"}, ToolCalls: []skeinv1.ScriptToolCall{
+		enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "{{ .Last.Content }}"})}, Times: ptr.To[int32](0)}
+	BeforeEach(func() {
+		w = newWorld()
+		w.Definitions.Put("grandchild", enginetest.Script(
+			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "hang"}, Content: "late", Latency: ms(3600_000), Times: ptr.To[int32](0)}, enginetest.Say("done")))
+		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("grandchild"), enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))
+	})
+	childOf := func(g Gomega, ctx context.Context, id string) store.Thread {
+		children, err := w.Store.Children(ctx, id)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(children).To(HaveLen(1))
+		return children[0]
+	}
+	// waiting gives a thread whose run waits for a child that an earlier run has made, which waits for one of its own, which hangs.
+	waiting := func(ctx context.Context) (id, child, grandchild string) {
+		GinkgoHelper()
+		id = makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		c := childOf(NewGomega(Fail), ctx, id)
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
+			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": c.Reference, "message": "go and hang"})})}})).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
+			g.Expect(w.Store.Run(ctx, c.ID, "")).To(HaveField("Status", store.RunWaiting))
+			grand, err := w.Store.Children(ctx, c.ID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(grand).To(HaveLen(2))
+			for _, t := range grand {
+				r, err := w.Store.Run(ctx, t.ID, "")
+				g.Expect(err).NotTo(HaveOccurred())
+				if !r.Status.Ended() {
+					grandchild = t.ID
+					g.Expect(r.Status).To(Equal(store.RunRunning))
+				}
+			}
+			g.Expect(grandchild).NotTo(BeEmpty())
+		}, "10s", "5ms").Should(Succeed())
+		return id, c.ID, grandchild
+	}
+	over := func(ctx context.Context, id string, below ...string) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			for _, t := range below {
+				r, err := w.Store.Run(ctx, t, "")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(r.Status).To(Equal(store.RunStopped))
+				g.Expect(w.Store.Inbox(ctx, t)).To(BeEmpty())
+			}
+			items, err := w.Store.Inbox(ctx, id)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(items).NotTo(ContainElement(HaveField("Kind", store.InboxChildResult)), "nobody waits for what they have to say")
+		}, "20s", "5ms").Should(Succeed())
+	}
+
+	for _, by := range enders {
+		It("though who ended it dies right after its own write: "+by.name, func(ctx SpecContext) {
+			// On a replica of its own, beside one that goes on.
+			start(w)
+			o := w.Options()
+			o.Logger = logr.Discard()
+			o.Faults = func(point string) {
+				if point == by.after {
+					panic("crash")
+				}
+			}
+			dying, err := engine.New(o) // has not started: it takes up nothing
+			Expect(err).NotTo(HaveOccurred())
+			id, child, grandchild := waiting(ctx)
+			Expect(func() { _ = by.end(ctx, w, dying, id) }).To(PanicWith("crash"))
+			over(ctx, id, child, grandchild)
+		})
+	}
+
+	It("though the one replica that there is dies right after the write that ends it", func(ctx SpecContext) {
+		w.Logger = logr.Discard() // crashes are loud
+		for _, by := range enders {
+			c := cutAt(w, by.after, 1)
+			e, stop := start(w, c.options)
+			id, child, grandchild := waiting(ctx)
+			Expect(func() { _ = by.end(ctx, w, e, id) }).To(PanicWith("crash"))
+			stop()
+			Expect(c.gate.Expire(ctx)).To(Succeed())
+			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = o.LeaseTTL / 100 })
+			over(ctx, id, child, grandchild)
+			stop()
+		}
+	})
+
+	DescribeTable("though the child's thread comes to be afterwards", func(ctx SpecContext, resumable bool) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), func(a *engine.Agent) { a.Spec.Subagents[0].Resumable = resumable },
+			enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))
+		late := &lateChildren{Children: w.Children}
+		e, _ := start(w, func(o *engine.Options) { o.Children = late })
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }, "10s", "5ms").Should(Succeed())
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		late.come(ctx)
+		var child store.Thread
+		Eventually(func(g Gomega) {
+			child = childOf(g, ctx, id)
+			if resumable {
+				g.Expect(child.Parked).To(BeTrue())
+			} else {
+				g.Expect(child.TerminatedReason).To(Equal(skeinv1.ReasonSessionEnded))
+			}
+		}, "10s", "5ms").Should(Succeed())
+		Expect(w.Runs(ctx, child.ID)).To(BeEmpty(), "it has not begun")
+		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
+		if resumable {
+			send(ctx, w, child.ID, "on your own")
+			Expect(rest(ctx, w, child.ID).Status).To(Equal(store.RunSucceeded), "with what is said to it later it begins")
+		}
+	}, Entry("one that can be talked to again", true), Entry("one that gives a result and is over", false))
+})
+
+// lateChildren makes the threads of children when it is told to, as a controller may that is behind.
+type lateChildren struct {
+	*enginetest.Children
+	mu   sync.Mutex
+	made []func(context.Context) error
+}
+
+// Create implements engine.Children.
+func (l *lateChildren) Create(_ context.Context, parent *store.Thread, req engine.ChildRequest) (*skeinv1.ChildStatus, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made = append(l.made, func(ctx context.Context) error {
+		_, err := l.Children.Create(ctx, parent, req)
+		return err
+	})
+	return &skeinv1.ChildStatus{Reference: req.Subagent.Name + "-later", Name: req.Subagent.Name, Blocking: req.Subagent.Blocking, Status: "pending"}, nil
+}
+
+func (l *lateChildren) come(ctx context.Context) {
+	GinkgoHelper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, make := range l.made {
+		Expect(make(ctx)).To(Succeed())
+	}
+}
