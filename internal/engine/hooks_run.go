@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -20,6 +21,8 @@ type runHooks struct {
 	told []int64
 	// announced are the sides whose after_system_message has been told.
 	announced map[*Side]bool
+	// cut is the one that was being told when the run was ended.
+	cut *store.InboxItem
 }
 
 // hook of the run's agent; nil when it has none of that name.
@@ -144,6 +147,7 @@ func (r *run) tell(ctx context.Context) error {
 			}
 			failed, err := x.tell(ctx, cause, item.Payload)
 			if err != nil {
+				r.hooks.cut = &item
 				return err
 			}
 			if failed != nil {
@@ -157,6 +161,30 @@ func (r *run) tell(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// dropCut has a hook that was cut off with its run not be told again: what is stopped does not begin anew.
+func (r *run) dropCut() {
+	item := r.hooks.cut
+	if item == nil {
+		return
+	}
+	r.hooks.cut = nil
+	if item.Seq != 0 {
+		r.hooks.told = append(r.hooks.told, item.Seq)
+	}
+	var call store.HookCall
+	if json.Unmarshal(item.Payload, &call) != nil {
+		return
+	}
+	h := r.agent.Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
+	about := hookSubject{messageID: call.MessageID}
+	if call.Call != nil {
+		about.toolCallID = call.Call.ID
+	}
+	if h != nil {
+		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was cut off: the run was stopped"))
+	}
 }
 
 // announce tells after_system_message of the system prompt, before the first model call that it is for.

@@ -110,7 +110,7 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 		group.Go(func() error {
 			last, err := e.newestRun(ctx, c.thread.ID)
 			if err == nil && last == nil {
-				err = e.store.Apply(ctx, c.thread.ID, nil, unbegunOps(c.thread)...)
+				err = e.dropUnbegun(ctx, c.thread)
 			}
 			if err == nil { // it may be about to begin
 				_, err = e.endRun(ctx, c.thread.ID, awaitedStop(""))
@@ -119,6 +119,28 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 		})
 	}
 	return group.Wait()
+}
+
+// dropUnbegun ends a child that has not begun, and takes the orders out of its inbox that say so.
+func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
+	done, err := e.ordersDone(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return e.store.Apply(ctx, t.ID, nil, append(done, unbegunOps(t)...)...)
+}
+
+// ordersDone take the orders out of a thread's inbox with what they lead to: it is parked then, and nobody would look.
+func (e *Engine) ordersDone(ctx context.Context, threadID string) ([]store.Op, error) {
+	items, err := e.store.Inbox(ctx, threadID)
+	if err != nil {
+		return nil, err
+	}
+	stops, _, _ := splitStops(items)
+	if len(stops) == 0 {
+		return nil, nil
+	}
+	return []store.Op{dequeueOf(stops)}, nil
 }
 
 // unbegunOps end a child that has not begun: one that can be talked to again stays so, and begins when its parent says more
@@ -173,17 +195,11 @@ func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, 
 			return err
 		}
 		if kept.unawaited(calls) {
-			if err := e.stopHeld(ctx, t, fence, active, last, awaitedStop(last.ID)); err != nil {
-				return err
-			}
+			return e.stopHeld(ctx, t, fence, active, last, awaitedStop(last.ID))
 		}
 		return e.drop(ctx, t.ID, fence, stops)
 	}
-	gone := &store.Dequeue{}
-	for _, item := range stops {
-		gone.Seqs = append(gone.Seqs, item.Seq)
-	}
-	ops := []store.Op{gone}
+	ops := []store.Op{dequeueOf(stops)}
 	switch {
 	case t.Child == nil:
 	case last == nil && calls[t.Child.ToolCallID]:

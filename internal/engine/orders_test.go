@@ -31,15 +31,15 @@ var enders = []struct {
 		}
 		return e.CancelRun(ctx, id, r.ID, "enough")
 	}},
-	{"an interruption", "stop.after", instead(skeinv1.RunPolicyInterrupt)},
-	{"a rollback", "stop.after", instead(skeinv1.RunPolicyRollback)},
+	{"an interruption", "stop.after", takingPlace(skeinv1.RunPolicyInterrupt)},
+	{"a rollback", "stop.after", takingPlace(skeinv1.RunPolicyRollback)},
 	{"the end of the conversation", "destroy.after", func(ctx context.Context, _ *enginetest.World, e *engine.Engine, id string) error {
 		return e.Destroy(ctx, id)
 	}},
 }
 
-// instead has a message take the place of a run.
-func instead(policy skeinv1.RunPolicy) func(context.Context, *enginetest.World, *engine.Engine, string) error {
+// takingPlace has a message take the place of a run.
+func takingPlace(policy skeinv1.RunPolicy) func(context.Context, *enginetest.World, *engine.Engine, string) error {
 	return func(ctx context.Context, w *enginetest.World, e *engine.Engine, id string) error {
 		t, err := w.Store.Thread(ctx, id)
 		if err != nil {

@@ -171,11 +171,15 @@ func startsRun(items []store.InboxItem) bool {
 
 // drop takes items out of the inbox.
 func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
+	return e.store.Apply(ctx, id, fence, dequeueOf(items))
+}
+
+func dequeueOf(items []store.InboxItem) *store.Dequeue {
 	gone := &store.Dequeue{}
 	for _, item := range items {
 		gone.Seqs = append(gone.Seqs, item.Seq)
 	}
-	return e.store.Apply(ctx, id, fence, gone)
+	return gone
 }
 
 // endTerminatedRun ends what a terminated thread has left of a run that nobody is at.

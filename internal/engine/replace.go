@@ -26,9 +26,17 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 		return nil // it is another one by now, which goes on
 	}
 	r.quiet = s.quiet
+	r.dropCut()
 	awaited, err := r.awaited(ctx)
 	if err == nil {
 		r.orders = orderOps(awaited)
+		if s.quiet {
+			var done []store.Op
+			done, err = r.engine.ordersDone(ctx, r.thread.ID)
+			r.orders = append(r.orders, done...)
+		}
+	}
+	if err == nil {
 		err = r.stopFor(ctx, s)
 	}
 	s.written, s.err = err == nil, err

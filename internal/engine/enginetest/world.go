@@ -21,6 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Namespace of everything in a World.
@@ -36,7 +37,9 @@ type World struct {
 	Effects     *Effects
 	Sandboxes   engine.Sandboxes
 	Models      model.Factory
-	Logger      logr.Logger
+	// Network is how tools reach others; public addresses alone when nil.
+	Network *outbound.Network
+	Logger  logr.Logger
 
 	dir    string
 	bucket *blob.Bucket
@@ -82,7 +85,7 @@ func (w *World) Options() engine.Options {
 	w.engines++
 	return engine.Options{
 		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, Effects: w.Effects, Sandboxes: w.Sandboxes,
-		Models: w.Models, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
+		Models: w.Models, Network: w.Network, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
 		LeaseTTL: 2 * time.Second, SweepInterval: 200 * time.Millisecond,
 	}
 }
