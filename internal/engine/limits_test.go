@@ -30,6 +30,15 @@ func (spender) Stream(context.Context, model.Request, func(model.Delta)) (*model
 	}, nil
 }
 
+// talker is a model that says something, at a price.
+type talker struct{}
+
+func (talker) Client(model.Config) (model.Client, error) { return talker{}, nil }
+
+func (talker) Stream(context.Context, model.Request, func(model.Delta)) (*model.Response, error) {
+	return &model.Response{Content: "and you?", Usage: &model.Usage{InputTokens: 80, OutputTokens: 20, Cost: 1_000_000}}, nil
+}
+
 var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 	DescribeTable("end it with a stated reason", func(ctx SpecContext, limits skeinv1.RunLimits, reason string, steps int) {
 		w := newWorld()
@@ -50,6 +59,21 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, engine.ReasonMaxTokensReached, 3),
 		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, engine.ReasonMaxCostReached, 2),
 		Entry("the first that is reached", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("1")), MaxTokens: ptr.To[int64](100)}, engine.ReasonMaxTokensReached, 1),
+	)
+
+	DescribeTable("count what both sides do", Label("AGT-02"), func(ctx SpecContext, limits skeinv1.RunLimits, reason string, steps int) {
+		w := newWorld()
+		w.Models = talker{}
+		w.Definitions.Put("pair", enginetest.Dual(), func(a *engine.Agent) { a.Spec.Limits = &limits })
+		start(w)
+		id := makeThread(ctx, w, "pair")
+		send(ctx, w, id, "go")
+		r := rest(ctx, w, id)
+		Expect(r).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", reason), HaveField("Steps", steps)))
+	},
+		Entry("steps", skeinv1.RunLimits{MaxSteps: ptr.To[int32](3)}, engine.ReasonMaxStepsReached, 3),
+		Entry("tokens", skeinv1.RunLimits{MaxTokens: ptr.To[int64](250)}, engine.ReasonMaxTokensReached, 3),
+		Entry("cost", skeinv1.RunLimits{MaxCost: ptr.To(resource.MustParse("0.002"))}, engine.ReasonMaxCostReached, 2),
 	)
 
 	It("end one that takes too long, in the middle of a call", func(ctx SpecContext) {
