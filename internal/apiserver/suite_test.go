@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -34,8 +35,10 @@ import (
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -67,9 +70,9 @@ type env struct {
 func newEnv(change ...func(*Options)) *env {
 	GinkgoHelper()
 	e := &env{rights: &rights{}}
-	db, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
+	db, err := sqlitetest.Open(context.Background(), sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
 	Expect(err).NotTo(HaveOccurred())
-	bucket, err := thread.OpenBucket(context.Background(), "file://"+GinkgoT().TempDir())
+	bucket, err := thread.OpenBucket(context.Background(), "file://"+scratch.Folder(GinkgoT()))
 	Expect(err).NotTo(HaveOccurred())
 	e.svc = thread.NewService(thread.Options{Store: db, Blobs: bucket})
 	keyset, err := envkeys.Generate()
@@ -110,7 +113,11 @@ func newEnv(change ...func(*Options)) *env {
 	Expect(roots.AppendCertsFromPEM(e.server.CABundle())).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	e.http = &http.Client{Transport: transport}
+	// A server waits a second for connections of HTTP/2 that their clients have left open. All clients of one server share a transport.
 	DeferCleanup(transport.CloseIdleConnections)
+	shared, err := rest.TransportFor(e.config)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(utilnet.CloseIdleConnectionsFor, shared)
 	return e
 }
 

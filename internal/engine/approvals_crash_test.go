@@ -62,7 +62,8 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 		decide(func() bool { return c.gate.IsCut() || rested(ctx) })
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
-		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		defer stop()
 		decide(func() bool { return rested(ctx) })
 		names := map[string]int{}
 		for _, s := range w.Effects.Scheduled(id) {
@@ -91,16 +92,14 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 				Expect(points).To(HaveKey(p))
 			}
 			reaches("approvals", points)
-			for point, count := range points {
-				for n := 1; n <= count; n++ {
-					_, got := play(ctx, point, n, parallel)
-					if parallel { // who comes first is open
-						Expect(got).To(ConsistOf(want), "after a crash at %s for the %d. time", point, n)
-					} else {
-						Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
-					}
+			atEachPoint(points, each, func(point string, n int) {
+				_, got := play(ctx, point, n, parallel)
+				if parallel { // who comes first is open
+					Expect(got).To(ConsistOf(want), "after a crash at %s for the %d. time", point, n)
+				} else {
+					Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 				}
-			}
+			})
 		}, NodeTimeout(4*time.Minute))
 	}
 })

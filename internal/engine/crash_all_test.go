@@ -32,7 +32,7 @@ type everything struct {
 	firing                            store.Firing
 }
 
-func newEverything(ctx context.Context, sandboxes engine.Sandboxes) *everything {
+func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *everything {
 	GinkgoHelper()
 	w := &everything{World: newWorld()}
 	w.Logger = logr.Discard() // crashes are loud
@@ -55,9 +55,10 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes) *everything 
 	m, failed := compile.Compile("effect.ts", `export default async (state) => { await state.setValue('fired', true); }`, sandbox.TypeScript)
 	Expect(failed).To(BeNil())
 	w.Definitions.PutEffect("fires", engine.Effect{Module: m, Digest: "fires"})
-	for agent, id := range map[string]*string{"run": &w.run, "coded": &w.coded, "wrong": &w.wrong, "hangs": &w.hangs, "cleared": &w.cleared} {
-		*id = makeThread(ctx, w.World, agent)
-		send(ctx, w.World, *id, "go")
+	w.run, w.coded = makeThread(ctx, w.World, "run", withID(at.first)), makeThread(ctx, w.World, "coded", withID(at.second))
+	w.wrong, w.hangs, w.cleared = makeThread(ctx, w.World, "wrong"), makeThread(ctx, w.World, "hangs"), makeThread(ctx, w.World, "cleared")
+	for _, id := range []string{w.run, w.coded, w.wrong, w.hangs, w.cleared} {
+		send(ctx, w.World, id, "go")
 	}
 	w.firing = store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: w.run, Namespace: enginetest.Namespace, Name: "se", Effect: "fires"}
 	recorded, err := w.Store.RecordFiring(ctx, w.firing)
@@ -158,9 +159,12 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 		sandboxes, err := newWorld().UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
+		seats := newSeats()
 		// play has the engine cut off when it comes to a point for the n-th time.
 		play := func(point string, n int) (points map[string]int, transcript []string) {
-			w := newEverything(ctx, sandboxes)
+			at := <-seats
+			defer func() { seats <- at }()
+			w := newEverything(ctx, sandboxes, at)
 			gate := &enginetest.Gate{Store: w.Store}
 			var mu sync.Mutex
 			points = map[string]int{}
@@ -200,13 +204,11 @@ var _ = Describe("A crash with everything under way", Label("RUN-02", "RUN-11", 
 		points, want := play("", 0)
 		fmt.Fprintln(GinkgoWriter, strings.Join(want, "\n"))
 		reaches("all at once", points)
-		for point, count := range points {
-			for _, n := range slices.Compact([]int{1, (count + 1) / 2, count}) {
-				began := time.Now()
-				_, got := play(point, n)
-				fmt.Fprintln(GinkgoWriter, point, n, time.Since(began))
-				Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
-			}
-		}
+		atEachPoint(points, firstMiddleLast, func(point string, n int) {
+			began := time.Now()
+			_, got := play(point, n)
+			fmt.Fprintln(GinkgoWriter, point, n, time.Since(began))
+			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
+		})
 	}, NodeTimeout(8*time.Minute))
 })

@@ -61,7 +61,8 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		approve(func() bool { return c.gate.IsCut() || rested() })
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
-		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		defer stop()
 		approve(rested)
 		page, err := w.Store.Messages(ctx, id, store.MessageQuery{Order: "asc", AllDepths: true, IncludeSilent: true, Limit: 100})
 		Expect(err).NotTo(HaveOccurred())
@@ -99,11 +100,9 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			"assistant  ->schedule_effect", "tool schedule_effect", "assistant : paid", store.EventHandoff}))
 		Expect(points).To(And(HaveKey("prompt.before"), HaveKey("prompt.after"), HaveKey("handoff.before"), HaveKey("handoff.after"), HaveKey("approval.after"), HaveKey("park.after")))
 		reaches("prompts", points)
-		for point, count := range points {
-			for n := 1; n <= count; n++ {
-				_, got := play(ctx, point, n)
-				Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
-			}
-		}
+		atEachPoint(points, each, func(point string, n int) {
+			_, got := play(ctx, point, n)
+			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
+		})
 	}, NodeTimeout(4*time.Minute))
 })

@@ -64,7 +64,8 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
 		before := recorded(ctx, w, id)
-		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		defer stop()
 		rest(ctx, w, id)
 		send(ctx, w, id, "thanks")
 		rest(ctx, w, id)
@@ -77,12 +78,10 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 			points, want := play(ctx, "", 0, parallel)
 			Expect(want).To(HaveLen(10))
 			reaches("conversation", points)
-			for point, count := range points {
-				for n := 1; n <= count; n++ {
-					_, got := play(ctx, point, n, parallel)
-					Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
-				}
-			}
+			atEachPoint(points, each, func(point string, n int) {
+				_, got := play(ctx, point, n, parallel)
+				Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
+			})
 		}, NodeTimeout(4*time.Minute))
 	}
 })

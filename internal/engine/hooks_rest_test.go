@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -201,7 +200,10 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		trace := func(name skeinv1.HookName, said string) func(*engine.Agent) {
 			return hook(name, `export default async (state, x, y) => { if (x?.role !== 'system') await state.injectMessage({ role: 'system', silent: true, content: '`+string(name)+` ' + `+said+` }); };`)
 		}
+		seats := newSeats()
 		play := func(point string, n int) (points map[string]int, transcript []string) {
+			at := <-seats
+			defer func() { seats <- at }()
 			w := newWorld()
 			w.Logger = logr.Discard()
 			w.Sandboxes = sandboxes
@@ -211,7 +213,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 				enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(enginetest.Call("set_value", map[string]any{"key": "k", "value": 1}), enginetest.Say("done")))
 			c := cutAt(w, point, n)
 			e, stop := start(w, c.options)
-			id := makeThread(ctx, w, "a", func(t *thread.NewThread) {
+			id := makeThread(ctx, w, "a", withID(at.first), func(t *thread.NewThread) {
 				t.Told, t.Message = e.ThreadCreated(ctx, t.Namespace, t.Agent), "go"
 			})
 			done := make(chan struct{})
@@ -244,12 +246,10 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 			Expect(points).To(HaveKey(p))
 		}
 		reaches("hooks", points)
-		for point, count := range points {
-			for n := 1; n <= count; n++ {
-				_, got := play(point, n)
-				Expect(got).To(ConsistOf(want), "%s", fmt.Sprintf("after a crash at %s for the %d. time", point, n))
-			}
-		}
+		atEachPoint(points, each, func(point string, n int) {
+			_, got := play(point, n)
+			Expect(got).To(ConsistOf(want), "after a crash at %s for the %d. time", point, n)
+		})
 	}, NodeTimeout(4*time.Minute))
 })
 

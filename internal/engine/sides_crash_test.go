@@ -47,7 +47,8 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 		}
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
-		start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+		defer stop()
 		Expect(rest(ctx, w, id).Steps).To(Equal(6), "model calls whose answers are in the log")
 		send(ctx, w, id, "thanks")
 		rest(ctx, w, id)
@@ -68,11 +69,9 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 			"user: thanks", "a assistant: a heard [thanks]", "b assistant ->finish", "b tool finish success: noted", "b assistant: agreed on [a heard [thanks]]"))
 		Expect(points).To(And(HaveKeyWithValue("turn.before", 3), HaveKeyWithValue("turn.after", 3)))
 		reaches("sides", points)
-		for point, count := range points {
-			for n := 1; n <= count; n++ {
-				_, got := play(ctx, point, n)
-				Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
-			}
-		}
+		atEachPoint(points, each, func(point string, n int) {
+			_, got := play(ctx, point, n)
+			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
+		})
 	}, NodeTimeout(4*time.Minute))
 })

@@ -12,6 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -29,7 +30,7 @@ func TestEngine(t *testing.T) {
 
 // newWorld makes a world that goes away with the test.
 func newWorld() *enginetest.World {
-	w, err := enginetest.New(GinkgoT().TempDir())
+	w, err := enginetest.New(scratch.Folder(GinkgoT()))
 	Expect(err).NotTo(HaveOccurred())
 	w.Logger = GinkgoLogr
 	DeferCleanup(func() { Expect(w.Close()).To(Succeed()) })

@@ -16,8 +16,10 @@ import (
 	"gocloud.dev/blob"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -39,10 +41,10 @@ type env struct {
 func newEnv(ctx context.Context, edit ...func(*thread.Options)) *env {
 	GinkgoHelper()
 	e := &env{clock: clocktesting.NewFakeClock(time.Now())}
-	dir := GinkgoT().TempDir()
+	dir := scratch.Folder(GinkgoT())
 	e.blobDir = filepath.Join(dir, "blobs")
 	var err error
-	e.store, err = sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: e.clock})
+	e.store, err = sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: e.clock})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(e.store.Close)
 	e.bucket, err = thread.OpenBucket(ctx, "file://"+e.blobDir)

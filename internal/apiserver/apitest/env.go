@@ -26,6 +26,7 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -105,7 +106,7 @@ func (e *Env) startControlPlane(dir string) error {
 }
 
 func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
-	db, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "db")})
+	db, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,10 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -63,7 +65,7 @@ func New(ctx context.Context) *Env {
 		Recorder: events.NewFakeRecorder(1000),
 		writes:   map[string]int{},
 	}
-	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: ginkgo.GinkgoT().TempDir(), Clock: e.Clock})
+	st, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: scratch.Folder(ginkgo.GinkgoT()), Clock: e.Clock})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	e.Store = st
 	e.Engine.store = st

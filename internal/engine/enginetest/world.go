@@ -20,6 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
@@ -50,7 +51,7 @@ type World struct {
 
 // New makes a world in a folder. Close it.
 func New(dir string) (*World, error) {
-	s, err := sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "store")})
+	s, err := sqlitetest.Open(context.Background(), sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "store")})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (w *World) Thread(ctx context.Context, agent string, change ...func(*thread
 		c(&n)
 	}
 	_, _, err := w.Threads.Create(ctx, n)
-	return id, err
+	return n.ID, err
 }
 
 // Send queues a user message.

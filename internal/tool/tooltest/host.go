@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -16,7 +17,7 @@ import (
 // NewHost gives what an execution of a fresh thread, in a store below dir, offers to tools; env are the thread's
 // variables. Call closed when the test is over.
 func NewHost(ctx context.Context, dir string, env map[string]string) (h *tool.Host, closed func() error, err error) {
-	s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
+	s, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: dir})
 	if err != nil {
 		return nil, nil, err
 	}

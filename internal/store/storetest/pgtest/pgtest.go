@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/skein-dev/skein/internal/scratch"
 )
 
 // role is the server's superuser.
@@ -55,7 +57,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	sweep()
-	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	dir, err := os.MkdirTemp(scratch.Root(), fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +268,7 @@ const prefix = "skein-pgtest-"
 
 // sweep removes what processes left behind that were killed.
 func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	dirs, _ := filepath.Glob(filepath.Join(scratch.Root(), prefix+"*"))
 	for _, dir := range dirs {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 		info, err := os.Stat(dir)

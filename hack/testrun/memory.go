@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/skein-dev/skein/internal/scratch"
+)
+
+const (
+	// shm is the file system in memory that Linux has.
+	shm = "/dev/shm"
+	// What must be free for a folder there, in bytes: in the file system, and in the machine, which needs its memory for the tests too.
+	shmFree    = 4 << 30
+	memoryFree = 8 << 30
+)
+
+// memoryFolder makes the folder in memory in which the tests of a tier may write what need not survive the machine, and says
+// how to remove it. Where there is no room for one, tests write to the disk.
+func memoryFolder() (remove func(), err error) {
+	keep := func() {}
+	if os.Getenv(scratch.EnvMemory) != "" || !roomInMemory() {
+		return keep, nil
+	}
+	dir, err := os.MkdirTemp(shm, "skein-test-")
+	if err != nil {
+		return keep, nil // it is there for others than us
+	}
+	remove = func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "testrun:", err)
+		}
+	}
+	// Servers of tests that run as other users pass through it.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		remove()
+		return nil, err
+	}
+	if err := os.Setenv(scratch.EnvMemory, dir); err != nil {
+		remove()
+		return nil, err
+	}
+	return remove, nil
+}
+
+func roomInMemory() bool {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(shm, &fs); err != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < shmFree {
+		return false
+	}
+	info, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return false
+	}
+	defer info.Close()
+	for lines := bufio.NewScanner(info); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
+			kib, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
+			return err == nil && kib<<10 >= memoryFree
+		}
+	}
+	return false
+}
