@@ -37,7 +37,7 @@ func tierCommand(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("tier", flag.ContinueOnError)
 	reports := reportFlag(f)
 	f.StringVar(&o.filter, "label-filter", "", "Ginkgo label filter; packages without Ginkgo specs are left out then")
-	f.DurationVar(&o.timeout, "timeout", 20*time.Minute, "time limit of one package")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "time limit of one package")
 	f.IntVar(&o.parallel, "p", 2, "packages that are built and run at once")
 	f.BoolVar(&o.race, "race", false, "run with the race detector")
 	f.BoolVar(&o.verbose, "v", false, "print all output")

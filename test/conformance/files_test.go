@@ -334,8 +334,7 @@ var _ = Describe("The files of a thread", func() {
 		Expect(last(ms)).To(Equal("seen: a,b"))
 		Expect(ms).To(ContainElement(And(HaveField("Name", "subagent_create"), HaveField("Attachments", ConsistOf(HaveField("Path", "/attachments/report.txt"))))))
 
-		sub := subagents(ctx, ns)[0]
-		child := conversation(cluster.Thread(ns, sub.Status.Entry.ThreadName))
+		child := conversation(onlyChild(ctx, ns))
 		first, err := child.Messages(ctx, runtimeclient.MessageOptions{Order: "asc"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.Messages[0].Attachments).To(ConsistOf(HaveField("Path", "/attachments/orders.csv")))

@@ -101,7 +101,9 @@ var _ = Describe("Models", func() {
 		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", BeNumerically(">=", 2)), HaveKeyWithValue("contextWindow", 750.0))))
 
 		By("asking one with a smaller window for no more than that one reads")
-		server.Answer(func(w http.ResponseWriter, _ *http.Request, _ harness.ChatRequest) { http.Error(w, "busy", http.StatusServiceUnavailable) })
+		server.Answer(func(w http.ResponseWriter, _ *http.Request, _ harness.ChatRequest) {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		})
 		Expect(last(say(ctx, t, 5, strings.Repeat("y", 900)))).To(Equal("2 messages"), "the system prompt and the newest")
 		Expect(trimmed()).To(ContainElement(And(HaveKeyWithValue("leftOut", 8.0), HaveKeyWithValue("contextWindow", 500.0), HaveKeyWithValue("model", "small"))))
 	}, SpecTimeout(2*time.Minute))

@@ -46,6 +46,20 @@ func subagents(ctx SpecContext, ns string) []skeinv1.Subagent {
 	return l.Items
 }
 
+// onlyChild gives the thread of the one child in a namespace, once its Subagent tells of it: its status may come after the
+// parent's run.
+func onlyChild(ctx SpecContext, ns string) *harness.Thread {
+	GinkgoHelper()
+	var name string
+	Eventually(ctx, func(g Gomega) {
+		subs := subagents(ctx, ns)
+		g.Expect(subs).To(HaveLen(1))
+		g.Expect(subs[0].Status.Entry).NotTo(BeNil())
+		name = subs[0].Status.Entry.ThreadName
+	}).Should(Succeed())
+	return cluster.Thread(ns, name)
+}
+
 var _ = Describe("Subagents", func() {
 	spawn := harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add 2 and 3", "name": "Sum"})
 

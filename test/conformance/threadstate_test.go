@@ -219,7 +219,7 @@ var _ = Describe("Code written for ThreadState", Label("TOL-03"), func() {
 		Expect(texts(ms)).To(ContainElement(ContainSubstring("halfway")))
 		_, err = t.Request("GET", "messages").DoRaw(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		below := cluster.Thread(ns, subs[0].Status.Entry.ThreadName)
+		below := onlyChild(ctx, ns)
 		said, err := below.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		content, status := result(said, "report_up")

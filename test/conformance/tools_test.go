@@ -100,12 +100,12 @@ export default defineTool({ description: 'x', execute: async (state, args) => {
 		Expect(texts(ms)).To(Equal([]string{"user: go", "assistant:", "tool: 1", "tool: 2", "assistant: done"}))
 	}, SpecTimeout(2*time.Minute))
 
-	DescribeTable("survive their code", Label("TOL-02"), func(ctx SpecContext, body string, want OmegaMatcher) {
+	DescribeTable("survive their code", Label("TOL-02"), func(ctx SpecContext, limit time.Duration, body string, want OmegaMatcher) {
 		ns := namespace(ctx)
 		tool := harness.CodeTool(ns, "bad", `
 import { defineTool } from '@standardagents/builder';
 export default defineTool({ description: 'x', execute: async (state, args) => { `+body+` } });`, nil)
-		tool.Spec.Timeout = &metav1.Duration{Duration: 2 * time.Second}
+		tool.Spec.Timeout = &metav1.Duration{Duration: limit}
 		t := useTool(ctx, tool, map[string]any{})
 		ms := say(ctx, t, 1, "go")
 		content, status := result(ms, "bad")
@@ -113,10 +113,10 @@ export default defineTool({ description: 'x', execute: async (state, args) => { 
 		Expect(content).To(want)
 		Expect(last(ms)).To(Equal("done"))
 	},
-		Entry("that loops for ever", `for (;;);`, ContainSubstring("2s"), SpecTimeout(2*time.Minute)),
-		Entry("that exhausts memory", `const a: unknown[] = []; for (;;) a.push(new Array(1000).fill(1));`, ContainSubstring("memory"), SpecTimeout(2*time.Minute)),
-		Entry("that throws", `throw new TypeError('the file is empty');`, And(ContainSubstring("TypeError"), ContainSubstring("the file is empty")), SpecTimeout(2*time.Minute)),
-		Entry("that never settles", `await new Promise(() => {});`, ContainSubstring("settles"), SpecTimeout(2*time.Minute)),
+		Entry("that loops for ever", 2*time.Second, `for (;;);`, ContainSubstring("2s"), SpecTimeout(2*time.Minute)),
+		Entry("that exhausts memory", time.Minute, `const a: unknown[] = []; for (;;) a.push(new Array(1000).fill(1));`, ContainSubstring("memory"), SpecTimeout(2*time.Minute)),
+		Entry("that throws", time.Minute, `throw new TypeError('the file is empty');`, And(ContainSubstring("TypeError"), ContainSubstring("the file is empty")), SpecTimeout(2*time.Minute)),
+		Entry("that never settles", time.Minute, `await new Promise(() => {});`, ContainSubstring("settles"), SpecTimeout(2*time.Minute)),
 	)
 
 	It("that do not compile say where", Label("K8S-02", "TOL-02"), func(ctx SpecContext) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,10 +48,12 @@ var ofHost = regexp.MustCompile(`\b(echo|big|hold|fail|table)\b|'host'`)
 // Alone says that the program is run by runCode and needs nothing of the host, so that any client can run it.
 func (p *Program) Alone() bool { return !p.Tool && !ofHost.MatchString(p.Source) }
 
-// Defaults of a program that says nothing else.
+// Defaults of a program that says nothing else. One that is to end by itself, or by another limit, gets the time for that on a
+// busy machine too; one that may run out of time is not waited for longer.
 const (
 	defaultMemory = 16 << 20
 	defaultWall   = 5 * time.Second
+	patientWall   = 45 * time.Second
 )
 
 //go:embed programs/*.txt features/*.txt
@@ -95,7 +98,7 @@ func Parse(group, content, engine string) ([]Program, error) {
 		if !found {
 			return nil, fmt.Errorf("%q has no line -- between its head and its source", name)
 		}
-		p := Program{Group: group, Name: name, Source: expand(source), Memory: defaultMemory, Wall: defaultWall}
+		p := Program{Group: group, Name: name, Source: expand(source), Memory: defaultMemory}
 		if err := p.read(head, engine); err != nil {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
@@ -133,6 +136,12 @@ func (p *Program) read(head, engine string) error {
 	}
 	if len(p.Status) == 0 {
 		return fmt.Errorf("no status is expected")
+	}
+	if p.Wall == 0 {
+		p.Wall = patientWall
+		if slices.Contains(p.Status, sandbox.StatusTerminated) {
+			p.Wall = defaultWall
+		}
 	}
 	return nil
 }
