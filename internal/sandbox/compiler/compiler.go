@@ -64,15 +64,30 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for {
+	ended := make(chan error, 2)
+	requests := make(chan request)
+	go func() { ended <- read(requests) }()
+	go func() { ended <- answer(requests) }()
+	// The end of the input ends the process even while a source is compiled that takes forever: who asked is gone, and with it
+	// whoever would have ended this.
+	return <-ended
+}
+
+func read(requests chan<- request) error {
+	for in := json.NewDecoder(os.Stdin); ; {
 		var r request
-		if err := in.Decode(&r); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		if err := in.Decode(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
+		requests <- r
+	}
+}
+
+func answer(requests <-chan request) error {
+	out := json.NewEncoder(os.Stdout)
+	for r := range requests {
 		module, failed := compile.Transform(r.Filename, r.Source, r.Language)
 		answer := response{Error: failed}
 		if failed == nil {
@@ -82,6 +97,7 @@ func serve() error {
 			return err
 		}
 	}
+	return nil
 }
 
 // Options of a Compiler. The zero value is usable by a program that handles Arg.
