@@ -176,10 +176,16 @@ func (d *demo) deleteTree(ctx context.Context) error {
 	var left string
 	err := poll(ctx, time.Minute, 100*time.Millisecond, "the tree is gone", func() (bool, error) {
 		var err error
-		left, err = d.output(ctx, "kubectl", "get", "-n", namespace, "-o", "name", "threads,subagents,scheduledeffects")
+		left, err = d.output(ctx, "kubectl", "get", "thread", "-n", namespace, threadName, "--ignore-not-found", "-o", "name")
 		if err != nil {
 			return false, err
 		}
+		// What the runtime made belongs to that thread; the samples have others, which stay.
+		made, err := d.output(ctx, "kubectl", "get", "-n", namespace, "-o", "name", "-l", "app.kubernetes.io/managed-by=skein", "threads,subagents,scheduledeffects")
+		if err != nil {
+			return false, err
+		}
+		left += made
 		// Warm sandboxes belong to the pool; claimed ones belong to threads.
 		pods, err := d.output(ctx, "kubectl", "get", "-n", namespace, "-o", "name", "pods", "-l", "skein.dev/sandbox-state=claimed")
 		left += pods
