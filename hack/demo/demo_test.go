@@ -155,6 +155,11 @@ func TestSamples(t *testing.T) {
 			endpoints = append(endpoints, o)
 			return o.Name, err
 		},
+		"ConfigMap": func(b []byte) (string, error) {
+			var o corev1.ConfigMap
+			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
 		"Namespace": func(b []byte) (string, error) {
 			var o corev1.Namespace
 			err := yaml.UnmarshalStrict(b, &o)
@@ -220,6 +225,11 @@ func TestSamples(t *testing.T) {
 		for _, part := range p.Spec.Parts {
 			if part.Include != "" {
 				there(p.Name, "Prompt", part.Include)
+			}
+		}
+		for _, s := range p.Spec.Skills {
+			if ref := s.Instructions.ConfigMapKeyRef; ref != nil {
+				there(p.Name, "ConfigMap", ref.Name)
 			}
 		}
 		for _, tool := range p.Spec.Tools {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func offered(s *harness.ChatServer) (out [][]string) {
 }
 
 var _ = Describe("A skill", Label("AGT-08"), func() {
-	text := func(inline string) skeinv1.SkillText { return skeinv1.SkillText{Inline: inline} }
+	inline := func(inline string) skeinv1.SkillText { return skeinv1.SkillText{Inline: inline} }
 
 	It("unlocks tools of every kind when the model activates it, once and with its arguments", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -74,7 +75,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		prompt.Spec.Skills = []skeinv1.PromptSkill{
 			{Name: "reports", Parameters: harness.Raw(map[string]any{"type": "object", "required": []string{"year"}}),
 				Instructions: skeinv1.SkillText{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "skills"}, Key: "SKILL.md"}}},
-			{Name: "letters", Description: "Writes letters.", Instructions: text("Be brief.")},
+			{Name: "letters", Description: "Writes letters.", Instructions: inline("Be brief.")},
 		}
 		create(ctx, harness.OpenAI(ns, "model", model.URL+"/v1", ""), harness.Scripted(ns, "small", always("short")),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skills"}, Data: map[string]string{"SKILL.md": "---\nname: reports\ndescription: Writes reports.\n---\nCall everything.\n"}},
@@ -117,7 +118,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		model := calling(modelCall{"set_value", `{"key":"k","value":1}`})
 		prompt := harness.Prompt(ns, "prompt", "model", "builtin:kv")
 		prompt.Spec.Tools[0].Skill = "values"
-		prompt.Spec.Skills = []skeinv1.PromptSkill{{Name: "values", Description: "Keeps values.", Instructions: text("Keep them."),
+		prompt.Spec.Skills = []skeinv1.PromptSkill{{Name: "values", Description: "Keeps values.", Instructions: inline("Keep them."),
 			Parameters: harness.Raw(map[string]any{"type": "object", "properties": map[string]any{"depth": map[string]any{"type": "integer"}}})}}
 		create(ctx, harness.OpenAI(ns, "model", model.URL+"/v1", ""), prompt, harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
 		t := ready(ctx, cluster.Thread(ns, "thread"))
@@ -136,9 +137,25 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		Expect(offered(model)[2]).To(ConsistOf("skill"))
 	}, SpecTimeout(2*time.Minute))
 
+	It("of the samples is learnt, and its tool approved", Label("RUN-11"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		_, err := cluster.Kubectl(ctx, "-n", ns, "apply", "-f", filepath.Join(harness.Root(), "config", "samples", "skills.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		t := ready(ctx, cluster.Thread(ns, "meetings"))
+		Expect(t.Say(ctx, "Please write the minutes: we met and we left.")).To(Succeed())
+		waiting := awaiting(ctx, golang(t), 1)
+		_, err = golang(t).Approve(ctx, waiting[0].ToolCallID, "", nil)
+		Expect(err).NotTo(HaveOccurred())
+		ms := settled(ctx, t, 1)
+		Expect(texts(ms)).To(HaveLen(6), "%v", texts(ms))
+		Expect(text(ms[2])).To(Equal("tool: Write the file /minutes.md: one line for each thing that was decided, and nothing else."))
+		Expect(last(ms)).To(Equal("The minutes are in /minutes.md."))
+		Expect(t.ReadFile(ctx, "/minutes.md")).To(BeEquivalentTo("We met, and we left.\n"))
+	}, SpecTimeout(2*time.Minute))
+
 	It("that is declared wrongly is refused, or keeps its prompt from being ready until it is mended", Label("K8S-01", "K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
-		sql := skeinv1.PromptSkill{Name: "sql", Description: "Asks databases.", Instructions: text("Ask.")}
+		sql := skeinv1.PromptSkill{Name: "sql", Description: "Asks databases.", Instructions: inline("Ask.")}
 		for want, edit := range map[string]func(*skeinv1.PromptSpec){
 			"must be one of spec.skills":                          func(s *skeinv1.PromptSpec) { s.Tools[0].Skill = "sequel" },
 			"spec.skills[0].name":                                 func(s *skeinv1.PromptSpec) { s.Skills[0].Name = "S Q L" },
