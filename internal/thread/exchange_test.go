@@ -57,6 +57,7 @@ var _ = Describe("export and import", func() {
 				m.Content, m.Silent = ptr(words.Draw(t, "text")), rapid.Bool().Draw(t, "silent")
 				switch m.Role {
 				case store.RoleAssistant:
+					m.Side = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "side")
 					for c := range rapid.IntRange(0, 2).Draw(t, "calls") {
 						m.ToolCalls = append(m.ToolCalls, store.ToolCall{ID: fmt.Sprint("c", c), Name: "look", Arguments: arguments.Draw(t, "arguments")})
 					}

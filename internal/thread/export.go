@@ -165,15 +165,15 @@ func (e *exporter) message(m *store.Message) error {
 		return nil
 	}
 	if len(m.ToolCalls) == 0 {
-		return e.enc.Encode(jsonl.Message{Type: jsonl.TypeMessage, Role: string(m.Role), Text: text, Timestamp: at, Name: m.Name, Silent: m.Silent})
+		return e.enc.Encode(jsonl.Message{Type: jsonl.TypeMessage, Role: string(m.Role), Text: text, Timestamp: at, Name: m.Name, Silent: m.Silent, Side: m.Side})
 	}
 	if text != "" {
-		if err := e.enc.Encode(jsonl.AssistantText{Type: jsonl.TypeAssistantText, Text: text, Timestamp: at}); err != nil {
+		if err := e.enc.Encode(jsonl.AssistantText{Type: jsonl.TypeAssistantText, Text: text, Timestamp: at, Side: m.Side}); err != nil {
 			return err
 		}
 	}
 	for _, call := range m.ToolCalls {
-		if err := e.enc.Encode(jsonl.ToolUse{Type: jsonl.TypeToolUse, Name: call.Name, Input: inputOf(call.Arguments), Timestamp: at}); err != nil {
+		if err := e.enc.Encode(jsonl.ToolUse{Type: jsonl.TypeToolUse, Name: call.Name, Input: inputOf(call.Arguments), Timestamp: at, Side: m.Side}); err != nil {
 			return err
 		}
 	}

@@ -141,7 +141,7 @@ func (in *importer) parse(data []byte) (*store.ImportLine, error) {
 		return &store.ImportLine{Event: &store.Event{Type: kind, Data: l.Raw, CreatedAt: int64(l.Timestamp)}}, nil
 	}
 	m := &store.Message{
-		Role: store.Role(l.Message.Role), Content: &l.Message.Text, Name: l.Message.Name, Silent: l.Message.Silent,
+		Role: store.Role(l.Message.Role), Content: &l.Message.Text, Name: l.Message.Name, Silent: l.Message.Silent, Side: l.Message.Side,
 		CreatedAt: int64(l.Timestamp), Status: store.MessageCompleted,
 	}
 	if err := in.svc.checkSize("message", m); err != nil {

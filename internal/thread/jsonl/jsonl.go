@@ -29,7 +29,8 @@ type Manifest struct {
 	UpdatedAt Time   `json:"updatedAt"`
 }
 
-// Message is a line of somebody's words. Name and Silent are Skein's own and left out where they say nothing.
+// Message is a line of somebody's words. Name, Silent and Side, which of two models said it ("a" or "b"), are Skein's own
+// and left out where they say nothing.
 type Message struct {
 	Type      string `json:"type"`
 	Role      string `json:"role"`
@@ -37,6 +38,7 @@ type Message struct {
 	Timestamp Time   `json:"timestamp"`
 	Name      string `json:"name,omitempty"`
 	Silent    bool   `json:"silent,omitempty"`
+	Side      string `json:"side,omitempty"`
 }
 
 // ToolUse is a call of a tool.
@@ -45,6 +47,7 @@ type ToolUse struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	Timestamp Time            `json:"timestamp"`
+	Side      string          `json:"side,omitempty"`
 }
 
 // AssistantText is what the assistant says along with calls of tools.
@@ -52,6 +55,7 @@ type AssistantText struct {
 	Type      string `json:"type"`
 	Text      string `json:"text"`
 	Timestamp Time   `json:"timestamp"`
+	Side      string `json:"side,omitempty"`
 }
 
 // Result is what a run has cost. Numbers that are not known are left out.
@@ -175,14 +179,14 @@ func ParseLine(data []byte) (*Line, error) {
 			return nil, errors.New("the input of a tool_use is an object")
 		}
 		l.Timestamp = t.Timestamp
-		return &l, checkText("name", t.Name)
+		return &l, errors.Join(checkSide(t.Side), checkText("name", t.Name))
 	case TypeAssistantText:
 		var a AssistantText
 		if err := json.Unmarshal(data, &a); err != nil {
 			return nil, explain(err)
 		}
 		l.Timestamp = a.Timestamp
-		return &l, checkText("text", a.Text)
+		return &l, errors.Join(checkSide(a.Side), checkText("text", a.Text))
 	case TypeResult:
 		var r Result
 		if err := json.Unmarshal(data, &r); err != nil {
@@ -208,6 +212,9 @@ func (l *Line) message(fields map[string]json.RawMessage) error {
 		return errors.New("the message has no text")
 	}
 	m.Type, l.Message, l.Timestamp = TypeMessage, &m, m.Timestamp
+	if err := checkSide(m.Side); err != nil {
+		return err
+	}
 	if err := checkText("text", m.Text); err != nil {
 		return err
 	}
@@ -235,6 +242,14 @@ func explain(err error) error {
 		return fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
 	}
 	return err
+}
+
+// checkSide refuses what is no side of an agent.
+func checkSide(side string) error {
+	if side != "" && side != "a" && side != "b" {
+		return fmt.Errorf(`the side is "a" or "b", or left out, not %q`, side)
+	}
+	return nil
 }
 
 // checkText refuses what no database can keep.

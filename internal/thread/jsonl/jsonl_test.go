@@ -28,6 +28,8 @@ var lines = []string{
 	`{"type":"tool_use","name":"look","input":null,"timestamp":` + at + `}`, `{"type":"tool_use","input":{},"timestamp":` + at + `}`,
 	`{"type":"assistant_text","text":"so","timestamp":` + at + `,"more":1}`,
 	`{"type":"result","cost":0.01,"durationMs":12,"turns":2,"inputTokens":1,"outputTokens":2,"cacheReadTokens":0,"timestamp":` + at + `}`,
+	`{"type":"message","role":"assistant","text":"x","timestamp":` + at + `,"side":"b"}`, `{"role":"assistant","text":"x","timestamp":` + at + `,"side":"c"}`,
+	`{"type":"assistant_text","text":"so","timestamp":` + at + `,"side":"both"}`,
 	`{"type":"result","turns":1.5,"timestamp":` + at + `}`, `{"type":"result","timestamp":null}`,
 	`{"type":"dance","timestamp":` + at + `}`, `{"type":1,"timestamp":` + at + `}`, `{"TYPE":"result","type":"message","timestamp":` + at + `}`,
 	``, `null`, `[]`, `{`, `{}`, `"text"`, `{}{}`, "{\"role\":\"user\",\"text\":\"\xff\",\"timestamp\":" + at + "}",
