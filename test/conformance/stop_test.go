@@ -123,4 +123,58 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 		stopped(ctx, t)
 		next(ctx, t)
 	})
+
+	It("inside a prompt that it has called, and one whose agent waits in the line for the same model", Label("AGT-04", "AGT-05", "AGT-06"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		asked, gone := make(chan struct{}, 8), make(chan struct{}, 8)
+		server := harness.NewChatServer(func(_ http.ResponseWriter, r *http.Request, _ harness.ChatRequest) {
+			asked <- struct{}{}
+			<-r.Context().Done()
+			gone <- struct{}{}
+		})
+		DeferCleanup(server.Close)
+		slow := harness.OpenAI(ns, "slow", server.URL, "")
+		slow.Spec.Limits = &skeinv1.ModelLimits{MaxConcurrent: 1}
+		inner := harness.Prompt(ns, "inner", "slow")
+		inner.Spec.ExposeAsTool, inner.Spec.ToolDescription = true, "Summarises."
+		create(ctx, slow, inner, harness.Agent(ns, "expert", "inner", func(s *skeinv1.AgentSpec) { s.ExposeAsTool, s.ToolDescription = true, "Knows." }),
+			harness.Scripted(ns, "model", harness.On("^call", harness.Calls("inner", map[string]any{"message": "x"})), harness.On("^ask", harness.Calls("expert", map[string]any{"message": "x"})), harness.Echo()),
+			harness.Prompt(ns, "prompt", "model", "prompt:inner", "ask:expert"), harness.Agent(ns, "agent", "prompt"),
+			harness.NewThread(ns, "calls", "agent"), harness.NewThread(ns, "asks", "agent"))
+		calls, asks := ready(ctx, cluster.Thread(ns, "calls")), ready(ctx, cluster.Thread(ns, "asks"))
+		Expect(calls.Say(ctx, "call")).To(Succeed())
+		Eventually(ctx, asked).Should(Receive())
+		Expect(asks.Say(ctx, "ask")).To(Succeed())
+		// working gives the expert's threads whose runs are in a status.
+		working := func(g Gomega, status string) (in []string) {
+			for _, sub := range subagents(ctx, ns) {
+				runs, err := cluster.Thread(ns, sub.Name).Runs(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				for _, r := range runs {
+					if r.Status == status {
+						in = append(in, sub.Name)
+					}
+				}
+			}
+			return in
+		}
+		Eventually(ctx, func(g Gomega) { g.Expect(working(g, "running")).To(HaveLen(1)) }).Should(Succeed())
+		Eventually(ctx, func(g Gomega) { g.Expect(asks.Runs(ctx)).To(ContainElement(HaveField("Status", "waiting"))) }).Should(Succeed())
+
+		stopped(ctx, asks)
+		Expect(working(NewGomega(Fail), "stopped")).To(HaveLen(1), "the expert's run ended with it")
+		stopped(ctx, calls)
+		Eventually(ctx, gone).Should(Receive(), "the model of the called prompt was hung up on")
+		requests, _ := server.Requests()
+		Expect(requests).To(HaveLen(1), "who waited in the line never asked")
+		next(ctx, calls)
+
+		// Neither has kept its place in the line, or its permit.
+		Expect(asks.Say(ctx, "ask")).To(Succeed())
+		Eventually(ctx, asked).Should(Receive())
+		_, err := api().Thread(ns, "asks").Stop(ctx, "enough")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, gone).Should(Receive())
+		Expect(working(NewGomega(Fail), "running")).To(BeEmpty())
+	})
 })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -258,6 +259,7 @@ func (m *heldModel) Stream(ctx context.Context, _ model.Request, emit func(model
 type heldPermits struct {
 	store.PermitStore
 	held *Held
+	seen sync.Map // ids of calls, which ask again and again
 }
 
 // TakePermit implements modellimit.Permits.
@@ -269,7 +271,9 @@ func (p *heldPermits) TakePermit(ctx context.Context, r store.PermitRequest) (st
 	if err == nil && answer.Granted {
 		err = errors.New("a permit was granted that another has")
 	}
-	p.held.arrived <- struct{}{}
+	if _, again := p.seen.LoadOrStore(r.ID, true); !again {
+		p.held.arrived <- struct{}{}
+	}
 	return answer, err
 }
 
