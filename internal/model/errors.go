@@ -1,9 +1,15 @@
 package model
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -77,11 +83,7 @@ func NewRedactor(secrets ...string) Redactor {
 		if len(s) < minSecret {
 			continue
 		}
-		quoted := fmt.Sprintf("%q", s)
-		for _, spelling := range []string{
-			s, quoted[1 : len(quoted)-1], url.QueryEscape(s), url.PathEscape(s),
-			base64.StdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)),
-		} {
+		for _, spelling := range spellings(s) {
 			pairs = append(pairs, spelling, "[redacted]")
 		}
 	}
@@ -89,6 +91,46 @@ func NewRedactor(secrets ...string) Redactor {
 		return Redactor{}
 	}
 	return Redactor{replacer: strings.NewReplacer(pairs...)}
+}
+
+// spellings of a secret, the longer ones first: of two that begin alike the whole of the longer is taken out.
+func spellings(s string) []string {
+	quoted, inJSON := strconv.Quote(s), jsonText(s)
+	query, path := url.QueryEscape(s), url.PathEscape(s)
+	out := []string{
+		s, quoted[1 : len(quoted)-1], inJSON, strings.ReplaceAll(inJSON, "/", `\/`), jsonText(inJSON), html.EscapeString(s),
+		query, path, smallHex(query), smallHex(path), hex.EncodeToString([]byte(s)),
+		base64.RawStdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)),
+	}
+	var plain strings.Builder
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false)
+	if e.Encode(s) == nil {
+		text := strings.TrimSuffix(plain.String(), "\n")
+		out = append(out, text[1:len(text)-1], strings.ReplaceAll(text[1:len(text)-1], "/", `\/`))
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(out)
+}
+
+// jsonText is a text as it stands within a string of JSON.
+func jsonText(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return s
+	}
+	return string(text[1 : len(text)-1])
+}
+
+// smallHex gives a percent-encoded text with small digits.
+func smallHex(s string) string {
+	out := []byte(s)
+	for i := 0; i+2 < len(out); i++ {
+		if out[i] == '%' {
+			copy(out[i+1:], bytes.ToLower(out[i+1:i+3]))
+		}
+	}
+	return string(out)
 }
 
 // Redact gives the text without the secrets.

@@ -78,9 +78,7 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	res := f.Response
 	if f.Said == "" && res.Body != nil {
-		if body, err := io.ReadAll(io.LimitReader(res.Body, 4*maxErrorText)); err == nil {
-			f.Said = strings.TrimSpace(string(body))
-		}
+		f.Said = strings.TrimSpace(e.bodyOf(res))
 	}
 	if f.Said == "" {
 		f.Said = http.StatusText(res.StatusCode)
@@ -143,6 +141,25 @@ func rootCause(err error) string {
 		err = next
 	}
 	return err.Error()
+}
+
+// Bounds of the body of a refusal: what is read, and what of its end is not shown where there is more, since a key may
+// have been cut there, of which half is not found any more.
+const (
+	maxErrorBody = 64 << 10
+	unsureEnd    = 8 << 10
+)
+
+func (e *Endpoint) bodyOf(res *http.Response) string {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+	if err != nil {
+		return ""
+	}
+	text := e.redact.Redact(string(body))
+	if len(body) == maxErrorBody {
+		text = text[:max(0, len(text)-unsureEnd)]
+	}
+	return text
 }
 
 // retryAfter reads how long the server asks to wait, a minute at most.
