@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -47,9 +48,13 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.frame != nil {
 		emit = func(model.Delta) {} // who follows the conversation follows the caller
 	}
-	res, err := client.Stream(ctx, req, emit)
+	call, later := r.mayComeLater(ctx)
+	res, err := client.Stream(call, req, emit)
 	if lost := deltas.stop(); lost != nil {
 		return false, lost
+	}
+	if errors.Is(err, model.ErrLater) {
+		return false, r.comeLater(ctx, later)
 	}
 	if err != nil {
 		return false, modelFailure(ctx, err)

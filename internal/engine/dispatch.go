@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -20,6 +21,8 @@ type activeThread struct {
 	cause error
 	// run that is under way, under the engine's lock; "" while it is not known.
 	run string
+	// calledIn, under the engine's lock: a model has room again for the call that it turned away.
+	calledIn bool
 	// done is closed when the thread has been let go of.
 	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
@@ -136,11 +139,15 @@ func (e *Engine) Load() (running, waiting int) {
 
 // handle processes a thread and sees to what must come after.
 func (e *Engine) handle(ctx context.Context, id string) {
+	if e.comesLater(id) {
+		e.queue.Forget(id)
+		return
+	}
 	e.delay(id, false)
 	err := e.process(ctx, id)
 	var notReady *NotReadyError
 	switch {
-	case err == nil, errors.Is(err, errShutdown):
+	case err == nil, errors.Is(err, errShutdown), errors.Is(err, model.ErrLater):
 		e.queue.Forget(id)
 	case errors.As(err, &notReady):
 		// It keeps its inbox. Whoever sees the definitions become ready calls Wake.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/fair"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -49,6 +50,8 @@ type Engine struct {
 	hinted map[string]bool
 	// delayed threads have failed in a passing way and wait for their turn: hints do not bring them back.
 	delayed map[string]bool
+	// later are threads that wait to be called in, since a model turned them away, many being before them.
+	later map[string]*model.Later
 }
 
 // New checks the options and makes an engine; Start makes it work.
@@ -74,6 +77,7 @@ func New(o Options) (*Engine, error) {
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
 		hinted:  map[string]bool{},
 		delayed: map[string]bool{},
+		later:   map[string]*model.Later{},
 
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
@@ -121,6 +125,7 @@ func (e *Engine) Start(ctx context.Context) error {
 
 // Wake hints that the thread may have work, for example since its definitions became ready.
 func (e *Engine) Wake(threadID string) {
+	e.forgetLater(threadID)
 	e.delay(threadID, false)
 	e.queue.Forget(threadID)
 	e.queue.Add(threadID)

@@ -31,6 +31,7 @@ func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (
 	for i, m := range f.all {
 		if i > 0 {
 			req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // a session is the first Model's
+			ctx = InTurn(ctx)
 		}
 		sent := false
 		res, err := m.Client.Stream(ctx, req, func(d Delta) {

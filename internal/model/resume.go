@@ -27,7 +27,7 @@ func (r *restarting) Stream(ctx context.Context, req Request, emit func(Delta)) 
 		emit(Delta{Reset: true})
 	}
 	req.Session, req.SessionMessages = "", 0
-	return r.client.Stream(ctx, req, emit)
+	return r.client.Stream(InTurn(ctx), req, emit)
 }
 
 // Embed implements Embedder, where the client does.

@@ -38,6 +38,7 @@ type Permits interface {
 type Limiter struct {
 	permits Permits
 	clock   clock.WithTicker
+	longest int
 
 	mu    sync.Mutex
 	lines map[key]*line
@@ -45,15 +46,16 @@ type Limiter struct {
 
 type key struct{ namespace, model string }
 
-// line of the calls of one Model in this process.
-type line struct {
-	door  chan struct{} // whoever is first holds it; Go lets waiting senders in by their order
-	freed chan struct{} // something was given back
-}
-
 // New makes a limiter.
 func New(permits Permits, clk clock.WithTicker) *Limiter {
-	return &Limiter{permits: permits, clock: clk, lines: map[key]*line{}}
+	return &Limiter{permits: permits, clock: clk, longest: longest, lines: map[key]*line{}}
+}
+
+// WithLines changes how many calls of a Model wait here before those that may come later are turned away: 32. Call it
+// before the first client is made.
+func (l *Limiter) WithLines(longest int) *Limiter {
+	l.longest = longest
+	return l
 }
 
 // Wrap holds the calls of a client to limits. Without any it gives the client as it is.
@@ -68,7 +70,7 @@ func (l *Limiter) line(k key) *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines[k] == nil {
-		l.lines[k] = &line{door: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+		l.lines[k] = newLine()
 	}
 	return l.lines[k]
 }
@@ -82,7 +84,11 @@ type limited struct {
 
 // Stream implements model.Client.
 func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
-	leave, err := c.enter(ctx)
+	later := model.LaterOf(ctx)
+	if req.Try > 0 {
+		later = nil // something was asked before
+	}
+	leave, err := c.enter(ctx, later)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +108,7 @@ func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings,
 	if err != nil {
 		return nil, err
 	}
-	leave, err := c.enter(ctx)
+	leave, err := c.enter(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +122,14 @@ func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings,
 	return out, nil
 }
 
-// enter waits for the permit to make one call. Call leave when it is over.
-func (c *limited) enter(ctx context.Context) (leave func(*model.Usage), err error) {
+// enter waits for the permit to make one call. Call leave when it is over. The error is model.ErrLater where the call was
+// turned away.
+func (c *limited) enter(ctx context.Context, later *model.Later) (leave func(*model.Usage), err error) {
 	l := c.limiter.line(c.key)
+	if !l.enter(later, c.limiter.longest) {
+		return nil, model.ErrLater
+	}
+	defer l.leave(c.limiter.longest)
 	select {
 	case l.door <- struct{}{}:
 	case <-ctx.Done():

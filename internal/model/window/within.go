@@ -70,7 +70,7 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 			emit(model.Delta{Reset: true})
 		}
 		f = less
-		if res, err = k.client.Stream(ctx, f.req, emit); err != nil {
+		if res, err = k.client.Stream(model.InTurn(ctx), f.req, emit); err != nil {
 			if refused = tooLong(err); refused != nil {
 				err = advised(refused)
 			}
