@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/skein-dev/skein/internal/store"
@@ -53,13 +52,11 @@ func (t *tx) checkFence(h *head, f *store.Fence) error {
 			return nil
 		}
 	}
-	var owner string
-	var epoch, expires int64
-	err := t.row(t.ctx, qLease, []any{h.key}, &owner, &epoch, &expires)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	l, err := t.leaseOf(h)
+	if err != nil {
 		return err
 	}
-	if err != nil || f.ThreadID != h.id || owner == "" || owner != f.Owner || epoch != f.Epoch {
+	if f.ThreadID != h.id || !l.heldBy(f) {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrFenced)
 	}
 	return nil

@@ -29,6 +29,7 @@ type head struct {
 	userAt    int64           // creation of the newest message of a user
 	diff      store.DiffStats // of this transaction
 	life      life
+	lease     lease
 
 	fresh   bool // made by this transaction, at version 0
 	changed bool

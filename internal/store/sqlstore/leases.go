@@ -23,17 +23,17 @@ func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Du
 		if err != nil {
 			return err
 		}
-		var holder string
-		var epoch, expires int64
-		err = t.row(t.ctx, qLease, []any{h.key}, &holder, &epoch, &expires)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		l, err := t.leaseOf(h)
+		if err != nil {
 			return err
 		}
-		if holder != "" && expires > t.now {
+		if l.owner != "" && l.expires > t.now {
 			return fmt.Errorf("thread %s: %w", threadID, store.ErrLeaseHeld)
 		}
-		f = &store.Fence{ThreadID: threadID, Owner: owner, Epoch: max(epoch+1, t.now)}
-		return t.write(t.ctx, qTakeLease, h.key, owner, f.Epoch, t.now+ttl.Microseconds())
+		l = lease{owner: owner, epoch: max(l.epoch+1, t.now), expires: t.now + ttl.Microseconds()}
+		f = &store.Fence{ThreadID: threadID, Owner: owner, Epoch: l.epoch}
+		t.keepLease(h, l)
+		return t.write(t.ctx, qTakeLease, h.key, l.owner, l.epoch, l.expires)
 	}, threadID)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,17 @@ func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Du
 // Renew extends the lease, also one that has run out while nobody took it.
 func (s *Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		n, err := t.exec(t.ctx, qRenewLease, t.now+ttl.Microseconds(), f.ThreadID, f.Owner, f.Epoch)
+		until := t.now + ttl.Microseconds()
+		if t.sole() {
+			h, l, err := t.held(f)
+			if err != nil {
+				return err
+			}
+			l.expires = until
+			t.keepLease(h, l)
+			return t.write(t.ctx, qKeepLease, until, h.key)
+		}
+		n, err := t.exec(t.ctx, qRenewLease, until, f.ThreadID, f.Owner, f.Epoch)
 		if err == nil && n == 0 {
 			return fmt.Errorf("thread %s: %w", f.ThreadID, store.ErrFenced)
 		}
@@ -55,16 +65,93 @@ func (s *Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) er
 // Release gives the lease back, and wakes those who look for work when there is more.
 func (s *Store) Release(ctx context.Context, f *store.Fence) error {
 	return s.writer.do(ctx, func(t *tx) error {
-		n, err := t.exec(t.ctx, qReleaseLease, f.ThreadID, f.Owner, f.Epoch)
-		if err != nil || n == 0 {
-			return err
+		var h *head
+		if t.sole() {
+			held, l, err := t.held(f)
+			if errors.Is(err, store.ErrFenced) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			h, l.owner, l.expires = held, "", 0
+			t.keepLease(h, l)
+			if err := t.write(t.ctx, qFreeLease, h.key); err != nil {
+				return err
+			}
+		} else {
+			n, err := t.exec(t.ctx, qReleaseLease, f.ThreadID, f.Owner, f.Epoch)
+			if err != nil || n == 0 {
+				return err
+			}
+			if h, err = t.head(f.ThreadID); err != nil {
+				return err
+			}
 		}
-		h, err := t.head(f.ThreadID)
-		if err == nil && h.workSince.Valid {
+		if h.workSince.Valid {
 			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedInbox})
 		}
-		return err
+		return nil
 	}, f.ThreadID)
+}
+
+// lease is the row of a thread's lease, all zero when there is none.
+type lease struct {
+	known   bool // for the transactions to come too, see sole
+	owner   string
+	epoch   int64
+	expires int64
+}
+
+func (l lease) heldBy(f *store.Fence) bool {
+	return l.owner != "" && l.owner == f.Owner && l.epoch == f.Epoch
+}
+
+// sole tells whether all who write go through this transaction's writer, so that it may remember leases.
+func (t *tx) sole() bool {
+	_, ok := t.session.(*serialSession)
+	return ok
+}
+
+// leaseOf gives the lease of a thread.
+func (t *tx) leaseOf(h *head) (lease, error) {
+	if h.lease.known {
+		return h.lease, nil
+	}
+	var l lease
+	err := t.row(t.ctx, qLease, []any{h.key}, &l.owner, &l.epoch, &l.expires)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return l, err
+	}
+	t.keepLease(h, l)
+	return l, nil
+}
+
+// keepLease notes what the lease is from here on, where that can be known.
+func (t *tx) keepLease(h *head, l lease) {
+	l.known = t.sole()
+	h.lease = l
+}
+
+// revoke takes the lease from whoever has it.
+func (t *tx) revoke(h *head) error {
+	h.lease = lease{}
+	return t.write(t.ctx, qRevokeLease, h.key)
+}
+
+// held gives the thread of a lease, and the lease, while it is still its holder's; else store.ErrFenced.
+func (t *tx) held(f *store.Fence) (*head, lease, error) {
+	h, err := t.head(f.ThreadID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, lease{}, err
+	}
+	if err == nil {
+		l, err := t.leaseOf(h)
+		if err != nil || l.heldBy(f) {
+			return h, l, err
+		}
+	}
+	return nil, lease{}, fmt.Errorf("thread %s: %w", f.ThreadID, store.ErrFenced)
 }
 
 // Runnable lists threads with work that nobody holds. Namespaces take turns, each with its oldest first.

@@ -55,8 +55,7 @@ func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 	case *store.Continue:
 		return true, t.resume(h, op)
 	case *store.Revoke:
-		_, err := t.exec(t.ctx, qRevokeLease, h.key)
-		return true, err
+		return true, t.revoke(h)
 	case *store.Retain:
 		return true, t.retain(h)
 	case *store.Adopt:
@@ -109,7 +108,7 @@ func (t *tx) resume(h *head, op *store.Continue) error {
 
 // shutOut ends the run that is under way, whoever is at it: nothing more of it is accepted.
 func (t *tx) shutOut(h *head, reason string) error {
-	if _, err := t.exec(t.ctx, qRevokeLease, h.key); err != nil {
+	if err := t.revoke(h); err != nil {
 		return err
 	}
 	r, err := scanRun(h.id, t.one(t.ctx, qNewestRun, h.key))

@@ -23,7 +23,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 			return err
 		}
 		key = h.key
-		if err := t.write(t.ctx, qRevokeLease, h.key); err != nil {
+		if err := t.revoke(h); err != nil {
 			return err
 		}
 		if err := t.addOpenRuns(h); err != nil {

@@ -46,6 +46,8 @@ const (
 	qLease     = `SELECT owner, epoch, expires_at FROM lease WHERE thread = ?`
 	qTakeLease = `INSERT INTO lease (thread, owner, epoch, expires_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (thread) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at`
+	qKeepLease    = `UPDATE lease SET expires_at = ? WHERE thread = ?`
+	qFreeLease    = `UPDATE lease SET owner = '', expires_at = 0 WHERE thread = ?`
 	qRenewLease   = `UPDATE lease SET expires_at = ? WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qReleaseLease = `UPDATE lease SET owner = '', expires_at = 0 WHERE thread = (SELECT key FROM thread WHERE id = ?) AND owner = ? AND epoch = ?`
 	qRevokeLease  = `UPDATE lease SET owner = '', expires_at = 0, epoch = epoch + 1 WHERE thread = ?`

@@ -2,21 +2,31 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
+	"strings"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
-// serial commits a batch on the one connection that writes: each transaction under a savepoint, in one of
-// the database, and one commit for all.
+// serial commits a batch on the one connection that writes, in one transaction of the database. Since nobody else writes, it remembers
+// how it left the threads that it wrote last, with their leases, and does not read them again.
+//
+//   - Hoping: the callers' transactions run one behind the other. One that is refused before it has written anything leaves the others
+//     as they are. One that is refused later, or that took for new what is there already, undoes the batch.
+//   - Careful: then all run again, each under a savepoint, and asking instead of taking for new.
 type serial struct {
 	dialect *dialect
 	open    opener
 	now     func() int64
 	conn    *conn
+	kept    keptHeads
 }
 
 var _ committer = (*serial)(nil)
 
 func (s *serial) commit(batch []*job) {
 	if err := s.together(batch); err != nil {
+		s.kept = keptHeads{} // it may not be known what was written
 		failAll(batch, err)
 	}
 	if s.conn != nil && s.conn.failed {
@@ -35,58 +45,76 @@ func (s *serial) together(batch []*job) error {
 		}
 		s.conn = c
 	}
+	done, err := s.pass(ctx, batch, false)
+	if !done && err == nil {
+		for _, j := range batch {
+			j.err, j.hints = nil, nil
+		}
+		_, err = s.pass(ctx, batch, true)
+	}
+	return err
+}
+
+// pass runs the jobs of a batch and commits what they wrote. Not done without an error means that they are to be run again, with care.
+func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done bool, err error) {
 	c := s.conn
 	if err := c.write(ctx, c.dialect.begin); err != nil {
-		return err
+		return false, err
 	}
+	ss := &serialSession{conn: c, kept: &s.kept, heads: map[string]*head{}, careful: careful}
 	wrote := false
 	for _, j := range batch {
-		ok, err := s.runJob(ctx, c, j, len(batch) > 1)
-		if err != nil {
+		ok, again, err := s.runJob(ctx, ss, j, careful && len(batch) > 1)
+		if err != nil || again {
 			s.rollback(c)
-			return err
+			return false, err
 		}
-		wrote = wrote || ok
+		wrote = wrote || ok && ss.wrote
 	}
 	if !wrote {
 		s.rollback(c)
-		return nil
+		return true, nil
 	}
-	if err := c.write(ctx, "COMMIT"); err != nil {
+	if err := c.write(ctx, commit); err != nil {
 		s.rollback(c)
-		return err
+		return false, err
 	}
-	return nil
+	s.kept.keep(ss.heads)
+	return true, nil
 }
 
-// runJob runs one job, under a savepoint when it is not alone. An error is one of the whole batch; the
-// job's own goes to the job.
-func (s *serial) runJob(ctx context.Context, c *conn, j *job, shared bool) (ok bool, err error) {
+// runJob runs one job, under a savepoint when it is to be undone by itself. An error is one of the whole batch; the job's own goes to
+// the job. With again, nothing of the batch is to be kept.
+func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bool) (ok, again bool, err error) {
 	if j.err = j.ctx.Err(); j.err != nil {
-		return false, nil
+		return false, false, nil
 	}
-	if shared {
+	c := ss.conn
+	if saved {
 		if err := c.write(ctx, "SAVEPOINT job"); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	t := &tx{session: c, ctx: ctx, now: s.now()}
+	ss.wrote, ss.hoped = false, false
+	t := &tx{session: ss, ctx: ctx, now: s.now()}
 	j.err = t.run(j.fn)
-	if c.failed {
-		return false, j.err // the database has given up the transaction
-	}
-	if j.err == nil {
+	switch {
+	case c.failed:
+		return false, false, j.err // the database has given up the transaction
+	case j.err == nil:
 		j.hints = t.hints
+		ss.settle(j, t)
+	case !ss.careful:
+		again = ss.wrote || ss.hoped
+	case saved:
+		err = c.write(ctx, "ROLLBACK TO job")
+	default:
+		ss.wrote = false // it is alone, and is rolled back with the transaction
 	}
-	if !shared {
-		return j.err == nil, nil
+	if saved && err == nil {
+		err = c.write(ctx, "RELEASE job")
 	}
-	if j.err != nil {
-		if err := c.write(ctx, "ROLLBACK TO job"); err != nil {
-			return false, err
-		}
-	}
-	return j.err == nil, c.write(ctx, "RELEASE job")
+	return j.err == nil, again, err
 }
 
 // rollback ends the transaction. Where that fails the connection is given up, and with it the transaction.
@@ -103,4 +131,83 @@ func (s *serial) close() error {
 	c := s.conn
 	s.conn = nil
 	return c.close()
+}
+
+// serialSession is the session of the transactions of one batch.
+type serialSession struct {
+	*conn
+	kept *keptHeads
+	// heads of the threads as the transactions of the batch so far have left them.
+	heads   map[string]*head
+	careful bool
+
+	// Of the transaction that runs now:
+	wrote bool
+	hoped bool // it took something for new without asking
+}
+
+var _ pipelined = (*serialSession)(nil)
+
+// settle notes how a transaction has left the threads that it came by. What it names and did not load it may have removed.
+func (ss *serialSession) settle(j *job, t *tx) {
+	for _, id := range j.threads {
+		if !slices.ContainsFunc(t.heads, func(h *head) bool { return h.id == id }) {
+			delete(ss.heads, id)
+			delete(ss.kept.byID, id)
+		}
+	}
+	for _, h := range t.heads {
+		ss.heads[h.id] = h.settled()
+	}
+}
+
+func (ss *serialSession) loadHead(ctx context.Context, id string) (*head, error) {
+	if h := ss.heads[id]; h != nil {
+		return h.settled(), nil
+	}
+	if h := ss.kept.get(id); h != nil {
+		return h.settled(), nil
+	}
+	return scanHead(ss.one(ctx, qHead, id))
+}
+
+func (ss *serialSession) writeHead(ctx context.Context, _ *head, query string, args ...any) error {
+	return ss.write(ctx, query, args...)
+}
+
+// checkFence: the lease is part of the head.
+func (ss *serialSession) checkFence(*head, *store.Fence) (known, holds bool) { return false, false }
+
+func (ss *serialSession) hopes() bool {
+	ss.hoped = ss.hoped || !ss.careful
+	return !ss.careful
+}
+
+func (ss *serialSession) write(ctx context.Context, query string, args ...any) error {
+	ss.wrote = true
+	return ss.conn.write(ctx, query, args...)
+}
+
+func (ss *serialSession) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	ss.wrote = true
+	return ss.conn.exec(ctx, query, args...)
+}
+
+func (ss *serialSession) row(ctx context.Context, query string, args []any, dst ...any) error {
+	ss.reads(query)
+	return ss.conn.row(ctx, query, args, dst...)
+}
+
+func (ss *serialSession) one(ctx context.Context, query string, args ...any) scanner {
+	return func(dst ...any) error { return ss.row(ctx, query, args, dst...) }
+}
+
+func (ss *serialSession) rows(ctx context.Context, query string, args []any, each func(scan scanner) error) error {
+	ss.reads(query)
+	return ss.conn.rows(ctx, query, args, each)
+}
+
+// reads notes whether a statement that gives rows writes too.
+func (ss *serialSession) reads(query string) {
+	ss.wrote = ss.wrote || !strings.HasPrefix(query, "SELECT") && !strings.HasPrefix(query, "WITH")
 }
