@@ -35,6 +35,7 @@ type deltas struct {
 	reasoning strings.Builder
 	reset     bool
 	written   bool
+	known     int64 // see run.known
 	timer     clock.Timer
 	stopped   bool
 	err       error // the run must not go on: the thread was lost
@@ -48,7 +49,7 @@ type deltaData struct {
 }
 
 func newDeltas(ctx context.Context, r *run, msgID string) *deltas {
-	return &deltas{ctx: ctx, run: r, msgID: msgID}
+	return &deltas{ctx: ctx, run: r, msgID: msgID, known: r.known}
 }
 
 // emit takes one piece.
@@ -95,9 +96,15 @@ func (d *deltas) flush() {
 	}
 	raw, _ := json.Marshal(data) // strings only: cannot fail
 	d.run.engine.fault("delta.before")
+	mark := &store.Mark{}
 	err := d.run.engine.store.Apply(d.ctx, d.run.thread.ID, d.run.fence, &store.AppendEvent{Event: store.Event{
 		Type: store.EventDelta, RunID: d.run.record.ID, MessageID: d.msgID, Data: raw,
-	}})
+	}}, mark)
+	if err == nil && d.known == mark.Before {
+		d.known = mark.After
+	} else {
+		d.known = 0
+	}
 	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrNotFound) {
 		d.err = err
 		return
@@ -117,5 +124,6 @@ func (d *deltas) stop() error {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
+	d.run.known = d.known
 	return d.err
 }

@@ -43,6 +43,9 @@ func (e *Engine) hint(h store.Hint) {
 	if h.Changed&store.ChangedStop != 0 && e.here(h.ThreadID) {
 		e.observed.Add(h.ThreadID)
 	}
+	if h.Changed&store.ChangedThread != 0 && !e.here(h.ThreadID) {
+		e.recent.drop(h.ThreadID) // it may have been cleared, or purged
+	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()
 	}

@@ -42,6 +42,9 @@ type Engine struct {
 	// namespaces of threads, by their ids.
 	namespaces *lru.Cache
 
+	// recent are conversations of threads whose runs have ended.
+	recent *recentConversations
+
 	mu     sync.Mutex
 	active map[string]*activeThread
 	// beside is work for a thread that is no run of it: code from outside, effects.
@@ -72,6 +75,7 @@ func New(o Options) (*Engine, error) {
 		schemas: lru.New(maxDescribed),
 
 		namespaces: lru.New(maxNamespaces),
+		recent:     newRecentConversations(maxRecentBytes),
 
 		active:  map[string]*activeThread{},
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},

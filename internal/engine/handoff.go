@@ -32,16 +32,6 @@ func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run)
 // isHanded tells whether the thread has passed to another agent than the run's.
 func (r *run) isHanded() bool { return r.next != r.agent.Name }
 
-// lookForHandoff reads which agent the thread has now.
-func (r *run) lookForHandoff(ctx context.Context) (handed bool, err error) {
-	t, err := r.engine.store.Thread(ctx, r.thread.ID)
-	if err != nil {
-		return false, err
-	}
-	r.next = t.Agent
-	return r.isHanded(), nil
-}
-
 // follow lets the run go on under the agent that the thread has passed to, when its step is complete. waits is true
 // when that agent needs variables first, for which the run has been parked.
 func (r *run) follow(ctx context.Context) (waits bool, err error) {

@@ -81,20 +81,13 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 // thread rests or waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
 	active.poked.Store(false)
-	items, err := e.store.Inbox(ctx, id)
+	work, err := e.store.Work(ctx, id)
 	if err != nil {
 		return false, ignoreNotFound(err)
 	}
+	t, items, last := work.Thread, work.Inbox, work.Run
 	if !first && len(items) == 0 {
 		return false, nil // the last run ended here
-	}
-	t, err := e.store.Thread(ctx, id)
-	if err != nil {
-		return false, ignoreNotFound(err)
-	}
-	last, err := e.store.Run(ctx, id, "")
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, err
 	}
 	under := last != nil && !last.Status.Ended()
 	switch {
@@ -150,13 +143,22 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	} else {
 		r.record = store.Run{ID: newRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
 	}
-	if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
-		return false, err
+	if r.conv = e.recent.take(work); r.conv == nil {
+		if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
+			return false, err
+		}
+	}
+	if !under { // one that goes on has yet to look at what waits
+		r.known = t.LastSeq
 	}
 	e.isAt(active, r.record.ID)
 	e.postRun.flush(active) // the lease is the next run's now
 	err = r.execute(ctx, items)
-	return r.record.Status.Ended(), err
+	if err == nil && r.record.Status.Ended() && r.known != 0 {
+		e.recent.keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
+	}
+	// What came since has poked it. If not, because its hint is late or was lost, giving the lease back hints at it.
+	return r.record.Status.Ended() && active.poked.Load(), err
 }
 
 // startsRun tells whether any of what waits in the inbox is something to do for a thread at rest.

@@ -56,7 +56,10 @@ type run struct {
 	acting    *Side     // see actAs
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
-	hooks   runHooks
+	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
+	// must be found out by reading.
+	known int64
+	hooks runHooks
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
 	// handlers is what the run's handlers have asked of models.
@@ -169,33 +172,40 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	edited := r.edited || r.exec != nil && r.exec.takeEdited()
 	r.edited = false
-	switch {
-	case edited:
-		if r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
-			return false, err
-		}
-		news = true
-	case r.current:
+	if r.current && !edited {
 		return false, nil
-	default:
-		if news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID); err != nil {
-			return false, err
+	}
+	r.active.poked.Store(false)
+	at, err := r.engine.store.Position(ctx, r.thread.ID)
+	if err != nil {
+		return false, err
+	}
+	var items []store.InboxItem
+	if edited || at.LastSeq != r.known {
+		r.known = 0
+		if edited {
+			r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
+			news = true
+		} else {
+			news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID)
 		}
+		if err != nil {
+			return news, err
+		}
+		if items, err = r.engine.store.Inbox(ctx, r.thread.ID); err != nil {
+			return news, err
+		}
+		r.known = at.LastSeq
 	}
 	r.current = true
-	handed, err := r.lookForHandoff(ctx)
-	if err != nil {
-		return news, err
-	}
-	news = news || handed
-	r.active.poked.Store(false)
-	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
-	if err != nil {
-		return news, err
-	}
-	_, unawaited, items := splitStops(items)
+	r.next = at.Agent
+	news = news || r.isHanded()
+	stops, unawaited, items := splitStops(items)
 	if r.kept.unawaited(unawaited) {
 		return false, awaitedStop(r.record.ID)
+	}
+	if len(stops) > 0 {
+		r.known = 0 // what is taken in may be what they are about: they are looked at again
 	}
 	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
 		return news || len(r.hooks.due) > 0, nil
@@ -228,12 +238,37 @@ func (r *run) park(ctx context.Context) error {
 func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
 	r.engine.fault(point + ".before")
 	ops, written := r.withHooks(ops)
-	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, ops...); err != nil {
+	mark := &store.Mark{}
+	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, append(ops, mark)...); err != nil {
 		return err
 	}
+	r.account(mark, ops)
 	written()
 	r.engine.fault(point + ".after")
 	return nil
+}
+
+// account notes what a transaction of the run has added, so that it need not be read.
+func (r *run) account(mark *store.Mark, ops []store.Op) {
+	if r.known != mark.Before {
+		r.known = 0 // others have written meanwhile
+		return
+	}
+	r.known = mark.After
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *store.AppendMessage:
+			if op.Existed {
+				r.known = 0
+			} else if op.To == "" || op.To == r.thread.ID {
+				r.conv.add(*op.Message)
+			}
+		case *store.Enqueue:
+			if op.To == "" || op.To == r.thread.ID {
+				r.known = 0 // it is to be taken out of the inbox
+			}
+		}
+	}
 }
 
 func (r *run) maxSteps() int {

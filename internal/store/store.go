@@ -86,6 +86,10 @@ type Store interface {
 	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)
 	// Message by id; ErrNotFound when absent.
 	Message(ctx context.Context, threadID, messageID string) (*Message, error)
+	// Work gives what a thread has to do: its row, its inbox and its newest run, all of one moment. ErrNotFound when absent.
+	Work(ctx context.Context, threadID string) (*Work, error)
+	// Position tells how far the thread's log reaches; ErrNotFound when there is no thread.
+	Position(ctx context.Context, threadID string) (Position, error)
 	// Inbox lists what waits, in order.
 	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
 	// Events gives the log after a sequence number, oldest first, at most limit (1000 when 0). The Data of

@@ -84,7 +84,7 @@ func (s *Service) Store() store.Store { return s.store }
 
 // Open gives a thread for writes from outside a run. store.ErrNotFound when there is none.
 func (s *Service) Open(ctx context.Context, id string) (*State, error) {
-	if _, err := s.store.Thread(ctx, id); err != nil {
+	if _, err := s.store.Position(ctx, id); err != nil {
 		return nil, err
 	}
 	return &State{svc: s, id: id}, nil

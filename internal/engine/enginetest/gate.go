@@ -156,6 +156,14 @@ func (g *Gate) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) 
 	return g.Store.Inbox(ctx, id)
 }
 
+// Work implements store.Store: as Inbox.
+func (g *Gate) Work(ctx context.Context, id string) (*store.Work, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.Store.Work(ctx, id)
+}
+
 // Runnable implements store.Store.
 func (g *Gate) Runnable(ctx context.Context, limit int) ([]string, error) {
 	if err := g.check(); err != nil {

@@ -73,6 +73,9 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.updateMessage(h, op)
 	case *store.DeleteMessage:
 		return t.deleteMessage(h, op)
+	case *store.Mark:
+		op.Before, op.After = h.seqBefore, h.lastSeq
+		return nil
 	case *store.Enqueue:
 		return t.enqueue(h, op)
 	case *store.Dequeue:

@@ -69,6 +69,8 @@ var Queries = map[string]struct {
 	"tool results":       {qToolResults, 3},
 	"events":             {qEvents, 5},
 	"inbox":              {qInbox, 1},
+	"inbox of":           {qInboxOf, 1},
+	"position":           {qPosition, 1},
 	"runs":               {qRuns, 3},
 	"value":              {qValue, 2},
 	"files direct":       {qFilesDirect, 2},

@@ -38,6 +38,7 @@ type head struct {
 	blocks  []block // to be written
 
 	workBefore   sql.NullInt64
+	seqBefore    int64
 	secondBefore int64
 }
 
@@ -76,7 +77,7 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 	if h.counts, err = parseCounts(counted); err != nil {
 		return nil, err
 	}
-	h.workBefore, h.secondBefore = h.workSince, h.second
+	h.workBefore, h.secondBefore, h.seqBefore = h.workSince, h.second, h.lastSeq
 	return h, nil
 }
 
@@ -87,7 +88,7 @@ func (h *head) settled() *head {
 	next.life.woken, next.life.cleared = false, false
 	next.fresh, next.changed, next.taken, next.hint, next.blocks = false, false, false, 0, nil
 	next.diff = store.DiffStats{}
-	next.workBefore, next.secondBefore = h.workSince, h.second
+	next.workBefore, next.secondBefore, next.seqBefore = h.workSince, h.second, h.lastSeq
 	return &next
 }
 

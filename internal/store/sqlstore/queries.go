@@ -38,7 +38,8 @@ const (
 		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
 	qAddDiff = `UPDATE thread_head SET files_added = files_added + ?, files_changed = files_changed + ?, files_removed = files_removed + ?
 		WHERE thread = ?`
-	qCounts = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	qPosition = `SELECT t.agent, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
+	qCounts   = `SELECT t.key, h.counts, h.queued, h.base, h.last_seq FROM thread t JOIN thread_head h ON h.thread = t.key WHERE t.id = ?`
 )
 
 // Leases and what may run.
@@ -98,6 +99,7 @@ const (
 const (
 	inboxColumns  = `i.seq, i.key, i.kind, i.payload, i.created_at`
 	qInbox        = `SELECT ` + inboxColumns + ` FROM inbox i WHERE i.thread = ? ORDER BY i.seq`
+	qInboxOf      = `SELECT ` + inboxColumns + ` FROM thread t JOIN inbox i ON i.thread = t.key WHERE t.id = ? ORDER BY i.seq`
 	qInboxItem    = `SELECT ` + inboxColumns + ` FROM inbox i WHERE i.thread = ? AND i.seq = ?`
 	qOldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? ORDER BY seq LIMIT 1`
 	qLimitedCount = `SELECT count(*) FROM inbox WHERE thread = ? AND limited = 1`

@@ -1,0 +1,49 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Work gives what a thread has to do, in one snapshot.
+func (s *Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
+	w := &store.Work{Inbox: []store.InboxItem{}}
+	err := s.readers.snapshot(ctx, func(c *conn) (err error) {
+		if w.Thread, err = scanThread(c.one(ctx, qThread, threadID)); err != nil {
+			return err
+		}
+		if err := c.rows(ctx, qInboxOf, []any{threadID}, func(scan scanner) error {
+			item, err := scanInbox(scan)
+			if err != nil {
+				return err
+			}
+			w.Inbox = append(w.Inbox, *item)
+			return nil
+		}); err != nil {
+			return err
+		}
+		w.Run, err = scanRun(threadID, c.one(ctx, qRuns, threadID, 1, 0))
+		if errors.Is(err, store.ErrNotFound) {
+			w.Run, err = nil, nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("work of thread %s: %w", threadID, err)
+	}
+	return w, nil
+}
+
+// Position tells how far a thread's log reaches.
+func (s *Store) Position(ctx context.Context, threadID string) (p store.Position, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, qPosition, []any{threadID}, &p.Agent, &p.LastSeq)
+	})
+	if err != nil {
+		return p, fmt.Errorf("thread %s: %w", threadID, err)
+	}
+	return p, nil
+}
