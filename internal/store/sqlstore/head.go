@@ -30,6 +30,7 @@ type head struct {
 	diff      store.DiffStats // of this transaction
 	life      life
 	lease     lease
+	run       lastRun
 
 	fresh   bool // made by this transaction, at version 0
 	changed bool

@@ -15,13 +15,11 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 		return errors.New("PutRun needs a run with an id")
 	}
 	r.ThreadID = h.id
-	var before store.RunStatus
-	var started, ended int64
-	err := t.row(t.ctx, qRunBefore, []any{h.key, r.ID}, &before, &started, &ended)
-	made := errors.Is(err, store.ErrNotFound)
-	if err != nil && !made {
+	was, err := t.runBefore(h, r.ID)
+	if err != nil {
 		return err
 	}
+	before, started, ended, made := was.status, was.started, was.ended, was.id == ""
 	if r.StartedAt == 0 {
 		if r.StartedAt = started; made {
 			r.StartedAt = t.now
@@ -48,6 +46,7 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 	if err != nil {
 		return err
 	}
+	h.run = lastRun{known: true, id: r.ID, status: r.Status, started: r.StartedAt, ended: r.EndedAt}
 	h.touch(0)
 	if err := t.followRun(h, r, before, made); err != nil {
 		return err
@@ -60,6 +59,31 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 		h.taken = true
 	}
 	return nil
+}
+
+// lastRun is the run that was written last, as far as it is known with the head.
+type lastRun struct {
+	known          bool
+	id             string // "" when there is none
+	status         store.RunStatus
+	started, ended int64
+}
+
+// runBefore gives a run as it is stored, without an id when there is none. Whoever writes another run than the one that was written
+// last most likely begins it.
+func (t *tx) runBefore(h *head, id string) (lastRun, error) {
+	switch p, ok := t.session.(pipelined); {
+	case h.run.known && h.run.id == id:
+		return h.run, nil
+	case h.run.known && ok && p.hopes():
+		return lastRun{}, nil
+	}
+	r := lastRun{id: id}
+	err := t.row(t.ctx, qRunBefore, []any{h.key, id}, &r.status, &r.started, &r.ended)
+	if errors.Is(err, store.ErrNotFound) {
+		return lastRun{}, nil
+	}
+	return r, err
 }
 
 // followRun tells the lifecycle feed of a run's start and end, and sums up what it used.

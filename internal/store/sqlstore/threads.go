@@ -60,7 +60,7 @@ func (t *tx) createThread(n store.Thread, ops []store.Op) error {
 		child = string(data)
 	}
 	second := t.now / time.Second.Microseconds()
-	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second}
+	h := &head{id: n.ID, namespace: n.Namespace, terminatedAt: n.TerminatedAt, fresh: true, second: second, secondBefore: second, run: lastRun{known: true}}
 	if err := t.row(t.ctx, qInsertThread, []any{n.ID, n.Namespace, n.Name, n.Agent, n.Agent, n.Agent, n.UserID, n.TaskID, n.Title,
 		nullJSON(n.Arguments), n.CreatedAt, n.ParentID, n.Reference, n.RootID, n.Depth, child, n.TerminatedAt,
 		n.TerminatedReason, n.RegistryStatus, joinNames(n.ScopedEnv), fields}, &h.key); err != nil {

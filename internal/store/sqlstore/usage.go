@@ -78,6 +78,7 @@ func (t *tx) addOpenRuns(h *head) error {
 	if len(runs) == 0 {
 		return nil
 	}
+	h.run = lastRun{}
 	return t.write(t.ctx, qEndRuns, t.now, h.key) // a purge that is repeated finds none
 }
 
