@@ -19,8 +19,12 @@ import (
 const (
 	// largeFrame is the least size of a frame that has a mapping of its own, which is gone as soon as it was used.
 	largeFrame = 64 << 10
-	// maxFrames is how many frames may wait, large or not.
-	maxFrames = 64
+	// maxFrames is how many frames may wait, large or not: more than code can have asked for, so that a Terminate is
+	// read however many answers to calls, which nobody looks at, came before it.
+	maxFrames = 2048
+	// maxSmall bounds the bytes of the frames below largeFrame that wait, with what each takes besides its content.
+	maxSmall   = 4 << 20
+	frameBytes = 128
 	// maxWaiting bounds the bytes of large frames that wait, where the code's own limit is not below it. One that is
 	// larger than that waits alone.
 	maxWaiting = 16 << 20
@@ -29,8 +33,8 @@ const (
 type frame struct {
 	typ     protocol.Type
 	content []byte
-	large   bool // content is a mapping
-	charged int64
+	large   bool  // content is a mapping
+	charged int64 // of the room for frames like it
 }
 
 // readFrame reads the content that h announces.
@@ -64,6 +68,7 @@ func (f *frame) free() {
 type inbox struct {
 	frames chan frame
 	room   *semaphore.Weighted // bytes of large frames
+	small  *semaphore.Weighted // bytes of the others
 	size   int64
 	life   context.Context // ends with the keeper
 	die    context.CancelFunc
@@ -71,7 +76,7 @@ type inbox struct {
 
 // newInbox makes one for code with a limit in bytes, 0 for none.
 func newInbox(memory int64) *inbox {
-	in := &inbox{frames: make(chan frame, maxFrames), size: maxWaiting}
+	in := &inbox{frames: make(chan frame, maxFrames), size: maxWaiting, small: semaphore.NewWeighted(maxSmall)}
 	if memory > 0 {
 		in.size = min(memory, maxWaiting)
 	}
@@ -80,17 +85,39 @@ func newInbox(memory int64) *inbox {
 	return in
 }
 
-// read reads the manager's next frame, once there is room for it.
+// untilTerminate takes the manager's frames until its Terminate, whose reason it gives, and does not wait for those
+// that came before it to be looked at. An error is that the manager went away, or that the keeper ended.
+func (in *inbox) untilTerminate(c *protocol.Conn) (reason string, err error) {
+	for {
+		f, err := in.read(c)
+		if err != nil {
+			return "", err
+		}
+		if f.typ == protocol.TypeTerminate {
+			return protocol.ParseText(f.content), nil
+		}
+		select {
+		case in.frames <- f:
+		case <-in.life.Done():
+			return "", in.life.Err()
+		}
+	}
+}
+
+// read reads the manager's next frame, once there is room for it. There always is for a Terminate.
 func (in *inbox) read(c *protocol.Conn) (frame, error) {
 	h, err := c.ReadHeader()
 	if err != nil {
 		return frame{}, err
 	}
-	if h.Size < largeFrame {
+	room, charged := in.small, int64(h.Size+frameBytes)
+	switch {
+	case h.Type == protocol.TypeTerminate:
 		return readFrame(c, h)
+	case h.Size >= largeFrame:
+		room, charged = in.room, min(int64(h.Size), in.size)
 	}
-	charged := min(int64(h.Size), in.size)
-	if err := in.room.Acquire(in.life, charged); err != nil {
+	if err := room.Acquire(in.life, charged); err != nil {
 		return frame{}, err
 	}
 	f, err := readFrame(c, h)
@@ -100,9 +127,13 @@ func (in *inbox) read(c *protocol.Conn) (frame, error) {
 
 // used gives back what a frame of the manager took.
 func (in *inbox) used(f frame) {
+	room := in.small
+	if f.large {
+		room = in.room
+	}
 	f.free()
 	if f.charged > 0 {
-		in.room.Release(f.charged)
+		room.Release(f.charged)
 	}
 }
 

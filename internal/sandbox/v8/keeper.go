@@ -106,22 +106,11 @@ func (k *keeper) end(d protocol.Done) {
 
 // fromManager takes the manager's frames. A Terminate acts at once.
 func (k *keeper) fromManager() {
-	for {
-		f, err := k.inbox.read(k.conn)
-		switch {
-		case err != nil:
-			k.end(terminated("the sandbox's connection ended"))
-			return
-		case f.typ == protocol.TypeTerminate:
-			k.end(terminated(protocol.ParseText(f.content)))
-			return
-		}
-		select {
-		case k.inbox.frames <- f:
-		case <-k.ended:
-			return
-		}
+	reason, err := k.inbox.untilTerminate(k.conn)
+	if err != nil {
+		reason = "the sandbox's connection ended"
 	}
+	k.end(terminated(reason))
 }
 
 // serve prepares the code, hands it to the engine and passes frames on. An error is one of the manager or of ours.
