@@ -214,6 +214,8 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 		return nil, err
 	}
 	s.body = resp.Body
+	// A piece that the sandbox has no room for is waited for regardless of the context: closing the answer ends that.
+	context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
 	s.Conn = protocol.NewConn(resp.Body, out, nil)
 	return s, nil
 }

@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gleak"
+	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -52,6 +53,17 @@ func children() []int {
 		}
 	}
 	return out
+}
+
+// unread gives how many bytes wait in the pipe that a process reads.
+func unread(pid int) int {
+	in, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd/0", unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(in)
+	n, _ := unix.IoctlGetInt(in, unix.TIOCINQ)
+	return n
 }
 
 func descriptors() int {
@@ -253,6 +265,31 @@ var _ = Describe("a supervisor", func() {
 		Expect(c.Close()).To(Succeed())
 		Expect(e.Wait(ctx).Status).To(Equal(sandbox.StatusTerminated))
 		Eventually(func() int { return len(children()) }, "5s").Should(BeNumerically("<=", len(before)))
+	})
+
+	It("ends what its manager gave up, also where nothing that is sent to it is read any more", Label("COD-04"), func() {
+		before := children()
+		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Prefork, o.MaxWallTime = 0, time.Hour })
+		c := s.Dial(GinkgoT(), "t")
+		e := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default async () => await big()", Globals: map[string]sandbox.Binding{"big": {Func: func(context.Context, []any) (any, error) {
+			for _, pid := range children() {
+				if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte("--compile-libraries=false")) {
+					_ = syscall.Kill(pid, syscall.SIGSTOP) // the code's, not the one that compiles the libraries
+				}
+			}
+			return strings.Repeat("x", 16<<20), nil
+		}}}})
+		Eventually(func() (most int) {
+			for _, pid := range children() {
+				if !contains(before, pid) {
+					most = max(most, unread(pid))
+				}
+			}
+			return most
+		}, "20s").Should(BeNumerically(">", 60<<10), "its pipe is full")
+		e.Terminate("enough")
+		Expect(e.Wait(ctx).Error.Message).To(Equal("enough"))
+		Eventually(func() int { return len(children()) }, "20s").Should(BeNumerically("<=", len(before)))
 	})
 
 	It("leaks nothing in 200 runs one after the other and 20 at a time", Label("COD-01"), func() {

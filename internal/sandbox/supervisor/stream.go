@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -91,6 +92,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: fmt.Sprintf("the code ran for longer than %s, its limit", limits.Wall)})
 		}).Stop()
 	}
+	// A manager that gives the stream up is not waited for behind what the child has yet to read: its frames may fill
+	// the pipe, and a Terminate be stuck behind them.
+	defer context.AfterFunc(r.Context(), func() {
+		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the manager closed the stream"})
+	})()
 	// The manager's side. It ends with the stream, which ends with this function.
 	go func() {
 		err := toChild(child, body)
