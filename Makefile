@@ -160,6 +160,11 @@ test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
 test-cluster: $(NEEDS) ## The dev cluster itself: it starts, it runs pods, it leaves nothing behind.
 	@$(TESTRUN) tier $(TESTFLAGS) -p 1 -C hack/devcluster -C hack/devcluster/bootstrap cluster
 
+# Not part of `make test`: it needs Debian's mirrors, and emulates every instruction.
+.PHONY: test-arm64
+test-arm64: ## Seccomp, limits and runs of code on arm64, in an emulated machine (Debian) [SUITES="supervisor client"].
+	@VERBOSE=$(VERBOSE) FILTER='$(FILTER)' hack/arm64/run.sh $(SUITES)
+
 .PHONY: bench
 bench: $(NEEDS) ## Print the figures of the budget.
 	@go test ./internal/engine ./internal/sandbox/js ./internal/sandbox/client -run '^$$' -bench 'Turns|FirstCall|FirstResult' -benchtime 2s

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +47,15 @@ const (
 	wholeSuite = 15 * time.Minute
 )
 
+// SlowerEnv says how many times slower than others this machine is, where it is emulated: a program has so many times
+// its wall time.
+const SlowerEnv = "SKEIN_TEST_SLOWER"
+
+var slower = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv(SlowerEnv))
+	return time.Duration(max(n, 1))
+}()
+
 // Specs registers one spec for each program, all in one supervisor, and after them the ones that look at what
 // is left of it.
 func Specs(engine Engine) {
@@ -57,6 +67,7 @@ func Specs(engine Engine) {
 		h := &hold{engine: engine}
 		BeforeAll(h.start)
 		for _, p := range programs {
+			p.Wall *= slower
 			It(p.Title(), func() { h.check(&p) })
 		}
 		It("were many", func() { Expect(len(programs)).To(BeNumerically(">=", 60)) })
@@ -76,6 +87,7 @@ func Features(engine Engine) {
 		BeforeAll(h.start)
 		AfterAll(func() { h.release() })
 		for _, p := range programs {
+			p.Wall *= slower
 			It(p.Title(), func() { h.check(&p) })
 		}
 	})
@@ -99,7 +111,7 @@ func (h *hold) start() {
 		h.engine.Base = defaultBase
 	}
 	s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
-		o.Prefork, o.MaxWallTime = prefork, wholeSuite
+		o.Prefork, o.MaxWallTime = prefork, wholeSuite*slower
 		if h.engine.Change != nil {
 			h.engine.Change(o)
 		}
@@ -142,7 +154,7 @@ func (h *hold) check(p *Program) {
 		fmt.Fprintf(GinkgoWriter, "%s after %s, %.1f MB resident: %+v %v\n", r.Status, took.Round(time.Millisecond), float64(r.peak)/1e6, r.Error, r.Value)
 	}
 	Expect(r.Status).To(BeElementOf(p.Status), "%+v", r.Error)
-	Expect(took).To(BeNumerically("<", p.Wall+late))
+	Expect(took).To(BeNumerically("<", p.Wall+late*slower))
 	Expect(r.peak).To(BeNumerically("<=", 2*p.Memory+h.engine.Base), "resident memory of the child")
 	Expect(r.Retriable).To(BeFalse())
 	if r.Status == sandbox.StatusMemory && !p.Tool {
@@ -197,7 +209,7 @@ func (h *hold) run(p *Program) outcome {
 	if p.Tool {
 		r = h.tool(p)
 	} else {
-		ctx, cancel := context.WithTimeout(context.Background(), p.Wall+2*late)
+		ctx, cancel := context.WithTimeout(context.Background(), p.Wall+2*late*slower)
 		defer cancel()
 		r = h.client.RunCode(ctx, sandbox.CodeRequest{
 			Source: p.Source, Language: p.Language, MemoryLimitBytes: p.Memory, WallTime: p.Wall, Globals: globals(),
@@ -239,7 +251,7 @@ func (h *hold) tool(p *Program) (r sandbox.Result) {
 	if failed != nil {
 		return sandbox.Result{Status: sandbox.StatusLinkError, Error: failed}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.Wall+2*late)
+	ctx, cancel := context.WithTimeout(context.Background(), p.Wall+2*late*slower)
 	defer cancel()
 	isolate, err := h.client.OpenIsolate(ctx, sandbox.IsolateRequest{
 		Modules: map[string]sandbox.Module{"tool": module}, MemoryLimitBytes: p.Memory, WallTime: p.Wall,
@@ -290,7 +302,7 @@ func (h *hold) intact() {
 	begun := time.Now()
 	r := h.client.RunCode(context.Background(), sandbox.CodeRequest{Source: "export default () => 42"}).Wait(context.Background())
 	Expect(r.Value).To(Equal(42.0))
-	Expect(time.Since(begun)).To(BeNumerically("<", time.Second))
+	Expect(time.Since(begun)).To(BeNumerically("<", slower*time.Second))
 	Eventually(func() int { return len(Children(os.Getpid())) }, "10s").Should(Equal(prefork))
 	Eventually(runtime.NumGoroutine, "10s").Should(BeNumerically("<=", h.goroutines))
 	Eventually(func() int64 { return Resident(os.Getpid()) - h.resident }, "10s").Should(BeNumerically("<", 48<<20), "bytes more than before, in the supervisor and the manager's side together")

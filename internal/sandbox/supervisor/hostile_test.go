@@ -18,21 +18,6 @@ import (
 )
 
 var _ = Describe("a child whose engine is broken", Label("COD-01", "COD-08"), func() {
-	attack := func(name string, wall time.Duration) sandbox.Result {
-		GinkgoHelper()
-		exe, err := os.Executable()
-		Expect(err).NotTo(HaveOccurred())
-		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
-			o.Child, o.Prefork = []string{exe, hostileArg, name}, 1
-		})
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		DeferCleanup(cancel)
-		hold := func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
-		return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{
-			Source: "1", WallTime: wall, Globals: map[string]sandbox.Binding{"hold": {Func: hold}},
-		}).Wait(ctx)
-	}
-
 	for _, name := range slices.Sorted(maps.Keys(routes)) {
 		if name == "do what it may" {
 			continue
@@ -62,3 +47,19 @@ var _ = Describe("a child whose engine is broken", Label("COD-01", "COD-08"), fu
 		})
 	}
 })
+
+// attack has a run of a supervisor of its own done by a child that does what a broken engine might.
+func attack(name string, wall time.Duration) sandbox.Result {
+	GinkgoHelper()
+	exe, err := os.Executable()
+	Expect(err).NotTo(HaveOccurred())
+	s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
+		o.Child, o.Prefork = []string{exe, hostileArg, name}, 1
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	DeferCleanup(cancel)
+	hold := func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+	return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{
+		Source: "1", WallTime: wall, Globals: map[string]sandbox.Binding{"hold": {Func: hold}},
+	}).Wait(ctx)
+}
