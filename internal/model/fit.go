@@ -71,8 +71,7 @@ func (f *fitted) fit(req Request) Request {
 		req.Reasoning = nil
 	}
 	if !c.CallsTools() {
-		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil
-		req.Messages = toldCalls(req.Messages)
+		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil // what was called already: see Told
 	}
 	if !c.CallsAtOnce() {
 		req.ParallelToolCalls = nil
@@ -91,6 +90,32 @@ func (f *fitted) fit(req Request) Request {
 		req.Schema = nil
 	}
 	return req
+}
+
+// Told tells a model that knows no tools in words which were called and what came of that. It has its place inside of what
+// fits conversations to a window: what is told there shows as results of tools no more, and as a user's turns.
+func Told(c Client, spec skeinv1.ModelSpec) Client {
+	if spec.Capabilities.CallsTools() {
+		return c
+	}
+	return &told{client: c}
+}
+
+type told struct{ client Client }
+
+// Stream implements Client.
+func (t *told) Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error) {
+	req.Messages = toldCalls(req.Messages)
+	return t.client.Stream(ctx, req, emit)
+}
+
+// Embed implements Embedder, where the client does.
+func (t *told) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
+	e, err := EmbedderOf(t.client, "")
+	if err != nil {
+		return nil, err
+	}
+	return e.Embed(ctx, texts)
 }
 
 // toldCalls tells in words which tools were called and what came of that, for models that know no tools.

@@ -108,7 +108,7 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 		client = f.limit.Wrap(client, c.Namespace, c.Name, c.Spec.Limits)
 	}
 	client = model.WithRestarts(model.WithRetries(client, retries, f.clock))
-	return model.Fitted(window.Within(client, c.Name, c.Spec), c.Name, c.Spec), nil
+	return model.Fitted(window.Within(model.Told(client, c.Spec), c.Name, c.Spec), c.Name, c.Spec), nil
 }
 
 // bare gives the provider's own client, which tries nothing twice.

@@ -1,8 +1,15 @@
 package provider_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+
+	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
@@ -34,6 +41,51 @@ func TestClientsAreKeptByVersion(t *testing.T) {
 	other.Namespace = "b"
 	if get(other) == get(scripted("2")) {
 		t.Error("Models of two namespaces must not share a client")
+	}
+}
+
+// The window of a model that knows no tools is fitted while calls and results are still known as such.
+func TestAModelWithoutToolsAndWithASmallWindowReadsTheQuestion(t *testing.T) {
+	read := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		read <- string(body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"fine"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+	}))
+	defer server.Close()
+	client, err := provider.NewFactory(nil).Client(model.Config{Namespace: "a", Name: "m", Version: "1", APIKey: "k", Spec: skeinv1.ModelSpec{
+		Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: server.URL + "/v1",
+		Capabilities: &skeinv1.ModelCapabilities{Tools: ptr.To(false), ContextWindow: 2000, MaxOutputTokens: 100},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Stream(context.Background(), model.Request{
+		Tools: []model.Tool{{Name: "look"}},
+		Messages: []model.Message{
+			{Role: model.RoleSystem, Content: "system"}, {Role: model.RoleUser, Content: "an old question"}, {Role: model.RoleAssistant, Content: strings.Repeat("old ", 2000)},
+			{Role: model.RoleUser, Content: "the question"},
+			{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c", Name: "look", Arguments: "{}"}}},
+			{Role: model.RoleTool, ToolCallID: "c", Name: "look", Content: strings.Repeat("result ", 2000)},
+		},
+	}, func(model.Delta) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := <-read
+	for _, want := range []string{"the question", "[called the tool look with {}]", "[result of the tool look]", "characters are left out here"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it does not read %q: %.600s", want, got)
+		}
+	}
+	for _, not := range []string{"an old question", "tool_calls", `"tools"`} {
+		if strings.Contains(got, not) {
+			t.Errorf("it reads %q", not)
+		}
+	}
+	if res.Trimmed == nil || res.Trimmed.LeftOut != 2 || res.Trimmed.Shortened != 1 {
+		t.Errorf("it says that %+v was trimmed", res.Trimmed)
 	}
 }
 

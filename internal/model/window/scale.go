@@ -22,25 +22,33 @@ type Scale struct {
 // more than was thought counts at once, what is less little by little: to be told off by the provider costs a turn, to
 // leave a message out too early does not.
 func (s *Scale) Learn(estimated int, counted int64) {
-	if estimated < enough || counted <= 0 {
-		return
-	}
-	now := min(max(float64(counted)/float64(estimated), 1/most), most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ratio == 0 || now > s.ratio {
-		s.ratio = now
-		return
-	}
-	s.ratio += (now - s.ratio) / 4
+	s.ratio = learned(s.ratio, estimated, counted)
 }
 
 // Factor is what estimates are to be multiplied with.
-func (s *Scale) Factor() float64 {
+func (s *Scale) Factor() float64 { return s.FactorWith(0, 0) }
+
+// FactorWith is what Factor would be after Learn, without learning it.
+func (s *Scale) FactorWith(estimated int, counted int64) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ratio == 0 {
+	ratio := learned(s.ratio, estimated, counted)
+	if ratio == 0 {
 		return unknown
 	}
-	return s.ratio * margin
+	return ratio * margin
+}
+
+// learned is what a ratio becomes by what the provider counted.
+func learned(ratio float64, estimated int, counted int64) float64 {
+	if estimated < enough || counted <= 0 {
+		return ratio
+	}
+	now := min(max(float64(counted)/float64(estimated), 1/most), most)
+	if ratio == 0 || now > ratio {
+		return now
+	}
+	return ratio + (now-ratio)/4
 }

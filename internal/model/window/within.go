@@ -15,7 +15,7 @@ import (
 // Within keeps what a Model gets to read within what it can read (SPEC AGT-06): the oldest turns are left out whole, then
 // the largest results of the newest turn are shortened, and what fits not even then is an *model.Error of
 // CodeContextLength. Where the provider says that a request was too long, it is made once more with less, and the client
-// remembers. The Response tells what was left out.
+// remembers that once the shorter one was answered: a refusal that less does not heal was about something else. The Response tells what was left out.
 func Within(c model.Client, name string, spec skeinv1.ModelSpec) model.Client {
 	k := &keeper{client: c, name: name}
 	if can := spec.Capabilities; can != nil {
@@ -33,10 +33,10 @@ type keeper struct {
 	scale  Scale
 
 	mu sync.Mutex
-	// told is the window as the provider said it when it refused a request; 0 when it has not.
+	// told is the window as the provider said it when it refused a request and took a shorter one; 0 when it has not.
 	told int64
-	// ceiling is of how many tokens, as they are estimated, the provider refused requests without saying its window; 0
-	// when it has not.
+	// ceiling is less than what the provider refused without saying its window, in tokens as they are estimated, when it
+	// took less; 0 when it has not.
 	ceiling int
 }
 
@@ -62,7 +62,7 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 	}
 	res, err := k.client.Stream(ctx, f.req, heard)
 	if refused := tooLong(err); refused != nil && ctx.Err() == nil {
-		less, ok := k.less(req, f, refused)
+		less, taught, ok := k.less(req, f, refused)
 		if !ok {
 			return nil, advised(refused)
 		}
@@ -74,6 +74,8 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 			if refused = tooLong(err); refused != nil {
 				err = advised(refused)
 			}
+		} else {
+			k.remember(taught)
 		}
 	}
 	if err != nil {
@@ -138,8 +140,10 @@ func (k *keeper) fit(req model.Request) (fitted, error) {
 }
 
 // room gives how many tokens, as they are estimated, a window has beside the answer.
-func (k *keeper) room(size int64) int {
-	return int(float64(size-answerRoom(size, &k.spec)) / k.scale.Factor())
+func (k *keeper) room(size int64) int { return k.roomAt(size, k.scale.Factor()) }
+
+func (k *keeper) roomAt(size int64, factor float64) int {
+	return int(float64(size-answerRoom(size, &k.spec)) / factor)
 }
 
 // whole is a request with all that its session has.
@@ -205,8 +209,30 @@ func tooLong(err error) *model.Error {
 	return nil
 }
 
-// less makes a request that was refused smaller; ok is false when there is nothing that can be left out.
-func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitted, ok bool) {
+// lesson is what a refusal says of the model, if it was about the length: which shows when less is not refused.
+type lesson struct {
+	told      int64 // the window; 0 when it does not say
+	ceiling   int   // 0 when it says nothing of one
+	estimated int   // tokens of what was refused, and
+	counted   int64 // as the provider counted them; 0 when it does not say, or nothing is to be learned from it
+}
+
+// remember takes a lesson in.
+func (k *keeper) remember(l lesson) {
+	k.scale.Learn(l.estimated, l.counted)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.told > 0 {
+		k.told = l.told
+	}
+	if l.ceiling > 0 && (k.ceiling == 0 || l.ceiling < k.ceiling) {
+		k.ceiling = l.ceiling
+	}
+}
+
+// less makes a request that was refused smaller; ok is false when there is nothing that can be left out. What the
+// refusal teaches is used, but not remembered.
+func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitted, l lesson, ok bool) {
 	tokens := refused.estimated
 	if tokens == 0 {
 		tokens = besides(&refused.req)
@@ -215,28 +241,25 @@ func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitt
 		}
 	}
 	room := tokens / 2 // by how much it is too long is not known, and there is one try
+	size, _ := k.bounds()
 	if e.Limit >= smallestWindow {
-		k.mu.Lock()
-		k.told = e.Limit
-		k.mu.Unlock()
+		l.told, l.estimated = e.Limit, tokens
 		if !pictured(&refused.req) {
-			k.scale.Learn(tokens, e.Counted)
+			l.counted = e.Counted
 		}
-		size, _ := k.bounds()
-		room = min(k.room(size), tokens*9/10)
+		if size = e.Limit; k.window > 0 {
+			size = min(size, k.window)
+		}
+		room = min(k.roomAt(size, k.scale.FactorWith(l.estimated, l.counted)), tokens*9/10)
 	} else if e.Status != http.StatusRequestEntityTooLarge { // which is about bytes
-		k.mu.Lock()
-		if ceiling := tokens * 9 / 10; k.ceiling == 0 || ceiling < k.ceiling {
-			k.ceiling = ceiling
-		}
-		k.mu.Unlock()
+		l.ceiling = tokens * 9 / 10
 	}
 	req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // what the provider keeps is part of what is too long
 	beside := besides(&req)
 	f, ok = k.fitTo(req, room-beside)
 	f.estimated += beside
-	f.size, _ = k.bounds()
-	return f, ok || f.estimated < tokens
+	f.size = size
+	return f, l, ok || f.estimated < tokens
 }
 
 // smallestWindow is less than any model has: a provider that names a smaller one speaks of something else.

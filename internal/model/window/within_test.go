@@ -163,6 +163,26 @@ func TestAProviderThatRefusesAgainIsNotAskedAThirdTime(t *testing.T) {
 	}
 }
 
+func TestARefusalThatLessDoesNotHealIsNotRemembered(t *testing.T) {
+	for name, says := range map[string]model.Error{"that names a window": {Status: 400, Limit: 300}, "that does not": {Status: 400}} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{says: says}
+			c := window.Within(p, "m", skeinv1.ModelSpec{})
+			for range 3 {
+				if _, err := ask(c, model.Request{Messages: turns(4, 400)}); err == nil {
+					t.Fatal("it was not refused")
+				}
+			}
+			p.most, p.asked = 1<<20, nil
+			all := turns(8, 400)
+			res, err := ask(c, model.Request{Messages: all})
+			if err != nil || len(p.asked) != 1 || len(p.asked[0].Messages) != len(all) || res.Trimmed != nil {
+				t.Errorf("what is no longer refused does not go out whole: %+v, %v", res, err)
+			}
+		})
+	}
+}
+
 func TestLargeResultsOfTheNewestTurnAreShortened(t *testing.T) {
 	p := &provider{most: 1 << 30}
 	big := "begin " + strings.Repeat("日x", 500_000) + " end"

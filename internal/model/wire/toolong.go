@@ -27,7 +27,7 @@ var tooLongWords = []string{
 
 func saysTooLong(f Failure) bool {
 	switch f.Code {
-	case "context_length_exceeded", "string_above_max_length", "request_too_large", "exceed_context_size_error":
+	case "context_length_exceeded", "request_too_large", "exceed_context_size_error":
 		return true
 	case "rate_limit_exceeded", "rate_limit_error": // a limit on tokens for a minute is another matter
 		return false

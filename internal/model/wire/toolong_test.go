@@ -28,6 +28,11 @@ func TestTooLong(t *testing.T) {
 	if e := (&Endpoint{}).Explain(context.Background(), Failure{Response: &http.Response{StatusCode: 413}, Said: "413"}); e.Code != model.CodeContextLength {
 		t.Errorf("413 is %q", e.Code)
 	}
+	// Said of any field that is too long by itself, which no shorter conversation heals.
+	if e := (&Endpoint{}).Explain(context.Background(), Failure{Response: &http.Response{StatusCode: 400}, Code: "string_above_max_length",
+		Said: "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got a string with length 2000 instead."}); e.Code != "" {
+		t.Errorf("a long description is %q", e.Code)
+	}
 	if e := (&Endpoint{}).Explain(context.Background(), Failure{Response: &http.Response{StatusCode: 429}, Code: "rate_limit_exceeded", Said: "reduce the length"}); e.Code != "" {
 		t.Errorf("429 is %q", e.Code)
 	}
