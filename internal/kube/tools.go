@@ -69,7 +69,7 @@ func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *engi
 		return r.err
 	}
 	s := &mcptool.Server{
-		Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Version: strings.Join(r.stamps, "/"), URL: spec.URL, Transport: spec.Transport,
+		Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Version: strings.Join(r.stamps, "/"), Generation: t.Generation, URL: spec.URL, Transport: spec.Transport,
 		Headers: http.Header{}, Tools: spec.Tools, Prefix: serverPrefix(t.Name, spec),
 	}
 	if t.Spec.Timeout != nil {

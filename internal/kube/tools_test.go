@@ -35,8 +35,10 @@ var _ = Describe("Tools that reach others", Label("TOL-02"), func() {
 			m.Headers = []skeinv1.ToolHeader{{Name: "x-key", SecretKeyRef: ptr.To(ref("key"))}, {Name: "X-Plain", Value: ptr.To("p")}}
 			m.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: ref("token")}}
 		})
+		t.Generation = 3
 		first, err := definitions(c).ResolveTool(ctx, t)
 		Expect(err).NotTo(HaveOccurred())
+		Expect(first.MCP.Generation).To(Equal(int64(3)))
 		Expect(first.MCP.Headers).To(And(HaveKeyWithValue("X-Key", []string{"k"}), HaveKeyWithValue("X-Plain", []string{"p"}), HaveKeyWithValue("Authorization", []string{"Bearer t"})))
 		Expect(first.MCP.Prefix).To(Equal("my_tools_v2_"))
 		s.Data["token"] = []byte("other")

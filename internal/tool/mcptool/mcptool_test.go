@@ -240,6 +240,30 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(sessions.Load()).To(Equal(int64(2)))
 	})
 
+	It("are watched as their Tool says now, also when a run comes back to a version before that was forgotten", func() {
+		type outcome struct {
+			version string
+			reached bool
+		}
+		told := make(chan outcome, 64)
+		servers := mcptool.New(mcptool.Options{Network: network, Log: GinkgoLogr, Watch: func(s *mcptool.Server, err error) { told <- outcome{s.Version, err == nil} }})
+		DeferCleanup(servers.Close)
+		wrong, right := serve(streamable(newServer("a"))), serve(streamable(newServer("a")))
+		before := config(wrong, func(s *mcptool.Server) { s.Generation = 1 })
+		after := config(right, func(s *mcptool.Server) { s.Version, s.Generation = "2", 2 })
+		Expect(servers.Ask(before)).To(Succeed())
+		Expect(told).To(Receive(Equal(outcome{"1", true})))
+		Expect(servers.Ask(after)).To(Succeed())
+		Expect(told).To(Receive(Equal(outcome{"2", true})))
+		Expect(servers.Forget(before)).To(Succeed())
+		wrong.is(nil)
+		Expect(servers.Ask(before)).NotTo(Succeed())
+		Expect(told).NotTo(Receive(), "the Tool's server is well")
+		right.is(nil)
+		Expect(servers.Ask(after)).NotTo(Succeed())
+		Expect(told).To(Receive(Equal(outcome{"2", false})))
+	})
+
 	It("are said to be unreachable, by a reason without the URL", func() {
 		r := serve(nil)
 		list, err := servers.Tools(ctx, config(r, func(s *mcptool.Server) { s.URL += "/?token=s3cr3t" }))

@@ -44,13 +44,15 @@ type Server struct {
 	Namespace, Name string // of the Tool object
 	UID             string
 	// Version changes whenever anything below does.
-	Version   string
-	URL       string
-	Transport skeinv1.MCPTransport
-	Headers   http.Header
-	Tools     []string // all when empty
-	Prefix    string
-	Timeout   time.Duration // of one call; DefaultTimeout when 0
+	Version string
+	// Generation of the Tool object: of two versions, the one of the lower is the older.
+	Generation int64
+	URL        string
+	Transport  skeinv1.MCPTransport
+	Headers    http.Header
+	Tools      []string // all when empty
+	Prefix     string
+	Timeout    time.Duration // of one call; DefaultTimeout when 0
 }
 
 // Options of Servers.
@@ -69,7 +71,14 @@ type Servers struct {
 
 	mu     sync.Mutex
 	known  map[identity]*server
+	newest map[[2]string]newest // by the namespace and the name of the Tool; kept when its servers are forgotten
 	closed bool
+}
+
+// newest is of which Tool the last of its versions is.
+type newest struct {
+	uid        string
+	generation int64
 }
 
 // identity of a server: of each version of a Tool there is one. Runs that began with the one before keep it to their end,
@@ -89,7 +98,7 @@ func New(o Options) *Servers {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	return &Servers{opts: o, known: map[identity]*server{}}
+	return &Servers{opts: o, known: map[identity]*server{}, newest: map[[2]string]newest{}}
 }
 
 // Close ends all sessions.
@@ -110,7 +119,8 @@ var (
 	errForgotten = errors.New("its session was closed, since nobody had used it for long: try again")
 )
 
-// of gives what is known of a server.
+// of gives what is known of a server. One that is made for a run that began before its Tool was edited is an old one from
+// its beginning: it may have been forgotten while the run was busy elsewhere, and is not what the Tool says now.
 func (s *Servers) of(config *Server) (*server, error) {
 	id := config.identity()
 	s.mu.Lock()
@@ -123,14 +133,20 @@ func (s *Servers) of(config *Server) (*server, error) {
 		return have, nil
 	}
 	made := &server{owner: s, id: id, config: config, progress: map[string]func(Progress){}}
-	made.ttl.Store(int64(idleTTL))
-	made.idle = time.AfterFunc(idleTTL, made.forget)
-	for other, v := range s.known {
-		if other.namespace == id.namespace && other.name == id.name {
-			v.ttl.Store(int64(oldTTL))
-			v.used()
+	of, ttl := [2]string{id.namespace, id.name}, idleTTL
+	if n := s.newest[of]; n.uid == id.uid && config.Generation < n.generation {
+		ttl = oldTTL
+	} else {
+		s.newest[of] = newest{id.uid, config.Generation}
+		for other, v := range s.known {
+			if other.namespace == id.namespace && other.name == id.name {
+				v.ttl.Store(int64(oldTTL))
+				v.used()
+			}
 		}
 	}
+	made.ttl.Store(int64(ttl))
+	made.idle = time.AfterFunc(ttl, made.forget)
 	s.known[id] = made
 	return made, nil
 }
