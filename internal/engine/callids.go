@@ -40,7 +40,7 @@ func recordCalls(m *store.Message, calls []model.ToolCall) {
 // asCalled gives the calls of a request the ids by which the provider knows them, as far as these tell the calls apart:
 // some providers take no others, and a conversation that they keep is told of results by them.
 func asCalled(messages []model.Message) {
-	used, now := map[string]bool{}, map[string]string{}
+	used, now := keptIDs(messages), map[string]string{}
 	for i := range messages {
 		m := &messages[i]
 		if id, ok := now[m.ToolCallID]; ok && m.Role == model.RoleTool {
@@ -59,4 +59,20 @@ func asCalled(messages []model.Message) {
 			}
 		}
 	}
+}
+
+// keptIDs are those of the calls that have no others. Of an answer that was recorded before calls got ids of the log's own, they
+// are the provider's, which it may give again.
+func keptIDs(messages []model.Message) map[string]bool {
+	kept := map[string]bool{}
+	for i := range messages {
+		m := &messages[i]
+		theirs, _ := m.Metadata[metadataCallIDs].(map[string]any)
+		for _, call := range m.ToolCalls {
+			if id, _ := theirs[call.ID].(string); id == "" {
+				kept[call.ID] = true
+			}
+		}
+	}
+	return kept
 }

@@ -105,4 +105,25 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		shown := provider.shown[len(provider.shown)-1]
 		Expect(shown).To(HaveExactElements("call_0", "call_1", fourth.ToolCallID, HavePrefix(fourth.ToolCallID[:36])), "its own ids, where they tell the calls apart")
 	})
+
+	It("are told apart from those that were recorded by the provider's ids alone", func(ctx SpecContext) {
+		w := newWorld()
+		provider := &counter{}
+		w.Models = provider
+		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+			a.A.Prompt.Spec.ParallelToolCalls = true
+		})
+		start(w)
+		id := makeThread(ctx, w, "agent")
+		text := "before"
+		Expect(w.Store.Apply(ctx, id, nil, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: &text}},
+			&store.AppendMessage{Message: &store.Message{Role: store.RoleAssistant, ToolCalls: []store.ToolCall{{ID: "call_0", Name: "get_value", Arguments: `{"key":"a"}`}}}},
+			&store.AppendMessage{Message: &store.Message{Role: store.RoleTool, ToolCallID: "call_0", Name: "get_value", ToolStatus: "success", Content: &text}},
+		)).To(Succeed())
+		send(ctx, w, id, "go")
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		messages, err := w.Messages(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(provider.shown[1]).To(Equal([]string{"call_0", messages[4].ToolCalls[0].ID, "call_1"}))
+	})
 })
