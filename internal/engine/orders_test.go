@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -154,6 +155,25 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			over(ctx, id, child, grandchild)
 			stop()
 		}
+	})
+
+	It("though what the order is about comes together with it to a run under way", func(ctx SpecContext) {
+		m := newHeld()
+		w.Models = m
+		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinKV))
+		start(w)
+		id := makeThread(ctx, w, "child")
+		send(ctx, w, id, "go")
+		Eventually(m.asked, "10s").Should(Receive())
+		Expect(w.Store.Apply(ctx, id, nil,
+			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: []string{"x"}})}},
+			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxMessage, Payload: enginetest.JSON(store.Message{
+				ID: "asked", Role: store.RoleUser, Content: ptr.To("and this"), Metadata: map[string]any{"parent_tool_call_id": "x"}})}},
+		)).To(Succeed())
+		m.answers <- toolCall("get_value", `{"key":"k"}`)
+		m.answers <- &model.Response{Content: "an answer that nobody awaits"}
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunStopped))
+		Expect(m.asked).NotTo(Receive(), "no model is asked any more")
 	})
 
 	DescribeTable("though the child's thread comes to be afterwards", func(ctx SpecContext, resumable bool) {

@@ -148,6 +148,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 			return false, err
 		}
 	}
+	r.seen = t.LastSeq
 	if !under { // one that goes on has yet to look at what waits
 		r.known = t.LastSeq
 	}

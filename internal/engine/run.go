@@ -59,6 +59,8 @@ type run struct {
 	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
 	// must be found out by reading.
 	known int64
+	// seen is the sequence number up to which whatever was edited or removed shows in the conversation.
+	seen  int64
 	hooks runHooks
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
@@ -183,13 +185,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	var items []store.InboxItem
 	if edited || at.LastSeq != r.known {
 		r.known = 0
-		if edited {
-			r.conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
-			news = true
-		} else {
-			news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID)
-		}
-		if err != nil {
+		if news, err = r.reread(ctx, at, edited); err != nil {
 			return news, err
 		}
 		if items, err = r.engine.store.Inbox(ctx, r.thread.ID); err != nil {
@@ -197,20 +193,43 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		}
 		r.known = at.LastSeq
 	}
-	r.current = true
 	r.next = at.Agent
 	news = news || r.isHanded()
 	stops, unawaited, items := splitStops(items)
 	if r.kept.unawaited(unawaited) {
 		return false, awaitedStop(r.record.ID)
 	}
-	if len(stops) > 0 {
+	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // what is taken in may be what they are about: they are looked at again
 	}
 	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
 		return news || len(r.hooks.due) > 0, nil
 	}
 	return true, r.takeIn(ctx, items)
+}
+
+// reread brings the conversation to a position of the thread: what was added is read, and all of it where something that was
+// there before has been changed, by the run's own code (edited) or by anybody else.
+func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news bool, err error) {
+	if !edited {
+		last, err := r.engine.store.LastEdit(ctx, r.thread.ID, r.seen)
+		if err != nil {
+			return false, err
+		}
+		if last == 0 {
+			news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID)
+			if err == nil {
+				r.seen = at.LastSeq
+			}
+			return news, err
+		}
+	}
+	conv, err := loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
+	if err != nil {
+		return false, err
+	}
+	r.conv, r.seen = conv, at.LastSeq
+	return true, nil
 }
 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. It holds neither lease nor
@@ -260,8 +279,8 @@ func (r *run) account(mark *store.Mark, ops []store.Op) {
 		case *store.AppendMessage:
 			if op.Existed {
 				r.known = 0
-			} else if op.To == "" || op.To == r.thread.ID {
-				r.conv.add(*op.Message)
+			} else if (op.To == "" || op.To == r.thread.ID) && (r.frame != nil || op.Message.Depth == 0) {
+				r.conv.add(*op.Message) // else it is a called prompt's, which reads it when it goes on
 			}
 		case *store.Enqueue:
 			if op.To == "" || op.To == r.thread.ID {

@@ -90,6 +90,9 @@ type Store interface {
 	Work(ctx context.Context, threadID string) (*Work, error)
 	// Position tells how far the thread's log reaches; ErrNotFound when there is no thread.
 	Position(ctx context.Context, threadID string) (Position, error)
+	// LastEdit gives the sequence number of the newest entry of the log after that one by which messages that were there before were
+	// changed or removed; 0 when there is none, or no thread.
+	LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error)
 	// Inbox lists what waits, in order.
 	Inbox(ctx context.Context, threadID string) ([]InboxItem, error)
 	// Events gives the log after a sequence number, oldest first, at most limit (1000 when 0). The Data of

@@ -71,6 +71,7 @@ var Queries = map[string]struct {
 	"inbox":              {qInbox, 1},
 	"inbox of":           {qInboxOf, 1},
 	"position":           {qPosition, 1},
+	"last edit":          {qLastEdit, 2},
 	"runs":               {qRuns, 3},
 	"value":              {qValue, 2},
 	"files direct":       {qFilesDirect, 2},

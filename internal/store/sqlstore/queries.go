@@ -1,5 +1,7 @@
 package sqlstore
 
+import "github.com/skein-dev/skein/internal/store"
+
 // Every query of the store, in the SQL that all dialects share. Lists of columns go with the scan
 // functions of the same record.
 
@@ -93,6 +95,8 @@ const (
 			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
 		FROM message m WHERE m.thread = ? AND m.seq > ?
 		ORDER BY seq LIMIT ?`
+	qLastEdit = `SELECT COALESCE(MAX(l.seq), 0) FROM thread t JOIN log l ON l.thread = t.key AND l.seq > ? WHERE t.id = ?
+		AND l.type IN ('` + store.EventMessageUpdated + `', '` + store.EventMessageDeleted + `', '` + store.EventTruncated + `', '` + store.EventDestroyed + `')`
 )
 
 // The inbox.

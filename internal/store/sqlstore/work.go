@@ -47,3 +47,14 @@ func (s *Store) Position(ctx context.Context, threadID string) (p store.Position
 	}
 	return p, nil
 }
+
+// LastEdit tells whether messages were changed or removed that were there before.
+func (s *Store) LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.row(ctx, qLastEdit, []any{after, threadID}, &seq)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("log of thread %s: %w", threadID, err)
+	}
+	return seq, nil
+}

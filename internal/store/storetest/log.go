@@ -43,6 +43,28 @@ func describeLog(e *env) {
 			Expect(events[2].Data).To(BeNil(), "the message is deleted")
 		})
 
+		It("tells how newly what was there before was changed or removed", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			m, other := message("said"), message("beside")
+			lastEdit := func(after int64) int64 {
+				GinkgoHelper()
+				seq, err := e.store.LastEdit(ctx, id, after)
+				Expect(err).NotTo(HaveOccurred())
+				return seq
+			}
+			e.apply(ctx, id, &store.AppendMessage{Message: m}, &store.AppendMessage{Message: other})
+			Expect(lastEdit(0)).To(BeZero(), "what is added is none")
+			for _, op := range []store.Op{&store.UpdateMessage{ID: m.ID, Content: ptr("changed")}, &store.DeleteMessage{ID: m.ID},
+				&store.Truncate{Index: -1}, &store.Destroy{Reason: store.DestroyedExplicit}} {
+				before := e.info(ctx, id).LastSeq
+				e.apply(ctx, id, op)
+				Expect(lastEdit(before)).To(BeNumerically(">", before), "%T", op)
+				e.apply(ctx, id, &store.AppendMessage{Message: message("more")})
+				Expect(lastEdit(e.info(ctx, id).LastSeq - 1)).To(BeZero())
+			}
+			Expect(e.store.LastEdit(ctx, "00000000-0000-0000-0000-000000000000", 0)).To(BeZero())
+		})
+
 		It("carries the message that an entry speaks of", Label("EVT-03"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"))
 			m := message("said")
