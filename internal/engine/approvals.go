@@ -80,13 +80,12 @@ func (in *intake) decision(d store.ApprovalDecision) {
 }
 
 func (in *intake) decide(callID string, a store.Approval) {
-	delete(in.kept.Waits, callID)
 	if in.kept.Decisions == nil {
 		in.kept.Decisions = map[string]store.Approval{}
 	}
 	in.kept.Decisions[callID] = a
 	in.freed = true
-	in.wake(callID)
+	in.over(callID)
 }
 
 // refusal is the result of a call that was not approved.

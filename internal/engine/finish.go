@@ -124,7 +124,11 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	}
 	ops = append(append(ops, scoped...), &store.PutRun{Run: record})
 	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
-		ops = append(ops, &store.Park{}) // SPEC MSG-08
+		park := &store.Park{} // SPEC MSG-08
+		if r.quiet {
+			park = parkOnly(r.over)
+		}
+		ops = append(ops, park)
 	}
 	child, err := r.childOps(ctx, text, attachments)
 	if err != nil {

@@ -172,6 +172,9 @@ func (in *intake) childResult(r store.ChildResult) {
 		in.result(call, m)
 		return
 	}
+	if _, waits := in.kept.Waits[r.ToolCallID]; waits { // its call was deleted
+		in.over(r.ToolCallID)
+	}
 	// What a child says has no more weight than what a person says: never the role system.
 	m.Role, m.Name, m.Silent = store.RoleUser, r.Name, true
 	text := fmt.Sprintf("[subagent %s (%s) %s]", r.Name, r.Reference, r.Status)

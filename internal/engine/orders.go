@@ -123,35 +123,66 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 
 // dropUnbegun ends a child that has not begun, and takes the orders out of its inbox that say so.
 func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
-	done, err := e.ordersDone(ctx, t.ID)
+	work, err := e.store.Work(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	return e.store.Apply(ctx, t.ID, nil, append(done, unbegunOps(t)...)...)
+	stops, calls, rest := splitStops(work.Inbox)
+	if len(stops) == 0 || !calls[t.Child.ToolCallID] {
+		return nil // somebody has seen to it
+	}
+	err = e.store.Apply(ctx, t.ID, nil, append([]store.Op{dequeueOf(stops)}, unbegunOps(work.Thread, rest, calls)...)...)
+	if errors.Is(err, store.ErrConflict) {
+		return nil // the order stays, and whoever takes the child up looks
+	}
+	return err
 }
 
-// ordersDone take the orders out of a thread's inbox with what they lead to: it is parked then, and nobody would look.
-func (e *Engine) ordersDone(ctx context.Context, threadID string) ([]store.Op, error) {
-	items, err := e.store.Inbox(ctx, threadID)
+// ordersDone take the orders out of the thread's inbox with the end of the run that they are about, as it may be parked
+// then, and nobody would look; and give the calls that nobody waits for any more.
+func (r *run) ordersDone(ctx context.Context) (ops []store.Op, over map[string]bool, err error) {
+	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	stops, _, _ := splitStops(items)
-	if len(stops) == 0 {
-		return nil, nil
+	stops, over, _ := splitStops(items)
+	if len(stops) > 0 {
+		ops = append(ops, dequeueOf(stops))
+	} else {
+		over = map[string]bool{}
 	}
-	return []store.Op{dequeueOf(stops)}, nil
+	for _, call := range r.kept.ReplyTo {
+		over[call] = true
+	}
+	return ops, over, nil
 }
 
-// unbegunOps end a child that has not begun: one that can be talked to again stays so, and begins when its parent says more
-// to it; any other is over.
-func unbegunOps(t *store.Thread) []store.Op {
+// parkOnly parks a child that has nothing to do but what nobody waits for any more. What anybody has said to it since, it
+// works on, also when that comes at this very moment: whoever has said it may wait.
+func parkOnly(calls map[string]bool) *store.Park {
+	return &store.Park{Unless: func(item store.InboxItem) bool { return saidSince(item, calls) }}
+}
+
+// saidSince tells whether an inbox item is a message that is about none of the calls.
+func saidSince(item store.InboxItem, calls map[string]bool) bool {
+	return item.Kind == store.InboxMessage && !asks(item, calls)
+}
+
+// unbegunOps end a child that has not begun, whose inbox has that besides the orders: one that can be talked to again stays
+// so, and begins when somebody says more to it; any other is over. One to which somebody has said more begins. They conflict
+// with what is said to it in between, where it would be lost.
+func unbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
+	made := func(item store.InboxItem) bool { return item.Key == thread.FirstMessageKey }
+	since := func(item store.InboxItem) bool { return !made(item) && saidSince(item, calls) }
 	if t.Child.Resumable {
-		return []store.Op{&store.Park{}}
+		return []store.Op{&store.Park{Unless: since}}
+	}
+	if slices.ContainsFunc(rest, since) {
+		return nil
 	}
 	status := tool.ChildTerminated
 	return []store.Op{
-		&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(t, status, ""),
+		&store.ExpectVersion{Version: t.Version}, &store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(t, status, ""),
 		&store.Terminate{Reason: skeinv1.ReasonSessionEnded},
 	}
 }
@@ -203,11 +234,15 @@ func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	switch {
 	case t.Child == nil:
 	case last == nil && calls[t.Child.ToolCallID]:
-		ops = append(ops, unbegunOps(t)...)
+		ops = append(ops, unbegunOps(t, rest, calls)...)
 	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return asks(item, calls) }):
-		ops = append(ops, &store.Park{})
+		ops = append(ops, parkOnly(calls))
 	}
-	return ignoreNotFound(e.store.Apply(ctx, t.ID, fence, ops...))
+	err := e.store.Apply(ctx, t.ID, fence, ops...)
+	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
+		return nil // they are still there: it is looked at again
+	}
+	return ignoreNotFound(err)
 }
 
 // asks tells whether an inbox item is a message whose answer was to be the result of one of the calls.

@@ -176,6 +176,54 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		Expect(m.asked).NotTo(Receive(), "no model is asked any more")
 	})
 
+	// tell has a run of a thread send its child a message, which it waits for.
+	tell := func(ctx context.Context, id, reference, text string) {
+		GinkgoHelper()
+		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Unpark: true, Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
+			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": reference, "message": text})})}})).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }, "10s", "5ms").Should(Succeed())
+	}
+
+	It("but not what the next run says to a child that has not taken up what the last one said", func(ctx SpecContext) {
+		e, _ := start(w)
+		id := makeThread(ctx, w, "parent")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		child := childOf(NewGomega(Fail), ctx, id)
+		rest(ctx, w, child.ID)
+		var held *store.Fence // as by a replica that is behind
+		Eventually(func() (err error) {
+			held, err = w.Store.Acquire(ctx, child.ID, "elsewhere", hour)
+			return err
+		}, "10s", "2ms").Should(Succeed())
+		tell(ctx, id, child.Reference, "first")
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		tell(ctx, id, child.Reference, "second")
+		Expect(w.Store.Release(ctx, held)).To(Succeed())
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(ContainElement("tool subagent_message success: re: second"))
+	})
+
+	It("but not what anybody has said to the child before it found out", func(ctx SpecContext) {
+		_, stop := start(w)
+		id, child, _ := waiting(ctx)
+		stop()
+		o := w.Options()
+		o.Logger = logr.Discard()
+		o.Faults = func(point string) {
+			if point == "stop.after" {
+				panic("crash")
+			}
+		}
+		dying, err := engine.New(o)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(func() { _ = dying.Stop(ctx, id, "enough") }).To(PanicWith("crash"))
+		send(ctx, w, child, "on your own")
+		start(w)
+		Expect(rest(ctx, w, child).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, child)).To(ContainElement("assistant: re: on your own"))
+	})
+
 	DescribeTable("though the child's thread comes to be afterwards", func(ctx SpecContext, resumable bool) {
 		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), func(a *engine.Agent) { a.Spec.Subagents[0].Resumable = resumable },
 			enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))

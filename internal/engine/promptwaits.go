@@ -69,12 +69,22 @@ func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*stor
 	}
 }
 
+// prompts tells whether a called prompt waits. Its definition may be gone by now.
+func (s *runState) prompts() bool {
+	for _, w := range s.Waits {
+		if w.Kind == tool.WaitPrompt || w.Within != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // readInner reads what called prompts have left of the calls that have no result yet, where any of the items, or of the
 // waits, may be about it.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 || len(items) == 0 && !r.timeIsUp() {
+	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.kept.prompts() || len(items) == 0 && !r.timeIsUp() {
 		return nil
 	}
 	after := r.conv.msgs[r.conv.calls[outstanding[0].ID]].Seq
@@ -133,21 +143,33 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		}
 		m.Metadata[metadataPromptCall] = within(caller)
 	}
-	delete(in.kept.Waits, call.ID)
 	in.kept.markDecision(call, &m)
 	in.answered[call.ID] = true
 	in.results = append(in.results, arrival{call: call, message: in.message(m)})
-	in.wake(call.ID)
+	in.over(call.ID)
 }
 
-// wake lets the called prompts go on that a call is made within.
-func (in *intake) wake(callID string) {
+// over ends the wait of a call, and lets the called prompts go on that it is made within, also where the message that
+// makes it was deleted: they find out.
+func (in *intake) over(callID string) {
+	w := in.kept.Waits[callID]
+	delete(in.kept.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
 		callID = within(caller)
-		if w := in.kept.Waits[callID]; w.Kind == tool.WaitPrompt {
-			w.Ready = true
-			in.kept.Waits[callID] = w
-		}
-		in.freed = true
+		in.ready(callID)
 	}
+	for id := w.Within; id != ""; {
+		id = in.ready(id).Within
+	}
+}
+
+// ready lets a called prompt go on that waits.
+func (in *intake) ready(callID string) tool.Wait {
+	w := in.kept.Waits[callID]
+	if w.Kind == tool.WaitPrompt {
+		w.Ready = true
+		in.kept.Waits[callID] = w
+	}
+	in.freed = true
+	return w
 }

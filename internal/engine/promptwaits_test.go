@@ -143,6 +143,45 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		}
 	})
 
+	It("is over when the prompt is there no more, which the caller is told", func(ctx SpecContext) {
+		writer := func(change ...func(*engine.Agent)) {
+			w.Definitions.Put("writer", append(change, enginetest.Script(
+				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, Times: new(int32), ToolCalls: []skeinv1.ScriptToolCall{ask("keep", "it")}},
+				enginetest.Say("saw: {{.Last.Content}}")))...)
+		}
+		writer(enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("k")))))
+		e, _ := start(w)
+		id := makeThread(ctx, w, "writer")
+		send(ctx, w, id, "go")
+		waiting(ctx, id, skeinv1.ReasonWaitingForApproval)
+		writer()
+		decide(ctx, e, id, store.Approval{Approved: true, By: "ada"})
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(ContainElement(HavePrefix(`tool keep error: there is no tool "keep"`)))
+		Expect(w.Store.Value(ctx, id, "k")).Error().To(MatchError(store.ErrNotFound))
+	})
+
+	It("lets the prompt go on when what it waits for is deleted", func(ctx SpecContext) {
+		clock := clocktesting.NewFakeClock(time.Now())
+		writer := func(does skeinv1.ScriptStep) {
+			w.Definitions.Put("writer", enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, time.Hour),
+				enginetest.Script(does)), enginetest.Script(calls(ask("keep", "it")), enginetest.Say("done")))
+		}
+		writer(calls(set("k")))
+		start(w, func(o *engine.Options) { o.Clock = clock; o.SweepInterval = time.Second })
+		id := makeThread(ctx, w, "writer")
+		send(ctx, w, id, "go")
+		waiting(ctx, id, skeinv1.ReasonWaitingForApproval)
+		page, err := w.Store.Messages(ctx, id, store.MessageQuery{Order: "desc", AllDepths: true, Limit: 1})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(HaveExactElements(And(HaveField("Depth", 1), HaveField("ToolCalls", HaveLen(1)))))
+		Expect(w.Store.Apply(ctx, id, nil, &store.DeleteMessage{ID: page.Messages[0].ID})).To(Succeed())
+		writer(enginetest.Say("went on")) // to what it reads now
+		clock.Step(2 * time.Hour)
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(told(ctx, w, id)).To(ContainElement("tool keep success: went on"))
+	})
+
 	It("keeps no other from going on where calls are made at once, in whatever order they are decided", func(ctx SpecContext) {
 		w.Definitions.Put("writer", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(

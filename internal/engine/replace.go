@@ -32,7 +32,7 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 		r.orders = orderOps(awaited)
 		if s.quiet {
 			var done []store.Op
-			done, err = r.engine.ordersDone(ctx, r.thread.ID)
+			done, r.over, err = r.ordersDone(ctx)
 			r.orders = append(r.orders, done...)
 		}
 	}

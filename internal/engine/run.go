@@ -41,9 +41,10 @@ type run struct {
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
 	usage        runUsage
 	limits       limits
-	quiet        bool       // a parent that waited for it has ended
-	orders       []store.Op // to the children that it waits for, with its end
-	since        int64      // when the time that it is at work was last counted, in microseconds
+	quiet        bool            // a parent that waited for it has ended
+	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
+	orders       []store.Op      // to the children that it waits for, with its end
+	since        int64           // when the time that it is at work was last counted, in microseconds
 
 	exec *execution // made when the first tool is
 	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.

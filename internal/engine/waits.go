@@ -54,7 +54,7 @@ func (in *intake) times() {
 	}
 	for id, w := range in.kept.Waits {
 		if due(w) { // its call was deleted
-			delete(in.kept.Waits, id)
+			in.over(id)
 		}
 	}
 }

@@ -20,8 +20,8 @@ type Destroy struct {
 type SetIdleExpiry struct{ Expiry int64 }
 
 // Park keeps what is in the inbox, and what comes, from being taken until an Enqueue with Unpark, or Continue
-// (SPEC MSG-08).
-type Park struct{}
+// (SPEC MSG-08). With Unless it does nothing where that says so of an item that waits at that moment.
+type Park struct{ Unless func(InboxItem) bool }
 
 // Continue ends Park. ErrTerminated when the thread is terminated. Was tells whether it was parked.
 type Continue struct{ Was bool }

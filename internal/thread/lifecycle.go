@@ -29,8 +29,8 @@ type NewThread struct {
 	fork *store.Fork // set by Fork
 }
 
-// firstMessageKey makes the first message of a thread happen once.
-const firstMessageKey = "skein:first-message"
+// FirstMessageKey makes the first message of a thread happen once.
+const FirstMessageKey = "skein:first-message"
 
 // Create is the one code path for new threads, whatever their origin (SPEC THR-03). It is idempotent by
 // ID: when the thread is there already it changes nothing and gives created false.
@@ -72,7 +72,7 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		if err != nil {
 			return nil, false, err
 		}
-		op, err := enqueueOp(m, firstMessageKey, 0)
+		op, err := enqueueOp(m, FirstMessageKey, 0)
 		if err != nil {
 			return nil, false, err
 		}

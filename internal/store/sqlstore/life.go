@@ -51,7 +51,7 @@ func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 	case *store.SetIdleExpiry:
 		return true, t.setIdleExpiry(h, op.Expiry)
 	case *store.Park:
-		return true, t.doze(h, asleepParked)
+		return true, t.park(h, op)
 	case *store.Continue:
 		return true, t.resume(h, op)
 	case *store.Revoke:
@@ -64,6 +64,25 @@ func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 		return true, t.condemn(h)
 	}
 	return false, nil
+}
+
+// park keeps what waits from being taken, unless something waits that is to be.
+func (t *tx) park(h *head, op *store.Park) error {
+	wanted := false
+	if op.Unless != nil {
+		err := t.rows(t.ctx, qInbox, []any{h.key}, func(scan scanner) error {
+			item, err := scanInbox(scan)
+			wanted = wanted || err == nil && op.Unless(*item)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if wanted {
+		return nil
+	}
+	return t.doze(h, asleepParked)
 }
 
 // doze keeps what waits from being taken, for a reason.

@@ -164,6 +164,21 @@ func describeLife(e *env) {
 			e.apply(ctx, id, &store.Terminate{})
 			Expect(e.store.Apply(ctx, id, nil, op)).To(MatchError(store.ErrTerminated))
 		})
+
+		It("does nothing where something waits, at that moment, that is not to", func(ctx SpecContext) {
+			one, two := queued("m1", "one"), queued("m2", "two")
+			two.Item.Key = "two"
+			id := e.thread(ctx, one, two)
+			park := &store.Park{Unless: func(item store.InboxItem) bool {
+				return item.Key == "two" && item.Kind == store.InboxMessage && len(item.Payload) > 0
+			}}
+			e.apply(ctx, id, park)
+			Expect(e.info(ctx, id).Parked).To(BeFalse())
+			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{two.Seq}}, park)
+			Expect(e.info(ctx, id).Parked).To(BeTrue())
+			Expect(e.inbox(ctx, id)).To(HaveLen(1))
+		})
 	})
 
 	Describe("retaining", func() {
