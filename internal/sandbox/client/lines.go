@@ -17,6 +17,8 @@ const (
 	// linesAtOnce bounds those that are made at a time: it is work ahead of time, and must not be in the way.
 	linesAtOnce = 2
 	lineTimeout = 5 * time.Second
+	// linesRenewed is how often what was lost is made anew.
+	linesRenewed = 30 * time.Second
 )
 
 // Lines keep connections to sandboxes that are nobody's yet, so that who claims one need not wait for a handshake
@@ -43,7 +45,32 @@ type line struct {
 func NewLines(credentials func(ctx context.Context) ([]byte, pki.Pair, error), configs *pki.ClientConfigs) *Lines {
 	l := &Lines{credentials: credentials, configs: configs, places: make(chan struct{}, linesAtOnce), lines: map[string]*line{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	go func() {
+		beat := time.NewTicker(linesRenewed)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+				l.renew()
+			case <-l.ctx.Done():
+				return
+			}
+		}
+	}()
 	return l
+}
+
+// renew makes anew what was lost or could not be made: a sandbox that waits gives no other occasion.
+func (l *Lines) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, n := range l.lines {
+		if n.made && !n.client.good() {
+			o := n.client.opts
+			l.remove(name)
+			l.start(name, o)
+		}
+	}
 }
 
 // Keep connects to a sandbox ahead of time, in the background. name is how Options and Drop call the line; a name that
@@ -82,14 +109,10 @@ func (l *Lines) start(name string, o Options) {
 		err := n.client.Connect(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.lines[name] == n && err == nil {
-			n.made = true
-			return
+		n.made = l.lines[name] == n // or has failed, which renew finds
+		if !n.made || err != nil {
+			go func() { _ = n.client.Close() }()
 		}
-		if l.lines[name] == n {
-			delete(l.lines, name)
-		}
-		go func() { _ = n.client.Close() }()
 	}()
 }
 
@@ -125,7 +148,7 @@ func (l *Lines) Count() int {
 	defer l.mu.Unlock()
 	n := 0
 	for _, line := range l.lines {
-		if line.made {
+		if line.made && line.client.good() {
 			n++
 		}
 	}

@@ -68,16 +68,23 @@ type Watcher struct {
 	peak int64
 }
 
-// Watch begins to follow the children of a process.
-func Watch(parent int) *Watcher {
+// Watch begins to follow the children of a process. Those that have had more than idle bytes already are left out: they
+// had their program before this one, and on a busy machine are still about to end.
+func Watch(parent int, idle int64) *Watcher {
 	w := &Watcher{stop: make(chan struct{})}
 	own := command(parent)
+	before := map[int]bool{}
+	for _, pid := range Children(parent) {
+		before[pid] = highest(pid, own) > idle
+	}
 	w.done.Go(func() {
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			for _, pid := range Children(parent) {
-				w.peak = max(w.peak, highest(pid, own))
+				if !before[pid] {
+					w.peak = max(w.peak, highest(pid, own))
+				}
 			}
 			select {
 			case <-w.stop:

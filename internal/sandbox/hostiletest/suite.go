@@ -203,7 +203,7 @@ func plain(v any) any {
 }
 
 func (h *hold) run(p *Program) outcome {
-	watch := Watch(os.Getpid())
+	watch := Watch(os.Getpid(), h.engine.Base)
 	defer watch.Stop()
 	var r sandbox.Result
 	if p.Tool {

@@ -208,6 +208,11 @@ func (k *keeper) fromEngine() error {
 		if err == nil && !h.Type.FromChild() {
 			err = protocol.Violation("frame type %d from an engine", h.Type)
 		}
+		if err == nil && k.open.Memory > 0 && int64(h.Size) > k.open.Memory {
+			// The keeper would take as much once more to hold what the code may not have once.
+			k.end(memoryDone(k.open.Memory))
+			return nil
+		}
 		var f frame
 		if err == nil {
 			f, err = readFrame(from, h)
