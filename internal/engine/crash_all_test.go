@@ -69,7 +69,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 
 // settling follows every run with a task that leaves the same however often it is done.
 func (w *everything) settling(o *engine.Options) {
-	o.PostRunTimeout = time.Second
+	o.PostRunTimeout = 3 * time.Second
 	o.PostRun = []engine.PostRunTask{{Name: "note", Do: func(ctx context.Context, r engine.PostRun) error {
 		st, err := w.Threads.Open(ctx, r.Thread.ID)
 		if err != nil {
