@@ -108,9 +108,10 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 				Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "talker"}}})
 		talker := runtimeAs("talker").Thread(ns, t.Name)
 		for _, policy := range []string{"interrupt", "rollback"} {
-			_, err := talker.Queue(ctx, instead(policy))
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(ContainSubstring("threads/stop")))
+			Eventually(ctx, func() error { // the API server hears of a new role in a moment
+				_, err := talker.Queue(ctx, instead(policy))
+				return err
+			}).Should(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("threads/stop"))))
 		}
 		_, err := talker.Queue(ctx, instead("enqueue"))
 		Expect(err).NotTo(HaveOccurred())
