@@ -47,7 +47,7 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 		for source, status := range map[string]string{
 			"export default () => { throw new RangeError('no') }": runtimev1.CodeErrored,
 			"import 'node:fs'": runtimev1.CodeLinkError,
-			"const a = []; for (;;) a.push(new Array(10_000).fill({ a }))":                        runtimev1.CodeMemory,
+			"const a = []; for (;;) a.push(new Array(1_000_000).fill({ a }))":                     runtimev1.CodeMemory,
 			"export default async () => { await 0; for (;;); }":                                   runtimev1.CodeTerminated,
 			"export default async () => (await import('node:fs')).readFileSync('/certs/tls.key')": runtimev1.CodeErrored,
 		} {
