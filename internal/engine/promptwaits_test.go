@@ -108,9 +108,10 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "10s", "2ms").Should(HaveLen(1))
 		waiting(ctx, id, skeinv1.ReasonWaitingForTime)
 		stop()
-		start(w, options)
+		// Nobody runs meanwhile: the time alone would end the run before the message is there.
 		clock.by.Add(int64(2 * time.Hour))
 		send(ctx, w, id, "are you there?")
+		start(w, options)
 		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunSucceeded), HaveField("Steps", 8)))
 		Expect(log(ctx, id)).To(ConsistOf("user: go", "assistant ->outer", ">user: work", ">assistant ->deep", ">>user: look",
 			">>assistant ->set_value", HavePrefix(">>tool set_value: "), ">>assistant ->subagent_create", ">>tool subagent_create: checked figures",
