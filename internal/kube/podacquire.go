@@ -63,7 +63,7 @@ func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == SandboxClaimed && !PodOver(p) {
+		if p.Labels[skeinv1.LabelPool] == a.pool.Name && p.Labels[skeinv1.LabelSandboxState] == SandboxClaimed && !PodOver(p) && !a.port.isGone(p.UID) {
 			return p, nil
 		}
 	}

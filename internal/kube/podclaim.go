@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -139,7 +140,7 @@ func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) 
 	alive := 0
 	for _, pods := range [][]corev1.Pod{claimed, warm} {
 		for i := range pods {
-			if !PodOver(&pods[i]) {
+			if !PodOver(&pods[i]) && !s.isGone(pods[i].UID) {
 				alive++
 			}
 		}
@@ -173,10 +174,12 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 		unused = c.users == 0 && c.pod == key
 		uid := c.uid
 		s.mu.Unlock()
-		unused = unused && s.idleFor(ctx, c, askTimeout) > 0 // another replica may use it
+		unused = unused && s.retire(ctx, c, time.Millisecond) > 0 // another replica may use it
 		if unused {
 			s.drop(c)
-			s.remove(context.WithoutCancel(ctx), key, uid)
+			removing, over := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout-askTimeout)
+			s.remove(removing, key, uid)
+			over()
 		}
 		<-c.turn
 		if unused {

@@ -15,12 +15,20 @@ import (
 // defaultIdleTimeout is that of a SandboxPool that says nothing.
 const defaultIdleTimeout = 5 * time.Minute
 
-// askTimeout bounds the question to a sandbox whether it idles. One that does not answer is of no use to anybody.
-const askTimeout = 5 * time.Second
+const (
+	// askTimeout bounds the question to a sandbox whether it idles. One that does not answer is of no use to anybody.
+	askTimeout = 5 * time.Second
+	// retireHold is for how long a sandbox begins nothing once it has said that it idles: another replica of the manager
+	// must not begin what the deletion would end. After that it is as good as before, should this process have died.
+	retireHold = 30 * time.Second
+	// retireTimeout bounds question and deletion together: it is over well before the sandbox takes work again.
+	retireTimeout = retireHold - 5*time.Second
+)
 
-// Idler is a sandbox that says for how long nothing has run in it; 0 while something runs.
+// Idler is a sandbox that says for how long nothing has run in it, 0 while something runs. An answer of atLeast or
+// more ends its intake for the time of hold, as one step; a sandbox of an older version answers only.
 type Idler interface {
-	Idle(ctx context.Context) (time.Duration, error)
+	Retire(ctx context.Context, atLeast, hold time.Duration) (time.Duration, error)
 }
 
 func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
@@ -54,9 +62,9 @@ func (s *PodSandboxes) reap(c *claim) {
 	}
 	pod, uid, timeout := c.pod, c.uid, c.idleTimeout
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), retireTimeout)
 	defer cancel()
-	if rest := timeout - s.idleFor(ctx, c, timeout); rest > 0 {
+	if rest := timeout - s.retire(ctx, c, timeout); rest > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.startIdleFor(c, rest)
@@ -66,9 +74,10 @@ func (s *PodSandboxes) reap(c *claim) {
 	s.remove(ctx, pod, uid)
 }
 
-// idleFor asks the claim's sandbox for how long nothing has run in it. One that cannot say, because it is gone or
-// cannot be reached, has idled long enough; one whose asker gave up may be in use.
-func (s *PodSandboxes) idleFor(asker context.Context, c *claim, enough time.Duration) time.Duration {
+// retire asks the claim's sandbox for how long nothing has run in it; with enough, it begins nothing more, and must be
+// deleted within retireTimeout. One that cannot say, because it is gone or cannot be reached, has idled long enough; one
+// whose asker gave up may be in use.
+func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
 	unknown := func() time.Duration {
@@ -91,7 +100,7 @@ func (s *PodSandboxes) idleFor(asker context.Context, c *claim, enough time.Dura
 	if !ok {
 		return enough
 	}
-	idle, err := i.Idle(ctx)
+	idle, err := i.Retire(ctx, enough, retireHold)
 	if err != nil {
 		s.Logger.V(1).Info("a sandbox does not say whether it is in use", "thread", c.threadID, "error", err.Error())
 		return unknown()
@@ -124,7 +133,7 @@ func (s *PodSandboxes) adopt(p *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.claims[id] != nil {
+	if s.claims[id] != nil || s.gone[p.UID] {
 		return
 	}
 	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}

@@ -2,15 +2,12 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,6 +66,7 @@ type PodSandboxes struct {
 	byPod    map[types.NamespacedName]string // thread ids
 	reserved map[types.NamespacedName]bool   // pods that a claim under way has picked
 	waiting  map[types.NamespacedName]chan struct{}
+	gone     map[types.UID]bool // pods that are deleted, and that the cache may still have
 }
 
 var _ Sandboxes = (*PodSandboxes)(nil)
@@ -98,6 +96,7 @@ func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 		byPod:               map[types.NamespacedName]string{},
 		reserved:            map[types.NamespacedName]bool{},
 		waiting:             map[types.NamespacedName]chan struct{}{},
+		gone:                map[types.UID]bool{},
 	}
 }
 
@@ -262,19 +261,6 @@ func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
 			s.Logger.V(1).Info("closing the connection to a sandbox", "thread", c.threadID, "error", err.Error())
 		}
 	}
-}
-
-// remove deletes a pod at once. One that cannot be deleted now is tried again when it has idled once more.
-func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
-	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // conflict: the name is another pod's
-		return
-	}
-	if !errors.Is(err, context.Canceled) {
-		s.Logger.Error(err, "cannot delete a sandbox pod", "namespace", pod.Namespace, "pod", pod.Name)
-	}
-	go s.keep(context.WithoutCancel(ctx), pod)
 }
 
 // Discard implements engine.Sandboxes.

@@ -32,9 +32,13 @@ type connection struct {
 	endpoint kube.Endpoint
 	closed   bool
 	idle     func() (time.Duration, error)
+	retire   func(atLeast, hold time.Duration) time.Duration
 }
 
-func (c *connection) Idle(context.Context) (time.Duration, error) {
+func (c *connection) Retire(_ context.Context, atLeast, hold time.Duration) (time.Duration, error) {
+	if c.retire != nil {
+		return c.retire(atLeast, hold), nil
+	}
 	if c.idle == nil {
 		return time.Hour, nil
 	}
@@ -73,6 +77,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 	}
 	patch := funcs.Patch
 	p.client = cluster(interceptor.Funcs{
+		Get:  funcs.Get,
 		List: funcs.List,
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			count("create")

@@ -29,6 +29,7 @@ func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) err
 			}
 			if p, ok := o.(*corev1.Pod); ok {
 				s.unreserve(client.ObjectKeyFromObject(p))
+				s.setGone(p.UID, false)
 				s.line(p, false)
 				s.lost(client.ObjectKeyFromObject(p))
 				s.signal(client.ObjectKeyFromObject(p))

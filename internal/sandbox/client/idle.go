@@ -14,15 +14,31 @@ import (
 
 const idlePath = "/v1/idle"
 
+// The parameters of who is about to delete the sandbox, in milliseconds. A sandbox that is older than they are does
+// not know them, and answers as ever.
+const (
+	idleAtLeast = "atLeast"
+	idleHold    = "hold"
+)
+
 // Idle asks the sandbox for how long nothing has run in it, whoever started it; 0 while something runs.
-func (c *Client) Idle(ctx context.Context) (time.Duration, error) {
+func (c *Client) Idle(ctx context.Context) (time.Duration, error) { return c.askIdle(ctx, "") }
+
+// Retire asks the same. When the answer is atLeast or longer, the sandbox begins nothing more for the time of hold, in which the
+// caller deletes it: whatever would be run in it fails as of a sandbox that is gone, before any of it ran.
+func (c *Client) Retire(ctx context.Context, atLeast, hold time.Duration) (time.Duration, error) {
+	up := func(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() } // the answer is rounded down
+	return c.askIdle(ctx, fmt.Sprintf("?%s=%d&%s=%d", idleAtLeast, up(atLeast), idleHold, up(hold)))
+}
+
+func (c *Client) askIdle(ctx context.Context, query string) (time.Duration, error) {
 	if c.ctx.Err() != nil {
 		return 0, errClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(errClosed) })()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.opts.Address+idlePath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.opts.Address+idlePath+query, nil)
 	if err != nil {
 		return 0, err
 	}

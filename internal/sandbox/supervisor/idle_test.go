@@ -4,11 +4,13 @@ package supervisor_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
@@ -34,6 +36,39 @@ var _ = Describe("a supervisor that is asked whether it idles", Label("COD-09"),
 		Expect(one.Close()).To(Succeed())
 		_, err = one.Idle(ctx)
 		Expect(err).To(HaveOccurred())
+	})
+
+	It("begins nothing more once it has said that it idles to who is about to delete it", func() {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		first, two := s.Dial(GinkgoT(), "thread"), s.Dial(GinkgoT(), "thread")
+		e, release := holdRun(ctx, first)
+		Expect(two.Retire(ctx, 0, time.Minute)).To(BeZero())
+		release()
+		e.Wait(ctx)
+		Eventually(ctx, func() (time.Duration, error) { return two.Idle(ctx) }).Should(BeNumerically(">", 0))
+		Expect(two.Retire(ctx, time.Hour, time.Minute)).To(BeNumerically("<", time.Hour))
+		Expect(first.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess), "it has not idled for so long")
+
+		_, err := s.Dial(GinkgoT(), "another").Retire(ctx, 0, time.Minute)
+		Expect(err).To(MatchError(ContainSubstring("belongs to another thread")))
+		Eventually(ctx, func() (time.Duration, error) { return two.Retire(ctx, time.Millisecond, time.Minute) }).Should(BeNumerically(">", 0))
+		r := first.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx)
+		Expect(r.Error).To(HaveField("Message", ContainSubstring("about to be deleted")))
+		Expect(r.Retriable).To(BeTrue(), "in another one")
+		_, err = first.OpenIsolate(ctx, sandbox.IsolateRequest{})
+		var gone *sandbox.IsolateGoneError
+		Expect(errors.As(err, &gone)).To(BeTrue(), "%v", err)
+		Expect(gone.Started).To(BeFalse())
+		Expect(two.Idle(ctx)).To(BeNumerically(">", 0), "it can be asked again")
+	})
+
+	It("is as good as before when nobody deletes it", func() {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		c := s.Dial(GinkgoT(), "thread")
+		Eventually(ctx, func() (time.Duration, error) { return c.Retire(ctx, 0, 50*time.Millisecond) }).Should(BeNumerically(">", 0))
+		Eventually(ctx, func() sandbox.Status {
+			return c.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status
+		}).Should(Equal(sandbox.StatusSuccess))
 	})
 
 	It("tells no other thread, and asking makes it nobody's", func() {

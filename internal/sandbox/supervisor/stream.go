@@ -43,7 +43,12 @@ func (s *Server) handler() http.Handler {
 		case !s.pin(thread):
 			http.Error(w, "this sandbox belongs to another thread and never serves a second one", http.StatusForbidden)
 		default:
-			defer s.activity.begin()()
+			end, ok := s.activity.begin()
+			if !ok { // the client takes it for one that has gone, and its caller goes on to another
+				http.Error(w, "the sandbox has idled for its time and is about to be deleted", http.StatusServiceUnavailable)
+				return
+			}
+			defer end()
 			s.stream(w, r)
 		}
 	})

@@ -1,0 +1,116 @@
+package kube_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/sandbox"
+)
+
+// shared is what the sandboxes of two replicas are: each takes streams until it has said that it idles.
+type shared struct {
+	mu    sync.Mutex
+	held  map[string]time.Time // until when, by the pod's UID
+	begun []string             // in which something was begun
+}
+
+func (s *shared) dial(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+	return &connection{endpoint: e, retire: func(atLeast, hold time.Duration) time.Duration {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held[e.Line] = time.Now().Add(hold)
+		return atLeast
+	}}, nil
+}
+
+// begin tells whether the sandbox takes a stream.
+func (s *shared) begin(sbx sandbox.Sandbox) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := sbx.(*connection).endpoint.Line
+	if time.Now().Before(s.held[pod]) {
+		return false
+	}
+	s.begun = append(s.begun, pod)
+	return true
+}
+
+var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
+	It("loses nothing that another replica begins between the answer and the deletion, nor where its cache is late", func(ctx SpecContext) {
+		var (
+			sandboxes = &shared{held: map[string]time.Time{}}
+			during    func(deadline time.Time)
+			once      sync.Once
+			late      []corev1.Pod // what the cache of the other replica has not heard of yet
+		)
+		p := newPods(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			deadline, _ := ctx.Deadline()
+			once.Do(func() { during(deadline) })
+			return c.Delete(ctx, o, opts...)
+		}}, running)
+		p.port.Dial = sandboxes.dial
+		o := p.port.PodSandboxesOptions
+		o.Client = interceptor.NewClient(p.client, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				err := c.List(ctx, l, opts...)
+				lo := (&client.ListOptions{}).ApplyOptions(opts)
+				if pods, ok := l.(*corev1.PodList); ok && lo.FieldSelector != nil && strings.Contains(lo.FieldSelector.String(), thread(1).ID) {
+					pods.Items = append(late, pods.Items...)
+				}
+				return err
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				for i := range late {
+					if pod, ok := o.(*corev1.Pod); ok && client.ObjectKeyFromObject(&late[i]) == key {
+						late[i].DeepCopyInto(pod)
+						return nil
+					}
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		other := kube.NewPodSandboxes(o)
+
+		_, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		theirs, _, err := other.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		first := p.all(ctx)
+		Expect(first).To(HaveLen(1), "they share it")
+
+		var deadline time.Time
+		asked, began := make(chan struct{}), make(chan struct{})
+		during = func(d time.Time) {
+			deadline = d
+			close(asked)
+			select {
+			case <-began:
+			case <-ctx.Done():
+			}
+		}
+		release()
+		p.clock.Step(time.Minute)
+		Eventually(ctx, asked).Should(BeClosed())
+		ok, held := sandboxes.begin(theirs), sandboxes.held[string(first[0].UID)]
+		close(began)
+		Expect(ok).To(BeFalse(), "it has said that it idles")
+		Expect(deadline).To(BeTemporally("<", held), "who asked gives up before the sandbox takes work again")
+		Eventually(ctx, p.all).WithArguments(ctx).Should(BeEmpty())
+
+		late = first
+		other.Discard(ctx, thread(1), theirs)
+		next, _, err := other.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sandboxes.begin(next)).To(BeTrue())
+		Expect(p.all(ctx)).To(ConsistOf(HaveField("UID", BeEquivalentTo(sandboxes.begun[0]))))
+	}, NodeTimeout(patience))
+})

@@ -1,0 +1,50 @@
+package kube
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// remove deletes a pod at once. One that cannot be deleted now is tried again when it has idled once more.
+func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
+	s.setGone(uid, true)
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // conflict: the name is another pod's
+		// The cache says so when it has heard, perhaps before the mark was set.
+		var p corev1.Pod
+		if err := s.Client.Get(ctx, pod, &p, quick, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) || err == nil && p.UID != uid {
+			s.setGone(uid, false)
+		}
+		return
+	}
+	s.setGone(uid, false)
+	if !errors.Is(err, context.Canceled) {
+		s.Logger.Error(err, "cannot delete a sandbox pod", "namespace", pod.Namespace, "pod", pod.Name)
+	}
+	go s.keep(context.WithoutCancel(ctx), pod)
+}
+
+// setGone keeps a pod that is deleted from being found in a cache that has not heard so, which it does in its time where
+// another replica was the one to delete it.
+func (s *PodSandboxes) setGone(uid types.UID, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if gone {
+		s.gone[uid] = true
+	} else {
+		delete(s.gone, uid)
+	}
+}
+
+func (s *PodSandboxes) isGone(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[uid]
+}
