@@ -25,13 +25,16 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 			return false, err
 		}
 	}
+	r.keepScratch(ctx)
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.agent.Name, strings.Join(missing, ", "))
 	r.record.State, r.record.WakeAt = r.kept.encode(), 0
-	if err := r.apply(ctx, "park", &store.PutRun{Run: r.record}); err != nil {
+	saved, scoped := r.stepScopes()
+	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
 		return false, err
 	}
+	saved()
 	// What was set between the look and the parking has woken nobody.
 	if missing, err = r.loadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err

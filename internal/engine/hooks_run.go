@@ -94,9 +94,12 @@ func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
 	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.side(), r.record.ID, key, call)...)
 }
 
+// owesHooks tells whether the next transaction has to do with hooks.
+func (r *run) owesHooks() bool { return len(r.hooks.with) > 0 || len(r.hooks.told) > 0 }
+
 // withHooks adds to a transaction of the run what hooks have to do with it. Call written once it is committed.
 func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
-	if len(r.hooks.with) == 0 && len(r.hooks.told) == 0 {
+	if !r.owesHooks() {
 		return ops, func() {}
 	}
 	with := r.hooks.with

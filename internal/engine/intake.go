@@ -66,6 +66,10 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	record.Reason, record.Message = "", "" // why it waited
 	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // for others still
+		if r.keepScratch(ctx) {          // what hooks have made of it just now, who are not asked again
+			in.kept.Context = r.kept.Context
+			record.State = in.kept.encode()
+		}
 		record.Reason, record.Message = r.waitsFor(in.kept)
 		record.WakeAt = in.kept.wakeAt()
 	}

@@ -236,10 +236,9 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. It holds neither lease nor
 // goroutine.
 func (r *run) park(ctx context.Context) error {
-	if r.record.Status == store.RunWaiting {
+	if changed := r.keepScratch(ctx); r.record.Status == store.RunWaiting && !changed && !r.owesHooks() && !r.owesScopes() {
 		return nil // takeIn has written it
 	}
-	r.keepScratch(ctx)
 	r.record.Status = store.RunWaiting
 	r.record.Reason, r.record.Message = r.waitsFor(r.kept)
 	r.record.WakeAt = r.kept.wakeAt()

@@ -31,6 +31,12 @@ func (r *run) saveScopes(final bool) (save *scopes.Save, ops []store.Op) {
 	return save, save.Ops
 }
 
+// owesScopes tells whether there is something to save.
+func (r *run) owesScopes() bool {
+	save, _ := r.saveScopes(false)
+	return save != nil && !save.Empty()
+}
+
 // stepScopes is saveScopes for a step that does not write the run's row otherwise.
 func (r *run) stepScopes() (done func(), ops []store.Op) {
 	save, ops := r.saveScopes(false)

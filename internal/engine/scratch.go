@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -103,14 +104,17 @@ func (c *codeHost) hides(v any) bool {
 	return false
 }
 
-// keepScratch is scratch for a run that is about to wait.
-func (r *run) keepScratch(ctx context.Context) {
+// keepScratch is scratch for a run that is about to wait; changed tells whether it is another than was kept before.
+func (r *run) keepScratch(ctx context.Context) (changed bool) {
 	if r.exec == nil {
-		return
+		return false
 	}
-	if kept, known := r.exec.code.scratch(ctx); known {
-		r.kept.Context = kept
+	kept, known := r.exec.code.scratch(ctx)
+	if !known || bytes.Equal(kept, r.kept.Context) {
+		return false
 	}
+	r.kept.Context = kept
+	return true
 }
 
 // restoreScratch gives an execution what the run has carried.
