@@ -25,6 +25,9 @@ type acquisition struct {
 	thread *store.Thread
 	pool   *skeinv1.SandboxPool
 	began  time.Time
+	// anew: a sandbox has just failed, perhaps because its node is lost, and a line to another one there may not have
+	// noticed yet. Only one that answers a dial is used.
+	anew bool
 }
 
 // sandbox gives the thread's pod and a connection to it: the pod that it has, else a warm one, else one that is
@@ -156,10 +159,14 @@ func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err e
 
 // dial connects to a pod that has an address.
 func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string) (sandbox.Sandbox, error) {
+	line := string(p.UID)
+	if a.anew {
+		line = ""
+	}
 	return a.port.Dial(ctx, Endpoint{
 		Address:     sandboxAddress(p),
 		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
-		Line:        string(p.UID),
+		Line:        line,
 		ThreadID:    a.thread.ID,
 		MaxWallTime: wallTime(a.pool),
 		Answered:    func() { observeAnswered(found, a.began) },

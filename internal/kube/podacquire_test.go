@@ -59,6 +59,35 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(sbx).To(BeIdenticalTo(dialled[1]))
 	})
 
+	It("uses no connection made ahead after a sandbox has failed: the next may be on the same lost node", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, running)
+		p.warm(ctx, 3)
+		var lines []string
+		fails := 0
+		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			lines = append(lines, e.Line)
+			if fails--; fails >= 0 {
+				return nil, errors.New("no route to host")
+			}
+			return &connection{endpoint: e}, nil
+		}
+		sbx, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		p.port.Discard(ctx, thread(1), sbx)
+		_, _, err = p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		_, _, err = p.port.Acquire(ctx, thread(2), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(lines).To(HaveExactElements(Not(BeEmpty()), BeEmpty(), Not(BeEmpty())), "that is of the one thread")
+
+		lines, fails = nil, 1
+		p.port.Forget(thread(1).ID)
+		p.warm(ctx, 2)
+		_, _, err = p.port.Acquire(ctx, thread(3), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(lines).To(HaveExactElements(Not(BeEmpty()), BeEmpty()))
+	})
+
 	It("asks a starting pod itself rather than wait for the kubelet's beat", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
 		p.port.StartTimeout = patience

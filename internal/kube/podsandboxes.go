@@ -61,12 +61,16 @@ type PodSandboxes struct {
 
 	room sync.Mutex // held while a pool is searched for room and a pod is made
 
+	lining sync.Mutex // held while lines are kept and dropped, so that the last event counts
+	pools  map[types.UID]types.NamespacedName
+
 	mu       sync.Mutex
 	claims   map[string]*claim               // by thread id
 	byPod    map[types.NamespacedName]string // thread ids
 	reserved map[types.NamespacedName]bool   // pods that a claim under way has picked
 	waiting  map[types.NamespacedName]chan struct{}
 	gone     map[types.UID]bool // pods that are deleted, and that the cache may still have
+	failed   map[string]bool    // ids of threads whose last sandbox was given up as one that failed
 }
 
 var _ Sandboxes = (*PodSandboxes)(nil)
@@ -97,6 +101,8 @@ func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 		reserved:            map[types.NamespacedName]bool{},
 		waiting:             map[types.NamespacedName]chan struct{}{},
 		gone:                map[types.UID]bool{},
+		failed:              map[string]bool{},
+		pools:               map[types.UID]types.NamespacedName{},
 	}
 }
 
@@ -186,7 +192,7 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 		}
 		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
 	}
-	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now()}
+	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.hasFailed(thread.ID)}
 	var last error
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)
@@ -201,6 +207,7 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 			return nil, err
 		}
 		last = noSandbox("connect to sandbox pod %q: %w", pod.Name, err)
+		a.anew = true
 		s.remove(ctx, client.ObjectKeyFromObject(pod), pod.UID)
 	}
 	return nil, last
@@ -223,7 +230,14 @@ func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idl
 	c.pod, c.uid, c.conn, c.idleTimeout = client.ObjectKeyFromObject(pod), pod.UID, conn, idle
 	s.claims[c.threadID] = c
 	s.byPod[c.pod] = c.threadID
+	delete(s.failed, c.threadID)
 	s.countUser(c)
+}
+
+func (s *PodSandboxes) hasFailed(threadID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed[threadID]
 }
 
 func (s *PodSandboxes) release(c *claim) {
@@ -272,6 +286,7 @@ func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sa
 		return
 	}
 	pod, uid := c.pod, c.uid
+	s.failed[thread.ID] = true
 	s.mu.Unlock()
 	s.drop(c)
 	s.remove(context.WithoutCancel(ctx), pod, uid)
@@ -281,6 +296,7 @@ func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sa
 func (s *PodSandboxes) Forget(threadID string) {
 	s.mu.Lock()
 	c := s.claims[threadID]
+	delete(s.failed, threadID)
 	s.mu.Unlock()
 	if c != nil {
 		s.drop(c)

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
 // Watch makes the port follow the pods of a cache, before the cache starts.
@@ -30,7 +29,7 @@ func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) err
 			if p, ok := o.(*corev1.Pod); ok {
 				s.unreserve(client.ObjectKeyFromObject(p))
 				s.setGone(p.UID, false)
-				s.line(p, false)
+				s.unline(p)
 				s.lost(client.ObjectKeyFromObject(p))
 				s.signal(client.ObjectKeyFromObject(p))
 			}
@@ -39,7 +38,10 @@ func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) err
 	if err != nil {
 		return fmt.Errorf("watch sandbox pods: %w", err)
 	}
-	return nil
+	if s.Lines == nil {
+		return nil
+	}
+	return s.watchPools(ctx, informers)
 }
 
 func (s *PodSandboxes) changed(o any) {
@@ -51,24 +53,13 @@ func (s *PodSandboxes) changed(o any) {
 	if p.Labels[skeinv1.LabelSandboxState] != SandboxWarm {
 		s.unreserve(key)
 	}
-	s.line(p, p.Labels[skeinv1.LabelSandboxState] == SandboxWarm && PodReady(p))
+	s.line(p)
 	if PodOver(p) {
 		s.lost(key)
 	} else {
 		s.adopt(p)
 	}
 	s.signal(key)
-}
-
-// line keeps a connection to a pod that waits for its thread, and to no other.
-func (s *PodSandboxes) line(p *corev1.Pod, waits bool) {
-	switch pool := p.Labels[skeinv1.LabelPool]; {
-	case s.Lines == nil || pool == "":
-	case waits:
-		s.Lines.Keep(string(p.UID), sandboxAddress(p), pki.ServerName(pool, p.Namespace))
-	default:
-		s.Lines.Drop(string(p.UID))
-	}
 }
 
 // lost drops the claim of a pod that has ended, so that the next call gets another. What runs in it fails

@@ -30,6 +30,7 @@ type Lines struct {
 	places      chan struct{}
 	ctx         context.Context
 	cancel      context.CancelFunc
+	most        int
 
 	mu    sync.Mutex
 	lines map[string]*line
@@ -43,7 +44,7 @@ type line struct {
 
 // NewLines makes an empty set. The arguments are those of Options.
 func NewLines(credentials func(ctx context.Context) ([]byte, pki.Pair, error), configs *pki.ClientConfigs) *Lines {
-	l := &Lines{credentials: credentials, configs: configs, places: make(chan struct{}, linesAtOnce), lines: map[string]*line{}}
+	l := &Lines{credentials: credentials, configs: configs, places: make(chan struct{}, linesAtOnce), most: maxLines, lines: map[string]*line{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go func() {
 		beat := time.NewTicker(linesRenewed)
@@ -87,9 +88,39 @@ func (l *Lines) Keep(name, address, serverName string) {
 		}
 		l.remove(name)
 	}
-	if len(l.lines) < maxLines {
+	if len(l.lines) < l.most || l.makePlace(serverName) {
 		l.start(name, Options{Address: address, ServerName: serverName, Credentials: l.credentials, Configs: l.configs})
 	}
+}
+
+// makePlace takes a place from a sandbox that was not reached, else from one of the pool that has the most of them, if
+// it then still has no fewer than the one that asks: no pool can have all of them where others want some. A pool is
+// known by the name that its sandboxes are dialled by. mu is held.
+func (l *Lines) makePlace(serverName string) bool {
+	count := map[string]int{}
+	for name, n := range l.lines {
+		if n.made && !n.client.good() {
+			l.remove(name)
+			return true
+		}
+		count[n.client.opts.ServerName]++
+	}
+	richest := ""
+	for pool, n := range count {
+		if n > count[richest] {
+			richest = pool
+		}
+	}
+	if count[richest] <= count[serverName]+1 {
+		return false
+	}
+	for name, n := range l.lines {
+		if n.client.opts.ServerName == richest {
+			l.remove(name)
+			return true
+		}
+	}
+	return false
 }
 
 // start makes a line; mu is held.

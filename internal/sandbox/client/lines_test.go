@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -85,6 +86,27 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		dial(ctx, "t")
 		Expect(dials.Load()).To(BeEquivalentTo(1))
 		Eventually(ctx, lines.Count).Should(Equal(1), "the other one is made anew")
+	}, NodeTimeout(time.Minute))
+
+	It("are shared among the pools that want them, those that are good", func(ctx SpecContext) {
+		lines.SetMost(4)
+		const a, b, c = sandboxtest.ServerName, "sandbox.other.default.skein.dev", "sandbox.third.default.skein.dev"
+		for i := range 6 {
+			lines.Keep(fmt.Sprintf("a%d", i), s.Addr, a)
+		}
+		Eventually(ctx, lines.Count).Should(Equal(4))
+		lines.Keep("b0", s.Addr, b) // its sandbox proves to be another pool's, so that it never gets one
+		Expect(lines.Names()).To(ConsistOf(a, a, a, b), "no pool has all places")
+		n := 6
+		Eventually(ctx, func() []string { // which is found out in a moment; others have its place from then on
+			n++
+			lines.Keep(fmt.Sprintf("a%d", n), s.Addr, a)
+			return lines.Names()
+		}).Should(ConsistOf(a, a, a, a))
+		lines.Keep("b0", s.Addr, b)
+		lines.Keep("c0", s.Addr, c)
+		Expect(lines.Names()).To(ContainElement(c))
+		Expect(lines.Names()).To(HaveLen(4))
 	}, NodeTimeout(time.Minute))
 
 	It("are closed when their sandbox is no longer free, and when the other side is gone they are not used", func(ctx SpecContext) {
