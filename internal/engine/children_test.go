@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -43,7 +45,9 @@ var _ = Describe("Subagents", func() {
 	}
 
 	It("gives a blocking child's result as the result of the call, holding nothing while it waits", Label("SUB-01", "SUB-02", "SUB-04"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "{{.Last.Content}} checked", Latency: ms(300)}))
+		var seen atomic.Bool
+		w.Models = patient{w.Models, "child", func(context.Context) bool { return seen.Load() }}
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("{{.Last.Content}} checked")))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("figures")}},
 			enginetest.Say(`The helper says: {{toolResult "subagent_create"}}.`)))
@@ -64,7 +68,8 @@ var _ = Describe("Subagents", func() {
 				err = w.Store.Release(ctx, f)
 			}
 			return err
-		}, "100ms", "2ms").Should(Succeed())
+		}, "10s", "2ms").Should(Succeed())
+		seen.Store(true)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create",
 			"tool subagent_create success: figures checked", "assistant: The helper says: figures checked."}))
@@ -77,7 +82,7 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("waits for all blocking children of one step together", Label("SUB-02"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "re: {{.Last.Content}}", Latency: ms(100)}))
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("one"), create("two"), create("three")}},
 			enginetest.Say("done")))
@@ -93,13 +98,15 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("gives the result of a child that does not block as a silent message that starts a run", Label("SUB-02", "SUB-04"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "found it", Latency: ms(100)}))
+		var id string
+		w.Models = patient{w.Models, "child", func(ctx context.Context) bool { return lastRunOr(ctx, w, id).Status.Ended() }}
+		w.Definitions.Put("child", enginetest.Script(enginetest.Say("found it")))
 		w.Definitions.Put("parent", subagents(kind(false, true)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("search")}},
 			skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool"}, Content: "I have asked."},
 			enginetest.Say("News: {{.Last.Content}}")))
+		id = makeThread(ctx, w, "parent")
 		start(w)
-		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
 		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
@@ -229,7 +236,7 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("stops a run that waits for a child", Label("RUN-04", "MSG-08"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(500)}))
+		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}, enginetest.Say("saw {{.Last.Content}}")))
 		e, _ := start(w)
@@ -242,8 +249,8 @@ var _ = Describe("Subagents", func() {
 			}
 			return string(r.Status)
 		}, "5s", "2ms").Should(Equal("waiting"))
-		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "2s").Should(Succeed())
-		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "2s", "2ms").Should(Equal(store.RunStopped))
+		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "10s").Should(Succeed())
+		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "10s", "2ms").Should(Equal(store.RunStopped))
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))
 		children, err := w.Store.Children(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

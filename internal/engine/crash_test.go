@@ -29,7 +29,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 		w.Logger = logr.Discard() // crashes are loud
 		// The script goes by what is in the conversation, so that a doubled or lost message changes its course.
 		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinEffects), enginetest.Script(
-			skeinv1.ScriptStep{Latency: ms(40), ToolCalls: []skeinv1.ScriptToolCall{ // the parent is parked by then
+			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
 				enginetest.ToolCall("schedule_effect", map[string]any{"name": "by-child"})}},
 			enginetest.Say("child says {{len .Arguments}}")))
 		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinEffects, skeinv1.BuiltinSubagents), func(a *engine.Agent) {
@@ -48,8 +48,12 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 			enginetest.Say("re: {{.Last.Content}}")))
 
 		c := cutAt(w, point, n)
-		_, stop := start(w, c.options)
 		id := makeThread(ctx, w, "parent")
+		w.Models = patient{w.Models, "child", func(ctx context.Context) bool { // its parent is parked by then
+			r := lastRunOr(ctx, w, id)
+			return r.Status == store.RunWaiting || r.Status.Ended()
+		}}
+		_, stop := start(w, c.options)
 		send(ctx, w, id, "go")
 		done := make(chan struct{})
 		go func() {

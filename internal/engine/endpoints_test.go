@@ -182,14 +182,14 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 
 	It("leave whom they answer alone once they are over, even when their time was up half way", func(ctx SpecContext) {
 		put(`export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`,
-			func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(500) })
+			func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(1500) })
 		a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 		done := make(chan error, 1)
 		go func() {
 			done <- e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
 		}()
 		Eventually(a.entered).Should(BeClosed())
-		Consistently(done, "1500ms").ShouldNot(Receive(), "a piece is still being written")
+		Consistently(done, "2s").ShouldNot(Receive(), "a piece is still being written")
 		close(a.release)
 		var failed *engine.EndpointError
 		Eventually(done).Should(Receive(WithTransform(func(err error) bool { return errors.As(err, &failed) && failed.Timeout }, BeTrue())))

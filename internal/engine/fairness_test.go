@@ -75,5 +75,5 @@ var _ = Describe("Namespaces", func() {
 		for _, id := range busy {
 			rest(ctx, w, id)
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(4*time.Minute))
 })

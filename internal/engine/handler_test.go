@@ -253,7 +253,6 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		var fired atomic.Bool
 		_, stop := start(w, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
-			o.LeaseTTL = 100 * time.Millisecond
 			o.Faults = func(at string) {
 				if at == point && fired.CompareAndSwap(false, true) {
 					gate.Cut()
@@ -268,6 +267,7 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		send(ctx, w, id, "go")
 		Eventually(cut, "20s").Should(BeClosed())
 		stop()
+		Expect(gate.Expire(ctx)).To(Succeed())
 		start(w)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(answers(ctx, id)).To(HaveExactElements("answer"))

@@ -70,6 +70,37 @@ func (c *spyClient) Stream(ctx context.Context, req model.Request, emit func(mod
 	return c.client.Stream(ctx, req, emit)
 }
 
+// patient has one model, by its name, wait before each answer until something is so. No latency is long enough on a
+// machine that is busy with other things.
+type patient struct {
+	model.Factory
+	name  string
+	until func(context.Context) bool
+}
+
+func (p patient) Client(c model.Config) (model.Client, error) {
+	client, err := p.Factory.Client(c)
+	if c.Name == p.name && err == nil {
+		client = patientClient{client, p.until}
+	}
+	return client, err
+}
+
+type patientClient struct {
+	model.Client
+	until func(context.Context) bool
+}
+
+func (c patientClient) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
+	for !c.until(ctx) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		pause(ctx, 2*time.Millisecond)
+	}
+	return c.Client.Stream(ctx, req, emit)
+}
+
 // shifted is the real clock, set forward.
 type shifted struct {
 	clock.RealClock

@@ -117,6 +117,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 		_, err := outside(ctx, e, id).Queue(ctx, thread.NewMessage{Content: text("hi"), Metadata: map[string]any{"hook_depth": 99}})
 		Expect(err).NotTo(HaveOccurred())
 		rest(ctx, w, id)
+		quiet(ctx, w, id)
 		Expect(noted(ctx, w, id, "after_create_message")).To(HaveLen(2))
 	})
 

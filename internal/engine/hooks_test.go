@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
@@ -352,7 +353,9 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	It("cost a thread without any nothing", func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), useKV)
 		calls := &counted{Store: w.Store}
-		start(w, func(o *engine.Options) { o.Threads = w.Over(calls) })
+		start(w, func(o *engine.Options) {
+			o.Threads, o.Clock = w.Over(calls), clocktesting.NewFakeClock(time.Now()) // no piece of an answer is written because it came late
+		})
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)

@@ -72,5 +72,5 @@ var _ = Describe("A model with few permits", Label("AGT-06", "RUN-02"), func() {
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(told(ctx, w, id)).To(Equal([]string{"user: wait", "assistant: done"}))
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(4*time.Minute))
 })

@@ -111,8 +111,9 @@ var _ = Describe("Stopping and terminating", func() {
 
 	It("keeps the lease of a long run", Label("THR-12"), func(ctx SpecContext) {
 		w.Definitions.Put("long", enginetest.Script(skeinv1.ScriptStep{Content: "done", Latency: ms(5000)}))
-		start(w)
-		start(w) // would take over when the term of two seconds runs out
+		term := func(o *engine.Options) { o.LeaseTTL = 4 * time.Second } // long enough to be renewed on a busy machine
+		start(w, term)
+		start(w, term) // would take over when the term runs out
 		id := makeThread(ctx, w, "long")
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)

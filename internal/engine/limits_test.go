@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -79,13 +80,24 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 	It("end one that takes too long, in the middle of a call", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("agent", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}), func(a *engine.Agent) {
-			a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: 50 * time.Millisecond}}
+			a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: 30 * time.Minute}}
 		})
-		start(w)
+		clock := clocktesting.NewFakeClock(time.Now())
+		asked := make(chan struct{})
+		start(w, func(o *engine.Options) {
+			o.Clock = clock
+			o.Faults = func(point string) {
+				if point == "model.before" {
+					close(asked)
+				}
+			}
+		})
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
+		Eventually(asked, "10s").Should(BeClosed())
+		clock.Step(time.Hour)
 		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", engine.ReasonMaxDurationReached)))
-		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant: (error: the run was at work for 50ms, which is its limit (limits.maxDuration))"))
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant: (error: the run was at work for 30m0s, which is its limit (limits.maxDuration))"))
 	})
 
 	It("do not count the time that it waits", func(ctx SpecContext) {

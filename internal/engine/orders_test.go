@@ -148,6 +148,8 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			c := cutAt(w, by.after, 1)
 			e, stop := start(w, c.options)
 			id, child, grandchild := waiting(ctx)
+			// Before it has let go of the parked run, the order would go to its own worker, and the crash with it.
+			Eventually(func() int { running, _ := e.Load(); return running }, "10s", "2ms").Should(Equal(1), "the grandchild's alone")
 			Expect(func() { _ = by.end(ctx, w, e, id) }).To(PanicWith("crash"))
 			stop()
 			Expect(c.gate.Expire(ctx)).To(Succeed())

@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,8 +35,9 @@ var _ = Describe("Callers outside of runs", func() {
 
 	It("queue a tool for the run under way, once under a key", Label("TOL-01", "MSG-10"), func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
-			skeinv1.ScriptStep{Latency: ms(500), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("get_value", map[string]any{"key": "k"})}},
-			enginetest.Say("done")))
+			enginetest.Call("get_value", map[string]any{"key": "k"}), enginetest.Say("done")))
+		var queued atomic.Bool
+		w.Models = patient{w.Models, "a", func(context.Context) bool { return queued.Load() }}
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
@@ -42,6 +45,7 @@ var _ = Describe("Callers outside of runs", func() {
 		for range 3 {
 			Expect(e.QueueTool(ctx, id, "key", "set_value", set("k", 1))).To(Succeed())
 		}
+		queued.Store(true)
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->get_value", HavePrefix("tool get_value success"),
 			"assistant ->set_value", HavePrefix("tool set_value success"), "assistant: done"))

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
@@ -123,17 +122,17 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 
 	It("may be refused, or not be decided on in time, which the prompt is told", func(ctx SpecContext) {
 		for name, d := range map[string]*store.Approval{"refused": {By: "bob", Reason: "no"}, "late": nil} {
-			clock := clocktesting.NewFakeClock(time.Now())
+			clock := &shifted{} // whose timers are real: whoever sets one after the shift still wakes
 			w.Definitions.Put(name, enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, time.Hour),
 				enginetest.Script(calls(set("k")), enginetest.Say("re: {{.Last.Content}}"))), enginetest.Script(calls(ask("keep", "it")), enginetest.Say("done")))
-			e, stop := start(w, func(o *engine.Options) { o.Clock = clock; o.SweepInterval = time.Second })
+			e, stop := start(w, func(o *engine.Options) { o.Clock = clock })
 			id := makeThread(ctx, w, name)
 			send(ctx, w, id, "go")
 			waiting(ctx, id, skeinv1.ReasonWaitingForApproval)
 			if d != nil {
 				decide(ctx, e, id, *d)
 			} else {
-				clock.Step(2 * time.Hour)
+				clock.by.Add(int64(2 * time.Hour))
 			}
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(log(ctx, id)).To(ContainElement("tool keep: " + map[string]string{
@@ -163,13 +162,13 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 	})
 
 	It("lets the prompt go on when what it waits for is deleted", func(ctx SpecContext) {
-		clock := clocktesting.NewFakeClock(time.Now())
+		clock := &shifted{}
 		writer := func(does skeinv1.ScriptStep) {
 			w.Definitions.Put("writer", enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, time.Hour),
 				enginetest.Script(does)), enginetest.Script(calls(ask("keep", "it")), enginetest.Say("done")))
 		}
 		writer(calls(set("k")))
-		start(w, func(o *engine.Options) { o.Clock = clock; o.SweepInterval = time.Second })
+		start(w, func(o *engine.Options) { o.Clock = clock })
 		id := makeThread(ctx, w, "writer")
 		send(ctx, w, id, "go")
 		waiting(ctx, id, skeinv1.ReasonWaitingForApproval)
@@ -178,7 +177,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		Expect(page.Messages).To(HaveExactElements(And(HaveField("Depth", 1), HaveField("ToolCalls", HaveLen(1)))))
 		Expect(w.Store.Apply(ctx, id, nil, &store.DeleteMessage{ID: page.Messages[0].ID})).To(Succeed())
 		writer(enginetest.Say("went on")) // to what it reads now
-		clock.Step(2 * time.Hour)
+		clock.by.Add(int64(2 * time.Hour))
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(ContainElement("tool keep success: went on"))
 	})

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
@@ -84,15 +83,18 @@ var _ = Describe("A run", func() {
 	})
 
 	It("takes runs of one thread one after the other, first in, first out", Label("THR-13"), func(ctx SpecContext) {
-		w.Definitions.Put("slow", enginetest.Script(skeinv1.ScriptStep{Content: "re: {{.Last.Content}}", Times: ptr.To[int32](0), Latency: ms(30)}))
+		w.Definitions.Put("slow", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+		var sent atomic.Bool
+		w.Models = patient{w.Models, "slow", func(context.Context) bool { return sent.Load() }}
 		start(w)
 		id := makeThread(ctx, w, "slow")
 		for i := range 4 {
 			send(ctx, w, id, fmt.Sprint(i))
 			if i == 0 { // the first is under way before the others come
-				Eventually(func() bool { r, err := w.Store.Run(ctx, id, ""); return err == nil && r.Status == store.RunRunning }, "5s", "1ms").Should(BeTrue())
+				Eventually(func() bool { r, err := w.Store.Run(ctx, id, ""); return err == nil && r.Status == store.RunRunning }, "10s", "1ms").Should(BeTrue())
 			}
 		}
+		sent.Store(true)
 		rest(ctx, w, id)
 		runs, err := w.Runs(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

@@ -62,6 +62,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 	if err != nil {
 		return false, err
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	active := &activeThread{cancel: cancel}
@@ -69,6 +70,11 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 		return true, nil
 	}
 	defer e.unregister(ctx, threadID, active)
+	defer func() {
+		if errors.Is(err, context.Canceled) && outer.Err() == nil && s.err == nil {
+			moved, err = true, nil // somebody else ends the run at the same time, and did not find this end begun
+		}
+	}()
 	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
 	if errors.Is(err, store.ErrLeaseHeld) {
 		// By another replica, which finds out when it writes or renews, or by one that is lost.

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +14,22 @@ import (
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
+
+// meeting is a store in which, once, who takes a lease gets it when somebody else has come for the thread too.
+type meeting struct {
+	store.Store
+	armed   atomic.Bool
+	entered chan struct{}
+}
+
+func (m *meeting) Acquire(ctx context.Context, id, owner string, ttl time.Duration) (*store.Fence, error) {
+	if m.armed.CompareAndSwap(true, false) {
+		close(m.entered)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return m.Store.Acquire(ctx, id, owner, ttl)
+}
 
 var _ = Describe("Stopping for good and for now", func() {
 	var w *enginetest.World
@@ -62,6 +80,24 @@ var _ = Describe("Stopping for good and for now", func() {
 		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(2))
 		rest(ctx, w, id)
 		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+	})
+
+	It("is no failure for two who stop a run that waits at the same time", Label("RUN-04"), func(ctx SpecContext) {
+		w.Definitions.Put("waits", enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(enginetest.Call("wait", map[string]any{"delayMs": 3600_000})))
+		met := &meeting{Store: w.Store, entered: make(chan struct{})}
+		e, _ := start(w, func(o *engine.Options) { o.Threads = w.Over(met) })
+		id := makeThread(ctx, w, "waits")
+		send(ctx, w, id, "go")
+		Eventually(lastRunOr, "10s", "2ms").WithArguments(ctx, w, id).Should(HaveField("Status", store.RunWaiting))
+		Eventually(func() int { running, _ := e.Load(); return running }, "10s", "2ms").Should(BeZero(), "it is let go of")
+		met.armed.Store(true)
+		first := make(chan error, 1)
+		go func() { first <- e.Stop(ctx, id, "first") }()
+		Eventually(met.entered, "10s").Should(BeClosed())
+		Expect(e.Stop(ctx, id, "second")).To(Succeed())
+		Eventually(first, "10s").Should(Receive(BeNil()))
+		Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Message", "second")))
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->wait", "assistant: (stopped by user)"}))
 	})
 
 	It("clears a conversation in the middle of a run, which leaves nothing behind", Label("THR-06"), func(ctx SpecContext) {
