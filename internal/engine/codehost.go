@@ -24,6 +24,9 @@ const endpointProperty = "$endpoint"
 // defaultCodeTimeout of one call of definition code whose object does not say.
 const defaultCodeTimeout = time.Minute
 
+// errNoSandbox: nothing of the code has run.
+var errNoSandbox = errors.New("no sandbox could be had")
+
 var errCodeTimeout = errors.New("the code did not finish")
 
 // codeHost runs the code of one execution in the thread's sandbox. The sandbox is claimed at the first
@@ -332,7 +335,7 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	}
 	sbx, err := c.sandbox(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no sandbox could be had: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", errNoSandbox, err)
 	}
 	iso, err := sbx.OpenIsolate(c.life, sandbox.IsolateRequest{
 		Modules: maps.Clone(c.modules), Host: c.serve, Static: static, WallTime: c.wall, Log: c.logged,

@@ -27,6 +27,8 @@ type activeThread struct {
 	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
 	poked atomic.Bool
+	// onPoke is called then too; nil for nothing.
+	onPoke atomic.Pointer[func()]
 	// ended are runs whose post-run tasks begin when the lease is no longer theirs.
 	ended []store.RunRef
 }
@@ -57,7 +59,7 @@ func (e *Engine) hint(h store.Hint) {
 	e.mu.Unlock()
 	switch {
 	case a != nil:
-		a.poked.Store(true)
+		a.poke()
 	case !delayed:
 		e.enqueue(h.ThreadID)
 	}

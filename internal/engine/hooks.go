@@ -75,9 +75,7 @@ type hookSubject struct {
 // callHook calls a hook. Whatever goes wrong in it is given as failed, which belongs into the thread's log; err is
 // only that ctx ended.
 func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
-	x.engine.fault("hook.before")
-	v, err = x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, x.code.hooks[hookKey{h.Owner, h.Name}], args, timeoutOfHook(h))
-	x.engine.fault("hook.after")
+	v, err = x.invokeHook(ctx, h, about, args...)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -85,10 +83,20 @@ func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, ar
 	default:
 		return nil, x.failedHook(h, about, explainHook(err)), nil
 	}
+	return v, nil, nil
+}
+
+func (x *execution) invokeHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (any, error) {
+	x.engine.fault("hook.before")
+	v, err := x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, x.code.hooks[hookKey{h.Owner, h.Name}], args, timeoutOfHook(h))
+	x.engine.fault("hook.after")
+	if err != nil {
+		return nil, err
+	}
 	if (v == value.Undefined{}) {
 		v = nil
 	}
-	return v, nil, nil
+	return v, nil
 }
 
 func explainHook(err error) string {
@@ -176,17 +184,15 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 }
 
 // tell calls the hook that an inbox item is for, of the agent as it is now; nothing when it has no such hook any
-// more, or when what it would be told of is gone. failed is for the log, err that ctx ended or the store failed.
+// more, or when what it would be told of is gone. failed is for the log, err an *untoldError, or that ctx ended or the
+// store failed.
 func (x *execution) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
 	if err := json.Unmarshal(payload, &call); err != nil {
 		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
-	h := x.agent.Side(call.Side).Hooks[skeinv1.HookName(call.Hook)]
-	if h == nil && call.Outside {
-		h = x.agent.Side(sideB).Hooks[skeinv1.HookName(call.Hook)]
-	}
+	h := x.hookOf(&call)
 	if h == nil {
 		return nil, nil
 	}
@@ -211,6 +217,14 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		about.toolCallID = call.Call.ID
 		args = append(args, callForHook(*call.Call), resultForHook(m))
 	}
-	_, failed, err = x.callHook(withTrail(ctx, trail{depth: call.Depth}), h, about, args...)
-	return failed, err
+	_, err = x.invokeHook(withTrail(ctx, trail{depth: call.Depth}), h, about, args...)
+	switch {
+	case err == nil:
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case nothingRan(err):
+		return nil, &untoldError{explainHook(err)}
+	}
+	return x.failedHook(h, about, explainHook(err)), nil
 }

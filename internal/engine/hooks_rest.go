@@ -76,8 +76,11 @@ func splitHooks(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 }
 
 // tellAtRest tells hooks of a thread that no run is under way for, under its lease. Each leaves the inbox once it has been
-// told.
-func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, items []store.InboxItem) error {
+// told; where there is no sandbox they are held.
+func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, items []store.InboxItem) error {
+	if items[0].HeldUntil > e.now() {
+		return e.holdBehind(ctx, t, fence, items)
+	}
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
 		return fmt.Errorf("agent %s of thread %s: %w", t.Agent, t.ID, err)
@@ -88,7 +91,7 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 			x.close()
 		}
 	}()
-	for _, item := range items {
+	for i, item := range items {
 		ops := []store.Op{&store.Dequeue{Seqs: []int64{item.Seq}}}
 		if agent.hasHooks() {
 			if x == nil {
@@ -96,7 +99,21 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 					return err
 				}
 			}
+			if item.HeldUntil != 0 && !x.code.opened() {
+				if early, err := x.reach(ctx, active); ctx.Err() != nil {
+					return err
+				} else if early {
+					return e.holdAtRest(ctx, t, fence, e.keepHeld(items[i:]))
+				} else if err != nil {
+					held, _ := x.hold(items[i:], explainHook(err))
+					return e.holdAtRest(ctx, t, fence, held)
+				}
+			}
 			failed, err := x.tell(ctx, fmt.Sprint(item.Seq), item.Payload)
+			if untold := (*untoldError)(nil); errors.As(err, &untold) {
+				held, _ := x.hold(items[i:], untold.text)
+				return e.holdAtRest(ctx, t, fence, held)
+			}
 			if err != nil {
 				return err
 			}
@@ -113,6 +130,17 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 		}
 		e.fault("tell.after")
 	}
+	return nil
+}
+
+// holdAtRest writes how hooks are held that could not be told.
+func (e *Engine) holdAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
+	e.fault("tell.before")
+	if err := e.store.Apply(ctx, t.ID, fence, ops...); err != nil {
+		return err
+	}
+	e.fault("tell.after")
+	e.expectHeld(ops)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -114,6 +115,7 @@ func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
 				r.takeDue([]store.InboxItem{q.Item})
 			}
 		}
+		r.engine.expectHeld(with)
 	}
 }
 
@@ -134,9 +136,9 @@ func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 }
 
 // tell tells the hooks that are due. They leave the inbox with the next transaction of the run: after a crash before
-// that they are told again, under the same ids.
+// that they are told again, under the same ids. Those for which there is no sandbox are held there.
 func (r *run) tell(ctx context.Context) error {
-	for len(r.hooks.due) > 0 {
+	for r.canTell() {
 		item := r.hooks.due[0]
 		if r.agent.hasHooks() {
 			x, err := r.execution(ctx)
@@ -149,6 +151,12 @@ func (r *run) tell(ctx context.Context) error {
 				cause = item.Key
 			}
 			failed, err := x.tell(ctx, cause, item.Payload)
+			if untold := (*untoldError)(nil); errors.As(err, &untold) {
+				var ops []store.Op
+				ops, r.hooks.due = x.hold(r.hooks.due, untold.text)
+				r.hooks.with = append(r.hooks.with, ops...)
+				continue
+			}
 			if err != nil {
 				r.hooks.cut = &item
 				return err
@@ -249,6 +257,10 @@ func (r *run) tellLast(ctx context.Context) {
 	}
 	if err := r.tell(ctx); err != nil {
 		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
+	} else if r.exec != nil {
+		for _, item := range r.hooks.due { // they were held
+			r.hooks.with = append(r.hooks.with, r.exec.untold(item, errNoSandbox.Error()+", and the thread is over")...)
+		}
 	}
 	var failed []store.Op
 	for _, op := range r.hooks.with {

@@ -72,7 +72,7 @@ func (e *Engine) missed() {
 	e.effects.wake()
 	e.mu.Lock()
 	for _, a := range e.active {
-		a.poked.Store(true)
+		a.poke()
 	}
 	e.mu.Unlock()
 	e.observeAll()

@@ -43,6 +43,9 @@ type Options struct {
 	LeaseTTL time.Duration
 	// SweepInterval is how often threads whose hints were lost, or whose holder was, are looked for: 15 s when 0.
 	SweepInterval time.Duration
+	// HookRetry is after how long a hook is tried again for which there was no sandbox; it doubles with each try, up to two
+	// minutes: 1 s when 0.
+	HookRetry time.Duration
 	// Limits of runs.
 	Limits Limits
 	// PostRun are tasks that follow every run, none by default.
@@ -68,6 +71,8 @@ type Limits struct {
 	ContextMessages int
 	// HookDepth is how many hooks may lead to each other, be it within one another or from run to run: 4.
 	HookDepth int
+	// HookTries is how often it is tried to tell a hook for which there is no sandbox: 20, which is half an hour.
+	HookTries int
 	// Handoffs is how often one run may pass to another agent: 10.
 	Handoffs int
 	// PromptDepth is how deep prompts may call each other as tools: 5.
@@ -101,6 +106,8 @@ func (o *Options) setDefaults() {
 	orDefault(&o.Limits.ContextMessages, 5000)
 	orDefault(&o.Limits.ParallelCalls, 8)
 	orDefault(&o.Limits.HookDepth, 4)
+	orDefault(&o.Limits.HookTries, 20)
+	orDefault(&o.HookRetry, time.Second)
 	orDefault(&o.Limits.Handoffs, 10)
 	orDefault(&o.Limits.PromptDepth, 5)
 }

@@ -67,8 +67,8 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 // hasWork looks, without the lease, whether there may be something to do.
 func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	items, err := e.store.Inbox(ctx, id)
-	if err != nil || len(items) > 0 {
-		return len(items) > 0, ignoreNotFound(err)
+	if err != nil || e.isWork(items) {
+		return err == nil, ignoreNotFound(err)
 	}
 	r, err := e.store.Run(ctx, id, "")
 	if err != nil {
@@ -102,11 +102,14 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if stops, calls, rest := splitStops(items); len(stops) > 0 {
 		return true, e.obey(ctx, t, fence, active, last, stops, rest, calls)
 	}
+	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
 		// What a run has written that is over, or at rest, and what was written from outside.
-		if hooks, _ := splitHooks(items); len(hooks) > 0 {
-			return true, e.tellAtRest(ctx, t, fence, hooks)
+		hooks, rest := splitHooks(items)
+		if len(hooks) > 0 && !e.areHeld(hooks) {
+			return true, e.tellAtRest(ctx, t, fence, active, hooks)
 		}
+		held, items = hooks, rest
 	}
 	switch {
 	case t.Parked && !under:
@@ -154,7 +157,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	e.isAt(active, r.record.ID)
 	e.postRun.flush(active) // the lease is the next run's now
-	err = r.execute(ctx, items)
+	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
 	}

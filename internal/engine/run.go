@@ -204,7 +204,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		r.known = 0 // what is taken in may be what they are about: they are looked at again
 	}
 	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
-		return news || len(r.hooks.due) > 0, nil
+		return news || r.canTell(), nil
 	}
 	return true, r.takeIn(ctx, items)
 }

@@ -30,6 +30,8 @@ type InboxItem struct {
 	Kind      InboxKind
 	Payload   json.RawMessage
 	CreatedAt int64
+	HeldUntil int64 // when it is looked at again, in microseconds; 0 when it is not held
+	Tries     int   // to do something about it that came to nothing
 }
 
 // ChildResult is what the end of a child's session tells its parent (SPEC SUB-04).

@@ -52,6 +52,14 @@ type Enqueue struct {
 // Dequeue removes inbox items that the run has taken over.
 type Dequeue struct{ Seqs []int64 }
 
+// Hold keeps an inbox item that nothing could be done about from being work until a time in microseconds, above 0: then
+// Wakes has it. Others of the thread are taken meanwhile. Nothing happens when it is not there any more.
+type Hold struct {
+	Seq   int64
+	Until int64
+	Tries int // that came to nothing so far
+}
+
 // PutRun makes or changes a run; logs its start, its waiting and its end. StartedAt and EndedAt are filled
 // in when they are empty.
 type PutRun struct{ Run Run }
@@ -137,6 +145,7 @@ func (*UpdateMessage) op() {}
 func (*DeleteMessage) op() {}
 func (*Enqueue) op()       {}
 func (*Dequeue) op()       {}
+func (*Hold) op()          {}
 func (*PutRun) op()        {}
 func (*AppendEvent) op()   {}
 func (*PutValue) op()      {}

@@ -9,7 +9,8 @@ var RunUnsettled = json.RawMessage(`{"postRun":true}`)
 // RunRef names a run.
 type RunRef struct{ ThreadID, RunID string }
 
-// Wake is a parked run that goes on at a time, in microseconds.
+// Wake is a parked run that goes on at a time, in microseconds; or a thread, without a run, of which an inbox item is held
+// until then.
 type Wake struct {
 	RunRef
 	At int64

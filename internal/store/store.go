@@ -103,7 +103,8 @@ type Store interface {
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
 	// Runs lists a page, newest first: 100 when limit is 0, from the offset-th on.
 	Runs(ctx context.Context, threadID string, limit, offset int) ([]Run, error)
-	// Wakes lists the parked runs that wait for a time, the earliest first; 100 when limit is 0.
+	// Wakes lists the parked runs that wait for a time, and the threads of inbox items that are held, the earliest first;
+	// 100 when limit is 0.
 	Wakes(ctx context.Context, limit, offset int) ([]Wake, error)
 	// Unsettled lists runs whose State is RunUnsettled and that ended before a time in microseconds, the longest
 	// ended first; 100 when limit is 0.

@@ -80,6 +80,8 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.enqueue(h, op)
 	case *store.Dequeue:
 		return t.dequeue(h, op)
+	case *store.Hold:
+		return t.holdItem(h, op)
 	case *store.PutRun:
 		return t.putRun(h, op)
 	case *store.AppendEvent:

@@ -127,20 +127,38 @@ func (t *tx) receiver(from *head, op *store.Enqueue) (*head, error) {
 func (t *tx) dequeue(h *head, op *store.Dequeue) error {
 	for _, seq := range op.Seqs {
 		var kind store.InboxKind
-		err := t.row(t.ctx, qDeleteInbox, []any{h.key, seq}, &kind)
+		var heldUntil int64
+		err := t.row(t.ctx, qDeleteInbox, []any{h.key, seq}, &kind, &heldUntil)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		h.waiting--
+		if heldUntil == 0 {
+			h.waiting--
+		}
 		if kind == store.InboxMessage {
 			h.queued--
 		}
 		h.taken = true
 		h.touch(0)
 	}
+	return nil
+}
+
+// holdItem keeps an item from being work, until it is time to look at it again.
+func (t *tx) holdItem(h *head, op *store.Hold) error {
+	n, err := t.exec(t.ctx, qHoldInbox, op.Until, op.Tries, h.key, op.Seq)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return t.write(t.ctx, qHoldLonger, op.Until, op.Tries, h.key, op.Seq)
+	}
+	h.waiting -= n
+	h.taken = true
+	h.touch(0)
 	return nil
 }
 

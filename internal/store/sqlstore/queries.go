@@ -101,14 +101,16 @@ const (
 
 // The inbox.
 const (
-	inboxColumns  = `i.seq, i.key, i.kind, i.payload, i.created_at`
+	inboxColumns  = `i.seq, i.key, i.kind, i.payload, i.created_at, i.held_until, i.tries`
 	qInbox        = `SELECT ` + inboxColumns + ` FROM inbox i WHERE i.thread = ? ORDER BY i.seq`
 	qInboxOf      = `SELECT ` + inboxColumns + ` FROM thread t JOIN inbox i ON i.thread = t.key WHERE t.id = ? ORDER BY i.seq`
 	qInboxItem    = `SELECT ` + inboxColumns + ` FROM inbox i WHERE i.thread = ? AND i.seq = ?`
-	qOldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? ORDER BY seq LIMIT 1`
+	qOldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? AND held_until = 0 ORDER BY seq LIMIT 1`
 	qLimitedCount = `SELECT count(*) FROM inbox WHERE thread = ? AND limited = 1`
 	qInsertInbox  = `INSERT INTO inbox (thread, seq, key, kind, limited, payload, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	qDeleteInbox  = `DELETE FROM inbox WHERE thread = ? AND seq = ? RETURNING kind`
+	qDeleteInbox  = `DELETE FROM inbox WHERE thread = ? AND seq = ? RETURNING kind, held_until`
+	qHoldInbox    = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until = 0`
+	qHoldLonger   = `UPDATE inbox SET held_until = ?, tries = ? WHERE thread = ? AND seq = ? AND held_until > 0`
 	qEmptyInbox   = `DELETE FROM inbox WHERE thread = ?`
 	qInboxKey     = `SELECT seq FROM inbox_key WHERE thread = ? AND key = ?`
 	qUseInboxKey  = `INSERT INTO inbox_key (thread, key, seq) VALUES (?, ?, ?)`
@@ -126,9 +128,13 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	qUpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
 		wake_at = ?, state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
-	// Spelled as in the index run_wake, which is not used otherwise.
+	// Spelled as in the indexes run_wake and inbox_held, which are not used otherwise. 2 is asleepRetained.
 	qWakes = `SELECT t.id, r.id, r.wake_at FROM run r JOIN thread t ON t.key = r.thread
-		WHERE r.wake_at > 0 AND r.status = 'waiting' ORDER BY r.wake_at LIMIT ? OFFSET ?`
+		WHERE r.wake_at > 0 AND r.status = 'waiting'
+		UNION ALL
+		SELECT t.id, '', i.held_until FROM inbox i JOIN thread t ON t.key = i.thread JOIN thread_head h ON h.thread = i.thread
+		WHERE i.held_until > 0 AND (h.asleep & 2) = 0
+		ORDER BY wake_at LIMIT ? OFFSET ?`
 )
 
 // Key-values.

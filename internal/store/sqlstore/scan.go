@@ -130,7 +130,7 @@ func scanMessage(scan scanner) (*store.Message, error) {
 func scanInbox(scan scanner) (*store.InboxItem, error) {
 	var i store.InboxItem
 	var payload text
-	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt); err != nil {
+	if err := scan(&i.Seq, &i.Key, &i.Kind, &payload, &i.CreatedAt, &i.HeldUntil, &i.Tries); err != nil {
 		return nil, err
 	}
 	i.Payload = payload.raw()

@@ -36,6 +36,48 @@ func describeInbox(e *env) {
 			Expect(e.info(ctx, id).Queued).To(Equal(int64(3)))
 		})
 
+		It("holds what nothing can be done about, and lets the rest through", Label("HOK-01"), func(ctx SpecContext) {
+			id := e.thread(ctx)
+			wakes := func() (at []int64) {
+				all, err := e.store.Wakes(ctx, 1000, 0)
+				Expect(err).NotTo(HaveOccurred())
+				for _, w := range all {
+					if w.ThreadID == id {
+						at = append(at, w.At)
+					}
+				}
+				return at
+			}
+			runnable := func() []string {
+				ids, err := e.store.Runnable(ctx, 100000)
+				Expect(err).NotTo(HaveOccurred())
+				return ids
+			}
+			for range 2 {
+				e.apply(ctx, id, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"h"}`)}})
+			}
+			first, second := e.inbox(ctx, id)[0].Seq, e.inbox(ctx, id)[1].Seq
+			e.apply(ctx, id, &store.Hold{Seq: first, Until: 20, Tries: 1}, &store.Hold{Seq: 12345, Until: 1})
+			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("HeldUntil", int64(20)), HaveField("Tries", 1), HaveField("Payload", MatchJSON(`{"hook":"h"}`))))
+			Expect(wakes()).To(Equal([]int64{20}))
+			Expect(runnable()).To(ContainElement(id), "another waits")
+			e.apply(ctx, id, &store.Hold{Seq: second, Until: 30})
+			e.apply(ctx, id, &store.Hold{Seq: first, Until: 40, Tries: 2})
+			Expect(e.inbox(ctx, id)[0]).To(And(HaveField("Seq", first), HaveField("HeldUntil", int64(40)), HaveField("Tries", 2)))
+			Expect(wakes()).To(Equal([]int64{30, 40}))
+			Expect(runnable()).NotTo(ContainElement(id))
+			e.apply(ctx, id, queued("m", "hi"))
+			Expect(runnable()).To(ContainElement(id))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{e.inbox(ctx, id)[2].Seq}})
+			Expect(runnable()).NotTo(ContainElement(id))
+			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{first}})
+			Expect(wakes()).To(Equal([]int64{30}))
+			e.apply(ctx, id, queued("n", "hi"))
+			e.apply(ctx, id, &store.Retain{})
+			Expect(wakes()).To(BeEmpty(), "a thread without an object does nothing")
+			Expect(e.inbox(ctx, id)).To(HaveLen(2))
+		})
+
 		It("keeps away what comes only for a thread that is not busy", Label("RUN-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			try := func(key string, change func(*store.Enqueue)) error {

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// A hook that is to be told of what has happened may find no sandbox to be called in: then it stays in the inbox, held
+// until it is tried again (SPEC HOK-01). Those of one thread keep their order, so that the others wait behind it, while
+// messages and runs go on without them. A run tells them when there is a sandbox after all, and never waits for one on
+// their behalf again.
+
+const (
+	// maxHookRetry bounds the time from one try to the next, which doubles with each.
+	maxHookRetry = 2 * time.Minute
+	// hookRetryWait is how long a thread at rest waits for a sandbox when it is not the first time. A pod that was asked
+	// for goes on starting.
+	hookRetryWait = 5 * time.Second
+)
+
+// untoldError says that nothing of a hook has run, since there was nothing to run it in.
+type untoldError struct{ text string }
+
+func (e *untoldError) Error() string { return e.text }
+
+// nothingRan tells whether a call of code came to nothing before any of it had run.
+func nothingRan(err error) bool {
+	if gone := (*sandbox.IsolateGoneError)(nil); errors.As(err, &gone) {
+		return !gone.Started && gone.Status == sandbox.StatusTerminated
+	}
+	return errors.Is(err, errNoSandbox)
+}
+
+// areHeld tells whether all hooks that wait are held, and it is not yet time for the first.
+func (e *Engine) areHeld(hooks []store.InboxItem) bool {
+	for _, item := range hooks {
+		if item.HeldUntil == 0 {
+			return false
+		}
+	}
+	return hooks[0].HeldUntil > e.now()
+}
+
+// isWork tells whether any of what waits in an inbox can be taken now.
+func (e *Engine) isWork(items []store.InboxItem) bool {
+	for _, item := range items {
+		if item.HeldUntil <= e.now() {
+			return true
+		}
+	}
+	return false
+}
+
+// hold gives the ops by which hooks that could not be told stay where they are, for the reason why, and what they are
+// then. Each has now waited through one try more; those that have through too many are given up. Nor can those stay that
+// have no place in the inbox.
+func (x *execution) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
+	limit := x.engine.opts.Limits.HookTries
+	for _, item := range hooks {
+		if item.Tries++; item.Seq != 0 && item.Tries < limit {
+			left = append(left, item)
+			continue
+		}
+		text := why
+		if item.Seq != 0 {
+			ops = append(ops, &store.Dequeue{Seqs: []int64{item.Seq}})
+			text = fmt.Sprintf("gave up after %d tries: %s", item.Tries, why)
+		}
+		ops = append(ops, x.untold(item, text)...)
+	}
+	return append(ops, x.engine.keepHeld(left)...), left
+}
+
+// untold is for the log: that a hook is not told any more.
+func (x *execution) untold(item store.InboxItem, why string) []store.Op {
+	var call store.HookCall
+	if json.Unmarshal(item.Payload, &call) != nil {
+		return nil
+	}
+	h := x.hookOf(&call)
+	if h == nil {
+		return nil
+	}
+	about := hookSubject{messageID: call.MessageID}
+	if call.Call != nil {
+		about.toolCallID = call.Call.ID
+	}
+	return []store.Op{x.failedHook(h, about, why)}
+}
+
+// keepHeld holds hooks until the first of them is tried again, and notes that in them.
+func (e *Engine) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
+	if len(hooks) == 0 {
+		return nil
+	}
+	wait := e.opts.HookRetry
+	for range hooks[0].Tries - 1 {
+		if wait *= 2; wait >= maxHookRetry {
+			wait = max(maxHookRetry, e.opts.HookRetry)
+			break
+		}
+	}
+	until := e.now() + wait.Microseconds()
+	for i := range hooks {
+		hooks[i].HeldUntil = until
+		ops = append(ops, &store.Hold{Seq: hooks[i].Seq, Until: until, Tries: hooks[i].Tries})
+	}
+	return ops
+}
+
+// holdBehind holds the hooks that have come to be due since the first was held.
+func (e *Engine) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
+	var ops []store.Op
+	for _, item := range hooks[1:] {
+		if item.HeldUntil == 0 {
+			ops = append(ops, &store.Hold{Seq: item.Seq, Until: hooks[0].HeldUntil, Tries: item.Tries})
+		}
+	}
+	return e.store.Apply(ctx, t.ID, fence, ops...)
+}
+
+// expectHeld has those looked at in time that ops hold.
+func (e *Engine) expectHeld(ops []store.Op) {
+	for _, op := range ops {
+		if hold, ok := op.(*store.Hold); ok {
+			e.wakes.expect(hold.Until)
+		}
+	}
+}
+
+// reach opens an isolate for hooks that were held. It waits for a short time only, and not at all once something else
+// comes for the thread; early tells that it was so.
+func (x *execution) reach(ctx context.Context, active *activeThread) (early bool, err error) {
+	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
+	defer cancel()
+	defer active.whenPoked(cancel)()
+	if _, _, err = x.code.isolate(wait, false); err == nil {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return errors.Is(wait.Err(), context.Canceled), err
+}
+
+// whenPoked has something done when the thread's inbox may have changed, or has already; until over is called.
+func (a *activeThread) whenPoked(do func()) (over func()) {
+	a.onPoke.Store(&do)
+	if a.poked.Load() {
+		do()
+	}
+	return func() { a.onPoke.Store(nil) }
+}
+
+// poke notes that the inbox may have changed.
+func (a *activeThread) poke() {
+	a.poked.Store(true)
+	if do := a.onPoke.Load(); do != nil {
+		(*do)()
+	}
+}
+
+// hookOf gives the hook that a call is of, of the agent as it is now; nil when it has none.
+func (x *execution) hookOf(call *store.HookCall) *Hook {
+	name := skeinv1.HookName(call.Hook)
+	h := x.agent.Side(call.Side).Hooks[name]
+	if h == nil && call.Outside {
+		h = x.agent.Side(sideB).Hooks[name]
+	}
+	return h
+}
+
+// canTell tells whether any of the hooks that are due can be told now: those that were held are not waited for.
+func (r *run) canTell() bool {
+	due := r.hooks.due
+	return len(due) > 0 && (due[0].HeldUntil == 0 || !r.agent.hasHooks() || r.exec != nil && r.exec.code.opened())
+}

@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/process"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// refusing has no sandboxes while it is full.
+type refusing struct {
+	engine.Sandboxes
+	full atomic.Bool
+}
+
+func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+	if r.full.Load() {
+		return nil, nil, &engine.NoSandboxError{Message: "exceeded quota: pods"}
+	}
+	return r.Sandboxes.Acquire(ctx, t, pool)
+}
+
+var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() {
+	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no
+	// time has to pass.
+	It("are told later and in their order, or given up, while the conversation goes on", func(ctx SpecContext) {
+		w := newWorld()
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(sandboxes.Close)
+		pods := &refusing{Sandboxes: sandboxes}
+		pods.full.Store(true)
+		w.Sandboxes = pods
+		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
+		held := func(g Gomega, id string) (out []string) {
+			items, err := w.Store.Inbox(ctx, id)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, item := range items {
+				g.Expect(item.Kind).To(Equal(store.InboxHook))
+				g.Expect(item.HeldUntil).NotTo(BeZero())
+				out = append(out, fmt.Sprint(item.Tries))
+			}
+			return out
+		}
+		after := func(hours int, tries int) func(*engine.Options) {
+			return func(o *engine.Options) {
+				o.HookRetry, o.Limits.HookTries = time.Hour, tries
+				if hours > 0 {
+					o.Clock = clocktesting.NewFakeClock(time.Now().Add(time.Duration(hours) * time.Hour))
+				}
+			}
+		}
+
+		_, stop := start(w, after(0, 20))
+		id := makeThread(ctx, w, "a")
+		for i, text := range []string{"one", "two"} {
+			send(ctx, w, id, text)
+			Eventually(func(g Gomega) { // the first of the two has been tried for, once
+				g.Expect(w.Runs(ctx, id)).To(And(HaveLen(i+1), HaveEach(HaveField("Status", store.RunSucceeded))))
+				g.Expect(held(g, id)).To(Equal([][]string{{"1", "0"}, {"1", "0", "0", "0"}}[i]))
+			}, "20s", "5ms").Should(Succeed())
+		}
+		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
+		Expect(failures(ctx, w, id)).To(BeEmpty())
+		Eventually(w.Store.Runnable, "10s", "5ms").WithContext(ctx).WithArguments(10).Should(BeEmpty(), "nobody need look at it before it is time")
+		stop()
+
+		_, stop = start(w, after(2, 2))
+		Eventually(func(g Gomega) { g.Expect(held(g, id)).To(Equal([]string{"1", "1", "1"})) }, "20s", "5ms").Should(Succeed())
+		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", And(HavePrefix("gave up after 2 tries: "), ContainSubstring("exceeded quota")))))
+		stop()
+
+		pods.full.Store(false)
+		start(w, after(9, 20))
+		quiet(ctx, w, id)
+		Expect(noted(ctx, w, id, "after_create_message")).To(HaveExactElements(
+			ContainSubstring(`"content":"re: one"`), ContainSubstring(`"content":"two"`), ContainSubstring(`"content":"re: two"`)))
+		Expect(failures(ctx, w, id)).To(HaveLen(1))
+	})
+})
