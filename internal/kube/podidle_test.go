@@ -18,7 +18,7 @@ import (
 
 // shared is what the sandboxes of two replicas are: each takes streams until it has said that it idles.
 type shared struct {
-	mu    sync.Mutex
+	mu   sync.Mutex
 	held map[string]time.Time // until when, by the pod's UID
 }
 

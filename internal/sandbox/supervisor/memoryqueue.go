@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // memoryQueue hands out an amount of memory. Whoever finds too little waits, first come, first served, so that one
@@ -13,31 +14,54 @@ import (
 // the memory of the very runs that wait for them.
 type memoryQueue struct {
 	mu      sync.Mutex
+	total   int64
 	free    int64
+	kept    int64 // by definition isolates, which last for as long as what they are opened for
 	nested  []*memoryWaiter
 	waiting []*memoryWaiter
 }
 
 type memoryWaiter struct {
-	n   int64
+	memoryClaim
 	had chan struct{} // closed when it has its memory
 }
 
-// acquire takes n bytes, and tells whether it got them before ctx ended.
-func (q *memoryQueue) acquire(ctx context.Context, n int64, nested bool) bool {
-	w := &memoryWaiter{n: n, had: make(chan struct{})}
+// memoryClaim is what acquire takes.
+type memoryClaim struct {
+	bytes  int64
+	nested bool // of a run that another run waits for
+	keeps  bool // of a definition isolate
+	// patience is how long it waits while what isolates keep leaves no room, whichever of the runs end: an isolate may
+	// well be what waits for it. 0: as long as for anything else.
+	patience time.Duration
+}
+
+// acquire takes memory, and tells whether it got it before ctx ended or its patience.
+func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) bool {
+	w := &memoryWaiter{memoryClaim: c, had: make(chan struct{})}
 	q.mu.Lock()
 	line := &q.waiting
-	if nested {
+	if c.nested {
 		line = &q.nested
 	}
 	*line = append(*line, w)
 	q.serve()
 	q.mu.Unlock()
-	select {
-	case <-w.had:
-		return true
-	case <-ctx.Done():
+	var look <-chan time.Time
+	if c.patience > 0 {
+		t := time.NewTicker(c.patience)
+		defer t.Stop()
+		look = t.C
+	}
+	for waits := true; waits; {
+		select {
+		case <-w.had:
+			return true
+		case <-ctx.Done():
+			waits = false
+		case <-look:
+			waits = !q.tooMuchKept(c.bytes)
+		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,10 +75,20 @@ func (q *memoryQueue) acquire(ctx context.Context, n int64, nested bool) bool {
 	return false
 }
 
-func (q *memoryQueue) release(n int64) {
+// tooMuchKept tells whether there would be no room for so much even if all runs ended.
+func (q *memoryQueue) tooMuchKept(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.free += n
+	return q.total-q.kept < n
+}
+
+func (q *memoryQueue) release(c memoryClaim) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.free += c.bytes
+	if c.keeps {
+		q.kept -= c.bytes
+	}
 	q.serve()
 }
 
@@ -63,10 +97,13 @@ func (q *memoryQueue) serve() {
 	for _, line := range []*[]*memoryWaiter{&q.nested, &q.waiting} {
 		for len(*line) > 0 {
 			w := (*line)[0]
-			if w.n > q.free {
+			if w.bytes > q.free {
 				return
 			}
-			q.free -= w.n
+			q.free -= w.bytes
+			if w.keeps {
+				q.kept += w.bytes
+			}
 			close(w.had)
 			*line = (*line)[1:]
 		}

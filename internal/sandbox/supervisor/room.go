@@ -39,7 +39,7 @@ func newRoom(o Options) *room {
 		r.total = ownMemory(cgroupLimit, ownShare[o.Engine], r.cost(o.MaxMemory))
 	}
 	if r.total > 0 {
-		r.memory = &memoryQueue{free: r.total}
+		r.memory = &memoryQueue{total: r.total, free: r.total}
 	}
 	return r
 }
@@ -72,7 +72,13 @@ func ownMemory(file string, share, one int64) int64 {
 	return max(limit-share, one)
 }
 
-// enter waits for room for one more isolate; leave gives it back. An error says what is used up.
+// memoryKeptError refuses a run for which isolates leave no memory. Its text is for whoever wrote the code.
+type memoryKeptError struct{ text string }
+
+func (e *memoryKeptError) Error() string { return e.text }
+
+// enter waits for room for one more isolate; leave gives it back. An error says what is used up: a *memoryKeptError
+// where waiting is of no use.
 func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave func(), err error) {
 	places, wait := r.runs, r.opts.MaxWallTime
 	switch {
@@ -89,13 +95,20 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	if r.memory == nil {
 		return func() { places.Release(1) }, nil
 	}
-	cost := min(r.cost(l.Memory), r.total)
-	if !r.memory.acquire(ctx, cost, nested) {
+	c := memoryClaim{bytes: min(r.cost(l.Memory), r.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
+	if !c.keeps {
+		c.patience = nestedWait
+	}
+	if !r.memory.acquire(ctx, c) {
 		places.Release(1)
-		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, cost>>20, wait)
+		if !c.keeps && r.memory.tooMuchKept(c.bytes) {
+			return nil, &memoryKeptError{fmt.Sprintf("not enough memory: what runs in the sandbox may use %d MiB in all, this run %d MiB of them, and the isolates of tools, hooks and other definitions that are under way leave less: "+
+				"give the run a lower memoryLimitBytes, or the pool a lower maxMemory or more resources.limits.memory", r.total>>20, c.bytes>>20)}
+		}
+		return nil, fmt.Errorf("the sandbox is busy: what runs in it may use %d MiB in all, and %d MiB did not come free within %s: run fewer at once, or give them a lower memoryLimitBytes", r.total>>20, c.bytes>>20, wait)
 	}
 	return func() {
-		r.memory.release(cost)
+		r.memory.release(c)
 		places.Release(1)
 	}, nil
 }

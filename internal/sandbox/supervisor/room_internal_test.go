@@ -29,10 +29,13 @@ func TestOwnMemory(t *testing.T) {
 }
 
 func TestMemoryQueue(t *testing.T) {
-	q := &memoryQueue{free: 10}
+	q := &memoryQueue{total: 10, free: 10}
+	acquire := func(ctx context.Context, n int64, nested bool) bool {
+		return q.acquire(ctx, memoryClaim{bytes: n, nested: nested})
+	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // who asks with it gets what there is at once, or nothing
-	if !q.acquire(now, 6, false) {
+	if !acquire(now, 6, false) {
 		t.Fatal("there is room")
 	}
 	large, behind := make(chan bool), make(chan bool)
@@ -48,24 +51,24 @@ func TestMemoryQueue(t *testing.T) {
 		}
 	}
 	impatient, leave := context.WithCancel(t.Context())
-	go func() { large <- q.acquire(impatient, 10, false) }()
+	go func() { large <- acquire(impatient, 10, false) }()
 	enqueued(1)
-	go func() { behind <- q.acquire(t.Context(), 1, false) }()
+	go func() { behind <- acquire(t.Context(), 1, false) }()
 	enqueued(2)
-	if !q.acquire(now, 4, true) {
+	if !acquire(now, 4, true) {
 		t.Fatal("a nested run queues behind one that waits for the memory of its caller")
 	}
-	if q.acquire(now, 1, true) {
+	if acquire(now, 1, true) {
 		t.Fatal("there is nothing left")
 	}
-	q.release(4)
+	q.release(memoryClaim{bytes: 4})
 	enqueued(2) // the large one is not passed over
 	leave()
 	if <-large || !<-behind {
 		t.Fatal("one that gave up holds up those behind it")
 	}
-	q.release(1)
-	q.release(6)
+	q.release(memoryClaim{bytes: 1})
+	q.release(memoryClaim{bytes: 6})
 	if q.free != 10 || len(q.waiting)+len(q.nested) != 0 {
 		t.Fatalf("%d of 10 are free", q.free)
 	}

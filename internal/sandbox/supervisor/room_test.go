@@ -30,8 +30,8 @@ var _ = Describe("the room of a sandbox", Label("COD-06"), func() {
 			isolates = append(isolates, i)
 		}
 		r := c.RunCode(ctx, sandbox.CodeRequest{Source: one, MemoryLimitBytes: 1 << 20}).Wait(ctx)
-		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
-		Expect(r.Error.Message).To(ContainSubstring("what runs in it may use 64 MiB in all, and 1 MiB did not come free within 500ms: run fewer at once"))
+		Expect(r.Status).To(Equal(sandbox.StatusMemory), "an isolate may wait for it")
+		Expect(r.Error.Message).To(And(ContainSubstring("what runs in the sandbox may use 64 MiB in all, this run 1 MiB of them"), ContainSubstring("or the pool a lower maxMemory")))
 		Expect(r.Retriable).To(BeFalse(), "the sandbox is a good one, and must not be given up for another")
 		_, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
 		Expect(err).To(MatchError(sandbox.ErrBusy))
@@ -39,6 +39,21 @@ var _ = Describe("the room of a sandbox", Label("COD-06"), func() {
 			Expect(i.Close()).To(Succeed())
 		}
 		Eventually(func() sandbox.Status {
+			return c.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status
+		}).Should(Equal(sandbox.StatusSuccess))
+	})
+
+	It("tells a run that isolates leave no memory for it long before its time is up", func() {
+		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
+			o.Concurrency, o.MaxMemory, o.TotalMemory, o.MaxWallTime = 8, 64<<20, 96<<20, time.Hour
+		})
+		c := s.Dial(GinkgoT(), "thread")
+		tool, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status).To(Equal(sandbox.StatusMemory))
+		Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: one, MemoryLimitBytes: 32 << 20}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
+		Expect(tool.Close()).To(Succeed())
+		Eventually(ctx, func() sandbox.Status {
 			return c.RunCode(ctx, sandbox.CodeRequest{Source: one}).Wait(ctx).Status
 		}).Should(Equal(sandbox.StatusSuccess))
 	})

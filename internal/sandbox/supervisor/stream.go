@@ -68,7 +68,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	limits.Wall = capped(limits.Wall, s.opts.MaxWallTime)
 
 	release, err := s.room.enter(r.Context(), limits, r.Header.Get(NestedHeader) != "")
-	if err != nil {
+	var kept *memoryKeptError
+	switch {
+	case errors.As(err, &kept):
+		gone := protocol.Gone{Status: sandbox.StatusMemory, Reason: kept.text}
+		_ = protocol.NewConn(nil, w, nil).Write(protocol.TypeGone, gone.Encode())
+		return
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}
