@@ -20,6 +20,8 @@ type serial struct {
 	now     func() int64
 	conn    *conn
 	kept    keptHeads
+	// wrote is told how many statements were committed.
+	wrote func(statements int)
 }
 
 var _ committer = (*serial)(nil)
@@ -80,6 +82,7 @@ func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done boo
 		return false, err
 	}
 	s.kept.keep(ss.heads)
+	s.wrote(ss.statements)
 	return true, nil
 }
 
@@ -140,6 +143,8 @@ type serialSession struct {
 	// heads of the threads as the transactions of the batch so far have left them.
 	heads   map[string]*head
 	careful bool
+	// statements that have written.
+	statements int
 
 	// Of the transaction that runs now:
 	wrote bool
@@ -185,11 +190,13 @@ func (ss *serialSession) hopes() bool {
 
 func (ss *serialSession) write(ctx context.Context, query string, args ...any) error {
 	ss.wrote = true
+	ss.statements++
 	return ss.conn.write(ctx, query, args...)
 }
 
 func (ss *serialSession) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	ss.wrote = true
+	ss.statements++
 	return ss.conn.exec(ctx, query, args...)
 }
 

@@ -76,8 +76,13 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 		}
 		return l, nil
 	}
-	s.writer = newWriters(1, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.hints.send)
-	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
+	reader := func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) }
+	checkpoints := newCheckpointer(reader)
+	s.closers = append(s.closers, checkpoints.close)
+	s.writer = newWriters(1, func() committer {
+		return &serial{dialect: sqliteDialect, open: connect, now: s.now, wrote: checkpoints.wrote}
+	}, s.hints.send)
+	s.readers = newReaders(o.Readers, reader)
 	return s, nil
 }
 
@@ -107,9 +112,9 @@ var sqliteDialect = &dialect{
 }
 
 func setupSQLite(ctx context.Context, l *sqliteLink, writes bool) error {
-	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
+	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"} // which leaves checkpoints allowed
 	if writes {
-		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
+		pragmas = []string{"PRAGMA cache_size = -32000", fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)}
 	}
 	for _, p := range pragmas {
 		if _, err := l.exec(ctx, p, nil); err != nil {
