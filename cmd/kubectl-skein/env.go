@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -33,11 +35,18 @@ Setting variables is a right apart: ask for the role skein-env-editor when you a
 }
 
 func newEnvList(p *plugin) *cobra.Command {
-	var output string
+	var output, side string
 	cmd := &cobra.Command{
 		Use:   "list THREAD",
 		Short: "List the variables that a thread sees, and where they come from",
-		Args:  exactly("THREAD"),
+		Long: `List the variables that a thread sees, and where they come from. Where its agent has two sides that see different things, there is
+one line for each, and a column that says of which side it is.`,
+		Example: `  # All that a thread sees
+  kubectl skein env list hello
+
+  # What the second of two sides sees
+  kubectl skein env list hello --side=b`,
+		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -48,7 +57,7 @@ func newEnvList(p *plugin) *cobra.Command {
 			}
 			all := &runtimev1.EnvVarList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvVarList), Variables: []runtimev1.EnvVar{}}
 			for more := true; more; {
-				page, err := t.ListEnv(cmd.Context(), runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: len(all.Variables)})
+				page, err := t.ListEnvOf(cmd.Context(), side, runtimeclient.Page{Limit: runtimev1.MaxPageSize, Offset: len(all.Variables)})
 				if err != nil {
 					return err
 				}
@@ -59,7 +68,14 @@ func newEnvList(p *plugin) *cobra.Command {
 				return encode(p.Out, output, all)
 			}
 			w := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "NAME\tTYPE\tSOURCE\tVALUE")
+			sided := slices.ContainsFunc(all.Variables, func(v runtimev1.EnvVar) bool { return v.Side != "" })
+			column := func(side string) string {
+				if !sided {
+					return ""
+				}
+				return side + "\t"
+			}
+			fmt.Fprintf(w, "NAME\t%sTYPE\tSOURCE\tVALUE\n", column("SIDE"))
 			for _, v := range all.Variables {
 				value, source := "(secret)", v.Source
 				if v.Value != nil {
@@ -68,11 +84,12 @@ func newEnvList(p *plugin) *cobra.Command {
 				if v.Origin != "" {
 					source += " (" + v.Origin + ")"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, v.Type, source, value)
+				fmt.Fprintf(w, "%s\t%s%s\t%s\t%s\n", v.Name, column(cmp.Or(v.Side, "both")), v.Type, source, value)
 			}
 			return w.Flush()
 		},
 	}
+	cmd.Flags().StringVar(&side, "side", "", "Side of the agent whose view it is: a or b. Both when left out.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd
 }

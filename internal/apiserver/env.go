@@ -21,10 +21,14 @@ func (s *Server) listEnv(c *call) error {
 		return err
 	}
 	limit, offset := q.page()
+	side := q.oneOf("side", "a", "b")
 	if err := q.check(); err != nil {
 		return err
 	}
-	all, err := c.thread.ListEnv(c.r.Context())
+	all, err := c.thread.ListEnv(c.r.Context(), side)
+	if errors.Is(err, thread.ErrOneSide) {
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "side", err.Error())
+	}
 	if err != nil {
 		return err
 	}
@@ -49,6 +53,7 @@ func (s *Server) getEnv(c *call) error {
 		return err
 	}
 	out := envVarOf(v)
+	out.Side = "" // it is what side a sees
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindEnvVar)
 	return c.writeJSON(http.StatusOK, out)
 }
@@ -106,7 +111,7 @@ func (s *Server) deleteEnv(c *call) error {
 }
 
 func envVarOf(v *thread.EnvValue) runtimev1.EnvVar {
-	out := runtimev1.EnvVar{Name: v.Name, Type: string(v.Type), Source: string(v.Source), Origin: string(v.Origin), UpdatedAt: v.UpdatedAt}
+	out := runtimev1.EnvVar{Name: v.Name, Type: string(v.Type), Source: string(v.Source), Side: v.Side, Origin: string(v.Origin), UpdatedAt: v.UpdatedAt}
 	if v.Type == store.EnvText {
 		out.Value = &v.Value
 	}

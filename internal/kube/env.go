@@ -56,6 +56,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 	}
 	declared := map[string]thread.EnvDeclaration{}
 	for _, layer := range owners {
+		out.Dual = out.Dual || layer.side == "b"
 		for i := range layer.list {
 			v := &layer.list[i]
 			d := declared[v.Name]
@@ -149,8 +150,11 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 	if a.Spec.SideA.Handler == nil {
 		uses = append(uses, use{prompt: a.Spec.SideA.PromptRef.Name, side: "a"})
 	}
-	if b := a.Spec.SideB; b != nil && b.Handler == nil {
-		uses = append(uses, use{prompt: b.PromptRef.Name, side: "b"})
+	if b := a.Spec.SideB; b != nil {
+		owners = append(owners, envOwner{source: thread.EnvFromPrompt, side: "b"}) // also where it has no prompt, or none yet
+		if b.Handler == nil {
+			uses = append(uses, use{prompt: b.PromptRef.Name, side: "b"})
+		}
 	}
 	called := map[string]bool{}
 	for ; len(uses) > 0; uses = uses[1:] {

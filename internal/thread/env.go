@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,6 +88,8 @@ type EnvLayers struct {
 	Values []EnvValue
 	// Declared by the agent and the prompt, by name.
 	Declared []EnvDeclaration
+	// Dual: the agent has two sides.
+	Dual bool
 }
 
 // EnvLayerer finds the layers of a thread.
@@ -149,6 +152,7 @@ func (r EnvReader) rank(v *EnvValue) (rank int, counts bool) {
 type environment struct {
 	values   map[string]EnvValue
 	declared []EnvDeclaration
+	dual     bool            // the agent has two sides
 	others   map[string]bool // what prompts have that are not in use
 }
 
@@ -162,7 +166,7 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvRe
 		if err != nil {
 			return nil, err
 		}
-		e.declared = layers.Declared
+		e.declared, e.dual = layers.Declared, layers.Dual
 		ranks := map[string]int{}
 		for _, v := range layers.Values {
 			old, before := e.values[v.Name]
@@ -284,18 +288,60 @@ func (st *State) EnvType(ctx context.Context, name string) (store.EnvType, error
 	return v.Type, nil
 }
 
-// ListEnv gives all variables that the thread sees, by name.
-func (st *State) ListEnv(ctx context.Context) ([]EnvValue, error) {
-	e, err := st.resolve(ctx)
+// ErrOneSide says that what was asked for is of side b, and the thread's agent has none.
+var ErrOneSide = errors.New("the thread's agent has no side b: only those of the type dual_ai have two")
+
+// ListEnv gives all variables of this thread by name, as a side of its agent sees them, "a" or "b". With "" it is both: what the
+// two see otherwise is there once for each, with its Side, and what they see alike without. Where the agent has one side
+// that is all, and "b" is ErrOneSide.
+func (st *State) ListEnv(ctx context.Context, side string) ([]EnvValue, error) {
+	t, err := st.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]EnvValue, 0, len(e.values))
-	for _, v := range e.values {
+	e, err := st.svc.environment(ctx, t, EnvReader{Side: side})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !e.dual && side == "b":
+		return nil, ErrOneSide
+	case e.dual && side == "":
+		other, err := st.svc.environment(ctx, t, EnvReader{Side: "b"})
+		if err != nil {
+			return nil, err
+		}
+		return bothSides(e.values, other.values), nil
+	}
+	return byName(slices.Collect(maps.Values(e.values)), func(v *EnvValue) { v.Side = "" }), nil
+}
+
+// bothSides puts together what side a and side b see.
+func bothSides(a, b map[string]EnvValue) []EnvValue {
+	var list []EnvValue
+	for name, v := range a {
+		if _, also := b[name]; v.Side != "" || also && b[name].Side != "" {
+			v.Side = "a"
+		}
 		list = append(list, v)
 	}
-	slices.SortFunc(list, func(a, b EnvValue) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
+	for name, v := range b {
+		if _, also := a[name]; v.Side != "" || also && a[name].Side != "" {
+			v.Side = "b"
+			list = append(list, v)
+		}
+	}
+	return byName(list, func(*EnvValue) {})
+}
+
+func byName(list []EnvValue, each func(*EnvValue)) []EnvValue {
+	for i := range list {
+		each(&list[i])
+	}
+	slices.SortFunc(list, func(a, b EnvValue) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Side, b.Side))
+	})
+	return list
 }
 
 // PendingEnv lists the variables that the thread waits for, by name (SPEC ENV-06).

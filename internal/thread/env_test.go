@@ -78,6 +78,23 @@ var _ = Describe("Variables", func() {
 		called = []string{"outer", "inner"}
 		Expect(value(ctx, sided, "TONE")).To(Equal("flat text prompt"))
 		Expect(value(ctx, sided, "ONLY_OUTER")).To(Equal("y text prompt"))
+
+		listed := func(side string) (out []string) {
+			GinkgoHelper()
+			list, err := st.ListEnv(ctx, side)
+			Expect(err).NotTo(HaveOccurred())
+			for _, v := range list {
+				out = append(out, fmt.Sprintf("%s %s=%s", v.Side, v.Name, v.Value))
+			}
+			return out
+		}
+		Expect(listed("")).To(Equal([]string{" BOTH=of the agent", " TONE=kind"}))
+		_, err = st.ListEnv(ctx, "b")
+		Expect(err).To(MatchError(thread.ErrOneSide))
+		below.Dual = true
+		Expect(listed("")).To(Equal([]string{" BOTH=of the agent", "b ONLY_B=x", "a TONE=kind", "b TONE=harsh"}))
+		Expect(listed("a")).To(Equal([]string{" BOTH=of the agent", " TONE=kind"}))
+		Expect(listed("b")).To(Equal([]string{" BOTH=of the agent", " ONLY_B=x", " TONE=harsh"}))
 	})
 
 	It("come from the first source that has them", Label("ENV-01"), func(ctx SpecContext) {
@@ -96,7 +113,7 @@ var _ = Describe("Variables", func() {
 		_, err := st.EnvValue(ctx, "NONE")
 		Expect(err).To(MatchError(thread.ErrEnvUnknown))
 		Expect(err).To(MatchError(ContainSubstring("NONE")))
-		list, err := st.ListEnv(ctx)
+		list, err := st.ListEnv(ctx, "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(5))
 		Expect(list[0].Name + list[4].Name).To(Equal("AE"))

@@ -36,12 +36,17 @@ func sided(ms []runtimev1.Message) []string {
 }
 
 var _ = Describe("Agents with two sides", func() {
-	It("take turns until the session had as many as it may, and begin anew with the next message", Label("AGT-01", "AGT-02"), func(ctx SpecContext) {
+	It("take turns until the session had as many as it may, and begin anew with the next message", Label("AGT-01", "AGT-02", "ENV-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
+		toned := func(name, tone string) *skeinv1.Prompt {
+			p := harness.Prompt(ns, name, name)
+			p.Spec.Env = []skeinv1.EnvVar{{Name: "TONE", Value: &tone, Type: skeinv1.EnvText}}
+			return p
+		}
 		create(ctx,
 			harness.Scripted(ns, "a", skeinv1.ScriptStep{Times: ptr.To[int32](0), Content: "a heard [{{ .Last.Content }}]"}),
 			harness.Scripted(ns, "b", skeinv1.ScriptStep{Times: ptr.To[int32](0), Content: "b heard [{{ .Last.Content }}]"}),
-			harness.Prompt(ns, "a", "a"), harness.Prompt(ns, "b", "b"), dual(ns, "agent", 3), harness.NewThread(ns, "thread", "agent"))
+			toned("a", "kind"), toned("b", "harsh"), dual(ns, "agent", 3), harness.NewThread(ns, "thread", "agent"))
 		t := ready(ctx, cluster.Thread(ns, "thread"))
 		ms := say(ctx, t, 1, "go")
 		Expect(sided(ms)).To(Equal([]string{"user: go", "a assistant: a heard [go]", "b assistant: b heard [a heard [go]]", "a assistant: a heard [b heard [a heard [go]]]"}))
@@ -62,6 +67,17 @@ var _ = Describe("Agents with two sides", func() {
 		out, err := cluster.Kubectl(ctx, "-n", ns, "get", "agents")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(out)).To(ContainElements("TYPE", "dual_ai"))
+		lines := func(args ...string) (out []string) {
+			GinkgoHelper()
+			printed, err := cluster.Plugin(ctx, append([]string{"-n", ns, "env", "list", "thread"}, args...)...)
+			Expect(err).NotTo(HaveOccurred())
+			for _, line := range strings.Split(strings.TrimSpace(printed), "\n") {
+				out = append(out, strings.Join(strings.Fields(line), " "))
+			}
+			return out
+		}
+		Expect(lines()).To(Equal([]string{"NAME SIDE TYPE SOURCE VALUE", "TONE a text prompt kind", "TONE b text prompt harsh"}))
+		Expect(lines("--side=b")).To(Equal([]string{"NAME TYPE SOURCE VALUE", "TONE text prompt harsh"}))
 	}, SpecTimeout(2*time.Minute))
 
 	It("read each other as users, without the other's calls and their results", Label("AGT-02"), func(ctx SpecContext) {

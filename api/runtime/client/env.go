@@ -66,9 +66,20 @@ func (t *Thread) UnsetEnv(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// ListEnv gives a page of the variables that the thread sees, by name.
+// ListEnv gives a page of the variables that the thread sees, by name. Where its agent has two sides that see different
+// things, there is one for each, with its Side.
 func (t *Thread) ListEnv(ctx context.Context, p Page) (*runtimev1.EnvVarList, error) {
-	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceEnv) })
+	return t.ListEnvOf(ctx, "", p)
+}
+
+// ListEnvOf gives a page of the variables that a side of the thread's agent sees, "a" or "b", by name; with "" it is
+// ListEnv. Side b of an agent that has none is an ErrInvalid.
+func (t *Thread) ListEnvOf(ctx context.Context, side string, p Page) (*runtimev1.EnvVarList, error) {
+	params := p.params()
+	if side != "" {
+		params["side"] = side
+	}
+	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEnv) })
 }
 
 // PendingEnv says which variables the thread waits for (SPEC ENV-06).

@@ -29,6 +29,8 @@ type EnvVar struct {
 	Type string `json:"type"`
 	// Source that it comes from: thread, user, instance, agent or prompt.
 	Source string `json:"source"`
+	// Side that sees it, a or b, in a list of what both sides of an agent see, where they see different things.
+	Side string `json:"side,omitempty"`
 	// Origin of a thread's own: set (by setEnv), spec (of the object) or inherited (from the parent).
 	Origin string `json:"origin,omitempty"`
 	// Value of a text. That of a secret is never shown.
