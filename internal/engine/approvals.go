@@ -25,7 +25,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	for _, call := range calls {
 		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
 		d, decided := r.kept.Decisions[call.ID]
-		if need == nil || decided {
+		if need == nil || decided || r.attends() {
 			if !blocked {
 				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
 					started = append(started, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
@@ -48,7 +48,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 
 // asksFirst tells whether a call of the newest answer waits for its approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools != nil && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+	return r.tools != nil && !r.attends() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
 // askApproval notes that a call waits for its approval.

@@ -49,7 +49,9 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		emit = func(model.Delta) {} // who follows the conversation follows the caller
 	}
 	call, later := r.mayComeLater(ctx)
+	call, done := r.whileWanted(call)
 	res, err := client.Stream(call, req, emit)
+	done()
 	if lost := deltas.stop(); lost != nil {
 		return false, lost
 	}

@@ -33,6 +33,8 @@ type frame struct {
 	parent    *store.Message
 	outer     *conversation // what the caller reads
 	path      []string      // the prompts that led here, without the side's
+	// code that waits for the answer, while it is at work; none where the conversation does, which may be parked.
+	code []context.Context
 }
 
 // depth of the messages that the run writes.
@@ -76,12 +78,13 @@ func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repe
 	}
 	start := r.engine.opts.Clock.Now()
 	var err error
-	o.result, err = r.callPrompt(ctx, call, p, repeat)
+	o.result, err = r.callPrompt(ctx, call, p, repeat, nil)
 	o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
 	return o, err
 }
 
-func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool) (tool.Result, error) {
+// callPrompt lets the run be a called prompt until it has answered; a is what code has asked for, nil where a model has.
+func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *promptAsk) (tool.Result, error) {
 	called := r.agent.Prompts[p.Prompt]
 	limit := r.engine.opts.Limits.PromptDepth
 	switch {
@@ -92,7 +95,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	case r.depth() >= limit:
 		return tool.Failure(fmt.Sprintf("prompts may call each other %d levels deep, and this is level %d: do it yourself", limit, r.depth())), nil
 	}
-	leave := r.enter(call, p, called)
+	leave := r.enter(call, p, called, a)
 	defer leave()
 	if err := r.beginPrompt(ctx, p, repeat || r.entered(call.ID)); err != nil {
 		return tool.Result{}, err
@@ -102,6 +105,8 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	r.resumed = false
 	var failed *failure
 	switch {
+	case waits && r.attends():
+		return tool.Failure("the prompt " + p.Prompt + " has to wait for something, which code cannot: call it through queueTool"), nil
 	case waits:
 		return parked(), nil
 	case errors.As(err, &failed) && p.HideErrors:
@@ -115,17 +120,24 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 }
 
 // enter lets the run be a called prompt, until leave.
-func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPrompt) (leave func()) {
+func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPrompt, a *promptAsk) (leave func()) {
 	side := *called.Side
 	side.Name, side.Hooks = r.side().Name, r.side().Hooks // those that watch over the conversation
 	side.Spec.MaxSteps = int32(r.maxSteps())
 	f := &frame{side: &side, call: call, arguments: p.Arguments, depth: r.depth() + 1, outer: r.conv}
-	if i, ok := r.conv.calls[call.ID]; ok {
+	made := call.ID // the call that is in the conversation
+	if a != nil {
+		made = a.outer.ID
+	}
+	if i, ok := r.conv.calls[made]; ok {
 		parent := r.conv.msgs[i]
 		f.parent = &parent
 	}
 	if r.frame != nil {
-		f.path = append(f.path, r.frame.path...)
+		f.path, f.code = append(f.path, r.frame.path...), append(f.code, r.frame.code...)
+	}
+	if a != nil {
+		f.code = append(f.code, a.life)
 	}
 	f.path = append(f.path, p.Prompt)
 	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.kept.Turn.Repairs
@@ -181,6 +193,9 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 	for {
 		if ctx.Err() != nil {
 			return "", false, context.Cause(ctx)
+		}
+		if r.deserted() {
+			return "", false, failf(ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.repaired()
 		d := plan(r.conv, r.record.ID, r.side(), wrong, r.kept.Waits, r.parallel())

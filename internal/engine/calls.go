@@ -19,6 +19,9 @@ type making struct {
 	set     *tool.Set
 	decided map[string]store.Approval
 	repeat  bool
+	// desk is where their code asks for prompts; nil for nowhere. code is what waits for the calls, and cannot be parked.
+	desk *desk
+	code []context.Context
 }
 
 // makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
@@ -42,14 +45,23 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.beginTurn()
 	how := making{set: set, decided: maps.Clone(r.kept.Decisions), repeat: r.resumed}
 	r.resumed = false // later calls are new
+	if r.frame != nil {
+		how.code = r.frame.code
+	}
+	desk, closeDesk := r.openDesk()
+	defer closeDesk()
+	how.desk = desk
 	if !r.parallel() || len(calls) == 1 {
 		for i, call := range calls {
 			var next *store.ToolCall
 			if i+1 < len(calls) {
 				next = &calls[i+1]
 			}
-			o, err := r.prompted(ctx, call, r.call(ctx, how, call), how.repeat)
+			o, err := r.attended(ctx, how, call)
 			if err != nil {
+				return err
+			}
+			if o, err = r.prompted(ctx, call, o, how.repeat); err != nil {
 				return err
 			}
 			if err := r.recordResult(ctx, call, o, next); err != nil {
@@ -107,11 +119,20 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 			})
 		}
 	})
+	all := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(all)
+	}()
 	for i, call := range calls {
-		o := <-results[i]
+		o, err := serving(ctx, r, how.desk, results[i])
+		if err != nil {
+			return err
+		}
 		if o.result.Prompt != nil {
-			group.Wait() // it takes the run's place, which the others read
-			var err error
+			if _, err := serving(ctx, r, how.desk, all); err != nil { // it takes the run's place, which the others read
+				return err
+			}
 			if o, err = r.prompted(ctx, call, o, how.repeat); err != nil {
 				return err
 			}
@@ -152,8 +173,17 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 			call.Arguments = string(d.Arguments)
 		}
 	}
+	if refused := how.refuse(call); refused != nil {
+		o.result = *refused
+		return o
+	}
 	r.engine.fault("call.before")
-	o.result = how.set.Call(r.trail(ctx), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
+	calling, done := lasting(ctx, how.code)
+	defer done()
+	o.result = how.set.Call(how.desk.at(r.trail(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
+	if len(how.code) > 0 {
+		o.result = r.engine.atOnce(calling, deadline(how.code...), call.Name, o.result)
+	}
 	r.engine.fault("call.after")
 	return o
 }

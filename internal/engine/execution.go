@@ -105,10 +105,13 @@ func (x *execution) side() *Side {
 	return x.now
 }
 
-// reader is who reads the variables of the thread.
-func (x *execution) reader() thread.EnvReader {
+// reader is who reads the variables of the thread: the code that is at work in ctx, else whoever has the turn.
+func (x *execution) reader(ctx context.Context) thread.EnvReader {
 	if x.agent == nil {
 		return thread.EnvReader{Side: sideA}
+	}
+	if c := x.callerIn(ctx); c != nil {
+		return c.reader
 	}
 	x.mu.Lock()
 	path := x.path
@@ -199,7 +202,7 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 		return tool.Result{}, err
 	}
 	if set.Approved(name) {
-		return tool.Failure("calls of " + name + " have to be approved, which only a run can wait for: use queueTool"), nil
+		return unapproved(name), nil
 	}
 	if !set.Has(name) {
 		if t, err := x.unlisted(ctx, name); err != nil {
@@ -210,20 +213,17 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 	}
 	res := set.Call(ctx, tool.Call{ID: id, Name: name, Arguments: args})
 	if res.Prompt != nil {
-		return tool.Failure("a prompt is called by the conversation alone: use queueTool for " + name), nil
+		if c := x.callerIn(ctx); c != nil {
+			return c.ask(ctx, id, name, args, res.Prompt)
+		}
+		return onlyInRun(name), nil
 	}
 	if res.Handoff != "" {
 		if err := x.host.State.Apply(ctx, handoffOp(res.Handoff, x.host.RunID, id)); err != nil {
 			return tool.Result{}, err
 		}
 	}
-	if res.Wait != nil && res.Wait.Kind == tool.WaitDelay {
-		return tool.Failure("only a run can wait: schedule an effect instead, or call " + name + " through queueTool"), nil
-	}
-	if res.Wait != nil {
-		return tool.Failure("the subagent " + res.Wait.Reference + " was started; code cannot wait for it: its result comes as a message of its own"), nil
-	}
-	return res, nil
+	return x.engine.atOnce(ctx, deadline(ctx), name, res), nil
 }
 
 func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {

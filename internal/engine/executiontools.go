@@ -21,9 +21,13 @@ func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 
 
 // buildTools makes the tools of the side whose turn it is. A *failure when they cannot be offered.
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
+	return x.toolsOf(ctx, x.side())
+}
+
+func (x *execution) toolsOf(ctx context.Context, side *Side) (*tool.Set, error) {
 	var list []tool.Tool
 	var servers []remoteTools
-	side, next := x.side(), 0
+	next := 0
 	agents, err := x.agentTools(ctx, side.Agents)
 	if err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 		set.Note(note)
 	}
 	x.mu.Lock()
-	if x.now == nil || x.now == side {
+	if x.within == side || x.within == nil && (x.now == nil || x.now == side) {
 		x.tools = set
 	}
 	x.mu.Unlock()

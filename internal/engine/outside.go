@@ -190,6 +190,10 @@ func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
 // offering gives the tools of the side that has one of that name: the one whose turn it is in a run, outside of one
 // whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
 func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side, error) {
+	if c := x.callerIn(ctx); c != nil {
+		set, err := x.builtFor(ctx, c.desk)
+		return set, c.side, err
+	}
 	side := x.side()
 	set, err := x.built(ctx)
 	if err != nil || set.Has(name) || x.turn != nil || !x.agent.Dual() {

@@ -354,5 +354,5 @@ func (r *run) state(ctx context.Context) (*thread.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.WithFence(r.fence).WithReader(r.reader), nil
+	return st.WithFence(r.fence).WithReader(func(context.Context) thread.EnvReader { return r.reader() }), nil
 }

@@ -254,7 +254,7 @@ func (st *State) resolve(ctx context.Context) (*environment, error) {
 	}
 	var reader EnvReader
 	if st.reader != nil {
-		reader = st.reader()
+		reader = st.reader(ctx)
 	}
 	return st.svc.environment(ctx, t, reader)
 }

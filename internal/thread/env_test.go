@@ -48,7 +48,7 @@ var _ = Describe("Variables", func() {
 	It("come from the prompt of the side in use", Label("ENV-01", "AGT-01"), func(ctx SpecContext) {
 		st := e.create(ctx, "t")
 		side, called := "a", []string(nil)
-		sided := st.WithReader(func() thread.EnvReader { return thread.EnvReader{Side: side, Called: called} })
+		sided := st.WithReader(func(context.Context) thread.EnvReader { return thread.EnvReader{Side: side, Called: called} })
 		below.Values = []thread.EnvValue{
 			{Name: "BOTH", Value: "of the agent", Type: store.EnvText, Source: thread.EnvFromAgent},
 			{Name: "TONE", Value: "kind", Type: store.EnvText, Source: thread.EnvFromPrompt, Side: "a"},

@@ -14,7 +14,7 @@ type State struct {
 	fence  *store.Fence
 	guard  *guard
 	hooks  MessageHooks
-	reader func() EnvReader // see WithReader
+	reader func(context.Context) EnvReader // see WithReader
 }
 
 // WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.
@@ -25,8 +25,8 @@ func (st *State) WithFence(f *store.Fence) *State {
 }
 
 // WithReader gives the same thread as a reader sees it: variables come from the prompts that it uses. It is asked with each
-// call, since the turn passes from side to side. Without it that is side a.
-func (st *State) WithReader(reader func() EnvReader) *State {
+// call, whose context it gets, since the turn passes from side to side. Without it that is side a.
+func (st *State) WithReader(reader func(context.Context) EnvReader) *State {
 	bound := *st
 	bound.reader = reader
 	return &bound

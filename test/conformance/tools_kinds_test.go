@@ -91,6 +91,35 @@ var _ = Describe("Tools of every kind", Label("TOL-01", "TOL-02"), func() {
 		}, SpecTimeout(3*time.Minute)),
 	)
 
+	It("may be prompts that the code of another tool calls, and waits for", Label("AGT-05", "ENV-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		tone := harness.CodeTool(ns, "tone", `export default { execute: (state) => state.env('TONE') };`, nil)
+		caller := harness.CodeTool(ns, "caller", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  const [said, own] = await Promise.all([state.invokeTool('summarise', { message: 'a long text' }), state.invokeTool('tone', {})]);
+  const { error } = await state.invokeTool('set_value', { key: 'k', value: 1 });
+  return [said.status, said.result, own.result, await state.env('TONE'), error].join(', ');
+} });`, nil)
+		text := func(value string) []skeinv1.EnvVar {
+			return []skeinv1.EnvVar{{Name: "TONE", Value: &value, Type: skeinv1.EnvText}}
+		}
+		called := harness.Prompt(ns, "summarise", "small", "tone")
+		called.Spec.Text, called.Spec.ExposeAsTool, called.Spec.ToolDescription, called.Spec.Env = "Be {{ env.TONE }}.", true, "Summarises a text.", text("dry")
+		prompt := harness.Prompt(ns, "prompt", "model", "caller", "tone", "prompt:summarise", "builtin:kv")
+		prompt.Spec.Env, prompt.Spec.Tools[3].RequiresApproval = text("kind"), true
+		create(ctx, tone, caller, called, prompt,
+			harness.Scripted(ns, "small", harness.On("long", harness.Calls("tone", map[string]any{})), harness.After("tone", harness.Answer("short and {{.Last.Content}}"))),
+			harness.Scripted(ns, "model", harness.On("go", harness.Calls("caller", map[string]any{})), harness.After("caller", harness.Answer("it said {{.Last.Content}}"))),
+			harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		Expect(last(say(ctx, t, 1, "go"))).To(And(HavePrefix("it said success, short and dry, kind, kind, calls of set_value have to be approved"), ContainSubstring("use queueTool")))
+		Expect(t.Runs(ctx)).To(HaveExactElements(HaveField("Steps", 4)))
+		page, err := t.Page(ctx, "maxDepth=1")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(page.Messages).To(ContainElement(And(HaveField("Depth", 1), HaveField("Role", runtimev1.RoleAssistant), HaveField("Content", HaveValue(Equal("short and dry"))), HaveField("ParentID", Not(BeEmpty())))))
+	}, SpecTimeout(2*time.Minute))
+
 	It("are called at once where the prompt allows it, and their results keep the order of the calls", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		second := make(chan struct{})
