@@ -108,6 +108,8 @@ func TestSamples(t *testing.T) {
 	var prompts []skeinv1.Prompt
 	var threads []skeinv1.Thread
 	var endpoints []skeinv1.ThreadEndpoint
+	var secrets []corev1.SecretKeySelector
+	keys := map[string]map[string]string{}
 	read := map[string]func(b []byte) (string, error){
 		"Agent": func(b []byte) (string, error) {
 			var o skeinv1.Agent
@@ -132,11 +134,20 @@ func TestSamples(t *testing.T) {
 			if err := yaml.UnmarshalStrict(b, &o); err != nil {
 				return "", err
 			}
+			if o.Spec.Credentials != nil {
+				secrets = append(secrets, o.Spec.Credentials.SecretKeyRef)
+			}
+			if o.Spec.Script == nil {
+				return o.Name, nil
+			}
 			return o.Name, scripted.Validate(o.Spec.Script.Steps)
 		},
 		"Tool": func(b []byte) (string, error) {
 			var o skeinv1.Tool
 			err := yaml.UnmarshalStrict(b, &o)
+			if o.Spec.MCP != nil && o.Spec.MCP.Auth != nil && o.Spec.MCP.Auth.Bearer != nil {
+				secrets = append(secrets, o.Spec.MCP.Auth.Bearer.SecretKeyRef)
+			}
 			return o.Name, err
 		},
 		"Effect": func(b []byte) (string, error) {
@@ -158,6 +169,12 @@ func TestSamples(t *testing.T) {
 		"ConfigMap": func(b []byte) (string, error) {
 			var o corev1.ConfigMap
 			err := yaml.UnmarshalStrict(b, &o)
+			return o.Name, err
+		},
+		"Secret": func(b []byte) (string, error) {
+			var o corev1.Secret
+			err := yaml.UnmarshalStrict(b, &o)
+			keys[o.Name] = o.StringData
 			return o.Name, err
 		},
 		"Namespace": func(b []byte) (string, error) {
@@ -216,6 +233,9 @@ func TestSamples(t *testing.T) {
 				there(a.Name, "Model", m.ModelRef.Name)
 			}
 		}
+		if a.Spec.Memory != nil {
+			there(a.Name, "Model", a.Spec.Memory.EmbeddingModelRef.Name)
+		}
 		for _, s := range a.Spec.Subagents {
 			there(a.Name, "Agent", s.AgentRef.Name)
 		}
@@ -236,6 +256,14 @@ func TestSamples(t *testing.T) {
 			if tool.Name != "" {
 				there(p.Name, "Tool", tool.Name)
 			}
+			if tool.Prompt != "" {
+				there(p.Name, "Prompt", tool.Prompt)
+			}
+		}
+	}
+	for _, ref := range secrets {
+		if value := keys[ref.Name][ref.Key]; !strings.HasPrefix(value, "put-your-") {
+			t.Errorf("the Secret %s has %q under %s: say there that a key is to be put in, and put none in", ref.Name, value, ref.Key)
 		}
 	}
 	for _, th := range threads {
