@@ -125,7 +125,9 @@ export default defineTool({ description: 'finish', execute: async (_state, args)
 			server := harness.NewChatServer(bad)
 			DeferCleanup(server.Close)
 			model := harness.OpenAI(ns, "model", server.URL+"/v1", "")
-			model.Spec.Timeout = &metav1.Duration{Duration: time.Second}
+			if reason == "ModelTimeout" {
+				model.Spec.Timeout = &metav1.Duration{Duration: 2 * time.Second}
+			}
 			create(ctx, model, harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
 			t := ready(ctx, cluster.Thread(ns, "thread"))
 			ms := say(ctx, t, 1, "hello")

@@ -27,8 +27,9 @@ export default defineTool({ description: 'x', execute: async (state) => {
 	return { status: 'success', result: 'stamp' };
 } });
 `, nil))
-		stream := harness.Answer(strings.TrimSpace(strings.Repeat("piece by piece ", 15)))
-		stream.ChunkDelay = &metav1.Duration{Duration: 30 * time.Millisecond}
+		// What is longer than 4 KiB is written in pieces, however late the clock is.
+		stream := harness.Answer(strings.TrimSpace(strings.Repeat("piece by piece ", 320)))
+		stream.ChunkDelay = &metav1.Duration{Duration: 2 * time.Millisecond}
 		// What the tool has said comes behind its result.
 		said := func(text string, s skeinv1.ScriptStep) skeinv1.ScriptStep {
 			s.When = &skeinv1.ScriptMatch{Role: "system", Matches: text}
@@ -42,7 +43,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 				said("stamped", harness.Calls("set_value", map[string]any{"key": "k", "value": 1})),
 				harness.After("set_value", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "help"})),
 				harness.After("subagent_create", stream)),
-			harness.Scripted(ns, "worker", harness.Slow(time.Second, harness.Answer("the child says so"))),
+			harness.Scripted(ns, "worker", harness.Slow(300*time.Millisecond, harness.Answer("the child says so"))),
 			harness.Prompt(ns, "worker", "worker"), harness.Agent(ns, "worker", "worker"),
 			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
 				s.Subagents = []skeinv1.AgentSubagent{helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true })}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -81,7 +82,10 @@ export default defineTool({ description: 'x', execute: async (state) => {
 	It("are records with times in microseconds, and run apart from the conversation", Label("EFF-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "acme.remind", remind))
-		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("slow", harness.Slow(2*time.Second, harness.Answer("slept"))), harness.On("reminder", harness.Answer("woken"))})
+		model := newGate(func(w http.ResponseWriter, req harness.ChatRequest, last string) {
+			harness.Say(w, req.Model, map[bool]string{true: "slept", false: "woken"}[last == "user slow"])
+		})
+		t := converseWith(ctx, ns, model.model(ns, "model"), nil)
 		before := time.Now().UnixMicro()
 		raw, err := t.Request("POST", "effects").SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"name":"acme/remind","args":{"about":"lunch"},"delay":3600000}`)).DoRaw(ctx)
@@ -100,9 +104,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 
 		By("firing one at once while the thread is in a model call")
 		Expect(t.Say(ctx, "slow")).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
-		}).Should(Succeed())
+		Eventually(ctx, model.asked.Load).Should(BeEquivalentTo(1))
 		_, err = t.Request("POST", "effects").SetHeader("Content-Type", "application/json").Body([]byte(`{"name":"acme/remind","args":{"about":"now"}}`)).DoRaw(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {
@@ -111,6 +113,8 @@ export default defineTool({ description: 'x', execute: async (state) => {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(texts(ms)).To(ContainElement("user: reminder: now"))
 		}).Should(Succeed())
+		Expect(t.Runs(ctx)).To(HaveExactElements(HaveField("Status", "running")))
+		model.open()
 		Eventually(ctx, func(g Gomega) {
 			ms, err := t.Messages(ctx)
 			g.Expect(err).NotTo(HaveOccurred())

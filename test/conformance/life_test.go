@@ -177,7 +177,7 @@ var _ = Describe("The end of threads", func() {
 
 	It("comes to the conversations of idle threads, and to no other", Label("THR-07"), func(ctx SpecContext) {
 		ns := namespace(ctx)
-		short := &metav1.Duration{Duration: 2 * time.Second}
+		short := &metav1.Duration{Duration: 3 * time.Second} // long enough to read an answer in
 		create(ctx, harness.Scripted(ns, "model", hang(), harness.Echo()), harness.Prompt(ns, "prompt", "model"),
 			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) { s.ThreadIdleExpiry = short }),
 			harness.NewThread(ns, "agents", "agent"),
@@ -187,15 +187,14 @@ var _ = Describe("The end of threads", func() {
 		Expect(busy.Say(ctx, "hang")).To(Succeed())
 		running(ctx, busy)
 		say(ctx, never, 1, "stay")
-		say(ctx, expires, 1, "go")
+		Expect(say(ctx, expires, 1, "go")).NotTo(BeEmpty())
 		for _, name := range []string{"agents", "never", "busy"} {
-			want := int64(2_000_000)
+			want := int64(3_000_000)
 			if name == "never" {
 				want = 0
 			}
 			Expect(api().Thread(ns, name).Get(ctx)).To(HaveField("IdleExpiry", want), name)
 		}
-		Expect(expires.Messages(ctx)).NotTo(BeEmpty())
 		Eventually(ctx, func(g Gomega) { g.Expect(expires.Messages(ctx)).To(BeEmpty()) }).Should(Succeed())
 		rec, err := api().Thread(ns, "agents").Get(ctx)
 		Expect(err).NotTo(HaveOccurred())

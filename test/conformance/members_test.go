@@ -35,7 +35,7 @@ var _ = Describe("ThreadState in Go", Label("THR-18", "THR-02", "THR-05"), func(
 			harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) {
 				s.Subagents = []skeinv1.AgentSubagent{helper(func(s *skeinv1.AgentSubagent) { s.Resumable = true })}
 			}),
-			harness.Scripted(ns, "worker", harness.On("wait", harness.Slow(2*time.Second, harness.Answer("waited"))), harness.Echo()),
+			harness.Scripted(ns, "worker", harness.On("wait", harness.Slow(time.Hour, harness.Answer("never"))), harness.Echo()),
 			harness.Prompt(ns, "worker", "worker", "builtin:kv"),
 			harness.Agent(ns, "worker", "worker"),
 			harness.Effect(ns, "remind", `import { defineEffect } from '@standardagents/builder'; export default defineEffect({ execute: async () => {} });`),

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -76,17 +78,20 @@ var _ = Describe("Messages", func() {
 
 	It("are queued durably, seen before the next step, and survive a crash", Label("MSG-05"), Serial, func(ctx SpecContext) {
 		ns := namespace(ctx)
-		steps := []skeinv1.ScriptStep{
-			harness.On("start", harness.Slow(1500*time.Millisecond, harness.Calls("list_files", map[string]any{}))),
-			harness.On("late", harness.Answer("saw the late message")),
-			harness.On("parked", harness.Answer("saw the parked message")),
-			harness.After("list_files", harness.Answer("did not see it")),
-		}
-		t := converse(ctx, ns, []string{"builtin:files"}, steps)
+		model := newGate(func(w http.ResponseWriter, req harness.ChatRequest, last string) {
+			switch last {
+			case "user start":
+				harness.CallTool(w, req.Model, fmt.Sprint("call_", len(req.Messages)), "list_files", "{}")
+			case "user late", "user parked":
+				harness.Say(w, req.Model, "saw the "+strings.TrimPrefix(last, "user ")+" message")
+			default:
+				harness.Say(w, req.Model, "did not see it")
+			}
+		})
+		t := converseWith(ctx, ns, model.model(ns, "model"), []string{"builtin:files"})
 		Expect(t.Say(ctx, "start")).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
-		}).Should(Succeed())
+		Eventually(ctx, model.asked.Load).Should(BeEquivalentTo(1))
+		Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
 		_, err := t.Queue(ctx, runtimev1.NewMessage{Content: "late"})
 		Expect(err).NotTo(HaveOccurred())
 		ms, err := t.Messages(ctx)
@@ -95,15 +100,16 @@ var _ = Describe("Messages", func() {
 		Expect(text(waiting)).To(Equal("user: late"))
 		Expect(waiting.Status).To(Equal(runtimev1.MessagePending))
 		Expect(waiting.Metadata).To(HaveKeyWithValue("queued", true))
+		model.open()
 		Expect(last(settled(ctx, t, 1))).To(Equal("saw the late message"))
 		Expect(t.Runs(ctx)).To(HaveLen(1), "the running thread took it, no second run was made")
 
+		model.shut()
 		Expect(t.Say(ctx, "start")).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(t.Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
-		}).Should(Succeed())
+		Eventually(ctx, model.asked.Load).Should(BeEquivalentTo(1))
 		Expect(t.Say(ctx, "parked")).To(Succeed())
 		manager.Kill()
+		model.open()
 		Expect(manager.Start(ctx)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			ms, err := t.Messages(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -228,10 +228,8 @@ func aimock(ctx context.Context) string {
 	GinkgoHelper()
 	out, err := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "npm.sh"), "install", "aimock").Output()
 	Expect(err).NotTo(HaveOccurred())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
-	port := l.Addr().(*net.TCPAddr).Port
-	Expect(l.Close()).To(Succeed())
 	program := filepath.Join(strings.TrimSpace(string(out)), "node_modules", "@copilotkit", "aimock", "dist", "cli.js")
 	cmd := exec.Command("node", program, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "--strict", "--validate-on-load",
 		"--fixtures", filepath.Join(harness.Root(), "test", "fixtures", "aimock"))

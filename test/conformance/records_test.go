@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -407,7 +409,8 @@ var _ = Describe("Writes under an idempotency key", func() {
 
 	It("happen once wherever the process dies while they come", Label("MSG-10"), func(ctx SpecContext) {
 		raw, t := echoing(ctx)
-		const writes = 40
+		const writes, kills = 40, 6
+		var answered atomic.Int64
 		done := make(chan struct{})
 		go func() { // the client: repeats each write until it is answered
 			defer GinkgoRecover()
@@ -416,18 +419,19 @@ var _ = Describe("Writes under an idempotency key", func() {
 				Eventually(ctx, func() error {
 					_, err := send(ctx, raw, http.MethodPost, "messages", fmt.Sprintf(`{"content":"m%d"}`, i), runtimev1.HeaderIdempotencyKey, fmt.Sprint("w", i))
 					return err
-				}).Should(Succeed())
+				}).WithTimeout(3 * time.Minute).Should(Succeed()) // the machine may take its time for every start
+				answered.Add(1)
 			}
 		}()
-		for running := true; running; {
-			select {
-			case <-done:
-				running = false
-			case <-time.After(400 * time.Millisecond):
-				manager.Kill()
-				Expect(manager.Start(ctx)).To(Succeed())
-			}
+		// Each process lives until it has answered some writes, however fast it is, and dies in the middle of the next.
+		rng := rand.New(rand.NewPCG(seed(), 11))
+		for i := range kills {
+			Eventually(ctx, answered.Load).WithTimeout(3 * time.Minute).WithPolling(time.Millisecond).Should(BeNumerically(">=", i*writes/kills+1))
+			<-time.After(time.Duration(rng.IntN(10_000)) * time.Microsecond) // the random point, not a wait for anything
+			manager.Kill()
+			Expect(manager.Start(ctx)).To(Succeed())
 		}
+		Eventually(ctx, done).WithTimeout(3 * time.Minute).Should(BeClosed())
 		page, err := t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: 1000}})
 		Expect(err).NotTo(HaveOccurred())
 		var said []string
@@ -439,5 +443,5 @@ var _ = Describe("Writes under an idempotency key", func() {
 			want = append(want, fmt.Sprint("m", i))
 		}
 		Expect(said).To(Equal(want))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })

@@ -110,7 +110,7 @@ func newest(ctx context.Context, t *client.Thread) runtimev1.Run {
 
 var _ = Describe("Replicas on one PostgreSQL database", Serial, Label("K8S-05"), func() {
 	// Without hints a replica would look only every 15 seconds.
-	const atOnce = 5 * time.Second
+	const atOnce = 10 * time.Second
 
 	It("serve any thread each, and tell each other of changes at once", func(ctx SpecContext) {
 		ns := namespace(ctx)

@@ -81,14 +81,22 @@ var _ = Describe("Tools from outside", Label("TOL-01"), func() {
 	It("are added to the execution under way when they are queued", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, adder(ns))
-		t := converse(ctx, ns, []string{"add-up", "builtin:kv"}, []skeinv1.ScriptStep{
-			harness.On("go", harness.Slow(time.Second, harness.Calls("set_value", map[string]any{"key": "k", "value": 1}))),
-			harness.After("set_value", harness.Answer("too early: the queued call comes first")),
-			harness.After("add_up", harness.Answer("done")),
+		model := newGate(func(w http.ResponseWriter, req harness.ChatRequest, last string) {
+			switch {
+			case last == "user go":
+				harness.CallTool(w, req.Model, "call_1", "set_value", `{"key":"k","value":1}`)
+			case strings.HasPrefix(last, "tool call_1"):
+				harness.Say(w, req.Model, "too early: the queued call comes first")
+			default:
+				harness.Say(w, req.Model, "done")
+			}
 		})
+		t := converseWith(ctx, ns, model.model(ns, "model"), []string{"add-up", "builtin:kv"})
 		Expect(t.Say(ctx, "go")).To(Succeed())
-		Eventually(ctx, func() (*runtimeclient.Execution, error) { return golang(t).Execution(ctx) }).ShouldNot(BeNil())
+		Eventually(ctx, model.asked.Load).Should(BeEquivalentTo(1))
+		Expect(golang(t).Execution(ctx)).NotTo(BeNil())
 		Expect(golang(t).QueueTool(ctx, "add_up", numbers(2, 3))).To(Succeed())
+		model.open()
 		ms := settled(ctx, t, 1)
 		Expect(last(ms)).To(Equal("done"))
 		content, _ := result(ms, "add_up")

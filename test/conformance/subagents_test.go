@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,11 +20,17 @@ func key(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o
 // family declares a parent whose agent may start the given subagents, each played by the steps of "worker".
 func family(ctx SpecContext, ns string, parent, worker []skeinv1.ScriptStep, subs ...skeinv1.AgentSubagent) *harness.Thread {
 	GinkgoHelper()
+	return familyWith(ctx, ns, parent, harness.Scripted(ns, "worker", worker...), subs...)
+}
+
+// familyWith is family with a model of the name worker.
+func familyWith(ctx SpecContext, ns string, parent []skeinv1.ScriptStep, worker *skeinv1.Model, subs ...skeinv1.AgentSubagent) *harness.Thread {
+	GinkgoHelper()
 	create(ctx,
 		harness.Scripted(ns, "parent", parent...),
 		harness.Prompt(ns, "parent", "parent", "builtin:subagents"),
 		harness.Agent(ns, "parent", "parent", func(s *skeinv1.AgentSpec) { s.Subagents = subs }),
-		harness.Scripted(ns, "worker", worker...),
+		worker,
 		harness.Prompt(ns, "worker", "worker", "builtin:subagents"),
 		harness.Agent(ns, "worker", "worker", func(s *skeinv1.AgentSpec) { s.Subagents = subs }),
 		harness.NewThread(ns, "thread", "parent"),
@@ -109,15 +116,18 @@ var _ = Describe("Subagents", func() {
 
 	It("that do not block report by a silent message, which starts a run of the parent", Label("SUB-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
-		t := family(ctx, ns,
+		worker := newGate(func(w http.ResponseWriter, req harness.ChatRequest, _ string) {
+			harness.Say(w, req.Model, "the sum is 5")
+		})
+		t := familyWith(ctx, ns,
 			[]skeinv1.ScriptStep{
 				harness.On("go", spawn),
 				harness.After("subagent_create", harness.Answer("started")),
 				{Content: "noted: {{ .Last.Content }}"},
 			},
-			[]skeinv1.ScriptStep{harness.On("add", harness.Slow(300*time.Millisecond, harness.Answer("the sum is 5")))},
-			helper())
+			worker.model(ns, "worker"), helper())
 		say(ctx, t, 1, "go")
+		worker.open()
 		ms := settled(ctx, t, 2)
 		Expect(texts(ms)).To(ContainElement("assistant: started"))
 		Expect(last(ms)).To(And(HavePrefix("noted: "), ContainSubstring("the sum is 5")))

@@ -101,8 +101,14 @@ func create(ctx context.Context, objs ...client.Object) {
 // converse declares an agent over a script with tools, and a thread of it, and waits until it is ready.
 func converse(ctx context.Context, ns string, tools []string, steps []skeinv1.ScriptStep, edit ...func(*skeinv1.ThreadSpec)) *harness.Thread {
 	GinkgoHelper()
+	return converseWith(ctx, ns, harness.Scripted(ns, "model", steps...), tools, edit...)
+}
+
+// converseWith is converse with a model of the name model.
+func converseWith(ctx context.Context, ns string, model *skeinv1.Model, tools []string, edit ...func(*skeinv1.ThreadSpec)) *harness.Thread {
+	GinkgoHelper()
 	create(ctx,
-		harness.Scripted(ns, "model", steps...),
+		model,
 		harness.Prompt(ns, "prompt", "model", tools...),
 		harness.Agent(ns, "agent", "prompt"),
 		harness.NewThread(ns, "thread", "agent", edit...),

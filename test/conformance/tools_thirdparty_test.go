@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -29,10 +29,8 @@ func everything(ctx context.Context, mode string) string {
 	install.Stderr = GinkgoWriter
 	out, err := install.Output()
 	Expect(err).NotTo(HaveOccurred())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := scratch.Port()
 	Expect(err).NotTo(HaveOccurred())
-	port := l.Addr().(*net.TCPAddr).Port
-	Expect(l.Close()).To(Succeed())
 	server := exec.Command("node", filepath.Join(strings.TrimSpace(string(out)), "node_modules/@modelcontextprotocol/server-everything/dist/index.js"), mode)
 	server.Env = append(os.Environ(), fmt.Sprint("PORT=", port))
 	server.Stdout, server.Stderr = GinkgoWriter, GinkgoWriter

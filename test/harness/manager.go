@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/skein-dev/skein/internal/scratch"
 )
 
 // Manager is bin/manager run as a local process against a cluster, with its sandboxes as processes too.
@@ -42,12 +44,17 @@ type ManagerOptions struct {
 
 // NewManager prepares a manager for the cluster; Start runs it.
 func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
-	ports, err := freePorts(2)
+	// They stay the manager's over restarts, so that the aggregation layer finds it again.
+	healthPort, err := scratch.Port()
 	if err != nil {
 		return nil, err
 	}
-	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	api := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
+	apiPort, err := scratch.Port()
+	if err != nil {
+		return nil, err
+	}
+	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(healthPort))
+	api := net.JoinHostPort("127.0.0.1", strconv.Itoa(apiPort))
 	args := append([]string{
 		"--kubeconfig=" + c.Kubeconfig,
 		"--data-dir=" + o.Dir,
@@ -58,21 +65,6 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 	}, o.Args...)
 	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
 	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log}, nil
-}
-
-// freePorts finds loopback ports that nobody listens on. They stay the manager's over restarts, so that
-// the aggregation layer finds it again.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // Start runs the process and waits until it says that it is ready.

@@ -412,9 +412,9 @@ export default { execute: async (state, args) => args.text.length };
 
 		It("does not come from one invocation that awaits beyond its wall time", Label("COD-06"), func() {
 			h.answers["never"] = func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
-			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await state.never(); return 'quick' }"}, func(r *sandbox.IsolateRequest) { r.WallTime = 200 * time.Millisecond })
+			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await state.never(); return 'quick' }"}, func(r *sandbox.IsolateRequest) { r.WallTime = time.Second })
 			_, err := i.Invoke(ctx, "1", "t", true)
-			Expect(err).To(MatchError("TimeoutError: the code ran for longer than 200ms, its limit"))
+			Expect(err).To(MatchError("TimeoutError: the code ran for longer than 1s, its limit"))
 			Expect(i.Invoke(ctx, "2", "t", false)).To(Equal("quick"))
 		})
 

@@ -4,6 +4,7 @@ package js
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type deadline struct {
 	task *task // what the request waits for now
 	soft *time.Timer
 	hard *time.Timer
+	over atomic.Bool // the engine was between two turns since
 }
 
 // busyGrace is how long the engine may be busy past a deadline before it is stopped: code that awaits is
@@ -26,14 +28,21 @@ func (i *isolate) deadline(id uint64) *deadline {
 	}
 	reason := fmt.Sprintf("the code ran for longer than %s, its limit", i.wall)
 	d.soft = i.after(i.wall, func() error {
-		d.hard.Stop()
+		d.over.Store(true)
 		if d.task == nil {
 			return nil
 		}
 		i.drop(d.task)
 		return i.answer(id, failure("TimeoutError", "%s", reason))
 	})
-	d.hard = time.AfterFunc(i.wall+busyGrace, func() { i.stop(reason) })
+	// The grace begins when the time is seen to be up: a process that stood still meanwhile has not been busy.
+	d.hard = time.AfterFunc(i.wall, func() {
+		time.AfterFunc(busyGrace, func() {
+			if !d.over.Load() {
+				i.stop(reason)
+			}
+		})
+	})
 	i.deadlines[id] = d
 	return d
 }
@@ -44,6 +53,7 @@ func (i *isolate) clear(id uint64) {
 		delete(i.deadlines, id)
 		d.soft.Stop()
 		d.hard.Stop()
+		d.over.Store(true)
 		d.task = nil
 	}
 }

@@ -14,9 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/skein-dev/skein/internal/scratch"
 )
 
 // The credentials of the server's only user.
@@ -76,14 +79,11 @@ func build(ctx context.Context) (string, error) {
 }
 
 func (s *Server) up(ctx context.Context, program string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := scratch.Port()
 	if err != nil {
 		return err
 	}
-	s.address = l.Addr().String()
-	if err := l.Close(); err != nil {
-		return err
-	}
+	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -86,7 +85,7 @@ func (s *Server) make(ctx context.Context) (err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.port, err = freePort()
+	s.port, err = scratch.Port()
 	return err
 }
 
@@ -253,15 +252,6 @@ func ordinaryUser() (*syscall.Credential, error) {
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody: run the tests as another user")
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
 
 const prefix = "skein-pgtest-"
