@@ -31,6 +31,13 @@ type ScheduledEffectSpec struct {
 	// +optional
 	After *metav1.Duration `json:"after,omitempty"`
 
+	// HookDepth is how many hooks, one caused by the other, led to this effect. Skein sets it on what code schedules, so
+	// that hooks and effects cannot keep causing each other; leave it out of what you declare yourself.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	HookDepth int32 `json:"hookDepth,omitempty"`
+
 	// TTLSecondsAfterFinished: the object is deleted so long after its handler ended.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:default=300

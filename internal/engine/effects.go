@@ -221,7 +221,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	}
 	x.code.add(module, effect.Module, timeout)
 	e.fault("effect.handler.before")
-	_, err = x.host.Code.Invoke(ctx, idempotencyKey(f), module, args, timeout)
+	_, err = x.host.Code.Invoke(withTrail(ctx, trail{depth: f.HookDepth}), idempotencyKey(f), module, args, timeout)
 	e.fault("effect.handler.after")
 	if err == nil {
 		return x.saveOutside(ctx)

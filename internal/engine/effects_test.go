@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -85,6 +86,40 @@ var _ = Describe("Effects", func() {
 		}, "20s", "5ms").ShouldNot(Equal(store.FiringPending))
 		return *got
 	}
+
+	DescribeTable("that hooks schedule, whose handlers write what the hooks are told of", Label("HOK-01"), func(ctx SpecContext, delay string, fires int, failed types.GomegaMatcher) {
+		w.Definitions.Put("loop", hook(skeinv1.HookAfterCreateMessage, `export default async (state, m) => { await state.scheduleEffect('again', {}, `+delay+`); };`))
+		effect("again", `export default async (state) => { await state.injectMessage({ role: 'system', silent: true, content: 'again' }); };`)
+		e, _ := start(w)
+		id := makeThread(ctx, w, "loop")
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		row, err := st.Info(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		text := "begin"
+		_, err = st.WithHooks(e.MessageHooks(ctx, row)).Inject(ctx, thread.NewMessage{Content: &text})
+		Expect(err).NotTo(HaveOccurred())
+		quiet(ctx, w, id) // the hook has been told
+		fired := 0
+		for ; fired < 6; fired++ {
+			pending := w.Effects.Scheduled(id)
+			if len(pending) == 0 {
+				break
+			}
+			Expect(pending).To(HaveLen(1))
+			Expect(w.Effects.Remove(ctx, &store.Thread{ID: id}, pending[0].ID)).To(BeTrue())
+			f := store.Firing{EffectID: pending[0].ID, Due: 1, ThreadID: id, Namespace: enginetest.Namespace, Name: "se", Effect: "again", Args: enginetest.JSON(map[string]any{}), HookDepth: pending[0].HookDepth}
+			Expect(w.Store.RecordFiring(ctx, f)).To(BeTrue())
+			Expect(ended(ctx, f)).To(HaveField("Status", store.FiringSucceeded))
+			quiet(ctx, w, id)
+		}
+		Expect(fired).To(Equal(fires))
+		Expect(failures(ctx, w, id)).To(failed)
+	},
+		Entry("come to an end when they follow each other at once", "59999", 3,
+			ConsistOf(And(HaveField("Hook", "after_create_message"), HaveField("Error", ContainSubstring("not scheduled: 4 hooks, one caused by the other, have led here"))))),
+		Entry("go on when each is put off by a minute", "60000", 6, BeEmpty()),
+	)
 
 	It("run apart from the conversation, with its thread as their state", Label("EFF-01", "EFF-02"), func(ctx SpecContext) {
 		effect("remind", `import { defineEffect } from '@standardagents/builder';

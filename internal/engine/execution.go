@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,8 +171,12 @@ type effectsOf struct {
 }
 
 func (f *effectsOf) Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (string, error) {
+	depth := depthOfEffect(trailOf(ctx), delay)
+	if limit := f.engine.opts.Limits.HookDepth; depth >= limit {
+		return "", errors.New(effectTooDeep(limit))
+	}
 	f.engine.fault("effect.schedule.before")
-	id, err := f.engine.opts.Effects.Schedule(ctx, f.thread, EffectRequest{Cause: cause, Name: name, Args: args, Delay: delay})
+	id, err := f.engine.opts.Effects.Schedule(ctx, f.thread, EffectRequest{Cause: cause, Name: name, Args: args, Delay: delay, HookDepth: depth})
 	f.engine.fault("effect.schedule.after")
 	return id, err
 }

@@ -153,6 +153,23 @@ func tooDeep(limit int) string {
 	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for", limit)
 }
 
+// anewAfter is how long an effect is put off at least that begins a trail of its own: hooks that cause each other once a
+// minute run nothing down, and may be what is meant.
+const anewAfter = time.Minute
+
+// depthOfEffect is how many hooks have led to an effect that is scheduled at the end of a trail.
+func depthOfEffect(t trail, delay time.Duration) int {
+	if delay >= anewAfter {
+		return 0
+	}
+	return t.depth
+}
+
+// effectTooDeep says that an effect is not scheduled because hooks have led to it so many times.
+func effectTooDeep(limit int) string {
+	return fmt.Sprintf("not scheduled: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for; what is to be done again and again takes a delay of %s or more", limit, anewAfter)
+}
+
 // ---- telling --------------------------------------------------------------------------------------------
 
 // tellOps gives the op by which a hook comes to be told of what is written in the same transaction: it waits in the

@@ -248,6 +248,8 @@ type EffectRequest struct {
 	Name  string
 	Args  json.RawMessage
 	Delay time.Duration
+	// HookDepth is how many hooks, one caused by the other, led to it. It goes with the firing.
+	HookDepth int
 }
 
 // ScheduledEffect is the record of a pending effect (SPEC EFF-02).

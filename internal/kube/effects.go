@@ -28,6 +28,9 @@ const (
 	EffectCanceled  = "Canceled"
 )
 
+// maxHookDepth is the most that spec.hookDepth takes.
+const maxHookDepth = 1000
+
 // Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (SPEC EFF-01).
 type Effects struct {
 	client client.Client
@@ -61,6 +64,9 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 	}
 	if len(req.Args) > 0 && string(req.Args) != "null" {
 		s.Spec.Args = &runtime.RawExtension{Raw: req.Args}
+	}
+	if req.HookDepth > 0 {
+		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
 	err := e.client.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {

@@ -88,7 +88,7 @@ var _ = Describe("Effects", func() {
 			return c.Create(ctx, o, opts...)
 		}})
 		port := kube.NewEffects(c, testingclock.NewFakePassiveClock(now))
-		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond})
+		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))
 		again, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Delay: time.Hour})
@@ -109,6 +109,7 @@ var _ = Describe("Effects", func() {
 		Expect(port.Remove(ctx, parent, later)).To(BeFalse())
 		var s skeinv1.ScheduledEffect
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: nameOf(ctx, c, id)}, &s)).To(Succeed())
+		Expect(s.Spec.HookDepth).To(Equal(int32(3)))
 		s.Status.Phase = kube.EffectFired
 		Expect(c.Status().Update(ctx, &s)).To(Succeed())
 		Expect(port.List(ctx, parent, "")).To(BeEmpty(), "what has fired is pending no more")

@@ -303,6 +303,7 @@ type Firing struct {
 	Error     string
 	FiredAt   int64
 	EndedAt   int64
+	HookDepth int // how many hooks, one caused by the other, led to it
 }
 
 // FindQuery selects threads by what people call them (SPEC IDS-01, THR-16). Either Name or ShortID is set.

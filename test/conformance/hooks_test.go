@@ -265,6 +265,22 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Expect(ms).To(HaveLen(5))
 	}, SpecTimeout(2*time.Minute))
 
+	It("that cause each other through effects come to an end too", Label("EFF-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "again", `export default async (state) => { await state.injectMessage({ role: 'system', content: 'again' }); };`),
+			harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"),
+			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) {
+				s.Hooks = []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, `await state.scheduleEffect('again', {}, 0);`)}
+			}))
+		t := hookedThread(ctx, ns)
+		_, err := t.Inject(ctx, runtimev1.NewMessage{Content: "hi"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(logged(ctx, t, runtimev1.EventHookFailed, 1)).To(HaveExactElements(ContainSubstring("not scheduled: 4 hooks, one caused by the other")))
+		ms, err := t.Messages(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(texts(ms)).To(Equal([]string{"user: hi", "system: again", "system: again", "system: again"}))
+	}, SpecTimeout(2*time.Minute))
+
 	It("come from ConfigMaps, and say on their object where they do not compile", Label("K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "code"}, Data: map[string]string{"hook.ts": "export default async (state) => {\n  const x: = 1;\n};\n"}}

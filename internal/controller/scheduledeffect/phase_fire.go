@@ -112,6 +112,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 		Name:      o.Name,
 		Effect:    o.Spec.Effect,
 		Status:    store.FiringPending,
+		HookDepth: int(o.Spec.HookDepth),
 		FiredAt:   r.Clock.Now().UnixMicro(),
 	}
 	if o.Spec.Args != nil {

@@ -52,7 +52,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 	declared := func(ctx context.Context, edit ...func(*skeinv1.ScheduledEffect)) *skeinv1.ScheduledEffect {
 		GinkgoHelper()
 		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{
-			ThreadRef: skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
+			ThreadRef: skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", HookDepth: 3, Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
 			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(metav1.NewMicroTime(Start.Add(10 * time.Second)))}}
 		for _, f := range edit {
 			f(s)
@@ -92,7 +92,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		Reconcile(ctx, r, s)
 		Expect(e.Engine.EffectsWoke).To(Equal(1))
 		due := Start.Add(10 * time.Second)
-		Expect(*firing(ctx, s, due)).To(And(HaveField("Status", store.FiringPending), HaveField("ThreadID", string(thread.UID)), HaveField("Effect", "remind_me"),
+		Expect(*firing(ctx, s, due)).To(And(HaveField("Status", store.FiringPending), HaveField("ThreadID", string(thread.UID)), HaveField("Effect", "remind_me"), HaveField("HookDepth", 3),
 			HaveField("Args", MatchJSON(`{"x":1}`)), HaveField("Name", "s"), HaveField("Namespace", Namespace)))
 
 		e.Clock.Step(50 * time.Millisecond)

@@ -22,8 +22,9 @@ type Effects struct {
 // Scheduled is a pending effect.
 type Scheduled struct {
 	engine.ScheduledEffect
-	ThreadID string
-	Cause    string
+	ThreadID  string
+	Cause     string
+	HookDepth int
 }
 
 // Schedule implements engine.Effects.
@@ -40,7 +41,7 @@ func (f *Effects) Schedule(_ context.Context, t *store.Thread, req engine.Effect
 		}
 	}
 	now := time.Now()
-	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, ScheduledEffect: engine.ScheduledEffect{
+	p := &Scheduled{ThreadID: t.ID, Cause: req.Cause, HookDepth: req.HookDepth, ScheduledEffect: engine.ScheduledEffect{
 		ID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(req.Cause+req.Name)).String(), Name: req.Name, Args: req.Args,
 		ScheduledAt: now.Add(req.Delay).UnixMicro(), CreatedAt: now.UnixMicro(),
 	}}

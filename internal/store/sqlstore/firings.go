@@ -17,7 +17,7 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool
 			f.FiredAt = t.now
 		}
 		n, err := t.exec(t.ctx, qRecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, nullJSON(f.Args),
-			string(store.FiringPending), 0, "", f.FiredAt, 0, t.now)
+			string(store.FiringPending), 0, "", f.FiredAt, 0, f.HookDepth, t.now)
 		if recorded = n > 0; recorded {
 			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
 		}

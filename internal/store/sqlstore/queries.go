@@ -188,11 +188,11 @@ const (
 
 // Firings of effects.
 const (
-	firingColumns = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at`
+	firingColumns = `effect_id, due, thread_id, namespace, name, effect, args, status, attempts, error, fired_at, ended_at, hook_depth`
 
 	qFiring       = `SELECT ` + firingColumns + ` FROM effect_firing WHERE effect_id = ? AND due = ?`
 	qRecordFiring = `INSERT INTO effect_firing (` + firingColumns + `, owner, available_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?) ON CONFLICT (effect_id, due) DO NOTHING`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', ?) ON CONFLICT (effect_id, due) DO NOTHING`
 	qFiringsReady = `SELECT 1 FROM effect_firing WHERE status = 'pending' AND available_at <= ? LIMIT 1`
 	qClaimable    = `SELECT ` + firingColumns + ` FROM effect_firing WHERE status = 'pending' AND available_at <= ?
 		ORDER BY available_at, due, effect_id LIMIT ?`

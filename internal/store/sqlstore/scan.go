@@ -161,7 +161,7 @@ func scanFiring(scan scanner) (*store.Firing, error) {
 	var f store.Firing
 	var args text
 	if err := scan(&f.EffectID, &f.Due, &f.ThreadID, &f.Namespace, &f.Name, &f.Effect, &args, &f.Status, &f.Attempts,
-		&f.Error, &f.FiredAt, &f.EndedAt); err != nil {
+		&f.Error, &f.FiredAt, &f.EndedAt, &f.HookDepth); err != nil {
 		return nil, err
 	}
 	f.Args = args.raw()

@@ -26,7 +26,7 @@ func describeFirings(e *env) {
 		}
 
 		It("are recorded once for each due time, with all that was given", func(ctx SpecContext) {
-			f := store.Firing{EffectID: "e", Due: 5, ThreadID: "t", Namespace: "ns", Name: "remind-1", Effect: "remind", Args: json.RawMessage(`{"a":1}`)}
+			f := store.Firing{EffectID: "e", Due: 5, ThreadID: "t", Namespace: "ns", Name: "remind-1", Effect: "remind", Args: json.RawMessage(`{"a":1}`), HookDepth: 3}
 			Expect(record(ctx, f)).To(BeTrue())
 			Expect(record(ctx, f)).To(BeFalse())
 			later := f
