@@ -60,7 +60,7 @@ var _ = Describe("Subagents", func() {
 				return ""
 			}
 			return r.Status
-		}, "5s", "2ms").Should(Equal(store.RunWaiting))
+		}, "20s", "2ms").Should(Equal(store.RunWaiting))
 		// Nothing is held: another replica could take the thread now.
 		Eventually(func() error {
 			f, err := w.Store.Acquire(ctx, id, "somebody", hour)
@@ -192,7 +192,7 @@ var _ = Describe("Subagents", func() {
 		e, _ := start(w)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
-		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "5s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "running")))
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "20s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "running")))
 		c := childOf(ctx, id)
 		Expect(e.Terminate(ctx, c.ID, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
@@ -231,7 +231,7 @@ var _ = Describe("Subagents", func() {
 				Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonParentTerminated))
 				Expect(t.RegistryStatus).To(Equal("terminated"))
 			}
-			Eventually(func() store.RunStatus { return lastRun(ctx, w, thread).Status }, "5s", "2ms").Should(Equal(store.RunTerminated))
+			Eventually(func() store.RunStatus { return lastRun(ctx, w, thread).Status }, "20s", "2ms").Should(Equal(store.RunTerminated))
 		}
 	})
 
@@ -248,7 +248,7 @@ var _ = Describe("Subagents", func() {
 				return ""
 			}
 			return string(r.Status)
-		}, "5s", "2ms").Should(Equal("waiting"))
+		}, "20s", "2ms").Should(Equal("waiting"))
 		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "10s").Should(Succeed())
 		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "10s", "2ms").Should(Equal(store.RunStopped))
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))
@@ -310,6 +310,6 @@ var _ = Describe("Subagents", func() {
 		start(w)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
-		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "5s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "halfway")))
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "20s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "halfway")))
 	})
 })

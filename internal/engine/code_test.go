@@ -229,7 +229,7 @@ export default defineTool({ description: 'd', execute: async (state) => {
 		child := makeThread(ctx, w, "a", func(n *thread.NewThread) { n.ParentID, n.Child = id, &store.Child{Name: "c"} })
 		send(ctx, w, id, "go")
 		Eventually(func() store.Run { return lastRunOr(ctx, w, id) }, "10s", "5ms").Should(HaveField("Status", store.RunTerminated))
-		Eventually(func() (*store.Thread, error) { return w.Store.Thread(ctx, child) }, "5s", "5ms").Should(HaveField("TerminatedReason", skeinv1.ReasonParentTerminated))
+		Eventually(func() (*store.Thread, error) { return w.Store.Thread(ctx, child) }, "20s", "5ms").Should(HaveField("TerminatedReason", skeinv1.ReasonParentTerminated))
 		Expect(told(ctx, w, id)).To(HaveLen(2))
 	})
 
@@ -323,7 +323,7 @@ export default async function (factor: number): Promise<{ total: number }> {
 		Eventually(begun, "10s").Should(BeClosed())
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		var r sandbox.Result
-		Eventually(done, "5s").Should(Receive(&r))
+		Eventually(done, "20s").Should(Receive(&r))
 		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
 	})
 })

@@ -146,7 +146,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		start(w)
 		id := makeThread(ctx, w, "busy")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
 		Expect(ended(ctx, fire(ctx, id, "note", nil)).Status).To(Equal(store.FiringSucceeded))
 		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunRunning))
 	})

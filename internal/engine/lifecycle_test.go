@@ -55,7 +55,7 @@ var _ = Describe("Stopping and terminating", func() {
 		send(ctx, w, id, "go")
 		running(ctx, id)
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
-		Eventually(func() store.Run { return lastRun(ctx, w, id) }, "5s", "2ms").Should(And(
+		Eventually(func() store.Run { return lastRun(ctx, w, id) }, "20s", "2ms").Should(And(
 			HaveField("Status", store.RunTerminated), HaveField("Reason", engine.ReasonTerminated)))
 		t, err := w.Store.Thread(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

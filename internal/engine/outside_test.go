@@ -41,7 +41,7 @@ var _ = Describe("Callers outside of runs", func() {
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
 		for range 3 {
 			Expect(e.QueueTool(ctx, id, "key", "set_value", set("k", 1))).To(Succeed())
 		}
@@ -133,16 +133,16 @@ var _ = Describe("Callers outside of runs", func() {
 		})
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
 		Expect(e.Stopping(id)).To(BeFalse())
 		stopped := make(chan error, 1)
 		go func() { stopped <- e.Stop(ctx, id, "enough") }() // it returns when the run has ended
-		Eventually(reached, "5s").Should(BeClosed())
+		Eventually(reached, "20s").Should(BeClosed())
 		Expect(e.Stopping(id)).To(BeTrue())
 		close(resume)
-		Eventually(stopped, "5s").Should(Receive(BeNil()))
+		Eventually(stopped, "20s").Should(Receive(BeNil()))
 		rest(ctx, w, id)
-		Eventually(func() bool { return e.Stopping(id) }, "5s", "2ms").Should(BeFalse())
+		Eventually(func() bool { return e.Stopping(id) }, "20s", "2ms").Should(BeFalse())
 	})
 
 	It("load definitions", Label("AGT-07"), func(ctx SpecContext) {

@@ -143,7 +143,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		})
 		id := makeThread(ctx, w, "hang")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "5s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		Eventually(did, "10s").Should(Receive(Equal(store.RunTerminated)))
 		Eventually(unsettled, "10s", "5ms").WithContext(ctx).Should(BeEmpty())

@@ -54,8 +54,12 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.SandboxSecret(p.Name)}}
 		Expect(cluster.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
 			`{"metadata":{"annotations":{"skein.dev/renew-at":%q}}}`, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339))))).To(Succeed())
-		// The kubelet brings a Secret to a running pod at its next look, within about a minute.
-		Eventually(ctx, serial).WithTimeout(3 * patience).WithPolling(time.Second).ShouldNot(Equal(before))
+		// The kubelet brings a Secret to a running pod at its next look, within about a minute, or when the pod itself changes.
+		Eventually(ctx, func(g Gomega) string {
+			g.Expect(cluster.Client.Patch(ctx, &pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+				`{"metadata":{"annotations":{"example.com/looked-at":%q}}}`, time.Now().Format(time.RFC3339Nano))))).To(Succeed())
+			return serial(g)
+		}).WithTimeout(3 * patience).WithPolling(time.Second).ShouldNot(Equal(before))
 
 		By("letting the run end")
 		Expect(t.SetValue(ctx, "go", "true")).To(Succeed())

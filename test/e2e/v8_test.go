@@ -22,7 +22,7 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 		pool(ctx, ns, 1)
 		p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}}
 		By("replacing the sandboxes that wait when the engine changes")
-		Expect(cluster.Client.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"engine":"v8","maxWallTime":"5s"}}`)))).To(Succeed())
+		Expect(cluster.Client.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"engine":"v8","maxWallTime":"30s"}}`)))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			g.Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
@@ -51,7 +51,11 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 			"export default async () => { await 0; for (;;); }":                                   runtimev1.CodeTerminated,
 			"export default async () => (await import('node:fs')).readFileSync('/certs/tls.key')": runtimev1.CodeErrored,
 		} {
-			r, err := t.Code(ctx, runtimev1.CodeRequest{Source: source})
+			req := runtimev1.CodeRequest{Source: source}
+			if status == runtimev1.CodeTerminated {
+				req.WallTime = &metav1.Duration{Duration: 2 * time.Second}
+			}
+			r, err := t.Code(ctx, req)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(r.Status).To(Equal(status), "%s: %+v", source, r.Error)
 		}

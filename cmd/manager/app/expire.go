@@ -12,7 +12,7 @@ import (
 
 // expireEvery is how often threads that have been idle for too long are looked for (SPEC THR-07): how late an
 // expiry may be.
-const expireEvery = 5 * time.Second
+const expireEvery = time.Second
 
 // expirer destroys the conversations of such threads.
 type expirer struct {

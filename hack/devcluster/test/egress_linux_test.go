@@ -57,7 +57,7 @@ func elsewhere() string {
 			c.Close()
 		}
 		return err
-	}, "5s").Should(Succeed())
+	}, "20s").Should(Succeed())
 	return one.Next().String()
 }
 

@@ -51,11 +51,11 @@ var _ = Describe("A cluster with a node", Ordered, func() {
 	// reaches and refused are what a pod gets from a URL. Policies take effect a moment after they are created.
 	reaches := func(pod, url string) {
 		GinkgoHelper()
-		Eventually(func() string { return in(pod, "get", url).out }, "5s").Should(ContainSubstring("hello from"))
+		Eventually(func() string { return in(pod, "get", url).out }, "20s").Should(ContainSubstring("hello from"))
 	}
 	refused := func(pod, url string) {
 		GinkgoHelper()
-		Eventually(func() int { return in(pod, "get", url).code }, "5s").ShouldNot(BeZero())
+		Eventually(func() int { return in(pod, "get", url).code }, "20s").ShouldNot(BeZero())
 		Expect(in(pod, "get", url).out).To(MatchRegexp("deadline exceeded|timeout|unreachable"))
 	}
 

@@ -285,11 +285,11 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 			Expect(err).NotTo(HaveOccurred())
 			got <- res
 		}()
-		Eventually(clk.HasWaiters, "5s", "1ms").Should(BeTrue())
+		Eventually(clk.HasWaiters, "20s", "1ms").Should(BeTrue())
 		clk.Step(6900 * time.Millisecond)
 		Consistently(got, "100ms").ShouldNot(Receive())
 		clk.Step(200 * time.Millisecond)
-		Eventually(got, "5s").Should(Receive(HaveField("Content", "now")))
+		Eventually(got, "20s").Should(Receive(HaveField("Content", "now")))
 	})
 
 	DescribeTable("refuses a Model that cannot be used", func(change func(*model.Config), want string) {

@@ -124,16 +124,16 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			finished <- res
 		}()
-		Eventually(clk.HasWaiters, "5s", "1ms").Should(BeTrue())
+		Eventually(clk.HasWaiters, "20s", "1ms").Should(BeTrue())
 		clk.Step(29 * time.Second)
 		Consistently(pieces, "50ms").ShouldNot(Receive())
 		clk.Step(time.Second)
-		Eventually(pieces, "5s").Should(Receive(Equal("twenty character")))
-		Eventually(clk.HasWaiters, "5s", "1ms").Should(BeTrue())
+		Eventually(pieces, "20s").Should(Receive(Equal("twenty character")))
+		Eventually(clk.HasWaiters, "20s", "1ms").Should(BeTrue())
 		Expect(finished).NotTo(Receive())
 		clk.Step(time.Second)
-		Eventually(pieces, "5s").Should(Receive(Equal("s ..")))
-		Eventually(finished, "5s").Should(Receive(HaveField("Content", "twenty characters ..")))
+		Eventually(pieces, "20s").Should(Receive(Equal("s ..")))
+		Eventually(finished, "20s").Should(Receive(HaveField("Content", "twenty characters ..")))
 	})
 
 	It("times out as a real model would", func() {
@@ -141,7 +141,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		c := client(clk, skeinv1.ScriptStep{Content: "x", Latency: duration(time.Hour)})
 		failed := make(chan error, 1)
 		go func() { _, err := c.Stream(ctx, model.Request{}, ignore); failed <- err }()
-		Eventually(clk.HasWaiters, "5s", "1ms").Should(BeTrue())
+		Eventually(clk.HasWaiters, "20s", "1ms").Should(BeTrue())
 		clk.Step(time.Minute)
 		var e *model.Error
 		Expect(errors.As(<-failed, &e)).To(BeTrue())

@@ -143,7 +143,7 @@ var _ = Describe("a pool of sandbox processes", func() {
 		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
 		Expect(r.Retriable).To(BeFalse())
 		for _, pid := range all {
-			Eventually(func() error { return running(pid) }, "5s").Should(MatchError(os.ErrNotExist))
+			Eventually(func() error { return running(pid) }, "20s").Should(MatchError(os.ErrNotExist))
 		}
 	})
 
@@ -197,7 +197,7 @@ var _ = Describe("a pool of sandbox processes", func() {
 		}
 		Expect(owner.Process.Kill()).To(Succeed())
 		_ = owner.Wait()
-		Eventually(func() error { return syscall.Kill(supervisor, 0) }, "5s").Should(MatchError(syscall.ESRCH))
+		Eventually(func() error { return syscall.Kill(supervisor, 0) }, "20s").Should(MatchError(syscall.ESRCH))
 	})
 
 	It("has no v8 engine without Deno, and says what to do", func() {

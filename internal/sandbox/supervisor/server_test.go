@@ -264,7 +264,7 @@ var _ = Describe("a supervisor", func() {
 		defer release()
 		Expect(c.Close()).To(Succeed())
 		Expect(e.Wait(ctx).Status).To(Equal(sandbox.StatusTerminated))
-		Eventually(func() int { return len(children()) }, "5s").Should(BeNumerically("<=", len(before)))
+		Eventually(func() int { return len(children()) }, "20s").Should(BeNumerically("<=", len(before)))
 	})
 
 	It("ends what its manager gave up, also where nothing that is sent to it is read any more", Label("COD-04"), func() {
@@ -309,7 +309,7 @@ var _ = Describe("a supervisor", func() {
 			settled := func() int {
 				GinkgoHelper()
 				// The pool fills up behind the last run, and the libraries get compiled.
-				Eventually(func() int { return len(children()) }, "10s").Should(Equal(2))
+				Eventually(func() int { return len(children()) }, "30s").Should(Equal(2))
 				return descriptors()
 			}
 			run(0)
@@ -329,7 +329,7 @@ var _ = Describe("a supervisor", func() {
 			Expect(s.Stop()).To(Succeed())
 		}()
 		Expect(children()).To(BeEmpty())
-		Eventually(gleak.Goroutines, "5s").ShouldNot(gleak.HaveLeaked(good))
+		Eventually(gleak.Goroutines, "20s").ShouldNot(gleak.HaveLeaked(good))
 	})
 
 	DescribeTable("refuses options that cannot work", func(change func(*supervisor.Options), message string) {
