@@ -5,11 +5,17 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 )
 
 // broken are the ways in which a connection ends without a word; what they are called helps nobody.
 var broken = []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
+
+// isBroken tells whether a connection has ended without a word. HTTP/2's own errors for that are its alone, but for their text.
+func isBroken(err error) bool {
+	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) }) || strings.Contains(err.Error(), "http2: ")
+}
 
 // wentAway tells whoever runs code why there is no answer, and what to do.
 func wentAway(err error, started bool) string {
@@ -17,7 +23,7 @@ func wentAway(err error, started bool) string {
 	if started {
 		text = "the sandbox went away while the code ran"
 	}
-	if !slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) }) {
+	if !isBroken(err) {
 		return text + ": " + err.Error()
 	}
 	text += ": its pod was ended, or its connection was lost"
