@@ -55,8 +55,8 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		})
 		It("answer from a warm pod", func(ctx SpecContext) { b.warmClaims(ctx, 40) }, SpecTimeout(10*time.Minute))
 		It("answer a burst", func(ctx SpecContext) { b.bursts(ctx, 12, 5) }, SpecTimeout(10*time.Minute))
-		It("start cold", func(ctx SpecContext) { b.cold(ctx, 15) }, SpecTimeout(10*time.Minute))
-		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 60) }, SpecTimeout(10*time.Minute))
+		It("start cold", func(ctx SpecContext) { b.cold(ctx, 40) }, SpecTimeout(20*time.Minute))
+		It("are claimed as fast as pods start", func(ctx SpecContext) { b.sustained(ctx, 3, 20) }, SpecTimeout(20*time.Minute))
 	})
 
 	It("writes little", func(ctx SpecContext) {

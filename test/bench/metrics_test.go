@@ -63,6 +63,10 @@ func (b *sandboxBench) histogram(ctx SpecContext, name, found string) histogram 
 
 // readHistogram lays the runs of buckets out, which a native histogram counts from bucket to bucket.
 func readHistogram(d *dto.Histogram) histogram {
+	GinkgoHelper()
+	if d.GetSampleCount() > 0 && len(d.GetPositiveSpan()) == 0 {
+		Fail("the manager has measured, and keeps no native histograms: it is older than this bench; run `make build` first")
+	}
 	h := histogram{growth: math.Pow(2, math.Pow(2, -float64(d.GetSchema()))), counts: map[int]int64{}}
 	bucket, count, at := 0, int64(0), 0
 	for _, span := range d.GetPositiveSpan() {

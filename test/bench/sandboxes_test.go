@@ -34,14 +34,20 @@ type sandboxBench struct {
 // pool makes the default pool keep so many sandboxes warm, and waits until they are there and nothing else is.
 func (b *sandboxBench) pool(ctx SpecContext, warm int32) {
 	GinkgoHelper()
-	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: warm}}
-	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("1m"), corev1.ResourceMemory: harness.Quantity("16Mi")}
+	p := b.poolOf(warm)
 	err := b.cluster.Client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"warm":%d}}`, warm)))
 	if apierrors.IsNotFound(err) {
 		err = b.cluster.Client.Create(ctx, p)
 	}
 	Expect(err).NotTo(HaveOccurred())
 	b.settle(ctx, int(warm))
+}
+
+// poolOf asks for little of the node, which is to hold as many as there may be.
+func (b *sandboxBench) poolOf(warm int32) *skeinv1.SandboxPool {
+	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: warm}}
+	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("1m"), corev1.ResourceMemory: harness.Quantity("16Mi")}
+	return p
 }
 
 // settle waits until so many pods are warm by their own state, and every other sandbox is gone.
@@ -213,103 +219,4 @@ func (b *sandboxBench) bursts(ctx SpecContext, n, size int) {
 	figure(fmt.Sprintf("burst of %d → first results, at the engine", size), "%s; p50 %s, p99 %s (budget p99 50 ms)", result,
 		multiple(result.quantile(.5), quantile(floor, .5)), multiple(result.quantile(.99), quantile(floor, .99)))
 	figure(fmt.Sprintf("burst of %d → first results, over the API", size), "%s", spread(first))
-}
-
-// cold measures a thread that finds no warm sandbox beside a plain pod of the same image, in turns.
-func (b *sandboxBench) cold(ctx SpecContext, n int) {
-	b.pool(ctx, 0)
-	ts := b.threads(ctx, "cold", n)
-	var plain, first, past []time.Duration
-	for i, t := range ts {
-		think(ctx)
-		plain = append(plain, b.plainPod(ctx, fmt.Sprintf("plain-%d", i)))
-		think(ctx)
-		ran := b.runs(ctx)
-		first = append(first, b.run(ctx, t))
-		end := time.Now()
-		past = append(past, end.Sub(<-ran))
-		Expect(t.Delete(ctx)).To(Succeed())
-		b.settle(ctx, 0)
-	}
-	p, f := quantile(plain, .5), quantile(first, .5)
-	figure("a plain pod → Ready (the floor)", "%s", spread(plain))
-	figure("cold → first result, over the API", "%s; p50 %s above the floor", spread(first), round(f-p))
-	// Two pods differ by the kubelet's beat more than by what we add: the same pod is its own floor.
-	figure("  past the report that this very pod runs", "%s (budget p50 50 ms)", spread(past))
-}
-
-// runs tells when the next sandbox is first reported to run, which is when a plain pod would be Ready.
-func (b *sandboxBench) runs(ctx SpecContext) <-chan time.Time {
-	GinkgoHelper()
-	w, err := b.cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(b.ns), client.HasLabels{skeinv1.LabelPool})
-	Expect(err).NotTo(HaveOccurred())
-	at := make(chan time.Time, 1)
-	go func() {
-		defer w.Stop()
-		for e := range w.ResultChan() {
-			if p, ok := e.Object.(*corev1.Pod); ok && p.Status.Phase == corev1.PodRunning {
-				at <- time.Now()
-				return
-			}
-		}
-	}()
-	return at
-}
-
-// plainPod gives the time from the creation of a pod to its being Ready. It has no probe: it is Ready as soon as it runs.
-func (b *sandboxBench) plainPod(ctx SpecContext, name string) time.Duration {
-	GinkgoHelper()
-	p := kube.SandboxPod(&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: skeinv1.DefaultPoolName}},
-		kube.SandboxSettings{Image: "skein.dev/sandbox:dev", ImagePullPolicy: corev1.PullNever})
-	p.ObjectMeta = metav1.ObjectMeta{Namespace: b.ns, Name: name}
-	p.Spec.Containers[0].ReadinessProbe = nil
-	w, err := b.cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(b.ns), client.MatchingFields{"metadata.name": name})
-	Expect(err).NotTo(HaveOccurred())
-	defer w.Stop()
-	took := timed(func() {
-		create(ctx, b.cluster, p)
-		for e := range w.ResultChan() {
-			if pod, ok := e.Object.(*corev1.Pod); ok && kube.PodReady(pod) {
-				return
-			}
-		}
-		Fail("the watch ended before the pod was ready")
-	})
-	Expect(b.cluster.Client.Delete(ctx, p, client.GracePeriodSeconds(0))).To(Succeed())
-	Eventually(ctx, func() error {
-		return client.IgnoreNotFound(b.cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), &corev1.Pod{}))
-	}).Should(Succeed())
-	return took
-}
-
-// sustained measures how many threads a second get a sandbox when a pool of 10 is never given rest.
-func (b *sandboxBench) sustained(ctx SpecContext, n int) {
-	const warm, workers = 10, 10
-	b.pool(ctx, warm)
-	ts := b.threads(ctx, "sustained", n)
-	next := make(chan *harness.Thread)
-	var mu sync.Mutex
-	var first []time.Duration
-	var wg sync.WaitGroup
-	took := timed(func() {
-		for range workers {
-			wg.Go(func() {
-				defer GinkgoRecover()
-				for t := range next {
-					d := b.run(ctx, t)
-					mu.Lock()
-					first = append(first, d)
-					mu.Unlock()
-					Expect(t.Delete(ctx)).To(Succeed())
-				}
-			})
-		}
-		for _, t := range ts {
-			next <- t
-		}
-		close(next)
-		wg.Wait()
-	})
-	figure("claims a second, pool of 10, 10 at once", "%.1f (%d in %s); each %s", float64(n)/took.Seconds(), n, took.Round(10*time.Millisecond), spread(first))
-	b.pool(ctx, 0)
 }

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// sustained measures how many threads a second get a sandbox when a pool of 10 is never given rest, beside how many
+// plain pods a second the node brings up, and ends, when 10 at a time are wanted. The two take turns, since a machine
+// is busier at one time than at another.
+func (b *sandboxBench) sustained(ctx SpecContext, rounds, each int) {
+	const warm, workers = 10, 10
+	var plain, claims paced
+	for round := range rounds {
+		b.pool(ctx, 0)
+		names := make([]string, each)
+		for i := range names {
+			names[i] = fmt.Sprintf("beside-%d-%d", round, i)
+		}
+		plain.add(0, atOnce(workers, names, func(name string) time.Time {
+			seen, stop := b.follow(ctx, client.MatchingFields{"metadata.name": name})
+			defer stop()
+			p := b.createPlain(ctx, name)
+			s := <-seen
+			Expect(b.cluster.Client.Delete(ctx, p)).To(Succeed())
+			return s.runs
+		}))
+		b.gone(ctx, "beside-")
+		b.pool(ctx, warm)
+		// What waited before it began costs nothing here, and is no part of what can be sustained.
+		claims.add(warm, atOnce(workers, b.threads(ctx, fmt.Sprintf("sustained-%d", round), warm+each), func(t *harness.Thread) time.Time {
+			b.run(ctx, t)
+			end := time.Now()
+			Expect(t.Delete(ctx)).To(Succeed())
+			return end
+		}))
+	}
+	figure("plain pods a second, 10 at once (the floor)", "%.2f; each %s", plain.rate(), spread(plain.each))
+	figure("claims a second, pool of 10, 10 at once", "%.2f after the first %d, which is %.2f times the floor; each %s",
+		claims.rate(), warm, claims.rate()/plain.rate(), spread(claims.each))
+	b.pool(ctx, 0)
+}
+
+// served is when an item was, and how long it took.
+type served struct {
+	at   time.Time
+	took time.Duration
+}
+
+// paced is how work went that several did at once.
+type paced struct {
+	took time.Duration
+	each []time.Duration
+}
+
+// add adds what was served, but for the first so many and the time that they took.
+func (p *paced) add(without int, all []served) {
+	slices.SortFunc(all, func(a, b served) int { return a.at.Compare(b.at) })
+	from := all[0].at.Add(-all[0].took)
+	if without > 0 {
+		from = all[without-1].at
+	}
+	p.took += all[len(all)-1].at.Sub(from)
+	for _, one := range all[without:] {
+		p.each = append(p.each, one.took)
+	}
+}
+
+// rate is how many a second were served.
+func (p *paced) rate() float64 { return float64(len(p.each)) / p.took.Seconds() }
+
+// atOnce gives the items to so many workers. do tells when an item was served; the worker is free when it returns.
+func atOnce[T any](workers int, items []T, do func(T) time.Time) (all []served) {
+	next := make(chan T)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			for item := range next {
+				began := time.Now()
+				end := do(item)
+				mu.Lock()
+				all = append(all, served{at: end, took: end.Sub(began)})
+				mu.Unlock()
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	wg.Wait()
+	return all
+}
+
+// gone waits until no pod is left whose name begins so.
+func (b *sandboxBench) gone(ctx SpecContext, prefix string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var l corev1.PodList
+		g.Expect(b.cluster.Client.List(ctx, &l, client.InNamespace(b.ns))).To(Succeed())
+		for i := range l.Items {
+			g.Expect(l.Items[i].Name).NotTo(HavePrefix(prefix))
+		}
+	}).Should(Succeed())
+}
