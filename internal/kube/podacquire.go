@@ -132,7 +132,7 @@ func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *cor
 	dialled := make(chan struct{})
 	go func() {
 		defer close(dialled)
-		conn, failed = a.dial(dialCtx, p, foundWarm)
+		conn, failed = a.dial(dialCtx, p, foundWarm, 0)
 	}()
 	pod, err = a.port.patchClaim(ctx, p, a.thread)
 	if err != nil || pod == nil {
@@ -157,8 +157,8 @@ func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err e
 	return pod, err
 }
 
-// dial connects to a pod that has an address.
-func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string) (sandbox.Sandbox, error) {
+// dial connects to a pod that has an address. One that does not take the connection in time is given up; 0 for the usual time.
+func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string, timeout time.Duration) (sandbox.Sandbox, error) {
 	line := string(p.UID)
 	if a.anew {
 		line = ""
@@ -168,6 +168,7 @@ func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string) (sa
 		ServerName:  pki.ServerName(a.pool.Name, a.pool.Namespace),
 		Line:        line,
 		ThreadID:    a.thread.ID,
+		DialTimeout: timeout,
 		MaxWallTime: wallTime(a.pool),
 		Answered:    func() { observeAnswered(found, a.began) },
 	})
@@ -195,7 +196,9 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 }
 
 // The kubelet looks once a second whether a pod is ready; whoever waits for one asks it himself meanwhile, ever more
-// rarely: most listen a moment after they have an address, and the others must not be asked without end.
+// rarely: most listen a moment after they have an address, and the others must not be asked without end. One that
+// took the connection is there, and given the time that its processor needs for the handshake: to begin another one
+// would only be more of the same work.
 const knockFor = 250 * time.Millisecond
 
 func knocks() *wait.Backoff {
@@ -223,10 +226,10 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 		case PodOver(pod):
 			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, TroubleOf(pod))
 		case PodReady(pod):
-			conn, err := a.dial(ctx, pod, found)
+			conn, err := a.dial(ctx, pod, found, 0)
 			return pod, conn, err
 		case pod.Status.PodIP != "":
-			conn, err := a.knock(ctx, pod, found)
+			conn, err := a.dial(ctx, pod, found, knockFor)
 			if err == nil || errors.Is(err, sandbox.ErrNotTrusted) {
 				return pod, conn, err
 			}
@@ -245,11 +248,4 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			return nil, nil, noSandbox("sandbox pod %q is not ready: %s: %w", key.Name, trouble, ctx.Err())
 		}
 	}
-}
-
-// knock dials a pod that may not listen yet.
-func (a *acquisition) knock(ctx context.Context, pod *corev1.Pod, found string) (sandbox.Sandbox, error) {
-	ctx, cancel := context.WithTimeout(ctx, knockFor)
-	defer cancel()
-	return a.dial(ctx, pod, found)
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -92,7 +94,12 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
 		p.port.StartTimeout = patience
 		var knocks atomic.Int32
-		p.port.Dial = func(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+		began := time.Now()
+		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
+			defer GinkgoRecover()
+			deadline, _ := ctx.Deadline()
+			Expect(deadline).To(BeTemporally(">=", began.Add(patience)), "its handshake has time")
+			Expect(e.DialTimeout).To(And(BeNumerically(">", 0), BeNumerically("<", time.Second)), "an address that leads nowhere has little")
 			if knocks.Add(1) < 3 {
 				return nil, errors.New("connection refused")
 			}
@@ -102,6 +109,24 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(knocks.Load()).To(BeEquivalentTo(3))
 		Expect(p.writes).To(Equal(map[string]int{"create": 1}))
+	}, NodeTimeout(patience))
+
+	It("takes a pod that runs before an older one that is still being made", Label("COD-09"), func(ctx SpecContext) {
+		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodPending})
+		p.port.StartTimeout = patience
+		var pod *corev1.Pod
+		for _, age := range []time.Duration{2 * time.Second, time.Second, 0} {
+			pod = kube.SandboxPod(p.pool, settings)
+			pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-age).Truncate(time.Second))
+			Expect(p.client.Create(ctx, pod)).To(Succeed())
+		}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"}
+		Expect(p.client.Status().Update(ctx, pod)).To(Succeed())
+		_, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		Expect(*pod).To(ownedBy(thread(1)))
+		Expect(p.all(ctx)).To(HaveLen(3))
 	}, NodeTimeout(patience))
 
 	It("gives up at once on a pod whose certificate cannot be trusted, and takes another", Label("COD-08"), func(ctx SpecContext) {

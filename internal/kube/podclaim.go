@@ -49,7 +49,8 @@ func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	return append(current, old...)
 }
 
-// startingPods are the pods that will be ready before a new one would be, the oldest first.
+// startingPods are the pods that will be ready before a new one would be: those first that run already, of which the
+// kubelet has yet to say that they are ready, and of each kind the oldest first.
 func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var starting []*corev1.Pod
 	for i := range pods {
@@ -58,9 +59,20 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 			starting = append(starting, p)
 		}
 	}
-	slices.SortStableFunc(starting, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(starting, func(a, b *corev1.Pod) int {
+		if ran := podRuns(a); ran != podRuns(b) {
+			if ran {
+				return -1
+			}
+			return 1
+		}
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	return starting
 }
+
+// podRuns tells whether a pod can be asked itself.
+func podRuns(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" }
 
 // patchClaim makes a pod the thread's under the condition that it is as it was seen; nil when it is not. The pod
 // is reserved.

@@ -24,6 +24,7 @@ type Endpoint struct {
 	Line        string // the name of the connection that Lines may have
 	ThreadID    string
 	MaxWallTime time.Duration // the pool's cap; 0 for none
+	DialTimeout time.Duration // until the address has taken the connection, the handshake not counted; 0 for the usual
 	Answered    func()        // to be called when the sandbox has given its first result
 }
 

@@ -80,7 +80,7 @@ func dialer(authority *kube.SandboxAuthority, configs *pki.ClientConfigs, lines 
 	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{
 			Address: e.Address, ServerName: e.ServerName, Credentials: authority.Client, Configs: configs,
-			Lines: lines, Line: e.Line, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, Answered: e.Answered,
+			Lines: lines, Line: e.Line, ThreadID: e.ThreadID, MaxWallTime: e.MaxWallTime, DialTimeout: e.DialTimeout, Answered: e.Answered,
 		})
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,9 @@ type Options struct {
 	Lines *Lines
 	Line  string
 
-	// Dial makes the connection; net.Dialer when nil.
+	// DialTimeout bounds how long the address may take to accept the connection; 5 s when 0. The handshake has its own.
+	DialTimeout time.Duration
+	// Dial makes the connection; net.Dialer with DialTimeout when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxWallTime is the pool's cap, against a supervisor that does not keep it. 0: none.
 	MaxWallTime time.Duration
@@ -97,7 +100,7 @@ func newClient(o Options) *Client {
 		o.Configs = &pki.ClientConfigs{}
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+		o.Dial = (&net.Dialer{Timeout: cmp.Or(o.DialTimeout, 5*time.Second), KeepAlive: 15 * time.Second}).DialContext
 	}
 	c := &Client{opts: o, url: "https://" + o.Address + streamPath}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
