@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -52,6 +53,11 @@ var _ = Describe("In a cluster with a node", Ordered, func() {
 		var b *sandboxBench
 		BeforeAll(func() {
 			b = &sandboxBench{cluster: cluster, ns: ns, thread: thread}
+		})
+		AfterEach(func() { // figures of a machine that does other things too are to be known as such
+			load, err := os.ReadFile("/proc/loadavg")
+			Expect(err).NotTo(HaveOccurred())
+			figure("  load average over 1, 5 and 15 minutes", "%s (%d processors)", strings.Join(strings.Fields(string(load))[:3], " "), runtime.NumCPU())
 		})
 		It("answer from a warm pod", func(ctx SpecContext) { b.warmClaims(ctx, 40) }, SpecTimeout(10*time.Minute))
 		It("answer a burst", func(ctx SpecContext) { b.bursts(ctx, 12, 5) }, SpecTimeout(10*time.Minute))
