@@ -98,7 +98,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 			defer GinkgoRecover()
 			deadline, _ := ctx.Deadline()
-			Expect(deadline).To(BeTemporally(">=", began.Add(patience)), "its handshake has time")
+			Expect(deadline).To(BeTemporally(">=", began.Add(patience/2)), "its handshake has time")
 			Expect(e.DialTimeout).To(And(BeNumerically(">", 0), BeNumerically("<", time.Second)), "an address that leads nowhere has little")
 			if knocks.Add(1) < 3 {
 				return nil, errors.New("connection refused")
