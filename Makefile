@@ -213,7 +213,7 @@ uninstall: ## Delete the CRDs, and every object of them.
 	@$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
-deploy: ## Install Skein into the cluster of your kubeconfig [OVERLAY=default|persistent].
+deploy: ## Install Skein into the cluster of your kubeconfig [OVERLAY=default|persistent|postgres].
 	@$(KUBECTL) apply --server-side -k config/$(OVERLAY)
 
 .PHONY: undeploy
@@ -221,5 +221,5 @@ undeploy: ## Delete Skein from the cluster of your kubeconfig.
 	@$(KUBECTL) delete --ignore-not-found -k config/$(OVERLAY)
 
 .PHONY: run
-run: bin/manager install ## Run the manager here against the cluster of your kubeconfig, code in local processes.
-	@bin/manager --sandbox=process --data-dir=build/data --leader-elect=false
+run: bin/manager install ## Run the manager here against the cluster of your kubeconfig, code in local processes [ARGS=--flag=…].
+	@bin/manager --sandbox=process --data-dir=build/data --leader-elect=false $(ARGS)

@@ -22,7 +22,7 @@ type transcript struct {
 const resultShown = 200
 
 func (t *transcript) message(m *runtimev1.Message) {
-	at, who := t.at(m.CreatedAt), t.who(m)
+	at, who := t.at(m.CreatedAt), strings.Repeat("> ", m.Depth)+t.who(m) // what called prompts wrote is set off
 	text := ""
 	if m.Content != nil {
 		text = safe(*m.Content)

@@ -277,7 +277,10 @@ func WaitAvailable(ctx context.Context, cfg *rest.Config) error {
 
 func unavailable(last string, err error) error {
 	hint := ""
-	if strings.Contains(last, "ExternalName") {
+	switch {
+	case strings.Contains(last, "FailedDiscoveryCheck"):
+		hint = "; where nothing routes the addresses of Services, as in a cluster without nodes, a manager that runs outside of it is reached with --runtime-api-bind-address=127.0.0.1:8444"
+	case strings.Contains(last, "ExternalName"):
 		hint = "; this API server routes aggregated requests to endpoints, which cannot be loopback: listen on another address of this machine with --runtime-api-bind-address"
 	}
 	return fmt.Errorf("the API server does not reach the runtime API (%s)%s: %w", last, hint, err)
