@@ -181,8 +181,10 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 	})
 
 	It("leave whom they answer alone once they are over, even when their time was up half way", func(ctx SpecContext) {
-		put(`export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`,
-			func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(1500) })
+		const source = `export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`
+		put(source)
+		Expect(get(ctx).body()).To(Equal("onetwo"), "its sandbox is there: starting one is no part of the time")
+		put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(1500) })
 		a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 		done := make(chan error, 1)
 		go func() {
