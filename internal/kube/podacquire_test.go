@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/sandbox"
 )
@@ -60,6 +61,44 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		Expect(dialled[1].closed).To(BeFalse())
 		Expect(sbx).To(BeIdenticalTo(dialled[1]))
 	})
+
+	It("leaves the pod that it dialled and died before claiming to whoever comes next", Label("COD-08"), func(ctx SpecContext) {
+		dialled, dead := make(chan *connection, 1), make(chan struct{})
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			select {
+			case <-dead:
+				return c.Patch(ctx, o, pa, opts...)
+			default: // the claim never leaves this manager
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}}, running)
+		p.warm(ctx, 1)
+		p.dialled = func(c *connection) {
+			select {
+			case dialled <- c:
+			default:
+			}
+		}
+		life, dies := context.WithCancel(ctx)
+		over := make(chan error, 1)
+		go func() {
+			_, _, err := p.port.Acquire(life, thread(1), "")
+			over <- err
+		}()
+		var first *connection
+		Eventually(ctx, dialled).Should(Receive(&first))
+		dies()
+		Eventually(ctx, over).Should(Receive(HaveOccurred()))
+		Expect(first.closed).To(BeTrue())
+		Expect(p.all(ctx)).To(ConsistOf(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, "warm"))), "a connection takes nothing")
+
+		close(dead)
+		next := kube.NewPodSandboxes(p.port.PodSandboxesOptions)
+		_, _, err := next.Acquire(ctx, thread(2), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(2))), "the very pod")
+	}, NodeTimeout(patience))
 
 	It("uses no connection made ahead after a sandbox has failed: the next may be on the same lost node", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)

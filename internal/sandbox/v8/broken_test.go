@@ -4,6 +4,7 @@ package v8_test
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"os"
 	"os/exec"
@@ -130,6 +131,15 @@ var forgeries = map[string]func(*protocol.Conn){
 		for c.Write(protocol.TypeReport, v) == nil {
 		}
 	},
+	"a frame larger than its memory": func(*protocol.Conn) {
+		const pieces, piece = 20, 1 << 20 // by and by, so that the engine itself stays small
+		_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, pieces*piece+1), byte(protocol.TypeReport)))
+		for b := make([]byte, piece); ; {
+			if _, err := os.Stdout.Write(b); err != nil {
+				return
+			}
+		}
+	},
 	"silence": func(*protocol.Conn) {},
 	"its end": func(*protocol.Conn) { os.Exit(3) },
 	"more memory than it may have": func(*protocol.Conn) {
@@ -140,8 +150,12 @@ var forgeries = map[string]func(*protocol.Conn){
 	},
 }
 
+// frameLimit is the memory of the code whose engine sends a larger frame: what the keeper would hold of it is no
+// memory that the watch sees.
+const frameLimit = 16 << 20
+
 var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
-	attack := func(name string, wall time.Duration) sandbox.Result {
+	attack := func(name string, wall time.Duration, memory int64) sandbox.Result {
 		GinkgoHelper()
 		exe, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
@@ -152,7 +166,7 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 		})
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		DeferCleanup(cancel)
-		return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{Source: "1", WallTime: wall}).Wait(ctx)
+		return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{Source: "1", WallTime: wall, MemoryLimitBytes: memory}).Wait(ctx)
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(routes)) {
@@ -160,7 +174,7 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 			continue
 		}
 		It("cannot "+name, func() {
-			r := attack(name, 10*time.Second)
+			r := attack(name, 10*time.Second, 0)
 			Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%v", r.Error)
 			Expect(r.Value).To(SatisfyAny(
 				Equal("EPERM"), Equal("ENOSYS"), ContainSubstring("operation not permitted"), ContainSubstring("function not implemented"),
@@ -169,15 +183,25 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 	}
 
 	It("can still do what an engine needs", func() {
-		r := attack("do what it may", 10*time.Second)
+		r := attack("do what it may", 10*time.Second, 0)
 		Expect(r.Error).To(BeNil())
 		Expect(r.Value).To(Equal("fine"))
 	})
 
+	It("ends as one without memory by a frame that is larger than that", Label("COD-06"), func() {
+		r := attack("a frame larger than its memory", 20*time.Second, frameLimit)
+		Expect(r.Status).To(Equal(sandbox.StatusMemory), "%v", r.Error)
+		Expect(r.Error.Message).To(ContainSubstring("its limit is 16 MiB"))
+		Expect(r.Reports).To(BeEmpty())
+	})
+
 	for _, name := range slices.Sorted(maps.Keys(forgeries)) {
+		if name == "a frame larger than its memory" {
+			continue
+		}
 		It("gets nowhere with "+name, func() {
 			begun := time.Now()
-			r := attack(name, 2*time.Second)
+			r := attack(name, 2*time.Second, 0)
 			Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory))
 			Expect(r.Value).To(BeNil())
 			Expect(r.Error.Message).NotTo(BeEmpty())
