@@ -13,10 +13,13 @@ import (
 )
 
 var _ = Describe("Sandboxes on gVisor", Label("COD-08"), func() {
-	It("run code on a kernel of their own, with the same limits and locks", func(ctx SpecContext) {
+	DescribeTable("run code on a kernel of their own, with the same limits and locks", func(ctx SpecContext, engine skeinv1.SandboxEngine) {
+		if engine == skeinv1.SandboxEngineV8 {
+			loadV8(ctx)
+		}
 		ns := namespace(ctx)
 		pool(ctx, ns, 1, func(s *skeinv1.SandboxPoolSpec) {
-			s.RuntimeClassName, s.MaxWallTime = ptr.To("gvisor"), &metav1.Duration{Duration: 20 * time.Second}
+			s.Engine, s.RuntimeClassName, s.MaxWallTime = engine, ptr.To("gvisor"), &metav1.Duration{Duration: 2 * time.Minute}
 		})
 		echo(ctx, ns)
 		t := thread(ctx, ns, "thread")
@@ -50,5 +53,7 @@ export default (): string => [...Array(10).keys()].map((n: number) => n ** 2).jo
 			g.Expect(out).To(ContainSubstring("gVisor"), "dmesg names the kernel")
 			g.Expect(out).To(ContainSubstring("Seccomp:"))
 		}).Should(Succeed())
-	}, SpecTimeout(6*time.Minute))
+	},
+		Entry("the default engine", SpecTimeout(6*time.Minute), skeinv1.SandboxEngineQuickJS),
+		Entry("and V8, which makes machine code", SpecTimeout(6*time.Minute), skeinv1.SandboxEngineV8))
 })

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ func Children(pid int) []int {
 		}
 		for _, field := range strings.Fields(string(b)) {
 			child, _ := strconv.Atoi(field)
-			if status(child, "State:") != "Z" {
+			// gVisor lists threads of children too, and all of them with each thread of the process.
+			if !slices.Contains(out, child) && status(child, "Tgid:") == field && status(child, "State:") != "Z" {
 				out = append(out, child)
 			}
 		}

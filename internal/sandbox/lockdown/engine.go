@@ -52,7 +52,7 @@ func ApplyEngine(l Limits) (listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return -1, fmt.Errorf("setting no_new_privs: %w", err)
 	}
-	program := filter(engineRules(uint32(os.Getpid())))
+	program := filter(engineRules(uint32(os.Getpid())), retAsk)
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&p)))
 	runtime.KeepAlive(program)
@@ -66,10 +66,15 @@ func ApplyEngine(l Limits) (listener int, err error) {
 }
 
 // ErrNoGate says that the kernel cannot ask another process about system calls.
-var ErrNoGate = errors.New("this kernel has no seccomp notifications, which the v8 engine needs to be locked down")
+var ErrNoGate = errors.New("this kernel has no seccomp notifications")
 
-// Gate lets the gated system calls of a process through until it is closed; they fail from then on.
-type Gate struct {
+// Gate lets the gated system calls of a process through until it is closed, for good; they fail from then on.
+type Gate interface {
+	Close()
+}
+
+// noticeGate answers what the filter of ApplyEngine asks.
+type noticeGate struct {
 	wake *os.File
 	done chan struct{}
 }
@@ -90,13 +95,13 @@ type answer struct {
 }
 
 // OpenGate takes a listener of ApplyEngine over.
-func OpenGate(listener int) (*Gate, error) {
+func OpenGate(listener int) (Gate, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		_ = unix.Close(listener)
 		return nil, err
 	}
-	g := &Gate{wake: w, done: make(chan struct{})}
+	g := &noticeGate{wake: w, done: make(chan struct{})}
 	go func() {
 		defer close(g.done)
 		defer r.Close()
@@ -133,8 +138,8 @@ func control(fd int, request uintptr, p unsafe.Pointer) bool {
 	return errno == 0
 }
 
-// Close shuts the gate for good.
-func (g *Gate) Close() {
+// Close implements Gate.
+func (g *noticeGate) Close() {
 	_ = g.wake.Close()
 	<-g.done
 }

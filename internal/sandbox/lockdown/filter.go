@@ -63,6 +63,7 @@ const (
 	retAbsent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 	retKill   = unix.SECCOMP_RET_KILL_PROCESS
 	retAsk    = unix.SECCOMP_RET_USER_NOTIF
+	retTrace  = unix.SECCOMP_RET_TRACE
 )
 
 // Offsets in struct seccomp_data; both machines are little endian.
@@ -85,8 +86,8 @@ func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 }
 
 // filter is the program: the architecture first, for the numbers mean something else on another; then the
-// rules, one by one; then no.
-func filter(rules []rule) []unix.SockFilter {
+// rules, one by one, those that are gated with an action of their own; then no.
+func filter(rules []rule, gated uint32) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(offArch),
 		jump(unix.BPF_JEQ, auditArch, 1, 0),
@@ -95,7 +96,7 @@ func filter(rules []rule) []unix.SockFilter {
 	}
 	for _, r := range rules {
 		if r.when.kind == always {
-			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(map[bool]uint32{false: retAllow, true: retAsk}[r.gated]))
+			p = append(p, jump(unix.BPF_JEQ, r.call, 0, 1), ret(map[bool]uint32{false: retAllow, true: gated}[r.gated]))
 			continue
 		}
 		p = append(p, jump(unix.BPF_JEQ, r.call, 0, 4), load(offArgs+8*uint32(r.when.argument)))

@@ -56,7 +56,7 @@ func Apply(l Limits) error {
 	if l.Keeper {
 		allowed = append(allowed, keeperRules...)
 	}
-	return install(filter(allowed))
+	return install(filter(allowed, retDeny))
 }
 
 // openPoller makes the runtime open its poller, on which its timers wait: afterwards it could not.

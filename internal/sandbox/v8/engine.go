@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
@@ -103,11 +102,7 @@ func startEngine(o ChildOptions, limit int64) (*engine, error) {
 // ready lets the engine start behind the gate, and shuts the gate once its harness says Ready.
 func (e *engine) ready(socket int, unconfined bool) error {
 	if !unconfined {
-		listener, err := receiveListener(socket)
-		if err != nil {
-			return err
-		}
-		gate, err := lockdown.OpenGate(listener)
+		gate, err := receiveGate(socket, e.cmd.Process.Pid)
 		if err != nil {
 			return err
 		}

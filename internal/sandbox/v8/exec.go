@@ -3,6 +3,7 @@
 package v8
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -49,12 +50,8 @@ func become(command []string, limits lockdown.Limits, unconfined bool) error {
 			return err
 		}
 	} else {
-		listener, err := lockdown.ApplyEngine(limits)
-		if err != nil {
+		if err := lockBehindGate(limits); err != nil {
 			return err
-		}
-		if err := unix.Sendmsg(gateFd, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
-			return fmt.Errorf("handing the gate over: %w", err)
 		}
 	}
 	return syscall.Exec(command[0], command, engineEnv)
@@ -65,23 +62,56 @@ var engineEnv = []string{
 	"DENO_DIR=/proc/self/none", "HOME=/proc/self/none", "DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "LANG=C",
 }
 
-// receiveListener takes the listener that become sends.
-func receiveListener(socket int) (int, error) {
-	oob := make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return -1, err
+// lockBehindGate locks this thread and hands the gate over: the listener of the filter, or, where the kernel has none,
+// the thread to trace, for which the keeper says when it does.
+func lockBehindGate(limits lockdown.Limits) error {
+	listener, err := lockdown.ApplyEngine(limits)
+	if err == nil {
+		if err := unix.Sendmsg(gateFd, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
+			return fmt.Errorf("handing the gate over: %w", err)
+		}
+		return nil
 	}
-	if n == 0 {
-		return -1, errors.New("it ended before it was locked down")
+	if !errors.Is(err, lockdown.ErrNoGate) {
+		return err
+	}
+	if err := unix.Sendmsg(gateFd, binary.BigEndian.AppendUint32(nil, uint32(unix.Gettid())), nil, nil, 0); err != nil {
+		return fmt.Errorf("asking to be traced: %w", err)
+	}
+	if n, err := unix.Read(gateFd, make([]byte, 1)); err != nil || n != 1 {
+		return errors.Join(errors.New("nobody traces it"), err)
+	}
+	return lockdown.ApplyTracedEngine(limits)
+}
+
+// receiveGate opens the gate that lockBehindGate hands over for a process.
+func receiveGate(socket, pid int) (lockdown.Gate, error) {
+	message, oob := make([]byte, 4), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(socket, message, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	switch n {
+	case 0:
+		return nil, errors.New("it ended before it was locked down")
+	case len(message):
+		g, err := lockdown.OpenTraceGate(pid, int(binary.BigEndian.Uint32(message)))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := unix.Write(socket, []byte{0}); err != nil {
+			g.Close()
+			return nil, err
+		}
+		return g, nil
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(messages) != 1 {
-		return -1, errors.New("it sent no listener")
+		return nil, errors.New("it sent no listener")
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return -1, errors.New("it sent no listener")
+		return nil, errors.New("it sent no listener")
 	}
-	return fds[0], nil
+	return lockdown.OpenGate(fds[0])
 }

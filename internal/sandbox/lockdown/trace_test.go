@@ -1,0 +1,133 @@
+//go:build linux && (amd64 || arm64)
+
+package lockdown_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
+)
+
+// tracedArg makes the test binary the process behind the gate.
+const tracedArg = "traced"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == tracedArg {
+		traced()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// traced opens a file whenever it is told to by a line, and says what came of it.
+func traced() {
+	runtime.LockOSThread()
+	in := bufio.NewReader(os.Stdin)
+	say := func(v any) { _, _ = fmt.Println(v) }
+	say(unix.Gettid())
+	if _, err := in.ReadString('\n'); err != nil {
+		return
+	}
+	if err := lockdown.ApplyTracedEngine(lockdown.Limits{Files: 64}); err != nil {
+		say(err)
+		return
+	}
+	for {
+		fd, err := unix.Open("/proc/self/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		say(err)
+		if _, err := in.ReadString('\n'); err != nil {
+			return
+		}
+	}
+}
+
+// What is gated works while the gate is open, and for nobody and never once it is shut: on kernels without seccomp
+// notifications, too, which this test does not need to run on.
+func TestTraceGate(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", tracedArg)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	heard := func() string {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(line)
+	}
+	next := func() {
+		t.Helper()
+		if _, err := in.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tid, err := strconv.Atoi(heard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate, err := lockdown.OpenTraceGate(cmd.Process.Pid, tid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		next()
+		if got := heard(); got != "<nil>" {
+			t.Fatalf("while the gate is open: %s", got)
+		}
+	}
+	gate.Close()
+	next()
+	if got, want := heard(), unix.ENOSYS.Error(); got != want {
+		t.Fatalf("once it is shut: %s, not %s", got, want)
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("it does not end as it would: %v", err)
+	}
+
+	// A process that ends before its gate is shut leaves nobody waiting.
+	cmd = exec.CommandContext(t.Context(), "/proc/self/exe", tracedArg)
+	if in, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines = bufio.NewReader(out)
+	if tid, err = strconv.Atoi(heard()); err != nil {
+		t.Fatal(err)
+	}
+	if gate, err = lockdown.OpenTraceGate(cmd.Process.Pid, tid); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	_, _ = lines.ReadString('\n')
+	gate.Close()
+	_ = cmd.Wait()
+}
