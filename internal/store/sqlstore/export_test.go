@@ -26,9 +26,6 @@ func (s *Store) LimitPages(n int) error {
 // SetBlockSeqs makes few messages go through as many rows of message_block as thousands do otherwise.
 func SetBlockSeqs(n int64) { blockSeqs = n }
 
-// SetCheckpointAfter has SQLite's log copied into the database after so many statements.
-func SetCheckpointAfter(n int) { checkpointAfter = n }
-
 // LeftOver counts what is left of threads for their forks: threads without a head, and their messages.
 func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {

@@ -20,8 +20,6 @@ type serial struct {
 	now     func() int64
 	conn    *conn
 	kept    keptHeads
-	// wrote is told how many statements were committed.
-	wrote func(statements int)
 }
 
 var _ committer = (*serial)(nil)
@@ -82,7 +80,6 @@ func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done boo
 		return false, err
 	}
 	s.kept.keep(ss.heads)
-	s.wrote(ss.statements)
 	return true, nil
 }
 
@@ -143,8 +140,6 @@ type serialSession struct {
 	// heads of the threads as the transactions of the batch so far have left them.
 	heads   map[string]*head
 	careful bool
-	// statements that have written.
-	statements int
 
 	// Of the transaction that runs now:
 	wrote bool
@@ -190,13 +185,11 @@ func (ss *serialSession) hopes() bool {
 
 func (ss *serialSession) write(ctx context.Context, query string, args ...any) error {
 	ss.wrote = true
-	ss.statements++
 	return ss.conn.write(ctx, query, args...)
 }
 
 func (ss *serialSession) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	ss.wrote = true
-	ss.statements++
 	return ss.conn.exec(ctx, query, args...)
 }
 

@@ -76,13 +76,8 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 		}
 		return l, nil
 	}
-	reader := func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) }
-	checkpoints := newCheckpointer(reader)
-	s.closers = append(s.closers, checkpoints.close)
-	s.writer = newWriters(1, func() committer {
-		return &serial{dialect: sqliteDialect, open: connect, now: s.now, wrote: checkpoints.wrote}
-	}, s.hints.send)
-	s.readers = newReaders(o.Readers, reader)
+	s.writer = newWriters(1, func() committer { return &serial{dialect: sqliteDialect, open: connect, now: s.now} }, s.hints.send)
+	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return newConn(ctx, sqliteDialect, connect, false) })
 	return s, nil
 }
 
@@ -112,9 +107,9 @@ var sqliteDialect = &dialect{
 }
 
 func setupSQLite(ctx context.Context, l *sqliteLink, writes bool) error {
-	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"} // which leaves checkpoints allowed
+	pragmas := []string{"PRAGMA cache_size = -4000", "PRAGMA query_only = 1"}
 	if writes {
-		pragmas = []string{"PRAGMA cache_size = -32000", fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)}
+		pragmas = []string{"PRAGMA cache_size = -32000", "PRAGMA wal_autocheckpoint = 2000"}
 	}
 	for _, p := range pragmas {
 		if _, err := l.exec(ctx, p, nil); err != nil {

@@ -164,34 +164,6 @@ var _ = Describe("SQLite's writer", func() {
 	})
 })
 
-// checkpointAfter is so small that what is written in the tests is copied again and again, also while the process is killed.
-const checkpointAfter = 256
-
-var _ = Describe("SQLite's write-ahead log", func() {
-	It("is copied into the database beside the writer", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		s := openSQLite(ctx, dir)
-		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
-		Expect(err).NotTo(HaveOccurred())
-		size := func() int64 {
-			info, err := os.Stat(filepath.Join(dir, "skein.db"))
-			Expect(err).NotTo(HaveOccurred())
-			return info.Size()
-		}
-		before := size()
-		text := strings.Repeat("x", 8<<10) // two pages each; all of them less than what the writer would copy itself
-		var ops []store.Op
-		for range checkpointAfter {
-			ops = append(ops, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: &text}})
-		}
-		Expect(s.Apply(ctx, "t", nil, ops...)).To(Succeed())
-		Eventually(ctx, size).Should(BeNumerically(">=", before+checkpointAfter*int64(len(text))))
-		page, err := s.Messages(ctx, "t", store.MessageQuery{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(page.Total).To(BeEquivalentTo(checkpointAfter))
-	}, NodeTimeout(time.Minute))
-})
-
 var _ = Describe("SQLite's plans", func() {
 	It("go through no table", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())

@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 
 func crashChild(dir, round string) error {
 	ctx := context.Background()
-	sqlstore.SetCheckpointAfter(checkpointAfter)
 	s, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
 	if err != nil {
 		return err
@@ -41,7 +40,6 @@ func crashChild(dir, round string) error {
 
 func TestSQLStore(t *testing.T) {
 	sqlstore.SetBlockSeqs(8)
-	sqlstore.SetCheckpointAfter(checkpointAfter)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "sqlstore")
 }
