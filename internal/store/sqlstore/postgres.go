@@ -86,7 +86,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	if o.Writers == 0 {
 		o.Writers = 4
 	}
-	s.writer = newWriters(o.Writers, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
+	s.writer = newWriters(o.Writers, maxBatch, func() committer { return &pipeline{dialect: postgresDialect, open: connect, now: s.now} }, told)
 	s.readers = newReaders(o.Readers, func(ctx context.Context) (*conn, error) { return connect(ctx, false) })
 	return s, nil
 }

@@ -9,8 +9,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxBatch bounds how many transactions share one commit, so that nobody waits long for others.
-const maxBatch = 256
+// How many transactions share one commit at most, so that nobody waits long for others.
+const (
+	maxBatch = 256
+	// maxSerialBatch is for the one writer behind whom all wait: whoever is not in a batch waits for it. What many share costs each
+	// less, in pages and in syncs, and nobody else's locks are held meanwhile.
+	maxSerialBatch = 1024
+)
 
 // writers share the threads out by their ids: the transactions of one thread go through one writer, in
 // their order, and do not wait for each other in the database.
@@ -19,10 +24,10 @@ type writers struct {
 	seed maphash.Seed
 }
 
-func newWriters(n int, commits func() committer, after func(hints []store.Hint)) *writers {
+func newWriters(n, batch int, commits func() committer, after func(hints []store.Hint)) *writers {
 	w := &writers{seed: maphash.MakeSeed()}
 	for range n {
-		w.all = append(w.all, newWriter(commits(), after))
+		w.all = append(w.all, newWriter(batch, commits(), after))
 	}
 	return w
 }
@@ -59,6 +64,7 @@ type committer interface {
 // that wait by then, commits them together, and hands over to the first that came meanwhile. So a lone
 // caller pays for no hand-over and no timer, and many callers share one sync of the disk.
 type writer struct {
+	batch     int       // at most
 	committer committer // of the leader
 	after     func(hints []store.Hint)
 
@@ -80,8 +86,8 @@ type job struct {
 	lead chan bool
 }
 
-func newWriter(c committer, after func([]store.Hint)) *writer {
-	w := &writer{committer: c, after: after}
+func newWriter(batch int, c committer, after func([]store.Hint)) *writer {
+	w := &writer{batch: batch, committer: c, after: after}
 	w.idle = sync.NewCond(&w.mu)
 	return w
 }
@@ -114,7 +120,7 @@ func (w *writer) do(ctx context.Context, fn func(*tx) error, threads []string) e
 // leadBatch commits what waits, the leader's own first.
 func (w *writer) leadBatch() {
 	w.mu.Lock()
-	n := min(len(w.queue), maxBatch)
+	n := min(len(w.queue), w.batch)
 	batch := w.queue[:n:n]
 	w.queue = w.queue[n:]
 	w.mu.Unlock()
