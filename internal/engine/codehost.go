@@ -151,7 +151,8 @@ func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
 // errIsolateEnded: the caller is code in the isolate, so that there is none can only be its end.
 var errIsolateEnded = errors.New("the isolate has ended")
 
-// ServeRunCodeFor implements tool.Code.
+// ServeRunCodeFor implements tool.Code. The sandbox need not be the caller's: what had not begun when it went away is run
+// once more, as in RunCode.
 func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
 	from, ok := caller.(*codeHost)
 	if !ok {
@@ -163,13 +164,22 @@ func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args [
 	if iso == nil {
 		return nil, errIsolateEnded
 	}
-	c.mu.Lock()
-	sbx, err := c.sandbox(ctx)
-	c.mu.Unlock()
-	if err != nil {
-		return nil, fmt.Errorf("no sandbox could be had: %w", err)
+	for retried := false; ; retried = true {
+		c.mu.Lock()
+		sbx, err := c.sandbox(ctx)
+		c.mu.Unlock()
+		if err != nil {
+			return nil, fmt.Errorf("no sandbox could be had: %w", err)
+		}
+		res, err := client.RunCodeFor(ctx, sbx, iso, args)
+		if err != nil {
+			return nil, err
+		}
+		if !res.Retriable || retried || ctx.Err() != nil {
+			return client.ResultObject(res), nil
+		}
+		c.discard(ctx, sbx)
 	}
-	return client.ServeRunCode(ctx, sbx, iso, args)
 }
 
 // Invoke implements tool.Code. What had not begun when its isolate went away is done once more, in a fresh

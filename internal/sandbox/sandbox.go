@@ -24,7 +24,7 @@ type Sandbox interface {
 	// OpenIsolate starts the isolate that the definition code (tools, hooks, effects) of one run
 	// shares (SPEC STA-08). Cancelling ctx kills the isolate.
 	OpenIsolate(ctx context.Context, req IsolateRequest) (Isolate, error)
-	// Close drops the connection; executions under way settle as terminated.
+	// Close drops the connection; executions under way settle as terminated, retriable where nothing of them ran.
 	Close() error
 }
 

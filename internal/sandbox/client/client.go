@@ -210,7 +210,8 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	}
 	if err != nil {
 		_ = out.CloseWithError(err)
-		if cause := context.Cause(ctx); cause != nil {
+		var refused *refusedError // an answer that was had stands, whatever has ended the stream since
+		if cause := context.Cause(ctx); cause != nil && !errors.As(err, &refused) {
 			err = cause
 		}
 		s.cancel(err)

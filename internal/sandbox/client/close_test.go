@@ -67,6 +67,9 @@ var _ = Describe("Close", Label("COD-04"), func() {
 		Eventually(ended).Should(Receive(BeAssignableToTypeOf(&sandbox.IsolateGoneError{})))
 		_, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
 		Expect(err).To(MatchError(ContainSubstring("closed")))
+		r := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default 1"}).Wait(ctx)
+		Expect(r.Error).To(MatchError(ContainSubstring("closed")))
+		Expect(r.Retriable).To(BeTrue(), "nothing of it has run")
 	},
 		Entry("an isolate at rest", ""),
 		Entry("an isolate that computes", "spin"),

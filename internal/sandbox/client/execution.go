@@ -299,7 +299,8 @@ func (e *execution) lost(err error) sandbox.Result {
 	if e.terminated != "" {
 		return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: e.terminated}}
 	}
-	r := sandbox.Result{Status: sandbox.StatusTerminated, Retriable: !e.started && !errors.Is(err, errClosed)}
+	// A connection is closed under code also when another replica gave the sandbox up between two calls.
+	r := sandbox.Result{Status: sandbox.StatusTerminated, Retriable: !e.started}
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):

@@ -74,9 +74,19 @@ func runID(v any) int64 {
 // isolate that it came from, sbx where the code shall run. It gives the result object that the code awaits
 // (SPEC COD-05); mistakes in the options are in it, as link_error (SPEC COD-02). Cancelling ctx ends the code.
 func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, args []any) (any, error) {
+	r, err := RunCodeFor(ctx, sbx, iso, args)
+	if err != nil {
+		return nil, err
+	}
+	return ResultObject(r), nil
+}
+
+// RunCodeFor is ServeRunCode for a Host that may run the code once more: ResultObject makes of its result what the
+// code awaits.
+func RunCodeFor(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, args []any) (sandbox.Result, error) {
 	req, failed := parseRunCode(iso, args)
 	if failed != nil {
-		return resultObject(sandbox.Result{Status: sandbox.StatusLinkError, Error: failed}), nil
+		return sandbox.Result{Status: sandbox.StatusLinkError, Error: failed}, nil
 	}
 	e := sbx.RunCode(ctx, req)
 	if own := unwrap(iso); own != nil && len(args) > 2 {
@@ -86,9 +96,9 @@ func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate,
 	}
 	r := e.Wait(ctx)
 	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+		return sandbox.Result{}, context.Cause(ctx)
 	}
-	return resultObject(r), nil
+	return r, nil
 }
 
 // unwrap finds our own isolate in one that others may have wrapped, with a method Unwrap.
@@ -248,8 +258,8 @@ func bindings(iso sandbox.Isolate, v any) (map[string]sandbox.Binding, bool) {
 	return out, true
 }
 
-// resultObject is a result as code sees it.
-func resultObject(r sandbox.Result) map[string]any {
+// ResultObject is a result as code sees it (SPEC COD-05).
+func ResultObject(r sandbox.Result) map[string]any {
 	logs := make([]any, len(r.Logs))
 	for i, l := range r.Logs {
 		logs[i] = map[string]any{"level": l.Level, "message": l.Message, "time": l.Time}
