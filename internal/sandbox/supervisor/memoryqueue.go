@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +24,9 @@ type memoryQueue struct {
 
 type memoryWaiter struct {
 	memoryClaim
-	had chan struct{} // closed when it has its memory
+	had     chan struct{} // closed when it has its memory
+	refused chan struct{} // closed when its patience was over
+	timer   *time.Timer   // of its patience, while isolates leave no room for it
 }
 
 // memoryClaim is what acquire takes.
@@ -31,56 +34,67 @@ type memoryClaim struct {
 	bytes  int64
 	nested bool // of a run that another run waits for
 	keeps  bool // of a definition isolate
-	// patience is how long it waits while what isolates keep leaves no room, whichever of the runs end: an isolate may
-	// well be what waits for it. 0: as long as for anything else.
+	// patience is for how long on end isolates may leave no room for it, whichever of the runs end: an isolate may well
+	// be what waits for it. 0: as long as for anything else.
 	patience time.Duration
 }
 
-// acquire takes memory, and tells whether it got it before ctx ended or its patience.
-func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) bool {
-	w := &memoryWaiter{memoryClaim: c, had: make(chan struct{})}
+// Why acquire gives no memory.
+var (
+	errMemoryKept = errors.New("isolates leave too little memory")
+	errMemoryUsed = errors.New("too little memory came free")
+)
+
+// acquire takes memory, or tells why there was none before ctx ended or its patience.
+func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
+	w := &memoryWaiter{memoryClaim: c, had: make(chan struct{}), refused: make(chan struct{})}
 	q.mu.Lock()
-	line := &q.waiting
-	if c.nested {
-		line = &q.nested
-	}
+	line := q.line(w)
 	*line = append(*line, w)
 	q.serve()
 	q.mu.Unlock()
-	var look <-chan time.Time
-	if c.patience > 0 {
-		t := time.NewTicker(c.patience)
-		defer t.Stop()
-		look = t.C
-	}
-	for waits := true; waits; {
-		select {
-		case <-w.had:
-			return true
-		case <-ctx.Done():
-			waits = false
-		case <-look:
-			waits = !q.tooMuchKept(c.bytes)
-		}
+	select {
+	case <-w.had:
+		return nil
+	case <-w.refused:
+		return errMemoryKept
+	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
 	case <-w.had: // in the meantime
-		return true
+		return nil
+	case <-w.refused:
+		return errMemoryKept
 	default:
 	}
-	*line = slices.DeleteFunc(*line, func(o *memoryWaiter) bool { return o == w })
-	q.serve() // those behind it may want less
-	return false
+	kept := q.tooMuchKept(w)
+	q.leave(w)
+	if kept {
+		return errMemoryKept
+	}
+	return errMemoryUsed
 }
 
-// tooMuchKept tells whether there would be no room for so much even if all runs ended.
-func (q *memoryQueue) tooMuchKept(n int64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.total-q.kept < n
+// line is where a waiter waits.
+func (q *memoryQueue) line(w *memoryWaiter) *[]*memoryWaiter {
+	if w.nested {
+		return &q.nested
+	}
+	return &q.waiting
 }
+
+// leave takes a waiter out; mu is held.
+func (q *memoryQueue) leave(w *memoryWaiter) {
+	w.calm()
+	line := q.line(w)
+	*line = slices.DeleteFunc(*line, func(o *memoryWaiter) bool { return o == w })
+	q.serve() // those behind it may want less
+}
+
+// tooMuchKept tells whether there would be no room for a waiter even if all runs ended; mu is held.
+func (q *memoryQueue) tooMuchKept(w *memoryWaiter) bool { return q.total-q.kept < w.bytes }
 
 func (q *memoryQueue) release(c memoryClaim) {
 	q.mu.Lock()
@@ -92,20 +106,67 @@ func (q *memoryQueue) release(c memoryClaim) {
 	q.serve()
 }
 
-// serve gives what there is to those at the head; mu is held.
+// serve gives what there is to those who come first; mu is held.
 func (q *memoryQueue) serve() {
-	for _, line := range []*[]*memoryWaiter{&q.nested, &q.waiting} {
-		for len(*line) > 0 {
-			w := (*line)[0]
-			if w.bytes > q.free {
-				return
-			}
+	passed := false
+	if q.serveLine(&q.nested, &passed) {
+		q.serveLine(&q.waiting, &passed)
+	}
+	for _, line := range [][]*memoryWaiter{q.nested, q.waiting} {
+		for _, w := range line {
+			q.time(w)
+		}
+	}
+}
+
+// serveLine serves a line up to the first that must wait for a run to end, and tells whether there is none. Whoever must
+// wait for an isolate to end is passed over by runs: they take nothing that it could have, and the isolates may be
+// waiting for them. Other isolates do not pass it.
+func (q *memoryQueue) serveLine(line *[]*memoryWaiter, passed *bool) bool {
+	for i := 0; i < len(*line); {
+		w := (*line)[i]
+		switch {
+		case q.tooMuchKept(w) || *passed && w.keeps:
+			*passed = true
+			i++
+		case w.bytes > q.free:
+			return false
+		default:
 			q.free -= w.bytes
 			if w.keeps {
 				q.kept += w.bytes
 			}
+			w.calm()
 			close(w.had)
-			*line = (*line)[1:]
+			*line = slices.Delete(*line, i, i+1)
 		}
+	}
+	return true
+}
+
+// time begins or ends the time of a waiter's patience; mu is held.
+func (q *memoryQueue) time(w *memoryWaiter) {
+	switch {
+	case !q.tooMuchKept(w):
+		w.calm()
+	case w.patience > 0 && w.timer == nil:
+		var t *time.Timer
+		t = time.AfterFunc(w.patience, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if w.timer == t { // else it was served or has gone, or there was room meanwhile
+				q.leave(w)
+				close(w.refused)
+			}
+		})
+		w.timer = t
+	}
+}
+
+// calm ends the time of a waiter's patience; mu of the queue is held.
+func (w *memoryWaiter) calm() {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
 	}
 }

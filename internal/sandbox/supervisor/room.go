@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -99,9 +100,9 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	if !c.keeps {
 		c.patience = nestedWait
 	}
-	if !r.memory.acquire(ctx, c) {
+	if err := r.memory.acquire(ctx, c); err != nil {
 		places.Release(1)
-		if !c.keeps && r.memory.tooMuchKept(c.bytes) {
+		if !c.keeps && errors.Is(err, errMemoryKept) {
 			return nil, &memoryKeptError{fmt.Sprintf("not enough memory: what runs in the sandbox may use %d MiB in all, this run %d MiB of them, and the isolates of tools, hooks and other definitions that are under way leave less: "+
 				"give the run a lower memoryLimitBytes, or the pool a lower maxMemory or more resources.limits.memory", r.total>>20, c.bytes>>20)}
 		}

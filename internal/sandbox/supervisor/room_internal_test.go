@@ -4,10 +4,13 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestOwnMemory(t *testing.T) {
@@ -31,7 +34,7 @@ func TestOwnMemory(t *testing.T) {
 func TestMemoryQueue(t *testing.T) {
 	q := &memoryQueue{total: 10, free: 10}
 	acquire := func(ctx context.Context, n int64, nested bool) bool {
-		return q.acquire(ctx, memoryClaim{bytes: n, nested: nested})
+		return q.acquire(ctx, memoryClaim{bytes: n, nested: nested}) == nil
 	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // who asks with it gets what there is at once, or nothing
@@ -72,4 +75,74 @@ func TestMemoryQueue(t *testing.T) {
 	if q.free != 10 || len(q.waiting)+len(q.nested) != 0 {
 		t.Fatalf("%d of 10 are free", q.free)
 	}
+}
+
+// An isolate that waits for other isolates to end holds up no run, which may be what these wait for.
+func TestRunsPassAnIsolateThatWaitsForIsolates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &memoryQueue{total: 7, free: 7}
+		now, cancel := context.WithCancel(t.Context())
+		cancel() // who asks with it gets what there is at once, or nothing
+		isolate := memoryClaim{bytes: 2, keeps: true}
+		for range 3 {
+			if err := q.acquire(now, isolate); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fourth := make(chan error, 1)
+		go func() { fourth <- q.acquire(t.Context(), isolate) }()
+		synctest.Wait()
+		if err := q.acquire(now, memoryClaim{bytes: 1, keeps: true}); !errors.Is(err, errMemoryUsed) {
+			t.Fatalf("an isolate that wants less passes one that came first: %v", err)
+		}
+		run := memoryClaim{bytes: 1, patience: time.Second}
+		if err := q.acquire(now, run); err != nil {
+			t.Fatalf("a run that one of the isolates may wait for: %v", err)
+		}
+		q.release(isolate)
+		if err := <-fourth; err != nil {
+			t.Fatal(err)
+		}
+		q.release(run)
+	})
+}
+
+// Patience is for as long as isolates leave no room on end, and not for how long one has waited before.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &memoryQueue{total: 10, free: 10}
+		first, isolate := memoryClaim{bytes: 6}, memoryClaim{bytes: 5, keeps: true}
+		run := memoryClaim{bytes: 6, patience: 2 * time.Second}
+		if err := q.acquire(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		had := make(chan error, 2)
+		go func() { had <- q.acquire(t.Context(), isolate) }()
+		synctest.Wait()
+		go func() { had <- q.acquire(t.Context(), run) }()
+		synctest.Wait()
+		time.Sleep(1900 * time.Millisecond)
+		q.release(first)
+		if err := <-had; err != nil {
+			t.Fatalf("the isolate: %v", err)
+		}
+		time.Sleep(1900 * time.Millisecond)
+		q.release(isolate)
+		if err := <-had; err != nil {
+			t.Fatalf("the isolate kept the room for less than the run's patience: %v", err)
+		}
+		q.release(run)
+
+		if err := q.acquire(t.Context(), isolate); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := q.acquire(t.Context(), run); !errors.Is(err, errMemoryKept) || time.Since(begun) != run.patience {
+			t.Fatalf("after %s: %v", time.Since(begun), err)
+		}
+		q.release(isolate)
+		if q.free != 10 || q.kept != 0 || len(q.waiting)+len(q.nested) != 0 {
+			t.Fatalf("%d of 10 are free, %d kept", q.free, q.kept)
+		}
+	})
 }
