@@ -192,6 +192,7 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 			removing, over := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout-askTimeout)
 			s.remove(removing, key, uid)
 			over()
+			go s.leave(context.WithoutCancel(ctx), key.Namespace, c.threadID)
 		}
 		<-c.turn
 		if unused {

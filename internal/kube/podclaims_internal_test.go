@@ -3,9 +3,13 @@ package kube
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/skein-dev/skein/internal/store"
 )
 
 // Whoever waited for the turn of a claim that was dropped meanwhile goes on with the one after it, so that a thread
@@ -39,4 +43,26 @@ func TestOneClaimAThread(t *testing.T) {
 	<-c.turn
 	g.Eventually(func() int { return len(c.turn) }).Should(BeZero())
 	g.Expect(s.claimOf("t")).To(BeIdenticalTo(c))
+}
+
+// That a sandbox failed is of use for a moment, and not kept for threads that this replica sees no more of.
+func TestFailuresAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	s := NewPodSandboxes(PodSandboxesOptions{Clock: clk})
+	s.fail("a")
+	g.Expect(s.hasFailed("a")).To(BeTrue())
+	clk.Step(failedFor)
+	g.Expect(s.hasFailed("a")).To(BeFalse())
+	s.fail("b")
+	g.Expect(s.failed).To(HaveLen(1))
+}
+
+// A run that loses its sandbox by the end of this process must not start another pod.
+func TestNoPodAfterClose(t *testing.T) {
+	g := NewWithT(t)
+	s := NewPodSandboxes(PodSandboxesOptions{})
+	g.Expect(s.Close()).To(Succeed())
+	_, _, err := s.Acquire(t.Context(), &store.Thread{ID: "t"}, "")
+	g.Expect(err).To(MatchError(errPodsClosed))
 }

@@ -72,11 +72,13 @@ func (s *PodSandboxes) reap(c *claim) {
 	}
 	s.drop(c)
 	s.remove(ctx, pod, uid)
+	go s.leave(context.WithoutCancel(ctx), pod.Namespace, c.threadID)
 }
 
 // retire asks the claim's sandbox for how long nothing has run in it; with enough, it begins nothing more, and must be
-// deleted within retireTimeout. One that cannot say, because it is gone or cannot be reached, has idled long enough; one
-// whose asker gave up may be in use.
+// deleted within retireTimeout. One that cannot say, because it is gone or cannot be reached, has idled long enough, but
+// not while it may yet start: whoever it was made for comes back for it, or waits for it in another replica. One whose
+// asker gave up may be in use.
 func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
@@ -91,8 +93,9 @@ func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Durat
 	s.mu.Unlock()
 	if conn == nil { // it was taken over, and not used since
 		var err error
-		if conn, err = s.dialAgain(ctx, c); err != nil {
-			return unknown()
+		var rest time.Duration
+		if conn, rest, err = s.dialAgain(ctx, c); err != nil {
+			return unknown() - rest
 		}
 		defer func() { _ = conn.Close() }()
 	}
@@ -108,20 +111,31 @@ func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Durat
 	return idle
 }
 
-// dialAgain connects to the pod of a claim that has no connection.
-func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (sandbox.Sandbox, error) {
+// dialAgain connects to the pod of a claim that has no connection. With an error it tells for how long yet the pod may
+// be starting.
+func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, rest time.Duration, err error) {
 	s.mu.Lock()
 	key := c.pod
 	s.mu.Unlock()
 	var pod corev1.Pod
 	if err := s.Client.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.Dial(ctx, Endpoint{
+	conn, err = s.Dial(ctx, Endpoint{
 		Address:    sandboxAddress(&pod),
 		ServerName: pki.ServerName(pod.Labels[skeinv1.LabelPool], pod.Namespace),
 		ThreadID:   c.threadID,
 	})
+	return conn, s.mayStart(&pod), err
+}
+
+// mayStart gives for how long yet a pod that does not answer may be starting.
+func (s *PodSandboxes) mayStart(p *corev1.Pod) time.Duration {
+	age := s.Clock.Since(p.CreationTimestamp.Time)
+	if PodReady(p) || PodOver(p) || TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // a clock may be behind
+		return 0
+	}
+	return min(s.StartTimeout-age, s.StartTimeout)
 }
 
 // adopt takes over a claimed pod that this process does not know, from before a restart, so that it is
@@ -159,8 +173,9 @@ func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	}
 }
 
-// leave takes over what a claimer that failed leaves behind: a pod may be the thread's although the claimer gave up
-// before it heard so, and there may be no further event of it that would make it known.
+// leave takes over what a claim that is dropped leaves behind: a pod may be the thread's although the claimer gave up
+// before it heard so, or could not be deleted when the thread had another one already, and there may be no further event
+// of it that would make it known.
 func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()

@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -70,8 +72,9 @@ type PodSandboxes struct {
 	byPod    map[types.NamespacedName]string // thread ids
 	reserved map[types.NamespacedName]bool   // pods that a claim under way has picked
 	waiting  map[types.NamespacedName]chan struct{}
-	gone     map[types.UID]bool // pods that are deleted, and that the cache may still have
-	failed   map[string]bool    // ids of threads whose last sandbox was given up as one that failed
+	gone     map[types.UID]bool   // pods that are deleted, and that the cache may still have
+	failed   map[string]time.Time // by thread id: when its sandbox was given up as one that failed
+	closed   bool
 }
 
 var _ Sandboxes = (*PodSandboxes)(nil)
@@ -102,10 +105,13 @@ func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 		reserved:            map[types.NamespacedName]bool{},
 		waiting:             map[types.NamespacedName]chan struct{}{},
 		gone:                map[types.UID]bool{},
-		failed:              map[string]bool{},
+		failed:              map[string]time.Time{},
 		pools:               map[types.UID]types.NamespacedName{},
 	}
 }
+
+// errPodsClosed: whoever lost a sandbox by Close must not start another pod.
+var errPodsClosed = errors.New("this manager is shutting down: it gives out no more sandboxes")
 
 // Acquire implements engine.Sandboxes.
 func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
@@ -132,6 +138,9 @@ func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool s
 func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
 	for {
 		c := s.claimOf(threadID)
+		if c == nil {
+			return nil, nil, errPodsClosed
+		}
 		select {
 		case c.turn <- struct{}{}: // always taken of a new claim, which would else be left without anybody
 		default:
@@ -148,10 +157,13 @@ func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, san
 	}
 }
 
-// claimOf gives the thread's claim, a new one when it has none.
+// claimOf gives the thread's claim, a new one when it has none; nil once the port is closed.
 func (s *PodSandboxes) claimOf(threadID string) *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
 	c := s.claims[threadID]
 	if c == nil {
 		c = &claim{threadID: threadID, turn: make(chan struct{}, 1)}
@@ -235,10 +247,21 @@ func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idl
 	s.countUser(c)
 }
 
+// failedFor is how long a failure counts: by then lines to a node that is lost have noticed.
+const failedFor = time.Minute
+
+// hasFailed tells whether the thread's last sandbox has just been given up as one that failed.
 func (s *PodSandboxes) hasFailed(threadID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failed[threadID]
+	at, ok := s.failed[threadID]
+	return ok && s.Clock.Since(at) < failedFor
+}
+
+// fail notes a failure, and forgets those of threads that did not come back; mu is held.
+func (s *PodSandboxes) fail(threadID string) {
+	maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return s.Clock.Since(at) >= failedFor })
+	s.failed[threadID] = s.Clock.Now()
 }
 
 func (s *PodSandboxes) release(c *claim) {
@@ -287,7 +310,7 @@ func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sa
 		return
 	}
 	pod, uid := c.pod, c.uid
-	s.failed[thread.ID] = true
+	s.fail(thread.ID)
 	s.mu.Unlock()
 	s.drop(c)
 	s.remove(context.WithoutCancel(ctx), pod, uid)
@@ -304,9 +327,10 @@ func (s *PodSandboxes) Forget(threadID string) {
 	}
 }
 
-// Close closes every connection; the pods stay the threads', for the next manager to take over.
+// Close closes every connection, and lets no more be made; the pods stay the threads', for the next manager to take over.
 func (s *PodSandboxes) Close() error {
 	s.mu.Lock()
+	s.closed = true
 	claims := make([]*claim, 0, len(s.claims))
 	for _, c := range s.claims {
 		claims = append(claims, c)

@@ -406,6 +406,59 @@ var _ = Describe("Sandboxes as pods", func() {
 		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
 	})
 
+	It("are kept while they may yet start, for a claimer that comes back", Label("COD-09"), func(ctx SpecContext) {
+		impatient, leave := context.WithCancel(ctx)
+		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+			defer leave() // once the pod is the thread's
+			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
+		}}, corev1.PodStatus{Phase: corev1.PodPending})
+		p.port.StartTimeout = 2 * time.Minute
+		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
+			return nil, errors.New("nobody listens yet")
+		}
+		pod := kube.SandboxPod(p.pool, settings)
+		pod.CreationTimestamp = metav1.NewTime(p.clock.Now())
+		Expect(p.client.Create(ctx, pod)).To(Succeed())
+		_, _, err := p.port.Acquire(impatient, thread(1), "")
+		Expect(err).To(MatchError(context.Canceled))
+		Eventually(p.clock.HasWaiters).Should(BeTrue())
+		p.clock.Step(time.Minute)
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "the pool's idle time is over, but not that of the start")
+		Expect(p.all(ctx)).To(ConsistOf(ownedBy(thread(1))))
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
+	It("are deleted in their time when that failed after their thread had another", Label("COD-09"), func(ctx SpecContext) {
+		var tries atomic.Int32
+		asked, fail, discarded := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		p := newPods(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if tries.Add(1) == 1 {
+				close(asked)
+				<-fail
+				return errors.New("the request timed out")
+			}
+			return c.Delete(ctx, o, opts...)
+		}}, running)
+		first, _, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		go func() {
+			defer close(discarded)
+			p.port.Discard(ctx, thread(1), first)
+		}()
+		Eventually(asked).Should(BeClosed())
+		_, release, err := p.port.Acquire(ctx, thread(1), "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.all(ctx)).To(HaveLen(2))
+		close(fail)
+		Eventually(discarded).Should(BeClosed())
+		release()
+		p.clock.Step(time.Minute)
+		Eventually(p.clock.HasWaiters).Should(BeTrue(), "the first one is known again")
+		p.clock.Step(time.Minute)
+		Eventually(func() []corev1.Pod { return p.all(ctx) }).Should(BeEmpty())
+	})
+
 	It("are not taken from another replica because whoever asked gave up", Label("COD-09"), func(ctx SpecContext) {
 		impatient, leave := context.WithCancel(ctx)
 		p := newPods(interceptor.Funcs{}, running)
