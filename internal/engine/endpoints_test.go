@@ -184,17 +184,17 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		const source = `export default defineThreadEndpoint(() => new Response((function* () { yield 'one'; yield 'two'; })()));`
 		put(source)
 		Expect(get(ctx).body()).To(Equal("onetwo"), "its sandbox is there: starting one is no part of the time")
-		put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(1500) })
+		put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = ms(3000) })
 		a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 		done := make(chan error, 1)
 		go func() {
 			done <- e.ServeEndpoint(ctx, id, engine.EndpointRequest{Method: "GET", Path: []string{"x"}, URL: "https://x.example/x"}, a)
 		}()
-		Eventually(a.entered).Should(BeClosed())
-		Consistently(done, "2s").ShouldNot(Receive(), "a piece is still being written")
+		Eventually(a.entered, "10s").Should(BeClosed())
+		Consistently(done, "3500ms").ShouldNot(Receive(), "a piece is still being written")
 		close(a.release)
 		var failed *engine.EndpointError
-		Eventually(done).Should(Receive(WithTransform(func(err error) bool { return errors.As(err, &failed) && failed.Timeout }, BeTrue())))
+		Eventually(done, "10s").Should(Receive(WithTransform(func(err error) bool { return errors.As(err, &failed) && failed.Timeout }, BeTrue())))
 	})
 
 	It("have a function for each method, HEAD by that of GET", func(ctx SpecContext) {
