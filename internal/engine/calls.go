@@ -104,7 +104,12 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer cancel() // before the wait: a call whose result is not wanted any more must not hold the run
+	over := false
+	defer func() {
+		if !over { // before the wait: a call whose result is not wanted any more must not hold the run
+			cancel()
+		} // what goes on behind an answer may outlive the step
+	}()
 	slots := make(chan struct{}, r.engine.opts.Limits.ParallelCalls)
 	results := make([]chan outcome, len(calls))
 	for i := range calls {
@@ -141,6 +146,7 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 			return err
 		}
 	}
+	over = true
 	return nil
 }
 

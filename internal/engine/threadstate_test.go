@@ -193,6 +193,22 @@ var _ = Describe("ThreadState in the isolate", func() {
 		Expect(result(ctx, makeThread(ctx, w, "c"))).To(Equal(`success: told`))
 	})
 
+	It("lets work go on behind the answers of calls that are made at once", Label("STA-06", "TOL-02"), func(ctx SpecContext) {
+		w.Definitions.Put("a", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
+			codeTool("t", `export default (state, { n }) => {
+				state.waitUntil(async () => { while (!(await state.getValue('go'))); await state.thread.state.push('behind', n); });
+				return 'begun';
+			}`), enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
+				skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("t", map[string]any{"n": 1}), enginetest.ToolCall("t", map[string]any{"n": 1})}},
+				enginetest.Call("set_value", map[string]any{"key": "go", "value": true}), enginetest.Say("ok")))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "go")
+		rest(ctx, w, id)
+		Expect(told(ctx, w, id)).To(ContainElements("tool t success: begun", "assistant: ok"))
+		Expect(w.Store.StateValue(ctx, id, "behind")).To(MatchJSON(`[1,1]`), "the step that it began in is long over")
+	})
+
 	It("carries its context over a wait, but for what cannot be written down", Label("STA-08"), func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents),
 			codeTool("put", `export default (state) => { Object.assign(state.context, { n: 1, when: new Date(0), seen: new Set(['x']), greet: () => 'hi', 'hush-hush': 1,
