@@ -35,7 +35,8 @@ func nothingRan(err error) bool {
 	if gone := (*sandbox.IsolateGoneError)(nil); errors.As(err, &gone) {
 		return !gone.Started && gone.Status == sandbox.StatusTerminated
 	}
-	return errors.Is(err, errNoSandbox)
+	// A sandbox that is busy has refused the isolate; what its code is refused later, the code is told.
+	return errors.Is(err, errNoSandbox) || errors.Is(err, sandbox.ErrBusy)
 }
 
 // areHeld tells whether all hooks that wait are held, and it is not yet time for the first.

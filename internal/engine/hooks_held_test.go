@@ -18,41 +18,77 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// refusing has no sandboxes while it is full.
+// refusing has no sandboxes while it is full, and while it is busy none with room.
 type refusing struct {
 	engine.Sandboxes
-	full atomic.Bool
+	full, busy atomic.Bool
 }
 
 func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
-	if r.full.Load() {
+	switch {
+	case r.full.Load():
 		return nil, nil, &engine.NoSandboxError{Message: "exceeded quota: pods"}
 	}
-	return r.Sandboxes.Acquire(ctx, t, pool)
+	sbx, release, err := r.Sandboxes.Acquire(ctx, t, pool)
+	if err == nil && r.busy.Load() {
+		sbx = crowded{sbx}
+	}
+	return sbx, release, err
+}
+
+// crowded is a sandbox without room for another isolate.
+type crowded struct{ sandbox.Sandbox }
+
+func (crowded) OpenIsolate(context.Context, sandbox.IsolateRequest) (sandbox.Isolate, error) {
+	return nil, sandbox.ErrBusy
 }
 
 var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() {
-	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no
-	// time has to pass.
-	It("are told later and in their order, or given up, while the conversation goes on", func(ctx SpecContext) {
-		w := newWorld()
+	var w *enginetest.World
+	var pods *refusing
+	BeforeEach(func() {
+		w = newWorld()
 		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
-		pods := &refusing{Sandboxes: sandboxes}
-		pods.full.Store(true)
+		pods = &refusing{Sandboxes: sandboxes}
 		w.Sandboxes = pods
 		w.Definitions.Put("a", note(skeinv1.HookAfterCreateMessage), enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
-		held := func(g Gomega, id string) (out []string) {
-			items, err := w.Store.Inbox(ctx, id)
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, item := range items {
-				g.Expect(item.Kind).To(Equal(store.InboxHook))
-				g.Expect(item.HeldUntil).NotTo(BeZero())
-				out = append(out, fmt.Sprint(item.Tries))
-			}
-			return out
+	})
+	// held gives how often each hook in the inbox was tried, where all are held and nothing else is there.
+	held := func(ctx context.Context, g Gomega, id string) (out []string) {
+		items, err := w.Store.Inbox(ctx, id)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, item := range items {
+			g.Expect(item.Kind).To(Equal(store.InboxHook))
+			g.Expect(item.HeldUntil).NotTo(BeZero())
+			out = append(out, fmt.Sprint(item.Tries))
 		}
+		return out
+	}
+	// answered waits until that many messages have been answered, and the hooks are held that were to be told of it.
+	answered := func(ctx context.Context, id string, runs int, tries ...string) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			g.Expect(w.Runs(ctx, id)).To(And(HaveLen(runs), HaveEach(HaveField("Status", store.RunSucceeded))))
+			g.Expect(held(ctx, g, id)).To(Equal(tries))
+		}, "20s", "5ms").Should(Succeed())
+	}
+	hourly := func(o *engine.Options) { o.HookRetry = time.Hour }
+
+	It("are held also where the sandbox is busy", Label("COD-06"), func(ctx SpecContext) {
+		pods.busy.Store(true)
+		start(w, hourly)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		answered(ctx, id, 1, "1", "0")
+		Expect(failures(ctx, w, id)).To(BeEmpty())
+	})
+
+	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no
+	// time has to pass.
+	It("are told later and in their order, or given up, while the conversation goes on", func(ctx SpecContext) {
+		pods.full.Store(true)
 		after := func(hours int, tries int) func(*engine.Options) {
 			return func(o *engine.Options) {
 				o.HookRetry, o.Limits.HookTries = time.Hour, tries
@@ -66,10 +102,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		id := makeThread(ctx, w, "a")
 		for i, text := range []string{"one", "two"} {
 			send(ctx, w, id, text)
-			Eventually(func(g Gomega) { // the first of the two has been tried for, once
-				g.Expect(w.Runs(ctx, id)).To(And(HaveLen(i+1), HaveEach(HaveField("Status", store.RunSucceeded))))
-				g.Expect(held(g, id)).To(Equal([][]string{{"1", "0"}, {"1", "0", "0", "0"}}[i]))
-			}, "20s", "5ms").Should(Succeed())
+			answered(ctx, id, i+1, [][]string{{"1", "0"}, {"1", "0", "0", "0"}}[i]...) // the first of the two has been tried for, once
 		}
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
 		Expect(failures(ctx, w, id)).To(BeEmpty())
@@ -77,7 +110,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		stop()
 
 		_, stop = start(w, after(2, 2))
-		Eventually(func(g Gomega) { g.Expect(held(g, id)).To(Equal([]string{"1", "1", "1"})) }, "20s", "5ms").Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1", "1", "1"})) }, "20s", "5ms").Should(Succeed())
 		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", And(HavePrefix("gave up after 2 tries: "), ContainSubstring("exceeded quota")))))
 		stop()
 
