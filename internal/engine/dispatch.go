@@ -29,6 +29,9 @@ type activeThread struct {
 	poked atomic.Bool
 	// onPoke is called then too; nil for nothing.
 	onPoke atomic.Pointer[func()]
+	// passedOver is the newest inbox item for which hooks were passed over that were held; 1 for a time, 0 for none. For the
+	// holder alone.
+	passedOver int64
 	// ended are runs whose post-run tasks begin when the lease is no longer theirs.
 	ended []store.RunRef
 }

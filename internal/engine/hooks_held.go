@@ -178,6 +178,40 @@ func (x *execution) hookOf(call *store.HookCall) *Hook {
 	return h
 }
 
+// passOver tells whether hooks that it is time to try again let a run go first, which need not wait for a sandbox as they
+// do: once for whatever it is that the run has to do, so that what stays in the inbox keeps no hook from its turn.
+func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
+	if hooks[0].HeldUntil == 0 {
+		return false
+	}
+	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !e.isDue(last) || !under && (t.Parked || !startsRun(rest)) {
+		return false
+	}
+	newest := int64(1) // for a time that has come
+	if len(rest) > 0 {
+		newest = rest[len(rest)-1].Seq
+	}
+	if newest <= active.passedOver {
+		return false
+	}
+	active.passedOver = newest
+	return true
+}
+
+// leavesOverdue tells whether a run leaves hooks behind that it is time to try again. Nobody looks for those while it is
+// under way; those whose time has yet to come are looked at then.
+func (r *run) leavesOverdue() bool {
+	due := r.hooks.due
+	if len(due) == 0 || due[0].HeldUntil == 0 {
+		return false
+	}
+	if due[0].HeldUntil <= r.engine.now() {
+		return true
+	}
+	r.engine.wakes.expect(due[0].HeldUntil)
+	return false
+}
+
 // canTell tells whether any of the hooks that are due can be told now: those that were held are not waited for.
 func (r *run) canTell() bool {
 	due := r.hooks.due

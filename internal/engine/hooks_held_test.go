@@ -18,16 +18,21 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// refusing has no sandboxes while it is full, and while it is busy none with room.
+// refusing has no sandboxes while it is full, none that comes while it is slow, and while it is busy none with room.
 type refusing struct {
 	engine.Sandboxes
-	full, busy atomic.Bool
+	full, slow, busy atomic.Bool
+	asked            atomic.Int32
 }
 
 func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
+	r.asked.Add(1)
 	switch {
 	case r.full.Load():
 		return nil, nil, &engine.NoSandboxError{Message: "exceeded quota: pods"}
+	case r.slow.Load():
+		<-ctx.Done()
+		return nil, nil, context.Cause(ctx)
 	}
 	sbx, release, err := r.Sandboxes.Acquire(ctx, t, pool)
 	if err == nil && r.busy.Load() {
@@ -83,6 +88,33 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		send(ctx, w, id, "one")
 		answered(ctx, id, 1, "1", "0")
 		Expect(failures(ctx, w, id)).To(BeEmpty())
+	})
+
+	It("let a message go first that is there already, and come then", func(ctx SpecContext) {
+		pods.full.Store(true)
+		_, stop := start(w, hourly)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		answered(ctx, id, 1, "1", "0")
+		stop()
+		send(ctx, w, id, "two")
+		pods.full.Store(false)
+		pods.slow.Store(true) // whoever waits for a sandbox waits until he gives up
+		pods.asked.Store(0)
+		var before atomic.Int32
+		clock := &shifted{}
+		clock.by.Store(int64(2 * time.Hour))
+		start(w, hourly, func(o *engine.Options) {
+			o.Clock, o.SweepInterval = clock, 24*time.Hour
+			o.Faults = func(point string) {
+				if point == "model.before" {
+					before.Store(pods.asked.Load())
+				}
+			}
+		})
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "20s", "5ms").Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
+		Expect(before.Load()).To(BeZero(), "no sandbox was waited for before it was answered")
+		Eventually(pods.asked.Load, "20s", "5ms").ShouldNot(BeZero(), "the hooks have their turn when it was")
 	})
 
 	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no

@@ -106,7 +106,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if !under || last.Status == store.RunWaiting {
 		// What a run has written that is over, or at rest, and what was written from outside.
 		hooks, rest := splitHooks(items)
-		if len(hooks) > 0 && !e.areHeld(hooks) {
+		if len(hooks) > 0 && !e.areHeld(hooks) && !e.passOver(active, hooks, t, last, rest) {
 			return true, e.tellAtRest(ctx, t, fence, active, hooks)
 		}
 		held, items = hooks, rest
@@ -160,6 +160,9 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
+	}
+	if err == nil && r.leavesOverdue() {
+		return true, nil
 	}
 	// What came since has poked it. If not, because its hint is late or was lost, giving the lease back hints at it.
 	return r.record.Status.Ended() && active.poked.Load(), err
