@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // refusing has no sandboxes while it is full, none that comes while it is slow, and while it is busy none with room.
@@ -116,6 +117,38 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Expect(before.Load()).To(BeZero(), "no sandbox was waited for before it was answered")
 		Eventually(pods.asked.Load, "20s", "5ms").ShouldNot(BeZero(), "the hooks have their turn when it was")
 	})
+
+	DescribeTable("and of which one was held before are told of the last words of a thread, or the log says why not", Label("SUB-02"),
+		func(ctx SpecContext, step skeinv1.ScriptStep, full bool) {
+			w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), enginetest.Script(step))
+			e, _ := start(w, func(o *engine.Options) { o.HookRetry = 100 * time.Hour })
+			parent := makeThread(ctx, w, "a")
+			id := makeThread(ctx, w, "child", func(n *thread.NewThread) { n.ParentID, n.Child = parent, &store.Child{Name: "c"} })
+			st, err := w.Threads.Open(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			row, err := st.Info(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			pods.full.Store(true)
+			aside := "aside"
+			_, err = st.WithHooks(e.MessageHooks(ctx, row)).Inject(ctx, thread.NewMessage{Content: &aside})
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1"})) }, "20s", "5ms").Should(Succeed())
+			pods.full.Store(full)
+			send(ctx, w, id, "go")
+			want := []any{ContainSubstring("aside"), ContainSubstring("go"), ContainSubstring("bye")}
+			if full {
+				Eventually(func() []store.HookFailure { return failures(ctx, w, id) }, "20s", "5ms").Should(And(HaveLen(3),
+					HaveEach(HaveField("Error", And(ContainSubstring("exceeded quota"), HaveSuffix("; and the thread is over"))))))
+				want = nil
+			} else {
+				Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }, "20s", "5ms").Should(HaveLen(3))
+				Expect(failures(ctx, w, id)).To(BeEmpty())
+			}
+			Expect(noted(ctx, w, id, "after_create_message")).To(HaveExactElements(want...))
+		},
+		Entry("when there is a sandbox again", enginetest.Say("bye"), false),
+		Entry("when it failed", skeinv1.ScriptStep{Error: "bye"}, false),
+		Entry("when there is none still", enginetest.Say("bye"), true))
 
 	// Three replicas, each hours after the one before, so that the one knows nothing from the other's memory and no
 	// time has to pass.

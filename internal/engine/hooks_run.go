@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -198,6 +199,46 @@ func (r *run) dropCut() {
 	}
 }
 
+// lastWordsTime bounds for how long hooks are told of the last words of a thread.
+const lastWordsTime = 2 * time.Minute
+
+// pastTermination is ctx, but that it does not end because the thread is terminated, which it is by its last words.
+func pastTermination(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), errTerminal) {
+			cancel()
+		}
+	})
+	return out, func() {
+		stop()
+		cancel()
+	}
+}
+
+// reachLast sees to it that hooks can be told after the end of the run: in its isolate while there is one, else in one
+// that does not end with it, which is waited for as a thread at rest would where they were held.
+func (r *run) reachLast(ctx context.Context) error {
+	if !r.agent.hasHooks() {
+		return nil // they are dropped
+	}
+	if r.exec == nil || r.life.Err() != nil || !r.exec.code.opened() {
+		if r.life = ctx; r.exec != nil {
+			r.session = r.exec.host.Session
+			r.exec.close()
+			r.exec = nil
+		}
+	}
+	x, err := r.execution(ctx)
+	if err != nil || r.hooks.due[0].HeldUntil == 0 || x.code.opened() {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
+	defer cancel()
+	_, _, err = x.code.isolate(wait, false)
+	return err
+}
+
 // announce tells after_system_message of the system prompt, before the first model call that it is for.
 func (r *run) announce(ctx context.Context) (told bool, err error) {
 	h := r.hook(skeinv1.HookAfterSystemMessage)
@@ -250,16 +291,25 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 }
 
 // tellLast tells the hooks of the last words of a thread that is over with them: its inbox takes nothing any more, so
-// that they are told at most once.
+// that they are told at most once, those too that were held.
 func (r *run) tellLast(ctx context.Context) {
-	if len(r.hooks.due) == 0 || ctx.Err() != nil {
+	if len(r.hooks.due) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTerminal) {
 		return
 	}
-	if err := r.tell(ctx); err != nil {
+	ctx, cancel := pastTermination(ctx)
+	defer cancel()
+	why := errNoSandbox.Error()
+	err := r.reachLast(ctx)
+	if err == nil {
+		err = r.tell(ctx)
+	}
+	if err != nil {
+		why = explainHook(err)
 		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
-	} else if r.exec != nil {
-		for _, item := range r.hooks.due { // they were held
-			r.hooks.with = append(r.hooks.with, r.exec.untold(item, errNoSandbox.Error()+", and the thread is over")...)
+	}
+	if r.exec != nil {
+		for _, item := range r.hooks.due {
+			r.hooks.with = append(r.hooks.with, r.exec.untold(item, why+"; and the thread is over")...)
 		}
 	}
 	var failed []store.Op
