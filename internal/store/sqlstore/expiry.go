@@ -74,7 +74,7 @@ func (t *tx) expired(h *head) (bool, error) {
 	return false, t.setExpiresAt(h, sql.NullInt64{Int64: due, Valid: true})
 }
 
-// busy tells whether a thread has work, a run that is under way or waits, or a holder.
+// busy tells whether a thread has work, also work that is held, a run that is under way or waits, or a holder.
 func (t *tx) busy(h *head) (bool, error) {
 	if h.running > 0 || h.waiting > 0 {
 		return true, nil
@@ -85,6 +85,10 @@ func (t *tx) busy(h *head) (bool, error) {
 		return true, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return false, err
+	}
+	var held int64
+	if err = t.row(t.ctx, qHeldIn, []any{h.key}, &held); !errors.Is(err, store.ErrNotFound) {
+		return err == nil, err
 	}
 	var until int64
 	err = t.row(t.ctx, qLeaseUntil, []any{h.key}, &until)

@@ -106,6 +106,7 @@ const (
 	qInboxOf      = `SELECT ` + inboxColumns + ` FROM thread t JOIN inbox i ON i.thread = t.key WHERE t.id = ? ORDER BY i.seq`
 	qInboxItem    = `SELECT ` + inboxColumns + ` FROM inbox i WHERE i.thread = ? AND i.seq = ?`
 	qOldestWaits  = `SELECT created_at FROM inbox WHERE thread = ? AND held_until = 0 ORDER BY seq LIMIT 1`
+	qHeldIn       = `SELECT seq FROM inbox WHERE thread = ? AND held_until > 0 LIMIT 1`
 	qLimitedCount = `SELECT count(*) FROM inbox WHERE thread = ? AND limited = 1`
 	qInsertInbox  = `INSERT INTO inbox (thread, seq, key, kind, limited, payload, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	qDeleteInbox  = `DELETE FROM inbox WHERE thread = ? AND seq = ? RETURNING kind, held_until`

@@ -119,12 +119,16 @@ func describeLife(e *env) {
 		It("leaves alone what runs, waits, is queued for or held", Label("THR-07"), func(ctx SpecContext) {
 			waiting := running("sess_1")
 			waiting.Run.Status = store.RunWaiting
-			for what, busy := range map[string]store.Op{"running": running("sess_1"), "waiting": waiting, "queued": queued("m", "hi"), "held": nil} {
+			held := &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: []byte(`{"hook":"h"}`)}}
+			for what, busy := range map[string]store.Op{"running": running("sess_1"), "waiting": waiting, "queued": queued("m", "hi"), "a hook is held": held, "held": nil} {
 				id := e.thread(ctx)
 				e.say(ctx, id, "one")
 				e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
 				if busy != nil {
 					e.apply(ctx, id, busy)
+				}
+				if busy == held {
+					e.apply(ctx, id, &store.Hold{Seq: held.Seq, Until: e.now() + 10*hour, Tries: 1})
 				}
 				e.clock.Step(time.Hour)
 				if busy == nil {
