@@ -80,6 +80,7 @@ var Queries = map[string]struct {
 	"digest used":        {qDigestUsed, 1},
 	"work namespaces":    {qWorkNamespaces, 0},
 	"work":               {qWork, 3},
+	"wakes":              {qWakes, 2},
 	"held in":            {qHeldIn, 1},
 	"firings ready":      {qFiringsReady, 1},
 	"claimable":          {qClaimable, 2},

@@ -134,7 +134,7 @@ const (
 		WHERE r.wake_at > 0 AND r.status = 'waiting'
 		UNION ALL
 		SELECT t.id, '', i.held_until FROM inbox i JOIN thread t ON t.key = i.thread JOIN thread_head h ON h.thread = i.thread
-		WHERE i.held_until > 0 AND (h.asleep & 2) = 0
+		WHERE i.held_until > 0 AND (h.asleep & 2) = 0 AND h.running = 0
 		ORDER BY wake_at LIMIT ? OFFSET ?`
 )
 

@@ -188,7 +188,8 @@ func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([
 	return runs, nil
 }
 
-// Wakes lists the parked runs that wait for a time, and the inbox items that are held, the earliest first.
+// Wakes lists the parked runs that wait for a time, and the inbox items that are held of threads of which no run is
+// running, the earliest first.
 func (s *Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, error) {
 	if limit <= 0 {
 		limit = defaultPage

@@ -183,7 +183,7 @@ var _ = Describe("SQLite's plans", func() {
 		for name, index := range map[string]string{
 			"tool results": "message_tool_call", "files below": "file_path", "file": "file_path", "digest used": "file_digest", "work": "thread_head_work",
 			"claimable": "effect_firing_pending", "children": "thread_parent", "message": "message_id", "runs": "run_seq",
-			"vectors": "embedding_memory",
+			"vectors": "embedding_memory", "wakes": "inbox_held",
 		} {
 			q := sqlstore.Queries[name]
 			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)

@@ -72,6 +72,12 @@ func describeInbox(e *env) {
 			Expect(runnable()).NotTo(ContainElement(id))
 			e.apply(ctx, id, &store.Dequeue{Seqs: []int64{first}})
 			Expect(wakes()).To(Equal([]int64{30}))
+			run := &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunRunning}}
+			e.apply(ctx, id, run)
+			Expect(wakes()).To(BeEmpty(), "whoever has the run sees to them")
+			run.Run.Status = store.RunWaiting
+			e.apply(ctx, id, run)
+			Expect(wakes()).To(Equal([]int64{30}))
 			e.apply(ctx, id, queued("n", "hi"))
 			e.apply(ctx, id, &store.Retain{})
 			Expect(wakes()).To(BeEmpty(), "a thread without an object does nothing")
