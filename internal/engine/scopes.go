@@ -21,7 +21,9 @@ func (r *run) scopes() *scopes.Session {
 }
 
 // saveScopes gives the operations that store session and thread state together with a step of the run. Call done
-// once they are. The changes of an unfinished step are lost with it when it is repeated, none of a finished one.
+// once they are. None of the changes of a finished step is lost. Those of an unfinished one are lost with it when it is
+// repeated, but for what calls at once, and code that waits for a prompt, had done when a step beside or within was saved
+// (docs/adr/0035-what-code-waits-for.md).
 func (r *run) saveScopes(final bool) (save *scopes.Save, ops []store.Op) {
 	s := r.scopes()
 	if s == nil {
