@@ -4,7 +4,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +42,10 @@ type Options struct {
 	Lines *Lines
 	Line  string
 
-	// DialTimeout bounds how long the address may take to accept the connection; 5 s when 0. The handshake has its own.
+	// DialTimeout bounds how long the address may take to accept the first connection; 5 s when 0, and for those that
+	// come after it: a sandbox that was there once is not given up for a packet. The handshake has its own.
 	DialTimeout time.Duration
-	// Dial makes the connection; net.Dialer with DialTimeout when nil.
+	// Dial makes the connection, while its context lasts; net.Dialer when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxWallTime is the pool's cap, against a supervisor that does not keep it. 0: none.
 	MaxWallTime time.Duration
@@ -100,7 +100,7 @@ func newClient(o Options) *Client {
 		o.Configs = &pki.ClientConfigs{}
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: cmp.Or(o.DialTimeout, 5*time.Second), KeepAlive: 15 * time.Second}).DialContext
+		o.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
 	c := &Client{opts: o, url: "https://" + o.Address + streamPath}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

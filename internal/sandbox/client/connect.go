@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,8 +43,27 @@ func (c *Client) Connect(ctx context.Context) error {
 	return nil
 }
 
-// handshakeTimeout of TLS.
-const handshakeTimeout = 5 * time.Second
+const (
+	// usualDialTimeout: a packet that is lost is sent again after a second, and after two more.
+	usualDialTimeout = 5 * time.Second
+	handshakeTimeout = 5 * time.Second // of TLS
+)
+
+// dialTimeout bounds how long the address may take to accept the next connection: Options.DialTimeout is for a sandbox
+// that may not be there yet.
+func (c *Client) dialTimeout() time.Duration {
+	if c.early.Load() == nil && c.with.Load() == nil { // there was none
+		return cmp.Or(c.opts.DialTimeout, usualDialTimeout)
+	}
+	return usualDialTimeout
+}
+
+// dial makes a connection without TLS.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
+	defer cancel() // a connection that is made outlives it
+	return c.opts.Dial(ctx, network, address)
+}
 
 // dialTLS makes a connection with the certificates of the moment.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
@@ -56,7 +76,7 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 		return nil, fmt.Errorf("the certificates of the sandbox client: %w", err)
 	}
 	config.NextProtos = []string{"h2"}
-	raw, err := c.opts.Dial(ctx, network, address)
+	raw, err := c.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,36 @@ var _ = Describe("Connecting ahead", func() {
 		Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
 		Expect((*first.Load()).Close()).To(Succeed())
 		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).Should(Equal(sandbox.StatusSuccess))
+	}, NodeTimeout(time.Minute))
+
+	It("gives an address little time once, and its later connections the usual", func(ctx SpecContext) {
+		s := sandboxtest.Start(GinkgoT(), nil)
+		const little, usual = 250 * time.Millisecond, 5 * time.Second
+		var mu sync.Mutex
+		var until []time.Time
+		var first net.Conn
+		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t", DialTimeout: little,
+			Dial: func(dialling context.Context, network, address string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, address) // however slow this machine is
+				mu.Lock()
+				defer mu.Unlock()
+				deadline, _ := dialling.Deadline()
+				until = append(until, deadline)
+				if first == nil {
+					first = conn
+				}
+				return conn, err
+			}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(c.Close)
+		Expect(c.Connect(ctx)).To(Succeed())
+		connected := time.Now()
+		Expect(until).To(HaveExactElements(BeTemporally("<", connected.Add(little))))
+		Expect(first.Close()).To(Succeed())
+		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).Should(Equal(sandbox.StatusSuccess))
+		mu.Lock()
+		defer mu.Unlock()
+		Expect(until[1:]).To(ContainElement(BeTemporally(">=", connected.Add(usual))))
 	}, NodeTimeout(time.Minute))
 
 	It("tells of the first result, once", func(ctx SpecContext) {
