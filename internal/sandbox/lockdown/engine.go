@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -44,8 +45,11 @@ func engineRules(pid uint32) []rule {
 // ApplyEngine locks the calling thread for a program that it executes next, which makes machine code while it
 // runs. What only starting takes (opening files, executing) is gated: the listener that is returned must go to a
 // Gate in another process, which allows it for so long as it is open. The caller must have locked the goroutine to
-// its thread.
+// its thread. An error that wraps ErrNoGate has installed no filter.
 func ApplyEngine(l Limits) (listener int, err error) {
+	if !notices() {
+		return -1, ErrNoGate
+	}
 	if err := ApplyLimits(l); err != nil {
 		return -1, err
 	}
@@ -65,18 +69,20 @@ func ApplyEngine(l Limits) (listener int, err error) {
 	return int(fd), nil
 }
 
-// ErrNoGate says that the kernel cannot ask another process about system calls.
-var ErrNoGate = errors.New("this kernel has no seccomp notifications")
+// ErrNoGate says that the kernel cannot ask another process whether system calls go on.
+var ErrNoGate = errors.New("this kernel has no seccomp notifications that let system calls go on")
 
-// Gate lets the gated system calls of a process through until it is closed, for good; they fail from then on.
+// Gate lets the gated system calls of a process through until it is closed, for good; they fail from then on. The error
+// says why it did not do so, or that the process was ended instead.
 type Gate interface {
-	Close()
+	Close() error
 }
 
 // noticeGate answers what the filter of ApplyEngine asks.
 type noticeGate struct {
 	wake *os.File
 	done chan struct{}
+	err  error // once done
 }
 
 // notification is struct seccomp_notif, answer is struct seccomp_notif_resp.
@@ -107,39 +113,44 @@ func OpenGate(listener int) (Gate, error) {
 		defer r.Close()
 		// Closed by who waits on it: a listener that is waited on stays open for the kernel.
 		defer func() { _ = unix.Close(listener) }()
-		serve(listener, int(r.Fd()))
+		g.err = serve(listener, int(r.Fd()))
 	}()
 	return g, nil
 }
 
-func serve(listener, wake int) {
+// serve returns an error when it cannot let calls go on: they fail once the listener is closed, and would wait without
+// end while it is open.
+func serve(listener, wake int) error {
 	for {
 		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, -1); err != nil {
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
-			return
+			return fmt.Errorf("waiting for system calls of the engine: %w", err)
 		}
 		if fds[1].Revents != 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
-			return
+			return nil
 		}
 		var n notification
-		if !control(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) {
+		if control(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != 0 {
 			continue
 		}
 		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a))
+		if errno := control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); errno == unix.EINVAL {
+			return fmt.Errorf("%w: %w", ErrNoGate, errno) // any other is of a thread that has ended
+		}
 	}
 }
 
-func control(fd int, request uintptr, p unsafe.Pointer) bool {
+func control(fd int, request uintptr, p unsafe.Pointer) syscall.Errno {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
-	return errno == 0
+	return errno
 }
 
 // Close implements Gate.
-func (g *noticeGate) Close() {
+func (g *noticeGate) Close() error {
 	_ = g.wake.Close()
 	<-g.done
+	return g.err
 }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ApplyTracedEngine does what ApplyEngine does, for kernels without seccomp notifications (gVisor, Linux before 5.5):
-// what is gated asks the tracer of the process, and fails where there is none. OpenTraceGate must have been called
-// for the calling thread before.
+// ApplyTracedEngine does what ApplyEngine does, for kernels that have no seccomp notifications (gVisor, Linux before
+// 5.0), or none that let a call go on (Linux before 5.5): what is gated asks the tracer of the process, and fails where
+// there is none. OpenTraceGate must have been called for the calling thread before.
 func ApplyTracedEngine(l Limits) error {
 	if err := ApplyLimits(l); err != nil {
 		return err
@@ -48,10 +48,16 @@ func OpenTraceGate(pid, tid int) (Gate, error) {
 	attached := make(chan error)
 	go func() {
 		defer close(g.done)
-		runtime.LockOSThread() // a tracer is a thread; it ends with this function
+		// A tracer is a thread. The runtime ends this one with the function, and the kernel what it still traces then;
+		// but not the thread that the program began with, which only stops being used.
+		runtime.LockOSThread()
 		const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
 		if err := ptrace(unix.PTRACE_SEIZE, tid, options); err != nil {
-			attached <- fmt.Errorf("tracing the engine while it starts: %w", err)
+			err = fmt.Errorf("tracing the engine while it starts: %w", err)
+			if errors.Is(err, unix.EPERM) {
+				err = fmt.Errorf("%w: this node, or the seccomp profile of the pod, forbids ptrace (is kernel.yama.ptrace_scope above 1?): allow it, use nodes with Linux 5.5 or newer, which do without, or the engine quickjs", err)
+			}
+			attached <- err
 			return
 		}
 		attached <- nil
@@ -108,8 +114,9 @@ func (g *traceGate) serve() {
 			_ = ptrace(unix.PTRACE_CONT, tid, signal)
 			continue
 		}
-		_ = ptrace(unix.PTRACE_DETACH, tid, signal)
-		delete(threads, tid)
+		if ptrace(unix.PTRACE_DETACH, tid, signal) == nil {
+			delete(threads, tid)
+		} // else it was killed where it stopped, and Wait4 tells of its end
 	}
 }
 
@@ -126,19 +133,23 @@ func (g *traceGate) isClosing() bool {
 const closeTimeout = 10 * time.Second
 
 // Close implements Gate. A process that cannot be let go is ended: it is never run with its gate open.
-func (g *traceGate) Close() {
+func (g *traceGate) Close() error {
 	close(g.closing)
 	select {
 	case <-g.done:
-		return
+		return nil
 	default:
 	}
 	// A traced thread stops for its tracer alone; to the process it could go by one that is not traced.
 	if unix.Tgkill(g.pid, g.first, unix.SIGSTOP) != nil {
 		_ = unix.Tgkill(g.pid, g.pid, unix.SIGSTOP)
 	}
-	defer time.AfterFunc(closeTimeout, func() { _ = unix.Kill(g.pid, unix.SIGKILL) }).Stop()
+	late := time.AfterFunc(closeTimeout, func() { _ = unix.Kill(g.pid, unix.SIGKILL) })
 	<-g.done
+	if !late.Stop() {
+		return fmt.Errorf("the threads of the engine could not be let go in %s: it was killed", closeTimeout)
+	}
+	return nil
 }
 
 func ptrace(request, tid, data int) error {

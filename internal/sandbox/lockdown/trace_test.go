@@ -4,6 +4,7 @@ package lockdown_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,7 +99,9 @@ func TestTraceGate(t *testing.T) {
 			t.Fatalf("while the gate is open: %s", got)
 		}
 	}
-	gate.Close()
+	if err := gate.Close(); err != nil {
+		t.Fatal(err)
+	}
 	next()
 	if got, want := heard(), unix.ENOSYS.Error(); got != want {
 		t.Fatalf("once it is shut: %s, not %s", got, want)
@@ -128,6 +131,16 @@ func TestTraceGate(t *testing.T) {
 	}
 	_ = in.Close()
 	_, _ = lines.ReadString('\n')
-	gate.Close()
+	if err := gate.Close(); err != nil {
+		t.Fatal(err)
+	}
 	_ = cmd.Wait()
+}
+
+// Where tracing is forbidden, as it is to a process of its own threads, the error says what to do.
+func TestTraceGateForbidden(t *testing.T) {
+	_, err := lockdown.OpenTraceGate(os.Getpid(), os.Getpid())
+	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "kernel.yama.ptrace_scope") {
+		t.Fatalf("%v", err)
+	}
 }

@@ -5,6 +5,7 @@ package v8
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
@@ -86,7 +89,7 @@ func startEngine(o ChildOptions, limit int64) (*engine, error) {
 		return nil, err
 	}
 	_ = theirs.Close()
-	if err := e.ready(pair[0], o.Unconfined); err != nil {
+	if err := e.ready(pair[0], o.Unconfined, startTimeout); err != nil {
 		e.kill()
 		_ = cmd.Wait()
 		return nil, fmt.Errorf("the engine did not start: %w: %s", err, e.stderr.String())
@@ -99,14 +102,31 @@ func startEngine(o ChildOptions, limit int64) (*engine, error) {
 	return e, nil
 }
 
-// ready lets the engine start behind the gate, and shuts the gate once its harness says Ready.
-func (e *engine) ready(socket int, unconfined bool) error {
+// startTimeout bounds the start of an engine, which takes a tenth of a second, and some on a busy node in gVisor.
+const startTimeout = time.Minute
+
+// ready lets the engine start behind the gate, and shuts the gate once its harness says Ready. An engine that does not
+// say so in time is killed.
+func (e *engine) ready(socket int, unconfined bool, within time.Duration) error {
+	late := time.AfterFunc(within, e.kill)
+	err := e.begun(socket, unconfined)
+	if late.Stop() {
+		return err
+	}
+	return errors.Join(fmt.Errorf("it was not ready within %s, and was killed", within), err)
+}
+
+func (e *engine) begun(socket int, unconfined bool) (err error) {
 	if !unconfined {
-		gate, err := receiveGate(socket, e.cmd.Process.Pid)
-		if err != nil {
+		var gate lockdown.Gate
+		if gate, err = receiveGate(socket, e.cmd.Process.Pid); err != nil {
 			return err
 		}
-		defer gate.Close()
+		defer func() {
+			if shut := gate.Close(); shut != nil {
+				err = shut // it says why nothing more came, where the harness was waited for in vain
+			}
+		}()
 	}
 	h, err := protocol.ReadHeader(e.out)
 	if err == nil && (h.Type != protocol.TypeReady || h.Size != 0) {

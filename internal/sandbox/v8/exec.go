@@ -62,15 +62,15 @@ var engineEnv = []string{
 	"DENO_DIR=/proc/self/none", "HOME=/proc/self/none", "DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "LANG=C",
 }
 
-// lockBehindGate locks this thread and hands the gate over: the listener of the filter, or, where the kernel has none,
-// the thread to trace, for which the keeper says when it does.
+// lockBehindGate locks this thread and hands the gate over: the listener of the filter, or, where the kernel has none
+// that serves, the thread to trace, for which the keeper says when it does.
 func lockBehindGate(limits lockdown.Limits) error {
 	listener, err := lockdown.ApplyEngine(limits)
 	if err == nil {
 		if err := unix.Sendmsg(gateFd, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
 			return fmt.Errorf("handing the gate over: %w", err)
 		}
-		return nil
+		return unix.Close(listener) // calls fail, and do not wait, once the keeper has closed the only one
 	}
 	if !errors.Is(err, lockdown.ErrNoGate) {
 		return err
@@ -100,8 +100,7 @@ func receiveGate(socket, pid int) (lockdown.Gate, error) {
 			return nil, err
 		}
 		if _, err := unix.Write(socket, []byte{0}); err != nil {
-			g.Close()
-			return nil, err
+			return nil, errors.Join(err, g.Close())
 		}
 		return g, nil
 	}
