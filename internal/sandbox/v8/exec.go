@@ -43,6 +43,10 @@ func execMain(args []string) int {
 
 func become(command []string, limits lockdown.Limits, unconfined bool) error {
 	runtime.LockOSThread() // the filter is of this thread, which executes
+	// So is the signal: the keeper has it set for the thread that the program began with, which need not be this one.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("binding the engine's life to its keeper's: %w", err)
+	}
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	unix.CloseOnExec(gateFd)
 	if unconfined {
