@@ -118,6 +118,9 @@ func claimLabels(thread *store.Thread) map[string]string {
 func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	s.room.Lock()
 	defer s.room.Unlock()
+	if s.isClosed() {
+		return nil, errPodsClosed
+	}
 	if err := s.makeRoom(ctx, pool); err != nil {
 		return nil, err
 	}

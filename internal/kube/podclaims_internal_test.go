@@ -6,9 +6,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -65,4 +67,9 @@ func TestNoPodAfterClose(t *testing.T) {
 	g.Expect(s.Close()).To(Succeed())
 	_, _, err := s.Acquire(t.Context(), &store.Thread{ID: "t"}, "")
 	g.Expect(err).To(MatchError(errPodsClosed))
+	// Nor must one who was at it already.
+	_, err = s.createCold(t.Context(), &store.Thread{ID: "t"}, &skeinv1.SandboxPool{})
+	g.Expect(err).To(MatchError(errPodsClosed))
+	g.Expect(s.bind(&claim{threadID: "t"}, &corev1.Pod{}, nil, 0)).To(BeFalse())
+	g.Expect(s.claims).To(BeEmpty())
 }

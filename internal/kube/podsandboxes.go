@@ -157,6 +157,12 @@ func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, san
 	}
 }
 
+func (s *PodSandboxes) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // claimOf gives the thread's claim, a new one when it has none; nil once the port is closed.
 func (s *PodSandboxes) claimOf(threadID string) *claim {
 	s.mu.Lock()
@@ -210,7 +216,10 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 	for range maxTries {
 		pod, conn, err := a.sandbox(ctx)
 		if err == nil {
-			s.bind(c, pod, conn, idleTimeout(pool))
+			if !s.bind(c, pod, conn, idleTimeout(pool)) {
+				_ = conn.Close() // nobody has it yet
+				return nil, errPodsClosed
+			}
 			return conn, nil
 		}
 		if ctx.Err() != nil {
@@ -233,10 +242,13 @@ func wallTime(pool *skeinv1.SandboxPool) time.Duration {
 	return 0
 }
 
-// bind makes the pod the claim's, with its first user.
-func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) {
+// bind makes the pod the claim's, with its first user; not once the port is closed.
+func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
 	if s.byPod[c.pod] == c.threadID {
 		delete(s.byPod, c.pod)
 	}
@@ -245,6 +257,7 @@ func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idl
 	s.byPod[c.pod] = c.threadID
 	delete(s.failed, c.threadID)
 	s.countUser(c)
+	return true
 }
 
 // failedFor is how long a failure counts: by then lines to a node that is lost have noticed.
