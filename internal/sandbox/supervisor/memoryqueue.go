@@ -69,7 +69,7 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 		return errMemoryKept
 	default:
 	}
-	kept := q.tooMuchKept(w)
+	kept := w.patience == 0 && q.tooMuchKept(w) // else they may have left no room only just now
 	q.leave(w)
 	if kept {
 		return errMemoryKept

@@ -98,7 +98,7 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	}
 	c := memoryClaim{bytes: min(r.cost(l.Memory), r.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
 	if !c.keeps {
-		c.patience = nestedWait
+		c.patience = min(nestedWait, wait*9/10) // over before the wait is, so that it is known which of the two it was
 	}
 	if err := r.memory.acquire(ctx, c); err != nil {
 		places.Release(1)

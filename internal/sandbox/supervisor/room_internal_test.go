@@ -140,6 +140,15 @@ func TestPatience(t *testing.T) {
 		if err := q.acquire(t.Context(), run); !errors.Is(err, errMemoryKept) || time.Since(begun) != run.patience {
 			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}
+		// One whose time is over before its patience may have room later.
+		brief, cancel := context.WithTimeout(t.Context(), run.patience/2)
+		defer cancel()
+		if err := q.acquire(brief, run); !errors.Is(err, errMemoryUsed) {
+			t.Fatalf("with patience left: %v", err)
+		}
+		if err := q.acquire(brief, first); !errors.Is(err, errMemoryKept) {
+			t.Fatalf("without any patience of its own: %v", err)
+		}
 		q.release(isolate)
 		if q.free != 10 || q.kept != 0 || len(q.waiting)+len(q.nested) != 0 {
 			t.Fatalf("%d of 10 are free, %d kept", q.free, q.kept)
