@@ -199,7 +199,7 @@ func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args a
 			return v, err
 		}
 		c.drop(iso)
-		if gone.Started || retried || ctx.Err() != nil {
+		if gone.Started || retried || ctx.Err() != nil || c.life.Err() != nil {
 			return nil, err
 		}
 		c.discard(ctx, sbx)
@@ -299,8 +299,11 @@ func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Descri
 }
 
 // isolate gives the execution's isolate, opening it when there is none. A sandbox that cannot open one is
-// given up for another, once.
+// given up for another, once; unless it could not because the execution, or ctx, was over.
 func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
+	if c.life.Err() != nil { // so is the isolate, whether or not it is known yet
+		return nil, nil, &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: context.Cause(c.life).Error()}
+	}
 	c.mu.Lock()
 	iso, sbx := c.iso, c.sbx
 	c.mu.Unlock()
@@ -330,7 +333,7 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 			return iso, sbx, nil
 		}
 		var gone *sandbox.IsolateGoneError
-		if sbx == nil || retried || ctx.Err() != nil || !errors.As(err, &gone) {
+		if sbx == nil || retried || ctx.Err() != nil || c.life.Err() != nil || !errors.As(err, &gone) {
 			return nil, nil, err
 		}
 		c.discard(ctx, sbx)
@@ -347,11 +350,21 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errNoSandbox, err)
 	}
-	iso, err := sbx.OpenIsolate(c.life, sandbox.IsolateRequest{
+	// A sandbox that is busy takes its time to say so, for which ctx may be too short; once there is an isolate, it lives
+	// as long as the execution.
+	life, cancel := context.WithCancel(c.life)
+	keep := context.AfterFunc(ctx, cancel)
+	iso, err := sbx.OpenIsolate(life, sandbox.IsolateRequest{
 		Modules: maps.Clone(c.modules), Host: c.serve, Static: static, WallTime: c.wall, Log: c.logged,
 	})
+	kept := keep()
 	if err != nil {
+		cancel()
 		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", err)
+	}
+	if !kept {
+		_ = iso.Close() // it ends one way or another
+		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", context.Cause(ctx))
 	}
 	c.iso = iso
 	c.engine.fault("isolate.opened")

@@ -37,6 +37,9 @@ type Engine struct {
 	// observed are threads of which another replica may have decided something.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
+	// life of the engine, which the one of Start's ends: for work that goes on where its own context has ended.
+	life context.Context
+	die  context.CancelFunc
 	// schemas are the parameters that tools' code declares, by the code's digest.
 	schemas *lru.Cache
 	// namespaces of threads, by their ids.
@@ -86,6 +89,7 @@ func New(o Options) (*Engine, error) {
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
 	}
+	e.life, e.die = context.WithCancel(context.Background())
 	e.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock})
@@ -122,6 +126,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	<-ctx.Done()
 	e.queue.ShutDown()
 	e.cancelAll(errShutdown)
+	e.die()
 	loops.Wait()
 	e.runs.Wait()
 	return nil

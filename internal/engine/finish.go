@@ -139,8 +139,15 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	r.record = record
-	if r.endsWithResult() && point != "stop" {
-		r.tellLast(ctx)
+	if r.endsWithResult() {
+		// The thread is terminated; so are, from now on, the children that it may have left behind. They do not wait for
+		// hooks.
+		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
+			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
+		}
+		if point != "stop" {
+			r.tellLast(ctx)
+		}
 	}
 	if marked(&record) {
 		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
@@ -148,12 +155,6 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if save != nil {
 		save.Done()
 		r.scopes().Complete(context.WithoutCancel(ctx))
-	}
-	if r.endsWithResult() {
-		// The thread is terminated; so are, from now on, the children that it may have left behind.
-		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
-			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
-		}
 	}
 	return nil
 }

@@ -111,7 +111,11 @@ const maxHookError = 4096
 
 // failedHook is hookFailed for what code has said: without secrets, before a part of it is cut off.
 func (x *execution) failedHook(h *Hook, about hookSubject, text string) store.Op {
-	return hookFailed(h, x.host.RunID, about, x.engine.opts.Redact(x.host.Thread.Namespace, text))
+	return x.engine.failedHook(x.host.Thread, x.host.RunID, h, about, text)
+}
+
+func (e *Engine) failedHook(t *store.Thread, runID string, h *Hook, about hookSubject, text string) store.Op {
+	return hookFailed(h, runID, about, e.opts.Redact(t.Namespace, text))
 }
 
 // hookFailed is the entry of the log that says that a hook did not do its part.
@@ -209,7 +213,7 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
-	h := x.hookOf(&call)
+	h := x.agent.hookOf(&call)
 	if h == nil {
 		return nil, nil
 	}

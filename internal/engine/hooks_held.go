@@ -74,18 +74,18 @@ func (x *execution) hold(hooks []store.InboxItem, why string) (ops []store.Op, l
 			ops = append(ops, &store.Dequeue{Seqs: []int64{item.Seq}})
 			text = fmt.Sprintf("gave up after %d tries: %s", item.Tries, why)
 		}
-		ops = append(ops, x.untold(item, text)...)
+		ops = append(ops, x.engine.untold(x.agent, x.host.Thread, x.host.RunID, item, text)...)
 	}
 	return append(ops, x.engine.keepHeld(left)...), left
 }
 
 // untold is for the log: that a hook is not told any more.
-func (x *execution) untold(item store.InboxItem, why string) []store.Op {
+func (e *Engine) untold(agent *Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return nil
 	}
-	h := x.hookOf(&call)
+	h := agent.hookOf(&call)
 	if h == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (x *execution) untold(item store.InboxItem, why string) []store.Op {
 	if call.Call != nil {
 		about.toolCallID = call.Call.ID
 	}
-	return []store.Op{x.failedHook(h, about, why)}
+	return []store.Op{e.failedHook(t, runID, h, about, why)}
 }
 
 // keepHeld holds hooks until the first of them is tried again, and notes that in them.
@@ -168,12 +168,12 @@ func (a *activeThread) poke() {
 	}
 }
 
-// hookOf gives the hook that a call is of, of the agent as it is now; nil when it has none.
-func (x *execution) hookOf(call *store.HookCall) *Hook {
+// hookOf gives the hook that a call is of; nil when the agent has none such now.
+func (a *Agent) hookOf(call *store.HookCall) *Hook {
 	name := skeinv1.HookName(call.Hook)
-	h := x.agent.Side(call.Side).Hooks[name]
+	h := a.Side(call.Side).Hooks[name]
 	if h == nil && call.Outside {
-		h = x.agent.Side(sideB).Hooks[name]
+		h = a.Side(sideB).Hooks[name]
 	}
 	return h
 }

@@ -19,11 +19,17 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// refusing has no sandboxes while it is full, none that comes while it is slow, and while it is busy none with room.
+// refusing has no sandboxes while it is full, none that comes while it is slow, and while it is busy none with room, or
+// none that says so while it is stuck.
 type refusing struct {
 	engine.Sandboxes
-	full, slow, busy atomic.Bool
-	asked            atomic.Int32
+	full, slow, busy, stuck atomic.Bool
+	asked, opening, givenUp atomic.Int32
+}
+
+func (r *refusing) Discard(ctx context.Context, t *store.Thread, sbx sandbox.Sandbox) {
+	r.givenUp.Add(1)
+	r.Sandboxes.Discard(ctx, t, sbx)
 }
 
 func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
@@ -39,6 +45,9 @@ func (r *refusing) Acquire(ctx context.Context, t *store.Thread, pool string) (s
 	if err == nil && r.busy.Load() {
 		sbx = crowded{sbx}
 	}
+	if err == nil && r.stuck.Load() {
+		sbx = stuck{sbx, r}
+	}
 	return sbx, release, err
 }
 
@@ -47,6 +56,18 @@ type crowded struct{ sandbox.Sandbox }
 
 func (crowded) OpenIsolate(context.Context, sandbox.IsolateRequest) (sandbox.Isolate, error) {
 	return nil, sandbox.ErrBusy
+}
+
+// stuck is a sandbox that has those wait who want an isolate.
+type stuck struct {
+	sandbox.Sandbox
+	of *refusing
+}
+
+func (s stuck) OpenIsolate(ctx context.Context, _ sandbox.IsolateRequest) (sandbox.Isolate, error) {
+	s.of.opening.Add(1)
+	<-ctx.Done()
+	return nil, fmt.Errorf("opening an isolate: %w", &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: ctx.Err().Error()})
 }
 
 var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() {
@@ -116,6 +137,78 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "20s", "5ms").Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
 		Expect(before.Load()).To(BeZero(), "no sandbox was waited for before it was answered")
 		Eventually(pods.asked.Load, "20s", "5ms").ShouldNot(BeZero(), "the hooks have their turn when it was")
+	})
+
+	It("let a message go first that comes while a busy sandbox has them wait", Label("COD-06"), func(ctx SpecContext) {
+		pods.full.Store(true)
+		_, stop := start(w, hourly)
+		id := makeThread(ctx, w, "a")
+		send(ctx, w, id, "one")
+		answered(ctx, id, 1, "1", "0")
+		stop()
+		pods.full.Store(false)
+		pods.stuck.Store(true)
+		clock := &shifted{}
+		clock.by.Store(int64(2 * time.Hour))
+		start(w, hourly, func(o *engine.Options) { o.Clock = clock })
+		Eventually(pods.opening.Load, "20s", "5ms").ShouldNot(BeZero())
+		send(ctx, w, id, "two")
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "20s", "5ms").Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
+		Expect(pods.givenUp.Load()).To(BeZero(), "the sandbox is a good one")
+	})
+
+	// child gives a child that is over with its first run, of a parent that has no hooks.
+	child := func(ctx context.Context) string {
+		GinkgoHelper()
+		w.Definitions.Put("parent", enginetest.Script(enginetest.Say("ok")))
+		parent := makeThread(ctx, w, "parent")
+		return makeThread(ctx, w, "child", func(n *thread.NewThread) { n.ParentID, n.Child = parent, &store.Child{Name: "c"} })
+	}
+
+	It("are recorded as untold when the engine stops while a thread that was terminated waits for one with its last words", Label("SUB-02"), func(ctx SpecContext) {
+		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), enginetest.Script(skeinv1.ScriptStep{Error: "bye"}))
+		e, stop := start(w, func(o *engine.Options) {
+			o.Faults = func(point string) {
+				if point == "fail.after" {
+					pods.asked.Store(0)
+					pods.slow.Store(true)
+				}
+			}
+		})
+		id := child(ctx)
+		send(ctx, w, id, "go")
+		Eventually(func() bool { return pods.slow.Load() && pods.asked.Load() > 0 }, "20s", "5ms").Should(BeTrue())
+		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+		stop()
+		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", HaveSuffix("; and the thread is over"))))
+	})
+
+	It("as their run's ended with its thread are told of its last words in another, of the same sandbox", Label("SUB-02"), func(ctx SpecContext) {
+		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), func(a *engine.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
+			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "bye"})))
+		var over, terminated atomic.Bool
+		var e *engine.Engine
+		var id string
+		ready := make(chan struct{})
+		e, _ = start(w, func(o *engine.Options) {
+			o.Faults = func(point string) {
+				if point == "finish.after" {
+					over.Store(true)
+				}
+				if point == "hook.before" && over.Load() && terminated.CompareAndSwap(false, true) {
+					defer GinkgoRecover()
+					<-ready
+					Expect(e.Terminate(context.Background(), id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
+				}
+			}
+		})
+		id = child(ctx)
+		close(ready)
+		send(ctx, w, id, "go")
+		Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }, "20s", "5ms").Should(ContainElement(ContainSubstring(`"content":"bye"`)))
+		Expect(terminated.Load()).To(BeTrue())
+		Expect(failures(ctx, w, id)).To(BeEmpty())
+		Expect(pods.givenUp.Load()).To(BeZero())
 	})
 
 	DescribeTable("and of which one was held before are told of the last words of a thread, or the log says why not", Label("SUB-02"),

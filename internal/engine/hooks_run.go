@@ -153,6 +153,9 @@ func (r *run) tell(ctx context.Context) error {
 			}
 			failed, err := x.tell(ctx, cause, item.Payload)
 			if untold := (*untoldError)(nil); errors.As(err, &untold) {
+				if r.life.Err() != nil {
+					return context.Cause(r.life) // its isolate ended with the run: no try was made
+				}
 				var ops []store.Op
 				ops, r.hooks.due = x.hold(r.hooks.due, untold.text)
 				r.hooks.with = append(r.hooks.with, ops...)
@@ -202,16 +205,19 @@ func (r *run) dropCut() {
 // lastWordsTime bounds for how long hooks are told of the last words of a thread.
 const lastWordsTime = 2 * time.Minute
 
-// pastTermination is ctx, but that it does not end because the thread is terminated, which it is by its last words.
-func pastTermination(ctx context.Context) (context.Context, context.CancelFunc) {
+// pastTermination is ctx, but that it does not end because the thread is terminated, which it is by its last words. It
+// ends with the engine, of which ctx says nothing any more once the thread was terminated.
+func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
 	stop := context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), errTerminal) {
 			cancel()
 		}
 	})
+	stopEnding := context.AfterFunc(e.life, cancel)
 	return out, func() {
 		stop()
+		stopEnding()
 		cancel()
 	}
 }
@@ -237,6 +243,14 @@ func (r *run) reachLast(ctx context.Context) error {
 	defer cancel()
 	_, _, err = x.code.isolate(wait, false)
 	return err
+}
+
+// tellReached tells hooks after the end of the run, once they can be.
+func (r *run) tellReached(ctx context.Context) error {
+	if err := r.reachLast(ctx); err != nil {
+		return err
+	}
+	return r.tell(ctx)
 }
 
 // announce tells after_system_message of the system prompt, before the first model call that it is for.
@@ -296,21 +310,19 @@ func (r *run) tellLast(ctx context.Context) {
 	if len(r.hooks.due) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTerminal) {
 		return
 	}
-	ctx, cancel := pastTermination(ctx)
+	ctx, cancel := r.engine.pastTermination(ctx)
 	defer cancel()
 	why := errNoSandbox.Error()
-	err := r.reachLast(ctx)
-	if err == nil {
-		err = r.tell(ctx)
+	err := r.tellReached(ctx)
+	if len(r.hooks.due) > 0 && r.life.Err() != nil && ctx.Err() == nil {
+		err = r.tellReached(ctx) // the run's own isolate ended, as the thread was terminated: there is time for another
 	}
 	if err != nil {
 		why = explainHook(err)
 		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
 	}
-	if r.exec != nil {
-		for _, item := range r.hooks.due {
-			r.hooks.with = append(r.hooks.with, r.exec.untold(item, why+"; and the thread is over")...)
-		}
+	for _, item := range r.hooks.due {
+		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; and the thread is over")...)
 	}
 	var failed []store.Op
 	for _, op := range r.hooks.with {
@@ -321,6 +333,8 @@ func (r *run) tellLast(ctx context.Context) {
 	if len(failed) == 0 {
 		return
 	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine's over
+	defer cancel()
 	if err := r.engine.store.Apply(ctx, r.thread.ID, nil, failed...); err != nil {
 		r.log.Error(err, "cannot record how hooks failed", "run", r.record.ID)
 	}
