@@ -17,6 +17,15 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
+// untilClaimed gives a context that ends once a pod is a thread's, and the API server that ends it.
+func untilClaimed(ctx context.Context) (context.Context, interceptor.Funcs) {
+	impatient, leave := context.WithCancel(ctx)
+	return impatient, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
+		defer leave()
+		return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
+	}}
+}
+
 var _ = Describe("Sandboxes as pods that are not used", func() {
 	It("are deleted after the pool's idle time, counted from the last use", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
@@ -73,11 +82,8 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 	})
 
 	It("are given up when their claimer gave up waiting for them", Label("COD-09"), func(ctx SpecContext) {
-		impatient, leave := context.WithCancel(ctx)
-		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
-			defer leave() // once the pod is the thread's
-			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
-		}}, corev1.PodStatus{Phase: corev1.PodPending})
+		impatient, claimed := untilClaimed(ctx)
+		p := newPods(claimed, corev1.PodStatus{Phase: corev1.PodPending})
 		p.warm(ctx, 1)
 		_, _, err := p.port.Acquire(impatient, thread(1), "")
 		Expect(err).To(MatchError(context.Canceled))
@@ -88,11 +94,8 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 	})
 
 	It("are given up when their claimer gave up while it dialled them", Label("COD-09"), func(ctx SpecContext) {
-		impatient, leave := context.WithCancel(ctx)
-		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
-			defer leave() // once the pod is the thread's
-			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
-		}}, running)
+		impatient, claimed := untilClaimed(ctx)
+		p := newPods(claimed, running)
 		p.warm(ctx, 1)
 		var dials atomic.Int32
 		p.port.Dial = func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
@@ -142,11 +145,8 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 	})
 
 	It("are kept while they may yet start, for a claimer that comes back", Label("COD-09"), func(ctx SpecContext) {
-		impatient, leave := context.WithCancel(ctx)
-		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
-			defer leave() // once the pod is the thread's
-			return c.Patch(context.WithoutCancel(ctx), o, pa, opts...)
-		}}, corev1.PodStatus{Phase: corev1.PodPending})
+		impatient, claimed := untilClaimed(ctx)
+		p := newPods(claimed, corev1.PodStatus{Phase: corev1.PodPending})
 		p.port.StartTimeout = 2 * time.Minute
 		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
 			return nil, errors.New("nobody listens yet")
