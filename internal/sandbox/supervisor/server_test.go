@@ -306,14 +306,10 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Error).To(BeNil())
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
-			settled := func() int {
-				GinkgoHelper()
-				// The pool fills up behind the last run, and the libraries get compiled.
-				Eventually(func() int { return len(children()) }, "30s").Should(Equal(2))
-				return descriptors()
-			}
 			run(0)
-			before := settled()
+			// The pool fills up behind the last run, and the libraries get compiled.
+			Eventually(func() int { return len(children()) }, "30s").Should(Equal(2))
+			before := descriptors()
 			for i := range 200 {
 				run(i)
 			}
@@ -324,11 +320,14 @@ var _ = Describe("a supervisor", func() {
 				}
 				all.Wait()
 			}
-			Expect(settled()).To(BeNumerically("<=", before+2))
+			// A child is gone before its pipes are closed, and before was read while one may have started or ended; what
+			// leaks in each of 401 runs is far more.
+			Eventually(func() int { return len(children()) }, "30s").Should(Equal(2))
+			Eventually(descriptors, "30s").Should(BeNumerically("<=", before+16))
 			Expect(c.Close()).To(Succeed())
 			Expect(s.Stop()).To(Succeed())
 		}()
-		Expect(children()).To(BeEmpty())
+		Eventually(children, "20s").Should(BeEmpty())
 		Eventually(gleak.Goroutines, "20s").ShouldNot(gleak.HaveLeaked(good))
 	})
 
