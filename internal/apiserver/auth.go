@@ -2,8 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	apiserverconfig "k8s.io/apiserver/pkg/apis/apiserver"
@@ -58,17 +56,13 @@ func (s *Server) authenticate(cfg *genericapiserver.Config) error {
 // delegateAuthentication believes the front proxy's headers, client certificates of the cluster and what
 // TokenReview says of bearer tokens.
 func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Interface) error {
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", authConfigNamespace, authConfigName, "client-ca-file", clients)
+	clientCA, err := newAuthorityOf(context.Background(), clients, "client-ca", "client-ca-file")
 	if err != nil {
 		return err
 	}
-	proxy, err := newFrontProxy(clients)
+	proxy, err := newFrontProxy(context.Background(), clients)
 	if err != nil {
 		return err
-	}
-	if err := proxy.RunOnce(context.Background()); err != nil {
-		return fmt.Errorf("read ConfigMap %s/%s: %w; the manager needs the Role extension-apiserver-authentication-reader there, and the API server its --requestheader flags",
-			authConfigNamespace, authConfigName, err)
 	}
 	headers := &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   proxy,
@@ -115,32 +109,4 @@ func delegateAuthorization(clients kubernetes.Interface) (authorizer.Authorizer,
 		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
 		union.NamedAuthorizer{AuthorizerName: "subject-access-reviews", Authorizer: reviews},
 	)
-}
-
-// frontProxy follows both halves of what the ConfigMap says of the front proxy: its authority and its headers.
-type frontProxy struct {
-	*dynamiccertificates.ConfigMapCAController
-	*headerrequest.RequestHeaderAuthRequestController
-}
-
-func newFrontProxy(clients kubernetes.Interface) (*frontProxy, error) {
-	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy-ca", authConfigNamespace, authConfigName, "requestheader-client-ca-file", clients)
-	if err != nil {
-		return nil, err
-	}
-	return &frontProxy{ca, headerrequest.NewRequestHeaderAuthRequestController(authConfigName, authConfigNamespace, clients,
-		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
-		"requestheader-extra-headers-prefix", "requestheader-allowed-names")}, nil
-}
-
-// RunOnce implements dynamiccertificates.ControllerRunner.
-func (p *frontProxy) RunOnce(ctx context.Context) error {
-	return errors.Join(p.ConfigMapCAController.RunOnce(ctx), p.RequestHeaderAuthRequestController.RunOnce(ctx))
-}
-
-// Run implements dynamiccertificates.ControllerRunner.
-func (p *frontProxy) Run(ctx context.Context, workers int) {
-	go p.ConfigMapCAController.Run(ctx, workers)
-	go p.RequestHeaderAuthRequestController.Run(ctx, workers)
-	<-ctx.Done()
 }
