@@ -3,8 +3,10 @@ package harness
 import (
 	"context"
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +16,8 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 )
 
-// Token makes a service account in the namespace that may do everything there, and gives a token of it.
+// Token makes a service account in the namespace that may do everything there, and gives a token of it once the API
+// server knows of the right.
 func (c *Cluster) Token(ctx context.Context, ns, name string) (string, error) {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	if err := c.Client.Create(ctx, sa); err != nil {
@@ -28,9 +31,31 @@ func (c *Cluster) Token(ctx context.Context, ns, name string) (string, error) {
 	if err := c.Client.Create(ctx, binding); err != nil {
 		return "", err
 	}
+	if err := c.knows(ctx, "system:serviceaccount:"+ns+":"+name, authorizationv1.ResourceAttributes{Namespace: ns, Group: "*", Resource: "*", Verb: "*"}); err != nil {
+		return "", err
+	}
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}}
 	err := c.Client.SubResource("token").Create(ctx, sa, token)
 	return token.Status.Token, err
+}
+
+// knows waits until the API server lets a user do something: roles reach its authorizer a little after they are made, and
+// whoever has asked too early is told the same for a while.
+func (c *Cluster) knows(ctx context.Context, user string, may authorizationv1.ResourceAttributes) error {
+	for {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &may}}
+		if err := c.Client.Create(ctx, review); err != nil {
+			return err
+		}
+		if review.Status.Allowed {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s may not yet do what a role lets it: %w", user, ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // Direct gives a client that goes straight to one manager, past the aggregation layer.

@@ -19,8 +19,8 @@ func (c *Cluster) Install(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(Root(), "config", "default")},
-		{"-n", SystemNamespace, "rollout", "status", "deploy/skein-manager", "--timeout=120s"},
-		{"wait", "--for=condition=Available", "apiservice/v1alpha1.runtime.skein.dev", "--timeout=60s"},
+		{"-n", SystemNamespace, "rollout", "status", "deploy/skein-manager", "--timeout=5m"},
+		{"wait", "--for=condition=Available", "apiservice/v1alpha1.runtime.skein.dev", "--timeout=5m"},
 	} {
 		if _, err := c.Kubectl(ctx, args...); err != nil {
 			return err

@@ -26,6 +26,7 @@ type Manager struct {
 	health  string
 	api     string // address of its runtime API
 	log     io.Writer
+	cluster *Cluster
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -64,10 +65,11 @@ func (c *Cluster) NewManager(o ManagerOptions) (*Manager, error) {
 		"--runtime-api-bind-address=" + api,
 	}, o.Args...)
 	command := append(slices.Clone(o.Within), append([]string{Bin("manager")}, args...)...)
-	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log}, nil
+	return &Manager{Dir: o.Dir, command: command, env: append(os.Environ(), o.Env...), health: health, api: api, log: o.Log, cluster: c}, nil
 }
 
-// Start runs the process and waits until it says that it is ready.
+// Start runs the process and waits until it says that it is ready, and until the API server does not take it for gone
+// any more.
 func (m *Manager) Start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,19 +86,18 @@ func (m *Manager) Start(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }()
 	m.cmd, m.done = cmd, done
-	return m.waitReady(ctx, done)
+	if err := m.waitReady(ctx, done); err != nil {
+		return err
+	}
+	return m.cluster.routed(ctx)
 }
 
 func (m *Manager) waitReady(ctx context.Context, done <-chan struct{}) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		resp, err := http.Get("http://" + m.health + "/readyz") //nolint:noctx // bounded by the loop
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		if ready, err := m.Ready(ctx); err == nil && ready {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

@@ -88,9 +88,10 @@ func Embedder(ns, name string) *skeinv1.Model {
 	}}
 }
 
-// OpenAI model at a base URL, its key from the Secret key "apiKey".
+// OpenAI model at a base URL, its key from the Secret key "apiKey". Its timeout is no part of what specs look at unless they
+// set one: on a busy machine an answer may take seconds.
 func OpenAI(ns, name, url, secret string) *skeinv1.Model {
-	m := &skeinv1.Model{ObjectMeta: meta(ns, name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "test-model", Endpoint: url, MaxRetries: ptr.To[int32](0), Timeout: &metav1.Duration{Duration: 5 * time.Second}}}
+	m := &skeinv1.Model{ObjectMeta: meta(ns, name), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "test-model", Endpoint: url, MaxRetries: ptr.To[int32](0), Timeout: &metav1.Duration{Duration: time.Minute}}}
 	if secret != "" {
 		m.Spec.Credentials = &skeinv1.ModelCredentials{SecretKeyRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "apiKey"}}
 	}
