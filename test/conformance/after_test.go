@@ -58,7 +58,8 @@ var _ = Describe("What follows a run", Label("RUN-07"), func() {
 			g.Expect(t.Get(ctx)).To(HaveField("Title", "Counting sheep at night"))
 			found := records(ctx, t)
 			g.Expect(found[""]).To(HaveLen(2))
-			g.Expect(found["title"]).To(HaveExactElements(HaveField("Models", []string{"namer"})))
+			// The task of the first run too may come only when both things are said.
+			g.Expect(found["title"]).To(And(Not(BeEmpty()), HaveEach(HaveField("Models", []string{"namer"}))))
 			g.Expect(found["embeddings"]).To(HaveLen(2))
 		}).Should(Succeed())
 		for _, r := range records(ctx, t)[""] {
@@ -81,7 +82,7 @@ var _ = Describe("What follows a run", Label("RUN-07"), func() {
 		out, err = cluster.Plugin(ctx, "-n", ns, "usage", "--agent", "agent")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(ContainSubstring("COST"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("holds no run up, and one task that fails stops no other and tells no secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -125,7 +126,7 @@ var _ = Describe("What follows a run", Label("RUN-07"), func() {
 			}
 		}).Should(Succeed())
 		Expect(t.Get(ctx)).To(HaveField("Title", BeEmpty()))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The memory of an agent", Label("RUN-08"), func() {
@@ -187,7 +188,7 @@ var _ = Describe("The memory of an agent", Label("RUN-08"), func() {
 		Expect(conversation(said["ada"]).DeleteMessage(ctx, ms[0].ID)).To(BeTrue())
 		Expect(hits(here, runtimeclient.MemoryOptions{})).To(BeEmpty())
 		Expect(said["bob"].Delete(ctx)).To(Succeed())
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("needs a model that gives embeddings, and says so until it has one", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -214,5 +215,5 @@ var _ = Describe("The memory of an agent", Label("RUN-08"), func() {
 			g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "agent"}, agent)).To(Succeed())
 			g.Expect(agent.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionTrue)))
 		}).Should(Succeed(), "it heals by itself")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

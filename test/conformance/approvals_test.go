@@ -154,7 +154,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		_, err = approver.Approve(ctx, "call_nowhere", "", nil)
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		Expect(approver.Approvals(ctx, runtimeclient.Page{})).To(HaveField("Approvals", BeEmpty()))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is refused when nobody gives it in time", func(ctx SpecContext) {
 		t := needing(ctx, time.Second, set("a", 1))
@@ -193,7 +193,7 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 		Expect(err).NotTo(HaveOccurred())
 		content, _ = result(settled(ctx, t, 2), "pay")
 		Expect(content).To(And(ContainSubstring("paid 100"), ContainSubstring("approved with other arguments")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("ends with its run", func(ctx SpecContext) {
 		t := needing(ctx, 0, set("a", 1))
@@ -228,5 +228,5 @@ var _ = Describe("Waiting for a time", Label("RUN-11"), func() {
 		Expect(last(settled(ctx, t, 1))).To(Equal("and on: the time is over"))
 		end := running()
 		Expect(end.EndedAt-end.StartedAt).To(BeNumerically(">=", 3_000_000), "not before its time")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -70,7 +70,7 @@ export default defineTool({ description: 'tone', execute: async (state) => ({ st
 		}
 		Expect(below).To(Equal([]string{"user ", "assistant ", "tool tone", "assistant ", "tool subagent_create", "assistant "}))
 		Expect(t.Runs(ctx)).To(HaveExactElements(HaveField("Steps", 6)))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("An agent of two sides that another one calls", func() {
@@ -142,5 +142,5 @@ var _ = Describe("An agent of two sides that another one calls", func() {
 		ms := settled(ctx, t, 4)
 		Expect(sided(ms[len(ms)-8:])).To(HaveExactElements("user: now you", "a assistant: please do: now you", "b assistant:", HavePrefix("b tool: 3"),
 			HavePrefix("b assistant: it is 3"), "a assistant:", HavePrefix("a tool:"), HavePrefix("a assistant: agreed: it is 3")))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

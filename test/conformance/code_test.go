@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"net"
@@ -98,7 +99,7 @@ export function there() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
 		Expect(r.Result).To(MatchJSON("[]"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is given exactly the globals and imports that are named", Label("COD-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -129,7 +130,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeLinkError))
 		Expect(r.Error.Message).To(ContainSubstring("not/given"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is ended through its handle, and the first settle wins", Label("COD-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -155,7 +156,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		Expect(got.Status).To(Equal("terminated"))
 		Expect(got.Message).To(ContainSubstring("enough"))
 		Expect(got.Same).To(Equal("terminated"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is aborted with its thread", Label("COD-04"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -168,11 +169,11 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 		start := time.Now()
 		Expect(t.Terminate(ctx)).To(Succeed())
 		settled(ctx, t, 1)
-		Expect(time.Since(start)).To(BeNumerically("<", 30*time.Second), "its own timeout is a minute: it was aborted, not waited for")
+		Expect(time.Since(start)).To(BeNumerically("<", 50*time.Second), "its own timeout is a minute: it was aborted, not waited for")
 		runs, err := t.Runs(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(runs[0].Status).To(Equal(runtimev1.RunTerminated))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Options of code", Label("COD-02"), func() {
@@ -210,7 +211,7 @@ export async function f(x: number, y: string) { return [x, y, b(), data.n, rate,
   memoryLimitBytes: 32 << 20, report: (v: unknown) => { reports.push(v); },
 });
 return [r.status, r.result, reports, r.reports];`)).To(MatchJSON(`["success",[1,"two","b",7,0.2,"monday",5,true],[{"at":"load"}],[{"at":"load"}]]`))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("that are not known settle as link_error, whoever asks, and nothing runs", func(ctx SpecContext) {
 		t, _ := coded(ctx)
@@ -233,7 +234,7 @@ for (const o of [{ timeout: 5 }, { execute: { function: 'f' } }, { report: 7 }, 
   out.push(r.status, r.reports.length, typeof r.error.message);
 }
 return out;`)).To(MatchJSON(`["link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string","link_error",0,"string"]`))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Functions of the client", Label("COD-03", "COD-04"), func() {
@@ -254,7 +255,7 @@ var _ = Describe("Functions of the client", Label("COD-03", "COD-04"), func() {
 		spoken(ctx, conn, `{"type":"return","id":3}`)
 		m = heard(ctx, conn)
 		Expect(m.Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeSuccess), HaveField("Result", MatchJSON(`{"$undefined":true}`)), HaveField("DurationMs", BeNumerically(">", 0)))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("are Go functions in Go, as globals and as imports", func(ctx SpecContext) {
 		_, state := coded(ctx)
@@ -279,7 +280,7 @@ export default () => ({ sum: rows.reduce((a, r) => a + r.amount, 0), failed })`,
 		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "%+v", r.Error)
 		Expect(r.Result).To(MatchJSON(`{"sum":9,"failed":"RangeError: no region nowhere"}`))
 		Expect(reported).To(Equal([]string{"3", "6"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("let code run code, within a depth", func(ctx SpecContext) {
 		Expect(runsIn(ctx, `
@@ -288,13 +289,13 @@ const nest = (n: number): string => n === 0 ? 'export default () => 7'
   : 'const r = await run(' + JSON.stringify(nest(n - 1)) + '); if (r.error) throw new Error(r.error.message); export default () => r.result + 1';
 const [ok, over] = [await run(nest(3)), await run(nest(4))];
 return [ok.status, ok.result, over.status, /waits? for each other/.test(over.error.message)];`)).To(MatchJSON(`["success",10,"error",true]`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("run in parallel as far as the sandbox goes, and queue beyond", func(ctx SpecContext) {
 		Expect(runsIn(ctx, `
 const runs = Array.from({ length: 12 }, (_, i) => state.runCode('export default async () => (await twice(' + i + '))', { globals: { twice: async (n: number) => 2 * n }, memoryLimitBytes: 8 << 20 }));
 return (await Promise.all(runs)).map((r) => r.result);`)).To(MatchJSON(`[0,2,4,6,8,10,12,14,16,18,20,22]`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The end of code", Label("COD-04"), func() {
@@ -314,7 +315,7 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 		run.Terminate("again")
 		Expect(run.Wait(ctx)).To(Equal(r))
 		Expect(run.Running()).To(BeFalse())
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("comes over the WebSocket, with its reason", func(ctx SpecContext) {
 		t, _ := coded(ctx)
@@ -323,7 +324,7 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 		Expect(heard(ctx, conn).Value).To(MatchJSON(`"on"`))
 		spoken(ctx, conn, `{"type":"terminate","reason":"enough"}`)
 		Expect(heard(ctx, conn).Result).To(HaveValue(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", "enough"))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("comes with the connection that attends it", func(ctx SpecContext) {
 		t, state := coded(ctx)
@@ -336,8 +337,8 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 		}
 		began := time.Now()
 		Expect(state.RunCode(ctx, "export default () => 1", runtimeclient.CodeOptions{}).Wait(ctx)).To(HaveField("Status", runtimev1.CodeSuccess))
-		Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second), "the cap on wall time is a minute")
-	}, SpecTimeout(2*time.Minute))
+		Expect(time.Since(began)).To(BeNumerically("<", 50*time.Second), "the cap on wall time is a minute")
+	}, SpecTimeout(5*time.Minute))
 
 	It("is told by the handle in Go when the connection breaks", func(ctx SpecContext) {
 		t, _ := coded(ctx)
@@ -362,7 +363,7 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 			mu.Unlock()
 		}
 		Expect(run.Wait(ctx)).To(And(HaveField("Status", runtimev1.CodeTerminated), HaveField("Error.Message", ContainSubstring("the connection to the runtime API ended"))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("comes with its thread, wherever it was started", func(ctx SpecContext) {
 		t, state := coded(ctx)
@@ -376,7 +377,7 @@ var _ = Describe("The end of code", Label("COD-04"), func() {
 		Expect(r.Error.Message).To(ContainSubstring("terminated"), "it says why")
 		_, err = state.RunCode(ctx, busy, runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(errors.Is(err, runtimeclient.ErrTerminated)).To(BeTrue(), "%v", err)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("comes with the run whose tool started it", func(ctx SpecContext) {
 		t := useTool(ctx, harness.CodeTool(namespace(ctx), "spin", `
@@ -391,8 +392,8 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		_, err := golang(t).Stop(ctx, "no more")
 		Expect(err).NotTo(HaveOccurred())
 		settled(ctx, t, 1)
-		Expect(time.Since(began)).To(BeNumerically("<", 30*time.Second))
-	}, SpecTimeout(2*time.Minute))
+		Expect(time.Since(began)).To(BeNumerically("<", 50*time.Second))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The result of code", Label("COD-05", "COD-06"), func() {
@@ -441,12 +442,17 @@ function check(o: Order, k: Kind): number {
 		// What the code took beyond what the engine had at its start: V8 has some megabytes free in its heap then.
 		Expect(r.MemoryUsedBytes).To(And(BeNumerically(">", 8<<20), BeNumerically("<", 20<<20)))
 
-		r = run("report('on'); for (;;);", runtimeclient.CodeOptions{WallTime: 300 * time.Millisecond})
-		Expect(r.Status).To(Equal(runtimev1.CodeTerminated))
-		Expect(r.Error.Message).To(ContainSubstring("longer than 300ms, its limit"))
+		for wall := 300 * time.Millisecond; ; wall *= 2 { // up to one in which a busy machine comes to the report
+			r = run("report('on'); for (;;);", runtimeclient.CodeOptions{WallTime: wall})
+			Expect(r.Status).To(Equal(runtimev1.CodeTerminated))
+			Expect(r.Error.Message).To(ContainSubstring(fmt.Sprintf("longer than %s, its limit", wall)))
+			Expect(r.DurationMs).To(BeNumerically(">=", wall.Milliseconds()))
+			if len(r.Reports) > 0 || wall > 10*time.Second {
+				break
+			}
+		}
 		Expect(r.Reports).To(HaveLen(1), "what came before is there")
-		Expect(r.DurationMs).To(BeNumerically(">=", 300))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is the same in TypeScript", func(ctx SpecContext) {
 		leastUsed := "12 << 20"
@@ -464,7 +470,7 @@ return [
   [link.status, link.error.specifier],
   [memory.status, memory.memoryUsedBytes > `+leastUsed+`],
 ];`)).To(MatchJSON(`[["success",1,[["warn","w",true]],true,true,true],["error","TypeError","no",true,true],["link_error","left-pad"],["memory",true]]`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Values of code", Label("COD-07"), func() {
@@ -488,7 +494,7 @@ var _ = Describe("Values of code", Label("COD-07"), func() {
 		Expect(run.Value()).To(Equal([]any{in, in, in, true, true, true, "bigint", true}))
 		Expect(through).To(Equal(in))
 		Expect(reported).To(Equal(in))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("cross exactly between code and code", func(ctx SpecContext) {
 		Expect(runsIn(ctx, `
@@ -498,7 +504,7 @@ const r = await state.runCode('export default async (v) => (await echo(v))', { e
 const same = (x: any) => ['u' in x, x.u === undefined, Number.isNaN(x.n[0]), Object.is(x.n[1], -0), x.n[2] === Infinity, x.b === 10n ** 30n, x.d.getTime() === 5,
   [...x.m.keys()][0].has(1), [...x.m.values()][0][0] === 7, x.sparse.length === 3 && x.sparse[1] === undefined].every(Boolean);
 return [r.status, same(r.result), same(through)];`)).To(MatchJSON(`["success",true,true]`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("that cannot cross are refused with an error that names the place", func(ctx SpecContext) {
 		_, state := coded(ctx)
@@ -514,7 +520,7 @@ return [r.status, same(r.result), same(through)];`)).To(MatchJSON(`["success",tr
 			Expect(err).NotTo(HaveOccurred())
 			Expect(r).To(And(HaveField("Status", runtimev1.CodeErrored), HaveField("Error.Name", "TypeError"), HaveField("Error.Message", ContainSubstring(want))), source)
 		}
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("The right to run code", Label("COD-01", "K8S-04"), func() {
@@ -536,5 +542,5 @@ var _ = Describe("The right to run code", Label("COD-01", "K8S-04"), func() {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			return err.Error()
 		}).Should(ContainSubstring("create on threads/code"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -122,7 +122,7 @@ export default defineTool({ description: 'x', execute: async (state) => {
 		var threads skeinv1.ThreadList
 		Expect(cluster.Client.List(ctx, &threads, client.InNamespace(ns))).To(Succeed())
 		Expect(threads.Items).To(HaveLen(4))
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(10*time.Minute))
 })
 
 var _ = Describe("A namespace that floods the manager", Serial, Label("THR-13"), func() {
@@ -152,5 +152,5 @@ var _ = Describe("A namespace that floods the manager", Serial, Label("THR-13"),
 		for _, name := range names {
 			Expect(last(settled(ctx, cluster.Thread(flood, name), 1))).To(Equal("well"))
 		}
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -42,7 +42,7 @@ var _ = Describe("Code written for endpoints", Label("TOL-03", "END-01"), func()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.body).To(Equal("POST https://shop.example/orders/7\nof this thread"))
 		Expect(got.header.Get("X-Sent-As")).To(Equal("application/json"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("runs unchanged as an object with a function for each method", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("Code written for endpoints", Label("TOL-03", "END-01"), func()
 		Expect(got.header.Get("X-Method")).To(Equal("PATCH"))
 		answers("DELETE", "/ledger/2026/march", "", 204, BeEmpty())
 		answers("GET", "/ledger/2026/march", "", 404, Equal("nothing there"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Code written for the runtime context", Label("TOL-03", "TOL-04"), func() {
@@ -85,11 +85,13 @@ var _ = Describe("Code written for the runtime context", Label("TOL-03", "TOL-04
 		content, status := result(say(ctx, t, 1, "go"), "runtime_context")
 		Expect(content).To(Equal(want))
 		Expect(status).To(Equal(wantStatus))
-		tool := &skeinv1.Tool{}
-		Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "runtime-context"}, tool)).To(Succeed())
-		Expect(tool.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionPackable, metav1.ConditionFalse, skeinv1.ReasonReadsRuntimeContext)))
+		Eventually(ctx, func(g Gomega) {
+			tool := &skeinv1.Tool{}
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "runtime-context"}, tool)).To(Succeed())
+			g.Expect(tool.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionPackable, metav1.ConditionFalse, skeinv1.ReasonReadsRuntimeContext)))
+		}).Should(Succeed())
 	},
-		Entry("where the platform team has configured it", map[string]any{"env": map[string]any{"COMPANY": "Example"}}, "hello, Example", "success", SpecTimeout(2*time.Minute)),
-		Entry("where they have not", nil, "The platform does not say.", "error", SpecTimeout(2*time.Minute)),
+		Entry("where the platform team has configured it", map[string]any{"env": map[string]any{"COMPANY": "Example"}}, "hello, Example", "success", SpecTimeout(5*time.Minute)),
+		Entry("where they have not", nil, "The platform does not say.", "error", SpecTimeout(5*time.Minute)),
 	)
 })

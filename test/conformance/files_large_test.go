@@ -19,12 +19,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -40,21 +34,9 @@ func pngSum(chunk []byte) []byte {
 // direct is a client that goes straight to the manager, as a service account of the namespace that may do anything there.
 func direct(ctx context.Context, m *harness.Manager, ns string) *runtimeclient.Client {
 	GinkgoHelper()
-	create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "app"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "app"}}},
-	)
-	kube, err := kubernetes.NewForConfig(cluster.Config)
+	token, err := cluster.Token(ctx, ns, "app")
 	Expect(err).NotTo(HaveOccurred())
-	token, err := kube.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "app", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	var service apiregistrationv1.APIService
-	Expect(cluster.Client.Get(ctx, key(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.runtime.skein.dev"}}), &service)).To(Succeed())
-	c, err := runtimeclient.NewDirect("https://"+m.RuntimeAddress(), token.Status.Token, service.Spec.CABundle)
+	c, err := cluster.Direct(ctx, m, token)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -126,7 +108,7 @@ var _ = Describe("A file of a gibibyte", Serial, func() {
 			Expect(peak).To(BeNumerically("<", bound), way.name)
 			Expect(way.t.Unlink(ctx, rec.Path)).To(Succeed())
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })
 
 var _ = Describe("The disk of file contents", Serial, func() {
@@ -156,21 +138,22 @@ var _ = Describe("The disk of file contents", Serial, func() {
 		wg.Wait()
 		Expect(got(ctx, t, "/kept")).To(HaveLen(1 << 20))
 		Expect(t.FindFiles(ctx, "**", 0)).To(HaveField("Paths", []string{"/kept"}))
-		var left []string
-		Expect(filepath.WalkDir(disk, func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && path != filler {
-				left = append(left, path)
-			}
-			return err
-		})).To(Succeed())
-		Expect(left).To(HaveLen(1), "what was begun is removed")
+		Eventually(ctx, func() (left []string, err error) {
+			err = filepath.WalkDir(disk, func(path string, d os.DirEntry, err error) error {
+				if err == nil && !d.IsDir() && path != filler {
+					left = append(left, path)
+				}
+				return err
+			})
+			return left, err
+		}).Should(HaveLen(1), "what was begun is removed")
 		Expect(t.Send(ctx, "are you well?")).Error().NotTo(HaveOccurred(), "the conversation goes on")
 
 		Expect(os.Remove(filler)).To(Succeed())
 		put(ctx, t, "/much", strings.Repeat("m", 8<<20))
 		Expect(got(ctx, t, "/much")).To(HaveLen(8 << 20))
 		Expect(small.PID()).To(Equal(pid))
-	}, NodeTimeout(5*patience))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("Contents of files in an S3 bucket", Serial, func() {
@@ -198,5 +181,5 @@ var _ = Describe("Contents of files in an S3 bucket", Serial, func() {
 		Expect(filepath.Join(dir, "blobs")).NotTo(BeADirectory(), "nothing is kept beside the bucket")
 		Expect(t.Unlink(ctx, "/large")).To(Succeed())
 		Expect(t.StatFile(ctx, "/large")).To(BeNil())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 })

@@ -96,7 +96,7 @@ var _ = Describe("Agents that hand over", func() {
 		Expect(last(say(ctx, t, 4, "back to you"))).To(Equal("billing: back to you"))
 		Expect(handedOver(ctx, t)).To(HaveLen(3))
 		Expect(handedOver(ctx, t)[2]).To(MatchJSON(`{"from":"complaints","to":"billing","by":"spec"}`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("let a run under way pass to the agent that the spec names before its next model call", Label("AGT-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -124,7 +124,7 @@ var _ = Describe("Agents that hand over", func() {
 		ms := settled(ctx, t, 1)
 		Expect(last(ms)).To(HavePrefix("billing: "))
 		Expect(ms).To(HaveLen(4), "%v", texts(ms))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("keep a conversation where it must stay", Label("AGT-03", "K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -139,6 +139,11 @@ var _ = Describe("Agents that hand over", func() {
 		By("moving the policy to the agent")
 		_, err := cluster.Kubectl(ctx, "-n", ns, "patch", "agent", "agent", "--type=merge", "-p", `{"spec":{"handoffPolicy":"Never"}}`)
 		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) { // the manager has seen it: it learns of agents and of threads apart
+			a := harness.Agent(ns, "agent", "prompt")
+			g.Expect(cluster.Client.Get(ctx, key(a), a)).To(Succeed())
+			g.Expect(a.Status.ObservedGeneration).To(Equal(a.Generation))
+		}).Should(Succeed())
 		Expect(patch(ctx, ns, `{"spec":{"agentRef":{"name":"billing"},"handoffPolicy":null}}`)).To(Succeed())
 		Eventually(ctx, func() ([]metav1.Condition, error) {
 			o, err := t.Object(ctx)
@@ -148,7 +153,7 @@ var _ = Describe("Agents that hand over", func() {
 		_, err = cluster.Kubectl(ctx, "-n", ns, "patch", "agent", "agent", "--type=merge", "-p", `{"spec":{"handoffPolicy":"Allow"}}`)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, status(ctx, t)).Should(Equal([]string{"agent", "billing", "billing"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("are asked in a thread of their own, a fresh one each time", Label("AGT-04", "TOL-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -165,7 +170,7 @@ var _ = Describe("Agents that hand over", func() {
 		Expect(cluster.Client.List(ctx, &children, client.InNamespace(ns))).To(Succeed())
 		Expect(children.Items).To(HaveLen(2))
 		Expect(children.Items).To(HaveEach(HaveField("Spec.AgentRef.Name", "expert")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("say what is wrong with an agent that is listed and cannot be called", Label("AGT-03", "K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -180,7 +185,7 @@ var _ = Describe("Agents that hand over", func() {
 		Expect(cluster.Client.Create(ctx, bad)).To(MatchError(ContainSubstring("give exactly one of name")))
 		bad.Spec.Tools = []skeinv1.PromptTool{{Builtin: skeinv1.BuiltinKV, Mode: skeinv1.AgentToolAsk}}
 		Expect(cluster.Client.Create(ctx, bad)).To(MatchError(ContainSubstring("mode is for agent")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("call prompts as tools, whose steps are in the log below the conversation", Label("AGT-05", "TOL-02", "RUN-03"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -218,5 +223,5 @@ export default defineTool({ description: 'where', execute: async (state) => ({ s
 			}
 		}
 		Expect(below).To(Equal([]string{"user: a long text", "assistant:", "tool: prompt/summarise", "assistant: en: short, at prompt/summarise"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

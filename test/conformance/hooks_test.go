@@ -101,7 +101,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 			nil, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadSpec) { s.Message = "early" })
 		Expect(texts(settled(ctx, t, 1))).To(Equal([]string{"system: welcome to agent", "user: early", "assistant: echo: early"}))
 		Expect(texts(say(ctx, t, 2, "late"))).To(HaveLen(5))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("after_thread_created is told of a thread whose agent comes later", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -111,7 +111,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"),
 			harness.Agent(ns, "agent", "prompt", func(s *skeinv1.AgentSpec) { s.Hooks = []skeinv1.Hook{emits(skeinv1.HookAfterThreadCreated)} }))
 		emitted(ctx, t, "after_thread_created", 1)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("after_subagent_created is told once of each child", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -126,7 +126,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		t := hookedThread(ctx, ns)
 		say(ctx, t, 1, "go")
 		Expect(emitted(ctx, t, "after_subagent_created", 1)).To(HaveExactElements(And(ContainSubstring(`"name":"helper"`), ContainSubstring(`"reference":"`+subagents(ctx, ns)[0].Name))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("after_system_message is told of the system prompt, and shares state.context with the tools of the run", Label("STA-08"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -140,7 +140,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		content, status := result(say(ctx, hookedThread(ctx, ns), 1, "go"), "recall")
 		Expect(status).To(Equal("success"), content)
 		Expect(content).To(Equal("system: You are the agent of a test."))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("filter_messages takes stored messages out of the model's sight, calls with their results", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookFilterMessages, `
@@ -159,12 +159,12 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		_, err := filtered.Inject(ctx, runtimev1.NewMessage{Content: "before"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(texts(say(ctx, filtered, 1, "go"))).To(Equal([]string{"user: before", "user: go", "assistant: echo: before"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("prefilter_llm_history rewrites what the model reads", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookPrefilterLLMHistory, `return [...x, { role: 'user', content: 'the last word' }];`)}, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(texts(say(ctx, t, 1, "go"))).To(Equal([]string{"user: go", "assistant: echo: the last word"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("before_create_message changes messages from users, from the model and from the API", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookBeforeCreateMessage, `return { ...x, content: x.content.replace(/\d{4}/g, '****') };`)}, nil, []skeinv1.ScriptStep{
@@ -174,7 +174,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		m, err := t.Inject(ctx, runtimev1.NewMessage{Content: "9999"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(text(m)).To(Equal("user: ****"))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("after_create_message is told of stored messages, in a run and at rest", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, `await state.emit('told', [(await state.getMessage(x.id)).content, state.execution !== null]);`)}, nil, []skeinv1.ScriptStep{harness.Echo()})
@@ -185,7 +185,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		runs, err := t.Runs(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(runs).To(HaveLen(1), "being told is no run")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("before_update_message and after_update_message see what is changed", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{
@@ -197,7 +197,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		second := "second"
 		Expect(text(update(ctx, t, m.ID, runtimev1.MessageUpdates{Content: &second}))).To(Equal("user: second (edited)"))
 		Expect(emitted(ctx, t, "after_update_message", 1)).To(ConsistOf(And(ContainSubstring(m.ID), ContainSubstring("second (edited)"))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("before_store_tool_result, after_tool_call_success and after_tool_call_failure see the results of calls", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{
@@ -208,7 +208,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Expect(texts(ms)).To(ContainElement("tool: value of k"))
 		Expect(emitted(ctx, t, "after_tool_call_success", 1)).To(ConsistOf(And(ContainSubstring(`"name":"get_value"`), ContainSubstring(`"result":"value of k"`))))
 		Expect(emitted(ctx, t, "after_tool_call_failure", 1)).To(ConsistOf(And(ContainSubstring(`"status":"error"`), ContainSubstring("missing property"))))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("of a prompt take the place of the agent's of the same name", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -223,7 +223,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		t := hookedThread(ctx, ns)
 		Expect(last(say(ctx, t, 1, "go"))).To(Equal("from the prompt"))
 		emitted(ctx, t, "after_create_message", 2)
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("of the samples mask what they are to mask, and count", func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -233,26 +233,26 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		t := ready(ctx, cluster.Thread(ns, "thread"))
 		Expect(texts(say(ctx, t, 1, "card 4111 1111 1111 1111, order 4471"))).To(Equal([]string{
 			"user: card •••• 1111, order 4471", "assistant: I have read: card •••• 1111, order 4471"}))
-		Expect(t.Value(ctx, "characters")).To(MatchJSON(`{"user":26,"assistant":39}`))
-	}, SpecTimeout(2*time.Minute))
+		Eventually(ctx, func() (string, error) { return t.Value(ctx, "characters") }).Should(MatchJSON(`{"user":26,"assistant":39}`))
+	}, SpecTimeout(5*time.Minute))
 
 	It("that queue messages from run to run come to an end", func(ctx SpecContext) {
 		t := hooked(ctx, []skeinv1.Hook{hook(skeinv1.HookAfterCreateMessage, `if (x.role === 'assistant') await state.queueMessage({ content: 'again' });`)}, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(t.Say(ctx, "go")).To(Succeed())
 		logged(ctx, t, runtimev1.EventHookFailed, 1)
 		Expect(settled(ctx, t, 5)).To(HaveLen(10), "a user's turn, and four that hooks have led to")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
-	DescribeTable("that fail are in the log, and the thread goes on with what there was", func(ctx SpecContext, body, says string) {
+	DescribeTable("that fail are in the log, and the thread goes on with what there was", func(ctx SpecContext, body string, timeout time.Duration, says string) {
 		h := hook(skeinv1.HookBeforeCreateMessage, body)
-		h.Timeout = &metav1.Duration{Duration: 2 * time.Second}
+		h.Timeout = &metav1.Duration{Duration: timeout}
 		t := hooked(ctx, []skeinv1.Hook{h}, nil, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(texts(say(ctx, t, 1, "go"))).To(Equal([]string{"user: go", "assistant: echo: go"}))
 		Expect(logged(ctx, t, runtimev1.EventHookFailed, 2)).To(HaveEach(And(ContainSubstring(`"hook":"before_create_message"`), ContainSubstring(`"owner":"Agent agent"`), ContainSubstring(says))))
 	},
-		Entry("one that throws", `throw new TypeError('not today');`, "TypeError: not today", SpecTimeout(2*time.Minute)),
-		Entry("one that hangs", `for (;;);`, "within 2s", SpecTimeout(2*time.Minute)),
-		Entry("one that gives what is no message", `return [1, 2];`, "must be an object", SpecTimeout(2*time.Minute)),
+		Entry("one that throws", `throw new TypeError('not today');`, time.Minute, "TypeError: not today", SpecTimeout(5*time.Minute)),
+		Entry("one that hangs", `for (;;);`, 2*time.Second, "within 2s", SpecTimeout(5*time.Minute)),
+		Entry("one that gives what is no message", `return [1, 2];`, time.Minute, "must be an object", SpecTimeout(5*time.Minute)),
 	)
 
 	It("that write what they are called for come to an end", func(ctx SpecContext) {
@@ -263,7 +263,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		ms, err := t.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ms).To(HaveLen(5))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("that cause each other through effects come to an end too", Label("EFF-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -279,7 +279,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		ms, err := t.Messages(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(texts(ms)).To(Equal([]string{"user: hi", "system: again", "system: again", "system: again"}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("come from ConfigMaps, and say on their object where they do not compile", Label("K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -299,7 +299,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		t := hookedThread(ctx, ns)
 		say(ctx, t, 1, "go")
 		Expect(emitted(ctx, t, "healed", 2)).To(Equal([]string{`"go"`, `"echo: go"`}))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("are refused at admission with what to do", Label("K8S-02"), func(ctx SpecContext, hooks, want string) {
 		ns := namespace(ctx)

@@ -4,7 +4,9 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,7 +26,7 @@ import (
 
 // patience bounds how long something that must happen may take on a loaded machine of two cores; it is
 // never what a spec measures.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var (
 	cluster *harness.Cluster
@@ -54,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
 	_, err = cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(harness.Root(), "config", "crd"))
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=30s")
+	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=2m")
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = cluster.NewManager(harness.ManagerOptions{Dir: filepath.Join(dir, "data"), Log: logFile, Args: append(engineArgs(), "--tool-private-hosts=127.0.0.1")})
 	Expect(err).NotTo(HaveOccurred())
@@ -124,6 +126,26 @@ func ready(ctx context.Context, t *harness.Thread) *harness.Thread {
 		g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionTrue)))
 	}).Should(Succeed())
 	return t
+}
+
+// stored looks at all files that the manager has, but for those that go while it looks.
+func stored(look func(path string, data []byte)) {
+	GinkgoHelper()
+	files := 0
+	Expect(filepath.WalkDir(manager.Dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var data []byte
+			if data, err = os.ReadFile(path); err == nil {
+				look(path, data)
+				files++
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})).To(Succeed())
+	Expect(files).NotTo(BeZero())
 }
 
 // condition matches a condition by type and status, and by reason when given.
