@@ -27,6 +27,7 @@ type memoryWaiter struct {
 	had     chan struct{} // closed when it has its memory
 	refused chan struct{} // closed when its patience was over
 	timer   *time.Timer   // of its patience, while isolates leave no room for it
+	since   time.Time     // when that began
 }
 
 // memoryClaim is what acquire takes.
@@ -69,7 +70,9 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 		return errMemoryKept
 	default:
 	}
-	kept := w.patience == 0 && q.tooMuchKept(w) // else they may have left no room only just now
+	// Its timer may be about to say so, later than it should: what tells is the clock. With patience left, isolates may
+	// have left no room only just now.
+	kept := q.tooMuchKept(w) && (w.patience == 0 || w.timer != nil && time.Since(w.since) >= w.patience)
 	q.leave(w)
 	if kept {
 		return errMemoryKept
@@ -159,7 +162,7 @@ func (q *memoryQueue) time(w *memoryWaiter) {
 				close(w.refused)
 			}
 		})
-		w.timer = t
+		w.timer, w.since = t, time.Now()
 	}
 }
 

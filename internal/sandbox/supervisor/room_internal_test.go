@@ -146,6 +146,14 @@ func TestPatience(t *testing.T) {
 		if err := q.acquire(brief, run); !errors.Is(err, errMemoryUsed) {
 			t.Fatalf("with patience left: %v", err)
 		}
+		// On a busy machine the timer of its patience is told of after its time is over.
+		for range 50 {
+			both, cancel := context.WithTimeout(t.Context(), run.patience)
+			if err := q.acquire(both, run); !errors.Is(err, errMemoryKept) {
+				t.Fatalf("with no patience left when its time is over: %v", err)
+			}
+			cancel()
+		}
 		if err := q.acquire(brief, first); !errors.Is(err, errMemoryKept) {
 			t.Fatalf("without any patience of its own: %v", err)
 		}
