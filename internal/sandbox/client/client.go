@@ -53,9 +53,15 @@ type Options struct {
 	Answered func()
 }
 
-// lateGrace is how long past its limits an execution may be heard of before it is given up: the supervisor
-// kills after a quarter of a second, the rest is for the network.
-const lateGrace = 2 * time.Second
+const (
+	// lateGrace is how long an execution may take to say that it was terminated before it is given up: the supervisor
+	// kills after a quarter of a second, the rest is for the network.
+	lateGrace = 2 * time.Second
+	// wallGrace is how long past its wall time an execution may be heard of. It is for a supervisor that does not keep the
+	// limit: a busy node, where all comes seconds late, must not make a limit of what ended by itself, or of one call's
+	// limit the end of its isolate.
+	wallGrace = 10 * time.Second
+)
 
 // Client is a connection to one supervisor.
 type Client struct {

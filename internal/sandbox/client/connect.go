@@ -99,8 +99,8 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return c.transport.RoundTrip(req)
 }
 
-// verdictTimeout bounds how long a refused connection is asked for the reason.
-const verdictTimeout = time.Second
+// verdictTimeout bounds how long a refused connection is asked for the reason, which comes with the handshake or never.
+const verdictTimeout = 5 * time.Second
 
 // refusal explains why no stream could be opened. A sandbox judges the manager's certificate after the manager's
 // handshake is over, so that its alert is often lost in a connection that merely broke: it is asked again.

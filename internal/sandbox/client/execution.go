@@ -152,7 +152,7 @@ func (e *execution) attach(s *stream) bool {
 	}
 	if wall > 0 {
 		reason := fmt.Sprintf("the code ran for longer than %s, its limit", wall)
-		e.timers = append(e.timers, time.AfterFunc(wall+lateGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
+		e.timers = append(e.timers, time.AfterFunc(wall+wallGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
 	}
 	return true
 }

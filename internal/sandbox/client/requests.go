@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -101,14 +103,19 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 		i.mu.Unlock()
 	}()
 	if err := i.stream.Write(t, encode(id)); err != nil {
-		if i.stream.ctx.Err() != nil {
-			<-i.gone // its reader is about to see that the stream has ended
-		}
 		select {
 		case <-i.gone:
 			return nil, i.goneError()
 		default:
-			return nil, err
+		}
+		if i.stream.ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
+			return nil, err // the stream stands: it is the request that cannot be sent
+		}
+		select { // its reader is about to see that the stream has ended, and why
+		case <-i.gone:
+			return nil, i.goneError()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
 	late, stop := i.clock()
@@ -149,7 +156,7 @@ func (i *isolate) clock() (<-chan time.Time, func()) {
 	if wall <= 0 {
 		return nil, func() {}
 	}
-	t := time.NewTimer(wall + lateGrace)
+	t := time.NewTimer(wall + wallGrace)
 	return t.C, func() { t.Stop() }
 }
 

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
+)
+
+// The transport gives up a request whose answer has ended, maybe before the end of the answer was read here. What is
+// asked of the isolate in between has to be told that the isolate is gone, and why.
+func TestInvokeAtTheEndOfTheIsolate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, request := io.Pipe()
+		answer, answers := io.Pipe()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		i := &isolate{
+			client: &Client{}, req: sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"m": {}}},
+			stream: &stream{Conn: protocol.NewConn(answer, request, nil), body: answer, pipe: request, ctx: ctx, cancel: cancel},
+			mapper: compile.NewMapper(nil), gone: make(chan struct{}), waiting: map[uint64]chan protocol.Outcome{}, invocations: map[string]context.Context{},
+		}
+		i.ctx, i.cancel = context.WithCancel(ctx)
+		go i.read()
+		_ = asked.Close()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := i.Invoke(t.Context(), "call", "m", nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		end := protocol.Gone{Status: sandbox.StatusMemory, Reason: "no memory"}
+		if err := protocol.NewConn(nil, answers, nil).Write(protocol.TypeGone, end.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		var gone *sandbox.IsolateGoneError
+		if err := <-failed; !errors.As(err, &gone) || gone.Status != sandbox.StatusMemory || gone.Reason != "no memory" {
+			t.Fatalf("%v", err)
+		}
+	})
+}
