@@ -16,8 +16,9 @@ type deadline struct {
 	over atomic.Bool // the engine was between two turns since
 }
 
-// busyGrace is how long the engine may be busy past a deadline before it is stopped: code that awaits is
-// between two turns by then, so only its own request fails; code that loops takes the isolate with it.
+// busyGrace is how long the engine may be in one turn past a deadline before it is stopped: code that awaits is
+// between two turns, so only its own request fails; code that loops takes the isolate with it. On a busy machine the
+// engine may come round to its next turn later than that, which is no reason to stop it.
 const busyGrace = 100 * time.Millisecond
 
 // deadline starts the clock of a request.
@@ -35,16 +36,24 @@ func (i *isolate) deadline(id uint64) *deadline {
 		i.drop(d.task)
 		return i.answer(id, failure("TimeoutError", "%s", reason))
 	})
-	// The grace begins when the time is seen to be up: a process that stood still meanwhile has not been busy.
-	d.hard = time.AfterFunc(i.wall, func() {
-		time.AfterFunc(busyGrace, func() {
-			if !d.over.Load() {
-				i.stop(reason)
-			}
-		})
-	})
+	d.hard = time.AfterFunc(i.wall, func() { i.grace(d, reason) })
 	i.deadlines[id] = d
 	return d
+}
+
+// grace stops the engine if it stays in one turn from now on. The grace begins when the time is seen to be up: a process
+// that stood still meanwhile has not been busy.
+func (i *isolate) grace(d *deadline, reason string) {
+	turn := i.turns.Load()
+	time.AfterFunc(busyGrace, func() {
+		switch {
+		case d.over.Load() || i.life.Err() != nil:
+		case turn%2 == inTurn && i.turns.Load() == turn:
+			i.stop(reason)
+		default: // it is about to be told
+			i.grace(d, reason)
+		}
+	})
 }
 
 // clear stops the clock of a request.

@@ -45,6 +45,8 @@ type machine struct {
 	over     atomic.Bool  // the Done is sent
 	compiler atomic.Int64 // bytes that the compiler took, when that was too much
 
+	turns atomic.Uint64 // counts the beginnings and the ends of turns: inTurn by its lowest bit
+
 	started   bool
 	lastCall  uint64
 	lastTimer int32
@@ -209,14 +211,20 @@ func (m *machine) unstick() error {
 	return nil
 }
 
+// inTurn is the lowest bit of machine.turns while the engine's goroutine is not waiting.
+const inTurn = 0
+
 // wait takes the next thing that happens and acts on it.
 func (m *machine) wait(handle func(frame) error) error {
+	m.turns.Add(1)
 	select {
 	case <-m.stopped:
 		return errStopped
 	case event := <-m.events:
+		m.turns.Add(1)
 		return event()
 	case f := <-m.in:
+		m.turns.Add(1)
 		defer m.used(f)
 		switch f.typ {
 		case protocol.TypeReply:

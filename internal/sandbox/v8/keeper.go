@@ -35,8 +35,8 @@ type keeper struct {
 }
 
 // busyGrace is how long past its limit an engine may be busy before it is ended: code that awaits has answered its
-// own request by then.
-const busyGrace = 100 * time.Millisecond
+// own request by then, on a busy machine too. From here it cannot be told from an engine that has yet to come to it.
+const busyGrace = time.Second
 
 // keep carries an Open out, to its last frame.
 func keep(conn *protocol.Conn, e *engine, open *protocol.Open) error {
