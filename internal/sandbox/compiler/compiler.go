@@ -28,9 +28,11 @@ const Arg = "sandbox-compile"
 // Limits of the process.
 const (
 	defaultTimeout = 5 * time.Second
-	maxStack       = 192 << 20
-	maxData        = 1 << 30
-	maxAddress     = 8 << 30
+	// patience is how many times its limit a source may take where others have the processors.
+	patience   = 12
+	maxStack   = 192 << 20
+	maxData    = 1 << 30
+	maxAddress = 8 << 30
 )
 
 type request struct {
@@ -103,7 +105,7 @@ func answer(requests <-chan request) error {
 // Options of a Compiler. The zero value is usable by a program that handles Arg.
 type Options struct {
 	Command []string      // starts the process; this program with Arg when empty
-	Timeout time.Duration // of one source; 5 s when 0
+	Timeout time.Duration // of one source, in processor time; 5 s when 0
 }
 
 // Compiler compiles in its process, which it starts when it is first needed, and again after it died. It is
@@ -151,7 +153,7 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 	}
 	p := c.proc
 	var late atomic.Bool
-	timer := time.AfterFunc(c.opts.Timeout, func() {
+	stop := p.watch(c.opts.Timeout, func() {
 		late.Store(true)
 		_ = p.cmd.Process.Kill()
 	})
@@ -160,7 +162,7 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 	if err == nil {
 		err = p.dec.Decode(&answer)
 	}
-	timer.Stop()
+	stop()
 	if err == nil && (answer.Module == nil) == (answer.Error == nil) {
 		err = errors.New("no answer")
 	}
