@@ -151,7 +151,13 @@ func (s *Supervisor) writeCerts(c clock.PassiveClock, by pki.Pair, trusted []byt
 		return err
 	}
 	for name, content := range map[string][]byte{"tls.crt": server.Cert, "tls.key": server.Key, "ca.crt": trusted} {
-		if err := os.WriteFile(filepath.Join(s.CertDir, name), content, 0o600); err != nil {
+		// Another file each time, and whole at once, as in a Secret's volume: two may well come within one tick of the
+		// clock by which files are stamped.
+		file := filepath.Join(s.CertDir, name)
+		if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(file+".new", file); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox/pki"
@@ -28,9 +29,12 @@ type certificates struct {
 	stamp  [3]stamp
 }
 
+// stamp tells one state of a file from the next. Two that come within one tick of the kernel's clock have one time of
+// change, but are two files where they were put in place as a Secret's volume does it.
 type stamp struct {
-	size int64
-	mod  time.Time
+	size  int64
+	mod   time.Time
+	inode uint64
 }
 
 func loadCertificates(dir string) (*certificates, error) {
@@ -64,7 +68,10 @@ func (c *certificates) refresh() error {
 		if err != nil {
 			return err
 		}
-		stamps[i] = stamp{info.Size(), info.ModTime()}
+		stamps[i] = stamp{size: info.Size(), mod: info.ModTime()}
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+			stamps[i].inode = sys.Ino
+		}
 	}
 	if c.config != nil && stamps == c.stamp {
 		return nil
