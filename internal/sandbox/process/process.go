@@ -39,7 +39,7 @@ type Options struct {
 const (
 	defaultIdle  = 5 * time.Minute
 	certLifetime = 10 * 365 * 24 * time.Hour // the CA dies with the pool
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 	stopTimeout  = 5 * time.Second
 	serverName   = "sandbox.process.skein.dev"
 )

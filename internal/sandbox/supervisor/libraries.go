@@ -18,7 +18,8 @@ import (
 // maxLibraries bounds the bytecode of the libraries.
 const maxLibraries = 16 << 20
 
-const compileTimeout = 30 * time.Second
+// compileTimeout is far above what it takes on any node: without the bytecode every child is slower.
+const compileTimeout = 2 * time.Minute
 
 // prepareLibraries has a fresh child, which never saw foreign code, compile the libraries, and keeps the
 // bytecode in a sealed file in memory that all children share. Without it they compile for themselves. The children
