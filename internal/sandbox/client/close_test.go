@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,15 +55,15 @@ var _ = Describe("Close", Label("COD-04"), func() {
 			ended <- err
 		}()
 		if args == "" {
-			Eventually(ended).Should(Receive(BeNil()))
+			Eventually(ended, patience).Should(Receive(BeNil()))
 			ended <- &sandbox.IsolateGoneError{}
 		} else {
-			Eventually(host).Should(Receive())
+			Eventually(host, patience).Should(Receive())
 		}
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
-		Eventually(closed).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
-		Eventually(ended).Should(Receive(BeAssignableToTypeOf(&sandbox.IsolateGoneError{})))
+		Eventually(closed, patience).Should(Receive(BeNil()))
+		Eventually(ended, patience).Should(Receive(BeAssignableToTypeOf(&sandbox.IsolateGoneError{})))
 		_, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
 		Expect(err).To(MatchError(ContainSubstring("closed")))
 		r := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default 1"}).Wait(ctx)

@@ -69,8 +69,8 @@ var _ = Describe("Connecting ahead", func() {
 		Expect(c.Connect(ctx)).To(Succeed())
 		Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
 		Expect((*first.Load()).Close()).To(Succeed())
-		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).Should(Equal(sandbox.StatusSuccess))
-	}, NodeTimeout(time.Minute))
+		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).WithTimeout(patience).Should(Equal(sandbox.StatusSuccess))
+	}, NodeTimeout(2*patience))
 
 	It("gives an address little time once, and its later connections the usual", func(ctx SpecContext) {
 		s := sandboxtest.Start(GinkgoT(), nil)
@@ -96,11 +96,11 @@ var _ = Describe("Connecting ahead", func() {
 		connected := time.Now()
 		Expect(until).To(HaveExactElements(BeTemporally("<", connected.Add(little))))
 		Expect(first.Close()).To(Succeed())
-		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).Should(Equal(sandbox.StatusSuccess))
+		Eventually(ctx, func() sandbox.Status { return c.RunCode(ctx, two).Wait(ctx).Status }).WithTimeout(patience).Should(Equal(sandbox.StatusSuccess))
 		mu.Lock()
 		defer mu.Unlock()
 		Expect(until[1:]).To(ContainElement(BeTemporally(">=", connected.Add(usual))))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 
 	It("tells of the first result, once", func(ctx SpecContext) {
 		s := sandboxtest.Start(GinkgoT(), nil)
@@ -178,7 +178,7 @@ var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
 		young, err := pki.NewCA(clock.RealClock{}, "test", time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		both := slices.Concat(old.Cert, young.Cert)
-		s := sandboxtest.Start(GinkgoT(), nil)
+		s := sandboxtest.Start(GinkgoT(), patiently)
 
 		type side struct {
 			by      pki.Pair // issued what the side shows
@@ -221,7 +221,7 @@ var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
 				}
 				return 41.0, ctx.Err()
 			}}}})
-		Eventually(ctx, begun).Should(BeClosed())
+		Eventually(ctx, begun).WithTimeout(patience).Should(BeClosed())
 
 		announced, switched, after := side{old, both}, side{young, both}, side{young, young.Cert}
 		manager.Store(&announced)
@@ -245,5 +245,5 @@ var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
 		Expect(r.Error.Message).To(ContainSubstring("not trusted"))
 		close(finish)
 		Expect(under.Wait(ctx)).To(And(HaveField("Status", sandbox.StatusSuccess), HaveField("Value", BeEquivalentTo(42))), "what was under way all the time")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 })

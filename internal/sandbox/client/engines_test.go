@@ -3,9 +3,6 @@
 package client_test
 
 import (
-	"context"
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -26,9 +23,8 @@ func said[T any](quickjs, v8 T) T {
 
 var _ = Describe("what code finds", Label("COD-01"), func() {
 	It("is the language, a console and report, and nothing of the engine's host", func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		DeferCleanup(cancel)
-		c := sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		ctx := within(2 * patience)
+		c := sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
 		r := c.RunCode(ctx, sandbox.CodeRequest{Source: `export default () => {
 			const own = Reflect.ownKeys(globalThis).map(String);
 			const language = /^(Aggregate|Eval|Internal|Range|Reference|Syntax|Type|URI|Suppressed)?Error$|Array$|^(Array|Shared)Array|^ArrayBuffer$|SharedArrayBuffer|^(Atomics|BigInt|Boolean|DataView|Date|AsyncDisposableStack|DisposableStack|FinalizationRegistry|Function|Infinity|Intl|Iterator|JSON|Map|Math|NaN|Number|Object|Promise|Proxy|Reflect|RegExp|Set|String|Symbol|Temporal|WeakMap|WeakRef|WeakSet|decodeURI|decodeURIComponent|encodeURI|encodeURIComponent|escape|eval|globalThis|isFinite|isNaN|parseFloat|parseInt|undefined|unescape)$|^Symbol/;
@@ -41,9 +37,8 @@ var _ = Describe("what code finds", Label("COD-01"), func() {
 
 var _ = Describe("memory that code gives back", Label("COD-06"), func() {
 	run := func(source string) sandbox.Result {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		DeferCleanup(cancel)
-		c := sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		ctx := within(2 * patience)
+		c := sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
 		return c.RunCode(ctx, sandbox.CodeRequest{Source: source, MemoryLimitBytes: 16 << 20}).Wait(ctx)
 	}
 

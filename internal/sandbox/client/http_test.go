@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,12 +14,12 @@ import (
 var _ = Describe("requests and responses in definition code", Label("END-01"), func() {
 	var ctx context.Context
 	var i sandbox.Isolate
-	BeforeEach(func() { ctx = within(30 * time.Second) })
+	BeforeEach(func() { ctx = within(2 * patience) })
 
 	// run gives what the body of a function returns.
 	run := func(body string) any {
 		GinkgoHelper()
-		c := sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		c := sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
 		m, failed := compile.Compile("t.ts", "const caught = async (f: any) => { try { return await f() } catch (e) { return e.name + ': ' + e.message } };\nexport default async () => {"+body+"}", sandbox.TypeScript)
 		Expect(failed).To(BeNil())
 		var err error

@@ -56,9 +56,9 @@ var _ = Describe("an isolate of definition code", func() {
 	var h *host
 
 	BeforeEach(func() {
-		ctx = within(30 * time.Second)
+		ctx = within(2 * patience)
 		h = &host{answers: map[string]func(context.Context, []any) (any, error){}}
-		c = sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		c = sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
 	})
 
 	open := func(sources map[string]string, change ...func(*sandbox.IsolateRequest)) sandbox.Isolate {
@@ -187,10 +187,10 @@ export default { execute: async (state, args) => args.text.length };
 			Expect(err).NotTo(HaveOccurred())
 			slow <- v
 		}()
-		Eventually(h.seen).Should(HaveLen(1))
+		Eventually(h.seen, patience).Should(HaveLen(1))
 		Expect(i.Invoke(ctx, "fast-call", "t", "fast")).To(Equal("fast"))
 		close(release)
-		Eventually(slow).Should(Receive(Equal("slow")))
+		Eventually(slow, patience).Should(Receive(Equal("slow")))
 		Expect(h.seen()).To(Equal([]hostCall{
 			{"slow-call", "slow", []any{}}, {"fast-call", "fast", []any{}}, {"fast-call", "note", []any{"fast"}}, {"slow-call", "note", []any{"slow"}},
 		}))
@@ -218,10 +218,15 @@ export default { execute: async (state, args) => args.text.length };
 	It("fires timers in the order in which they are due, however late it comes to it", func() {
 		i := open(map[string]string{"t": `export default () => new Promise((done) => {
 			const order: string[] = [];
-			setTimeout(() => { order.push('40'); done(order) }, 40);
-			for (const ms of [30, 10, 20]) setTimeout(() => order.push(String(ms)), ms);
-			const ticks = setInterval(() => { order.push('tick'); clearInterval(ticks) }, 15);
-			setTimeout(() => { const until = Date.now() + 60; while (Date.now() < until); }, 1);
+			for (;;) { // they are due as they say when they begin together, which a busy machine may part
+				const begun = Date.now();
+				const all = [setTimeout(() => { order.push('40'); done(order) }, 40)];
+				for (const ms of [30, 10, 20]) all.push(setTimeout(() => order.push(String(ms)), ms));
+				const ticks = setInterval(() => { order.push('tick'); clearInterval(ticks) }, 15);
+				all.push(ticks, setTimeout(() => { const until = Date.now() + 60; while (Date.now() < until); }, 1));
+				if (Date.now() - begun < 4) return;
+				all.forEach(clearTimeout);
+			}
 		})`})
 		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal([]any{"10", "tick", "20", "30", "40"}))
 	})
@@ -230,8 +235,8 @@ export default { execute: async (state, args) => args.text.length };
 		i := open(map[string]string{"t": `export default async () => {
 			const order: string[] = [];
 			await new Promise<void>((done) => {
-				setTimeout((x: string) => { order.push(x); done() }, 20, 'late');
 				setTimeout(() => order.push('early'), 1);
+				setTimeout((x: string) => { order.push(x); done() }, 20, 'late');
 				clearTimeout(setTimeout(() => order.push('never'), 5));
 				queueMicrotask(() => order.push('micro'));
 			});
@@ -380,9 +385,9 @@ export default { execute: async (state, args) => args.text.length };
 			callCtx, cancel := context.WithCancel(ctx)
 			done := make(chan error, 1)
 			go func() { _, err := i.Invoke(callCtx, "1", "t", nil); done <- err }()
-			Eventually(h.seen).Should(HaveLen(1))
+			Eventually(h.seen, patience).Should(HaveLen(1))
 			cancel()
-			Eventually(done).Should(Receive(MatchError(context.Canceled)))
+			Eventually(done, patience).Should(Receive(MatchError(context.Canceled)))
 			// The slot is free again, so the code is gone.
 			Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
 		})
@@ -405,8 +410,13 @@ export default { execute: async (state, args) => args.text.length };
 		})
 
 		It("comes from code that loops beyond its wall time", Label("COD-06"), func() {
-			i := open(map[string]string{"t": "export default () => { for (;;); }"}, func(r *sandbox.IsolateRequest) { r.WallTime = 200 * time.Millisecond })
-			_, err := i.Invoke(ctx, "1", "t", nil)
+			i := open(map[string]string{"t": "export default (state, loop) => { while (loop); }"}, func(r *sandbox.IsolateRequest) { r.WallTime = 200 * time.Millisecond })
+			// On a busy machine to load the module may take longer than that, and a call be over before it loops.
+			Eventually(ctx, func() error {
+				_, err := i.Invoke(ctx, "0", "t", false)
+				return err
+			}).WithTimeout(patience).Should(Succeed())
+			_, err := i.Invoke(ctx, "1", "t", true)
 			Expect(gone(err).Reason).To(Equal("the code ran for longer than 200ms, its limit"))
 		})
 
@@ -415,7 +425,7 @@ export default { execute: async (state, args) => args.text.length };
 			i := open(map[string]string{"t": "export default async (state, wait) => { if (wait) await state.never(); return 'quick' }"}, func(r *sandbox.IsolateRequest) { r.WallTime = time.Second })
 			_, err := i.Invoke(ctx, "1", "t", true)
 			Expect(err).To(MatchError("TimeoutError: the code ran for longer than 1s, its limit"))
-			Expect(i.Invoke(ctx, "2", "t", false)).To(Equal("quick"))
+			Eventually(ctx, func() (any, error) { return i.Invoke(ctx, "2", "t", false) }).WithTimeout(patience).Should(Equal("quick"))
 		})
 
 		It("does not come from an await that nothing settles", func() {
@@ -434,7 +444,7 @@ export default { execute: async (state, args) => args.text.length };
 			go func() { _, err := i.Invoke(ctx, "1", "t", nil); done <- err }()
 			cancel()
 			var end error
-			Eventually(done).Should(Receive(&end))
+			Eventually(done, patience).Should(Receive(&end))
 			gone(end)
 			i2, err := c.OpenIsolate(ctx, req)
 			Expect(err).NotTo(HaveOccurred())

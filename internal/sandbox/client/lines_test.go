@@ -48,10 +48,17 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Expect(c.Connect(ctx)).To(Succeed())
 		return c
 	}
+	// eventually looks again and again, with those made anew meanwhile that a busy machine had no time for.
+	eventually := func(ctx context.Context, look func() int) AsyncAssertion {
+		return Eventually(ctx, func() int {
+			lines.Renew()
+			return look()
+		}).WithTimeout(patience)
+	}
 	keep := func(ctx context.Context, address string) {
 		GinkgoHelper()
 		lines.Keep("pod", address, sandboxtest.ServerName)
-		Eventually(ctx, lines.Count).Should(Equal(1))
+		eventually(ctx, lines.Count).Should(Equal(1))
 	}
 
 	It("serve the one who claims first, once, and bind nobody before", Label("COD-08"), func(ctx SpecContext) {
@@ -65,7 +72,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Expect(second.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess), "it is whose code comes first")
 		r := first.RunCode(ctx, two).Wait(ctx)
 		Expect(r.Error).To(HaveField("Message", ContainSubstring("belongs to another thread")))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 
 	It("run code as any connection does", func(ctx SpecContext) {
 		keep(ctx, s.Addr)
@@ -74,19 +81,19 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 			Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
 		}
 		Expect(dials.Load()).To(BeZero())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 
 	It("serve nobody once the certificates have changed", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
 		lines.Keep("other", s.Addr, sandboxtest.ServerName)
-		Eventually(ctx, lines.Count).Should(Equal(2))
+		eventually(ctx, lines.Count).Should(Equal(2))
 		young, err := pki.IssueClient(clock.RealClock{}, s.CA, "manager", time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		own.Store(&young)
 		dial(ctx, "t")
 		Expect(dials.Load()).To(BeEquivalentTo(1))
-		Eventually(ctx, lines.Count).Should(Equal(1), "the other one is made anew")
-	}, NodeTimeout(time.Minute))
+		eventually(ctx, lines.Count).Should(Equal(1), "the other one is made anew")
+	}, NodeTimeout(2*patience))
 
 	It("are shared among the pools that want them, those that are good", func(ctx SpecContext) {
 		lines.SetMost(4)
@@ -94,7 +101,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		for i := range 6 {
 			lines.Keep(fmt.Sprintf("a%d", i), s.Addr, a)
 		}
-		Eventually(ctx, lines.Count).Should(Equal(4))
+		eventually(ctx, lines.Count).Should(Equal(4))
 		lines.Keep("b0", s.Addr, b) // its sandbox proves to be another pool's, so that it never gets one
 		Expect(lines.Names()).To(ConsistOf(a, a, a, b), "no pool has all places")
 		n := 6
@@ -102,12 +109,12 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 			n++
 			lines.Keep(fmt.Sprintf("a%d", n), s.Addr, a)
 			return lines.Names()
-		}).Should(ConsistOf(a, a, a, a))
+		}).WithTimeout(patience).Should(ConsistOf(a, a, a, a))
 		lines.Keep("b0", s.Addr, b)
 		lines.Keep("c0", s.Addr, c)
 		Expect(lines.Names()).To(ContainElement(c))
 		Expect(lines.Names()).To(HaveLen(4))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 
 	It("are closed when their sandbox is no longer free, and when the other side is gone they are not used", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -134,20 +141,23 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		}()
 		address := listener.Addr().String()
 		keep(ctx, address)
-		Eventually(ctx, accepted).Should(Receive())
+		Eventually(ctx, accepted).WithTimeout(patience).Should(Receive())
 		lines.Drop("pod")
 		Expect(lines.Count()).To(BeZero())
-		Eventually(ctx, ended).Should(Receive()) // by an end or a reset, whichever the kernel makes of it
+		Eventually(ctx, ended).WithTimeout(patience).Should(Receive()) // by an end or a reset, whichever the kernel makes of it
 
 		keep(ctx, address)
 		var conn net.Conn
-		Eventually(ctx, accepted).Should(Receive(&conn))
+		Eventually(ctx, accepted).WithTimeout(patience).Should(Receive(&conn))
+		for len(accepted) > 0 { // of those that a busy machine had no time for
+			conn = <-accepted
+		}
 		Expect(conn.Close()).To(Succeed())
 		Eventually(ctx, func(g Gomega) { // the loss is noticed in a moment; a claimer before that asks another sandbox
 			lines.Renew()
 			g.Expect(accepted).To(Receive())
-		}).Should(Succeed())
+		}).WithTimeout(patience).Should(Succeed())
 		c := dial(ctx, "t")
 		Expect(c.RunCode(ctx, two).Wait(ctx)).To(HaveField("Status", sandbox.StatusSuccess))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*patience))
 })

@@ -32,8 +32,8 @@ var _ = Describe("runCode", func() {
 	var ctx context.Context
 
 	BeforeEach(func() {
-		ctx = within(30 * time.Second)
-		c = sandboxtest.Start(GinkgoT(), nil).Dial(GinkgoT(), "thread-1")
+		ctx = within(2 * patience)
+		c = sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")
 	})
 
 	run := func(req sandbox.CodeRequest) sandbox.Result {
@@ -190,7 +190,7 @@ var _ = Describe("runCode", func() {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}}, Report: func(any) { reported <- struct{}{} }})
-			Eventually(reported).Should(Receive())
+			Eventually(reported, patience).Should(Receive())
 			Expect(e.Reports()).To(Equal([]any{"on"}))
 			Expect(e.Done()).NotTo(BeClosed())
 			e.Terminate("enough")
@@ -207,19 +207,19 @@ var _ = Describe("runCode", func() {
 		It("ends code that is busy, whatever it catches", func() {
 			started := make(chan struct{}, 1)
 			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "report(1); for (;;) { try { for (;;); } catch {} finally {} }", Report: func(any) { started <- struct{}{} }})
-			Eventually(started).Should(Receive())
+			Eventually(started, patience).Should(Receive())
 			begun := time.Now()
 			e.Terminate("stop it")
 			r := e.Wait(ctx)
 			Expect(r.Error.Message).To(Equal("stop it"))
-			Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second), "not when its time is up")
+			Expect(time.Since(begun)).To(BeNumerically("<", patience), "not when its time is up")
 		})
 
 		It("ends with its context", func() {
 			callCtx, cancel := context.WithCancelCause(ctx)
 			started := make(chan struct{}, 1)
 			e := c.RunCode(callCtx, sandbox.CodeRequest{Source: "report(1); for (;;);", Report: func(any) { started <- struct{}{} }})
-			Eventually(started).Should(Receive())
+			Eventually(started, patience).Should(Receive())
 			cancel(errors.New("the thread was aborted"))
 			r := e.Wait(ctx)
 			Expect(r.Status).To(Equal(sandbox.StatusTerminated))
@@ -236,7 +236,7 @@ var _ = Describe("runCode", func() {
 
 		It("keeps the result of code that settled first", func() {
 			e := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"})
-			Eventually(e.Done()).Should(BeClosed())
+			Eventually(e.Done(), patience).Should(BeClosed())
 			e.Terminate("too late")
 			Expect(e.Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
 		})
@@ -328,7 +328,7 @@ export async function inner(): Promise<T> {
 			r := run(sandbox.CodeRequest{Source: "await new Promise(() => {})"})
 			Expect(r.Status).To(Equal(sandbox.StatusError))
 			Expect(r.Error.Message).To(ContainSubstring("awaits a promise that nothing settles"))
-			Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second), "not when its time is up")
+			Expect(time.Since(begun)).To(BeNumerically("<", patience), "not when its time is up")
 		})
 
 		It("gives each call of the console as it comes", func() {
@@ -336,7 +336,7 @@ export async function inner(): Promise<T> {
 			e := c.RunCode(ctx, sandbox.CodeRequest{
 				Source: "console.warn('first'); await hold(); console.log('second')", Log: func(l sandbox.Log) { logs <- l },
 				Globals: map[string]sandbox.Binding{"hold": {Func: func(context.Context, []any) (any, error) {
-					Eventually(logs).Should(Receive(And(HaveField("Level", "warn"), HaveField("Message", "first"))))
+					Eventually(logs, patience).Should(Receive(And(HaveField("Level", "warn"), HaveField("Message", "first"))))
 					return nil, nil
 				}}},
 			})
@@ -354,7 +354,7 @@ export async function inner(): Promise<T> {
 			Expect(r.Logs[2].Level + " " + r.Logs[2].Message).To(HavePrefix(`error TypeError: bad`))
 			Expect(r.Logs[3].Level + " " + r.Logs[3].Message).To(Equal(`debug Map(1) { 1 => "x" }`))
 			Expect(r.Logs[4].Level + " " + r.Logs[4].Message).To(HavePrefix(`error unhandled rejection: Error: nobody listens`))
-			Expect(r.Logs[0].Time).To(BeTemporally("~", before, 20*time.Second))
+			Expect(r.Logs[0].Time).To(BeTemporally("~", before, patience))
 		})
 	})
 
@@ -399,7 +399,7 @@ export async function inner(): Promise<T> {
 
 	It("survives source that nests beyond the compiler's stack", func() {
 		for _, source := range []string{strings.Repeat("(", 500_000), strings.Repeat("!", 500_000) + "1", strings.Repeat("[", 500_000)} {
-			r := run(sandbox.CodeRequest{Source: source, WallTime: 20 * time.Second})
+			r := run(sandbox.CodeRequest{Source: source, WallTime: patience})
 			Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory, sandbox.StatusLinkError))
 			Expect(r.Error.Message).To(SatisfyAny(ContainSubstring("nests too deeply"), ContainSubstring("out of memory"), ContainSubstring("Unexpected")))
 		}

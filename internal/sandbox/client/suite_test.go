@@ -4,12 +4,19 @@ package client_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
+
+// patience is for what must happen, however busy the machine is; for code that is to end by itself, too.
+const patience = 2 * time.Minute
+
+func patiently(o *supervisor.Options) { o.MaxWallTime = patience }
 
 func TestMain(m *testing.M) {
 	sandboxtest.Main()

@@ -42,13 +42,13 @@ func cgroupSpecs(limit int64) {
 			DeferCleanup(i.Close)
 		}
 		r := c.RunCode(ctx, sandbox.CodeRequest{Source: one, MemoryLimitBytes: each}).Wait(ctx)
-		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
-		Expect(r.Error.Message).To(ContainSubstring(fmt.Sprintf("what runs in it may use %d MiB in all", room>>20)))
+		Expect(r.Status).To(Equal(sandbox.StatusMemory), "%v", r.Error)
+		Expect(r.Error.Message).To(ContainSubstring(fmt.Sprintf("what runs in the sandbox may use %d MiB in all", room>>20)))
 	})
 
 	It("ends a child whose engine is broken and takes all of it, and nothing else", func() {
 		killed := oomKills()
-		r := attack("more memory than it may have", 30*time.Second)
+		r := attack("more memory than it may have", time.Minute)
 		Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory))
 		Expect(r.Retriable).To(BeFalse())
 		Expect(oomKills()).To(Equal(killed + 1))

@@ -161,7 +161,7 @@ var forgeries = map[string]func(*protocol.Conn){
 	"a call whose arguments are no array": func(c *protocol.Conn) {
 		m := protocol.HostCall{ID: 1, Args: []byte{byte(value.TagTrue)}}
 		_ = c.Write(protocol.TypeHostCall, m.Encode())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 	},
 	"endless calls": func(c *protocol.Conn) {
 		for {
@@ -175,7 +175,7 @@ var forgeries = map[string]func(*protocol.Conn){
 		for c.Write(protocol.TypeReport, v) == nil {
 		}
 	},
-	"silence": func(*protocol.Conn) { time.Sleep(time.Minute) },
+	"silence": func(*protocol.Conn) { time.Sleep(time.Hour) },
 	"more memory than it may have": func(*protocol.Conn) {
 		for {
 			b, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

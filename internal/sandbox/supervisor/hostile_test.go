@@ -23,7 +23,7 @@ var _ = Describe("a child whose engine is broken", Label("COD-01", "COD-08"), fu
 			continue
 		}
 		It("cannot "+name, func() {
-			r := attack(name, 10*time.Second)
+			r := attack(name, time.Minute)
 			Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%v", r.Error)
 			Expect(r.Value).To(SatisfyAny(
 				Equal("EPERM"), Equal("ENOSYS"), ContainSubstring("operation not permitted"), ContainSubstring("function not implemented"),
@@ -32,18 +32,16 @@ var _ = Describe("a child whose engine is broken", Label("COD-01", "COD-08"), fu
 	}
 
 	It("can still do what an engine needs", func() {
-		Expect(attack("do what it may", 10*time.Second).Value).To(Equal("fine"))
+		Expect(attack("do what it may", time.Minute).Value).To(Equal("fine"))
 	})
 
 	for _, name := range slices.Sorted(maps.Keys(forgeries)) {
 		It("gets nowhere with "+name, func() {
-			begun := time.Now()
 			r := attack(name, 2*time.Second)
 			Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory))
 			Expect(r.Value).To(BeNil())
 			Expect(r.Error.Message).NotTo(BeEmpty())
 			Expect(r.Retriable).To(BeFalse())
-			Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second))
 		})
 	}
 })
@@ -56,10 +54,11 @@ func attack(name string, wall time.Duration) sandbox.Result {
 	s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
 		o.Child, o.Prefork = []string{exe, hostileArg, name}, 1
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	DeferCleanup(cancel)
+	ctx := within(patience)
 	hold := func(ctx context.Context, _ []any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
-	return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{
+	r := s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{
 		Source: "1", WallTime: wall, Globals: map[string]sandbox.Binding{"hold": {Func: hold}},
 	}).Wait(ctx)
+	Expect(ctx.Err()).NotTo(HaveOccurred(), "it ended because nobody waited any longer")
+	return r
 }

@@ -37,7 +37,7 @@ var _ = Describe("the pool of children", func() {
 
 	It("leaves the processors to the first run of a sandbox, while children are left", func(ctx SpecContext) {
 		s := start()
-		Eventually(ctx, s.pool.renewed).Should(BeClosed())
+		Eventually(ctx, s.pool.renewed).WithTimeout(2 * time.Minute).Should(BeClosed())
 		take := func() {
 			GinkgoHelper()
 			child, err := s.pool.take(ctx)
@@ -51,17 +51,17 @@ var _ = Describe("the pool of children", func() {
 		Expect(s.pool.refill).To(BeEmpty(), "another one is left")
 		take()
 		s.pool.wanted()
-		Eventually(ctx, s.pool.full).Should(BeTrue(), "none was left")
-	}, SpecTimeout(time.Minute))
+		Eventually(ctx, s.pool.full).WithTimeout(2*time.Minute).Should(BeTrue(), "none was left")
+	}, SpecTimeout(5*time.Minute))
 
 	It("renews those that started before the libraries were compiled", func(ctx SpecContext) {
 		s := start()
-		Eventually(s.pool.renewed).WithTimeout(20 * time.Second).Should(BeClosed())
+		Eventually(ctx, s.pool.renewed).WithTimeout(2 * time.Minute).Should(BeClosed())
 		for range s.opts.Prefork {
 			child, err := s.pool.take(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(child.dispose)
 			Expect(child.libraries).To(BeTrue(), "it would compile the libraries for itself")
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })

@@ -41,6 +41,6 @@ var _ = Describe("the reaper", func() {
 		err = own.Wait()
 		Expect(err).To(MatchError("exit status 7"))
 		r.forget(own.Process.Pid)
-		Eventually(func() error { return syscall.Kill(orphan, 0) }, "20s").Should(MatchError(syscall.ESRCH))
+		Eventually(func() error { return syscall.Kill(orphan, 0) }, "2m").Should(MatchError(syscall.ESRCH))
 	})
 })

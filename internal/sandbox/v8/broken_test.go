@@ -44,10 +44,10 @@ func brokenEngine() {
 	if route, ok := routes[name]; ok {
 		v, _ := value.Encode(route())
 		done(conn, v)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 	}
 	forgeries[name](conn)
-	time.Sleep(time.Minute)
+	time.Sleep(time.Hour)
 }
 
 func done(c *protocol.Conn, v []byte) {
@@ -164,9 +164,11 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) {
 			o.Engine, o.Deno, o.Prefork = sandbox.V8, program, 1
 		})
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		DeferCleanup(cancel)
-		return s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{Source: "1", WallTime: wall, MemoryLimitBytes: memory}).Wait(ctx)
+		r := s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{Source: "1", WallTime: wall, MemoryLimitBytes: memory}).Wait(ctx)
+		Expect(ctx.Err()).NotTo(HaveOccurred(), "it ended because nobody waited any longer")
+		return r
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(routes)) {
@@ -174,7 +176,7 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 			continue
 		}
 		It("cannot "+name, func() {
-			r := attack(name, 10*time.Second, 0)
+			r := attack(name, time.Minute, 0)
 			Expect(r.Status).To(Equal(sandbox.StatusSuccess), "%v", r.Error)
 			Expect(r.Value).To(SatisfyAny(
 				Equal("EPERM"), Equal("ENOSYS"), ContainSubstring("operation not permitted"), ContainSubstring("function not implemented"),
@@ -183,13 +185,13 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 	}
 
 	It("can still do what an engine needs", func() {
-		r := attack("do what it may", 10*time.Second, 0)
+		r := attack("do what it may", time.Minute, 0)
 		Expect(r.Error).To(BeNil())
 		Expect(r.Value).To(Equal("fine"))
 	})
 
 	It("ends as one without memory by a frame that is larger than that", Label("COD-06"), func() {
-		r := attack("a frame larger than its memory", 20*time.Second, frameLimit)
+		r := attack("a frame larger than its memory", time.Minute, frameLimit)
 		Expect(r.Status).To(Equal(sandbox.StatusMemory), "%v", r.Error)
 		Expect(r.Error.Message).To(ContainSubstring("its limit is 16 MiB"))
 		Expect(r.Reports).To(BeEmpty())
@@ -200,13 +202,11 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 			continue
 		}
 		It("gets nowhere with "+name, func() {
-			begun := time.Now()
 			r := attack(name, 2*time.Second, 0)
 			Expect(r.Status).To(BeElementOf(sandbox.StatusTerminated, sandbox.StatusMemory))
 			Expect(r.Value).To(BeNil())
 			Expect(r.Error.Message).NotTo(BeEmpty())
 			Expect(r.Retriable).To(BeFalse())
-			Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second))
 		})
 	}
 })

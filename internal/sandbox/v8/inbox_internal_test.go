@@ -35,7 +35,7 @@ var _ = Describe("the frames that wait for an engine", func() {
 			in.used(<-in.frames)
 		}
 		Expect(in.small.TryAcquire(maxSmall)).To(BeTrue(), "all of the room was given back")
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("take no more than their room, however small they are", Label("COD-01"), func(ctx SpecContext) {
 		var sent bytes.Buffer
@@ -51,9 +51,9 @@ var _ = Describe("the frames that wait for an engine", func() {
 			_, err := in.untilTerminate(protocol.NewConn(&sent, nil, nil))
 			over <- err
 		}()
-		Eventually(in.frames).Should(HaveLen(maxSmall / (len(content) + frameBytes)))
+		Eventually(in.frames).WithTimeout(2 * time.Minute).Should(HaveLen(maxSmall / (len(content) + frameBytes)))
 		in.die()
-		Eventually(over).Should(Receive(HaveOccurred()))
+		Eventually(over).WithTimeout(2 * time.Minute).Should(Receive(HaveOccurred()))
 		Expect(len(in.frames) * (len(content) + frameBytes)).To(BeNumerically("<=", maxSmall))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(5*time.Minute))
 })

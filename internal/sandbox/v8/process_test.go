@@ -28,7 +28,7 @@ func processSpecs(deno string) {
 	var s sandbox.Sandbox
 	BeforeEach(func() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
 		DeferCleanup(cancel)
 		pool, err := process.New(process.Options{Deno: deno})
 		Expect(err).NotTo(HaveOccurred())
@@ -38,7 +38,7 @@ func processSpecs(deno string) {
 	})
 
 	It("compiles to machine code", func() {
-		r := s.RunCode(ctx, sandbox.CodeRequest{Source: "const fib = (n: number): number => n < 2 ? n : fib(n - 1) + fib(n - 2); export default () => fib(32)", WallTime: 20 * time.Second}).Wait(ctx)
+		r := s.RunCode(ctx, sandbox.CodeRequest{Source: "const fib = (n: number): number => n < 2 ? n : fib(n - 1) + fib(n - 2); export default () => fib(32)", WallTime: time.Minute}).Wait(ctx)
 		Expect(r.Error).To(BeNil())
 		Expect(r.Value).To(Equal(2178309.0))
 	})
