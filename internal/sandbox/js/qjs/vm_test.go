@@ -123,7 +123,7 @@ func TestStopIsSticky(t *testing.T) {
 	if _, ok := vm.Eval("test", "for(;;){try{for(;;);}catch{}finally{}}"); ok {
 		t.Fatal("ran on")
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Fatal(d)
 	}
 	vm.Free(vm.Exception())
