@@ -31,11 +31,8 @@ var _ = Describe("A control plane without a node", Ordered, func() {
 	})
 
 	It("has a status with a line for each part", func() {
-		out := c.must("status", c.flags()...)
-		for _, part := range []string{"supervisor", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-			Expect(out).To(MatchRegexp(`(?m)^` + part + `\s+ready`))
-		}
-		Expect(out).To(ContainSubstring(filepath.Join(c.dir, "kubeconfig")))
+		c.ready("supervisor", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+		Expect(call("status", c.flags()...).out).To(ContainSubstring(filepath.Join(c.dir, "kubeconfig")))
 	})
 
 	It("gives the variables that tests need", func() {
@@ -61,9 +58,9 @@ var _ = Describe("A control plane without a node", Ordered, func() {
 
 	It("collects what is owned by a deleted object", func() {
 		c.get("create", "deployment", "d", "--image=x", "--replicas=1")
-		Eventually(func() string { return c.get("get", "pods", "-o", "name") }, "15s").Should(ContainSubstring("pod/d-"))
+		Eventually(func() string { return c.get("get", "pods", "-o", "name") }, patience).Should(ContainSubstring("pod/d-"))
 		c.get("delete", "deployment", "d")
-		Eventually(func() string { return c.get("get", "replicasets,pods", "-o", "name") }, "15s").Should(BeEmpty())
+		Eventually(func() string { return c.get("get", "replicasets,pods", "-o", "name") }, patience).Should(BeEmpty())
 	})
 
 	It("writes an audit log that names callers and holds no bodies", func() {
@@ -74,7 +71,7 @@ var _ = Describe("A control plane without a node", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 			return string(b)
 		}
-		Eventually(log, "10s").Should(ContainSubstring(`"name":"noted"`))
+		Eventually(log, patience).Should(ContainSubstring(`"name":"noted"`))
 		Expect(log()).NotTo(ContainSubstring("not-to-be-logged"))
 		var event struct{ UserAgent, Verb string }
 		first, _, _ := strings.Cut(log(), "\n")

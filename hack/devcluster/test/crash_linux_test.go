@@ -34,7 +34,7 @@ var _ = Describe("A crash", func() {
 		pidNS = nodePIDNamespace(c)
 		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
 		c.apply(restricted("default", "web", `[serve, "8080"]`))
-		c.get("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+		c.get("wait", "--for=condition=Ready", "pod/web", "--timeout=240s")
 		Expect(look(c).tables).NotTo(Equal(before.tables)) // egress has one on the host
 	})
 
@@ -48,15 +48,15 @@ var _ = Describe("A crash", func() {
 
 	It("of the supervisor ends the node with it, and down removes the rest", func() {
 		Expect(syscall.Kill(stateOf(c).SupervisorPID, syscall.SIGKILL)).To(Succeed())
-		Eventually(func() []string { return processesOf(c, pidNS) }, "10s").Should(BeEmpty())
+		Eventually(func() []string { return processesOf(c, pidNS) }, patience).Should(BeEmpty())
 		Expect(call("status", c.flags()...).code).To(Equal(1))
 		gone()
 	})
 
 	It("of the node's first process stops the cluster, which says why", func() {
 		Expect(syscall.Kill(stateOf(c).NodeInitPID, syscall.SIGKILL)).To(Succeed())
-		Eventually(func() int { return call("status", c.flags()...).code }, "20s").Should(Equal(1))
-		Eventually(func() string { return stateOf(c).Failure }, "20s").Should(ContainSubstring("the node ended"))
+		Eventually(func() int { return call("status", c.flags()...).code }, patience).Should(Equal(1))
+		Eventually(func() string { return stateOf(c).Failure }, patience).Should(ContainSubstring("the node ended"))
 		gone()
 	})
 
@@ -79,8 +79,8 @@ var _ = Describe("A crash", func() {
 		Eventually(func() string {
 			b, _ := os.ReadFile(pidFile)
 			return string(b)
-		}, "10s").ShouldNot(Or(BeEmpty(), Equal(string(old))))
-		Eventually(func() int { return call("status", c.flags()...).code }, "20s").Should(BeZero())
+		}, patience).ShouldNot(Or(BeEmpty(), Equal(string(old))))
+		Eventually(func() int { return call("status", c.flags()...).code }, patience).Should(BeZero())
 		gone()
 	})
 })

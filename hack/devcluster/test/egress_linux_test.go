@@ -57,7 +57,7 @@ func elsewhere() string {
 			c.Close()
 		}
 		return err
-	}, "20s").Should(Succeed())
+	}, patience).Should(Succeed())
 	return one.Next().String()
 }
 
@@ -71,7 +71,7 @@ var _ = Describe("Egress", func() {
 		c.must("up", append(c.flags(), flags...)...)
 		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
 		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/"]`))
-		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, "20s").Should(Or(Equal("Succeeded"), Equal("Failed")))
+		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, patience).Should(Or(Equal("Succeeded"), Equal("Failed")))
 		return c.get("logs", "out")
 	}
 

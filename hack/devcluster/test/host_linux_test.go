@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +21,13 @@ type host struct {
 	mounts, links, routes, tables, cgroups, files []string
 	settings                                      map[string]string
 }
+
+// Of what else may happen on a machine meanwhile: sessions, packages, containers of others. Of the folders that all programs share,
+// only what a cluster's programs could have made counts.
+var (
+	elsewheres = regexp.MustCompile(`/run/user/|snap|binfmt_misc|/docker|/podman|/media/`)
+	clusters   = regexp.MustCompile(`(?i)skein|dct|containerd|cri|kube|cni|runc|runsc|gvisor|etcd|netns|pods|containers|xtables|nft|calico|flannel`)
+)
 
 // look takes the host's state. What belongs to clusters other than c is left out, as they may come and go meanwhile.
 func look(c cluster) host {
@@ -38,7 +46,9 @@ func look(c cluster) host {
 	b, err := os.ReadFile("/proc/self/mounts")
 	Expect(err).NotTo(HaveOccurred())
 	for line := range strings.Lines(string(b)) {
-		add(&h.mounts, strings.TrimSpace(line))
+		if !elsewheres.MatchString(line) {
+			add(&h.mounts, strings.TrimSpace(line))
+		}
 	}
 	links, err := netlink.LinkList()
 	Expect(err).NotTo(HaveOccurred())
@@ -70,7 +80,9 @@ func look(c cluster) host {
 		found, err := filepath.Glob(glob)
 		Expect(err).NotTo(HaveOccurred())
 		for _, f := range found {
-			add(&h.files, f)
+			if clusters.MatchString(f) {
+				add(&h.files, f)
+			}
 		}
 	}
 	for _, s := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",

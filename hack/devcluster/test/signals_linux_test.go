@@ -19,7 +19,7 @@ func start(args ...string) *gexec.Session {
 	GinkgoHelper()
 	s, err := gexec.Start(exec.Command(script, args...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { s.Kill().Wait("10s") })
+	DeferCleanup(func() { s.Kill().Wait(patience) })
 	return s
 }
 
@@ -27,10 +27,10 @@ var _ = Describe("A signal", func() {
 	It("to up in the foreground takes everything down", func() {
 		c := newCluster("fg")
 		s := start(append([]string{"up", "--foreground", "--node=false"}, c.flags()...)...)
-		Eventually(s, "60s").Should(gbytes.Say("Ctrl-C takes the cluster down"))
+		Eventually(s, patience).Should(gbytes.Say("Ctrl-C takes the cluster down"))
 		Expect(c.get("get", "--raw", "/readyz")).To(Equal("ok"))
 		s.Interrupt()
-		Eventually(s, "30s").Should(gexec.Exit(0))
+		Eventually(s, patience).Should(gexec.Exit(0))
 		Expect(c.dir).NotTo(BeADirectory())
 		Expect(processesOf(c, "")).To(BeEmpty())
 	})
@@ -38,17 +38,17 @@ var _ = Describe("A signal", func() {
 	It("that kills up in the foreground stops the cluster", func() {
 		c := newCluster("fgkill")
 		s := start(append([]string{"up", "--foreground", "--node=false"}, c.flags()...)...)
-		Eventually(s, "60s").Should(gbytes.Say("Ctrl-C takes the cluster down"))
+		Eventually(s, patience).Should(gbytes.Say("Ctrl-C takes the cluster down"))
 		s.Kill()
-		Eventually(func() []string { return processesOf(c, "") }, "30s").Should(BeEmpty())
+		Eventually(func() []string { return processesOf(c, "") }, patience).Should(BeEmpty())
 	})
 
 	It("to an up that has not finished leaves nothing", func() {
 		c := newCluster("early")
 		s := start(append([]string{"up"}, c.flags()...)...)
-		Eventually(s, "60s").Should(gbytes.Say("etcd is ready"))
+		Eventually(s, patience).Should(gbytes.Say("etcd is ready"))
 		s.Interrupt()
-		Eventually(s, "30s").Should(gexec.Exit(1))
+		Eventually(s, patience).Should(gexec.Exit(1))
 		Expect(s.Err).To(gbytes.Say("interrupted"))
 		Expect(c.dir).NotTo(BeADirectory())
 		Expect(processesOf(c, "")).To(BeEmpty())

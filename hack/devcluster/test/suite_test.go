@@ -25,6 +25,9 @@ func TestDevcluster(t *testing.T) {
 	RunSpecs(t, "devcluster")
 }
 
+// patience is how long what comes by itself is waited for: machines may be busy.
+const patience = 3 * time.Minute
+
 // script is the command that everyone uses.
 var script string
 
@@ -68,12 +71,12 @@ type result struct {
 // call runs a command of devcluster.sh.
 func call(name string, args ...string) result {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, script, append([]string{name}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -89,6 +92,14 @@ func (c cluster) must(name string, args ...string) string {
 	r := call(name, args...)
 	Expect(r.code).To(BeZero(), r.out)
 	return r.out
+}
+
+// ready waits for status to say so of each part: one that is busy may not answer its first question in time.
+func (c cluster) ready(parts ...string) {
+	GinkgoHelper()
+	for _, part := range parts {
+		Eventually(func() string { return call("status", c.flags()...).out }, patience).Should(MatchRegexp(`(?m)^` + part + `\s+ready`))
+	}
 }
 
 // kubectl runs kubectl against the cluster.

@@ -34,7 +34,7 @@ func run(args []string) error {
 		a, err := net.DefaultResolver.LookupHost(context.Background(), args[1])
 		fmt.Println(a)
 		return err
-	case "hold": // HOST:PORT: sends a line every 50 ms and prints each answer, until one does not come within 2 s
+	case "hold": // HOST:PORT: sends a line every 50 ms and prints each answer, until one does not come within 5 s
 		return hold(args[1])
 	case "eat": // MIB
 		n, err := strconv.Atoi(args[1])
@@ -85,7 +85,9 @@ func echo(addr string) error {
 }
 
 func get(url string) error {
-	c := http.Client{Timeout: 1500 * time.Millisecond}
+	// The kernel answers whoever may connect; what answers then may be busy.
+	dialer := &net.Dialer{Timeout: 1500 * time.Millisecond}
+	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	r, err := c.Get(url)
 	if err != nil {
 		return err
@@ -96,13 +98,13 @@ func get(url string) error {
 }
 
 func hold(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, 2*time.Second)
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		return err
 	}
 	b := make([]byte, 2)
 	for {
-		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 			return err
 		}
 		if _, err := c.Write([]byte("x\n")); err != nil {
