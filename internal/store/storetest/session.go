@@ -175,8 +175,13 @@ func describeLifecycle(e *env) {
 		It("tells of threads and sessions, from any place on", func(ctx SpecContext) {
 			read := func(q store.LifecycleQuery) ([]string, store.LifecycleCursor) {
 				GinkgoHelper()
-				page, err := e.store.Lifecycle(ctx, q)
-				Expect(err).NotTo(HaveOccurred())
+				var page *store.LifecyclePage
+				Eventually(func() bool { // what began before, a notification of an earlier commit, say, may still be under way
+					var err error
+					page, err = e.store.Lifecycle(ctx, q)
+					Expect(err).NotTo(HaveOccurred())
+					return page.Unsettled
+				}).Should(BeFalse())
 				var out []string
 				for _, ev := range page.Events {
 					out = append(out, strings.TrimSpace(ev.ThreadName+" "+ev.Type+" "+ev.RunID+" "+ev.Reason))
@@ -201,8 +206,10 @@ func describeLifecycle(e *env) {
 			again, end := read(store.LifecycleQuery{Namespace: "default", After: next})
 			Expect(again).To(BeEmpty())
 			Expect(end).To(Equal(next))
-			_, latest := read(store.LifecycleQuery{Latest: true})
-			Expect(latest).To(Equal(next))
+			Eventually(func() store.LifecycleCursor {
+				_, latest := read(store.LifecycleQuery{Latest: true})
+				return latest
+			}).Should(Equal(next))
 			all, _ := read(store.LifecycleQuery{})
 			Expect(all).To(ContainElement("thread-2 thread.created"))
 
