@@ -183,13 +183,25 @@ func (s *Server) NewDatabase(ctx context.Context, template string) (name string,
 	if template == "" {
 		template = "template0"
 	}
+	if err := s.leave(ctx, template); err != nil {
+		return "", err
+	}
 	name = fmt.Sprintf("db%d", s.made.Add(1))
 	return name, s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
 }
 
 // DropDatabase removes a database, and whoever is connected to it.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
+	if err := s.leave(ctx, name); err != nil {
+		return err
+	}
 	return s.exec(ctx, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
+}
+
+// leave waits until the servers of the connections to a database are gone: a connection that was closed has one for a moment yet,
+// and PostgreSQL waits for it for five seconds.
+func (s *Server) leave(ctx context.Context, name string) error {
+	return s.exec(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE datname = '%s'", name))
 }
 
 // Disconnect ends all connections to a database.
