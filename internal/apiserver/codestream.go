@@ -89,6 +89,7 @@ func (a *attendance) run() {
 	}
 	go a.read()
 	go a.watch()
+	go a.beat()
 	req, err := a.request(first)
 	if err != nil {
 		var status *apierrors.StatusError
@@ -224,16 +225,23 @@ func (a *attendance) settle(id int64, with reply) error {
 	return nil
 }
 
-// watch ends the code of a client that is gone, and when the server stops.
+// watch ends the code when the server stops.
 func (a *attendance) watch() {
+	select {
+	case <-a.ctx.Done():
+	case <-a.server.stopping:
+		a.end(errStopping)
+	}
+}
+
+// beat ends the code of a client that is gone. It is apart from watch: a client that reads nothing for a while, such as one
+// that does something else, answers no ping until then.
+func (a *attendance) beat() {
 	heartbeat := time.NewTicker(a.server.opts.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case <-a.ctx.Done():
-			return
-		case <-a.server.stopping:
-			a.end(errStopping)
 			return
 		case <-heartbeat.C:
 			ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)

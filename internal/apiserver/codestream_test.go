@@ -24,11 +24,15 @@ import (
 // exchange is a WebSocket of code in the words of the wire.
 type exchange struct{ conn *websocket.Conn }
 
-func (e *env) codeSocket(ctx context.Context) exchange {
+func (e *env) codeSocket(ctx context.Context, change ...func(*websocket.DialOptions)) exchange {
 	GinkgoHelper()
-	conn, _, err := websocket.Dial(ctx, e.base+at("hello", "/code"), &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+	o := &websocket.DialOptions{
 		HTTPClient: e.http1(), HTTPHeader: http.Header{"Authorization": {"Bearer alice"}}, Subprotocols: []string{runtimev1.CodeSubprotocol},
-	})
+	}
+	for _, f := range change {
+		f(o)
+	}
+	conn, _, err := websocket.Dial(ctx, e.base+at("hello", "/code"), o) //nolint:bodyclose // the library closes it
 	Expect(err).NotTo(HaveOccurred())
 	Expect(conn.Subprotocol()).To(Equal(runtimev1.CodeSubprotocol))
 	DeferCleanup(func() { _ = conn.CloseNow() })
@@ -144,6 +148,33 @@ var _ = Describe("the WebSocket of code", func() {
 		Entry("when the connection breaks", func(_ *env, x exchange) { _ = x.conn.CloseNow() }, errLeft.reason, nil),
 		Entry("when the server stops", func(e *env, _ exchange) { e.stop() }, errStopping.reason, ContainSubstring(errStopping.reason)),
 	)
+
+	It("ends the code when the server stops, also while a client leaves a ping unanswered", Label("COD-04"), func(ctx SpecContext) {
+		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
+		e.thread("hello")
+		cause := e.code(untilEnded)
+		pinged := make(chan struct{}, 1)
+		x := e.codeSocket(ctx, func(o *websocket.DialOptions) {
+			o.OnPingReceived = func(context.Context, []byte) bool {
+				select {
+				case pinged <- struct{}{}:
+				default:
+				}
+				return false
+			}
+		})
+		x.say(ctx, `{"type":"run","run":{"source":"for (;;);"}}`)
+		Expect(x.hear(ctx)).To(ContainSubstring(`"on"`))
+		heard := make(chan string, 1)
+		go func() {
+			defer GinkgoRecover()
+			heard <- x.hear(ctx)
+		}()
+		Eventually(pinged).Should(Receive())
+		e.stop()
+		Eventually(cause).Should(Receive(MatchError(errStopping)))
+		Eventually(heard).Should(Receive(ContainSubstring(errStopping.reason)))
+	}, SpecTimeout(2*patience))
 
 	DescribeTable("closes the connection of a client that breaks the protocol, and ends its code", func(ctx SpecContext, message, why string) {
 		e := newEnv()
