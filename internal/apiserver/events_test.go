@@ -70,7 +70,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got).To(Equal(numbers(0, backlog+live)))
 		writing.Wait()
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("resume after a sequence number", func(ctx SpecContext) {
 		e := newEnv()
@@ -89,7 +89,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		Expect(strings.Count(string(text), "event: event:tick\n")).To(Equal(6), "Last-Event-ID is newer than the URL")
 		Expect(string(text)).To(HavePrefix("retry: 1000\n\n"))
 		Expect(string(text)).To(ContainSubstring(`event: stream.closed` + "\n" + `data: {"reason":"EndOfLog"`))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("begin with what happens next when asked to", func(ctx SpecContext) {
 		e := newEnv()
@@ -99,7 +99,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		defer resp.Body.Close()
 		emit(st, 3, 1)
 		Expect(nextData(bufio.NewReader(resp.Body))).To(ContainSubstring(`"data":3`))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("carry the messages", Label("MSG-05"), func(ctx SpecContext) {
 		e := newEnv()
@@ -113,7 +113,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 			Expect(ev.Data).To(ContainSubstring(`hi\nthere`))
 			break
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("beat while nothing happens", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
@@ -128,7 +128,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 			lines = append(lines, line)
 		}
 		Expect(lines).To(ContainElement(": ping\n"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("are found by reading when a hint was lost", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
@@ -143,7 +143,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		Eventually(deaf.got).Should(Receive(Equal(1)))
 		cancel()
 		Eventually(done).Should(BeClosed())
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("end when the thread is deleted", func(ctx SpecContext) {
 		e := newEnv()
@@ -160,7 +160,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		for _, err := range e.client().Thread("ns", "nobody").Events(ctx, runtimeclient.EventOptions{}) {
 			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("end with a word when the server stops", func(ctx SpecContext) {
 		e := newEnv()
@@ -176,7 +176,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		for err == nil {
 			_, err = r.ReadByte()
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	It("drop a client that does not read, without holding up the others", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.transferTimeout, o.heartbeat = 200*time.Millisecond, time.Hour })
@@ -196,13 +196,13 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 
 		// What is held for them can be read, then it is over, before all.
 		Eventually(func() float64 { return testutil.ToFloat64(openStreams) }).Should(BeZero())
-		Expect(http1.SetDeadline(time.Now().Add(20 * time.Second))).To(Succeed())
+		Expect(http1.SetDeadline(time.Now().Add(patience))).To(Succeed())
 		for _, r := range []io.Reader{http1, http2.Body} {
 			n, err := io.Copy(io.Discard, r)
 			Expect(err).NotTo(MatchError(os.ErrDeadlineExceeded))
 			Expect(n).To(BeNumerically("<", 40<<19))
 		}
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*patience))
 
 	Describe("by WebSocket", func() {
 		It("carry the same, from where it was asked", func(ctx SpecContext) {
@@ -220,7 +220,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 				Expect(ev).To(And(HaveField("Seq", int64(i+1)), HaveField("Type", "event:tick"), HaveField("Data", MatchJSON(fmt.Sprint(i)))))
 			}
 			Expect(conn.Close(websocket.StatusNormalClosure, "")).To(Succeed())
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*patience))
 
 		It("say why they end", func(ctx SpecContext) {
 			e := newEnv()
@@ -234,7 +234,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 			e.stop()
 			_, _, err = stopped.Read(ctx)
 			Expect(websocket.CloseStatus(err)).To(Equal(websocket.StatusGoingAway), "%v", err)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*patience))
 
 		It("refuse a bad request before the upgrade", func(ctx SpecContext) {
 			e := newEnv()
@@ -242,7 +242,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 			_, resp, err := e.tryWebSocket(ctx, "?after=x")
 			Expect(err).To(HaveOccurred())
 			Expect(resp.StatusCode).To(Equal(http.StatusUnprocessableEntity))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*patience))
 	})
 })
 

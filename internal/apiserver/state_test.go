@@ -153,7 +153,7 @@ var _ = Describe("the lifecycle feed", Label("STA-06"), func() {
 		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunRunning}})).To(Succeed())
 		Expect(st.Apply(ctx, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "helper", Status: store.RunSucceeded}})).To(Succeed())
 		Expect(e.svc.Purge(ctx, st.ID())).To(Succeed())
-		Eventually(done, "10s").Should(BeClosed())
+		Eventually(done).Should(BeClosed())
 		Expect(seen).To(Equal([]string{"hello session.started ", "hello session.completed succeeded", "hello thread.destroyed deleted"}))
 		read(runtimeclient.LifecycleOptions{NoFollow: true}, 0)
 		Expect(seen).To(HaveLen(4))

@@ -190,7 +190,7 @@ var _ = Describe("leases", Label("THR-12"), func() {
 
 		resp, _ := e.do("POST", at("hello", "/messages"), strings.NewReader(`{"content":"mine"}`), runtimev1.HeaderLease, l.Token)
 		Expect(resp.StatusCode).To(Equal(http.StatusCreated))
-		resp, _ = e.do("PUT", at("hello", "/lease"), strings.NewReader(`{"ttlSeconds":5}`), runtimev1.HeaderLease, l.Token)
+		resp, _ = e.do("PUT", at("hello", "/lease"), strings.NewReader(`{"ttlSeconds":300}`), runtimev1.HeaderLease, l.Token)
 		Expect(resp.StatusCode).To(Equal(http.StatusOK))
 		for range 2 {
 			resp, _ = e.do("DELETE", at("hello", "/lease"), nil, runtimev1.HeaderLease, l.Token)
