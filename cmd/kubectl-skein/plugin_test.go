@@ -34,6 +34,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
+// patience bounds what must happen, on machines that are busy; it is never what a spec measures.
+const patience = 2 * time.Minute
+
 func TestPlugin(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "kubectl skein")
@@ -46,7 +49,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(20 * time.Second) // machines may be busy
+	SetDefaultEventuallyTimeout(patience)
 	klog.SetLogger(GinkgoLogr)
 	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
 	dir := GinkgoT().TempDir()
@@ -65,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	stop := echoes.start()
 	DeferCleanup(stop)
-}, NodeTimeout(2*time.Minute))
+}, NodeTimeout(3*patience))
 
 type noChildren struct{}
 
@@ -259,7 +262,7 @@ var _ = Describe("kubectl skein", func() {
 	})
 
 	It("sends, waits for the answer, and shows the conversation", Label("MSG-05"), func() {
-		got := c.run("send", "hello", "good morning", "--wait", "--timeout=20s")
+		got := c.run("send", "hello", "good morning", "--wait", "--timeout=2m")
 		Expect(got).To(Equal(outputs{out: "echo: good morning\n"}))
 		got = c.run("messages", "hello")
 		Expect(got.code).To(BeZero(), got.err)
@@ -290,20 +293,20 @@ var _ = Describe("kubectl skein", func() {
 
 	It("answers the repeat of a message as the first time", func() {
 		for range 2 {
-			got := c.run("send", "hello", "once", "--wait", "--idempotency-key=k", "--timeout=20s")
+			got := c.run("send", "hello", "once", "--wait", "--idempotency-key=k", "--timeout=2m")
 			Expect(got).To(Equal(outputs{out: "echo: once\n"}))
 		}
 		Expect(strings.Count(c.run("messages", "hello").out, "user: once")).To(Equal(1))
 	})
 
 	It("fails when the run does", func() {
-		got := c.run("send", "hello", "fail", "--wait", "--timeout=20s")
+		got := c.run("send", "hello", "fail", "--wait", "--timeout=2m")
 		Expect(got.code).To(Equal(1))
 		Expect(got.err).To(Equal("error: run failed: ModelTimeout: the model took too long\n"))
 	})
 
 	It("follows a conversation", func(ctx SpecContext) {
-		Expect(c.run("send", "hello", "before", "--wait", "--timeout=20s").code).To(BeZero())
+		Expect(c.run("send", "hello", "before", "--wait", "--timeout=2m").code).To(BeZero())
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
 		out := &lockedBuffer{}
@@ -320,7 +323,7 @@ var _ = Describe("kubectl skein", func() {
 		Expect(strings.Count(out.String(), "user: before")).To(Equal(1))
 		stop()
 		Eventually(done).Should(Receive(Equal(130)))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*patience))
 
 	It("shows the tree of a thread", func(ctx SpecContext) {
 		child := tree(ctx, c.ns, obj)
@@ -473,10 +476,9 @@ $`))
 		c.kubeconfig = filepath.Join(GinkgoT().TempDir(), "viewer")
 		_, err := env.Kubeconfig("viewer", c.kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
-		meta := metav1.ObjectMeta{Namespace: c.ns, Name: "viewer"}
-		Expect(env.Client.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"skein.dev"}, Resources: []string{"threads", "subagents", "scheduledeffects"}, Verbs: []string{"list"}}}})).To(Succeed())
-		Expect(env.Client.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "viewer"}}})).To(Succeed())
+		Expect(env.Allow(ctx, c.ns, "viewer", rbacv1.PolicyRule{
+			APIGroups: []string{"skein.dev"}, Resources: []string{"threads", "subagents", "scheduledeffects"}, Verbs: []string{"list"},
+		})).To(Succeed())
 		got := c.run("tree")
 		Expect(got.code).To(BeZero(), got.err)
 		Expect(got.out).To(ContainSubstring("Subagent/audit"))

@@ -43,6 +43,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
+// patience bounds what must happen, on machines that are busy; it is never what a spec measures.
+const patience = 2 * time.Minute
+
 func TestAggregation(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Runtime API behind a Kubernetes API server")
@@ -54,7 +57,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	SetDefaultEventuallyTimeout(20 * time.Second) // machines may be busy
+	SetDefaultEventuallyTimeout(patience)
 	klog.SetLogger(GinkgoLogr)
 	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "this suite needs a control plane: run `make test-integration`")
 	dir = GinkgoT().TempDir()
@@ -65,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
-}, NodeTimeout(2*time.Minute))
+}, NodeTimeout(3*patience))
 
 // storeEngine ends threads; what else an engine does is not asked for here.
 type storeEngine struct {
@@ -101,7 +104,15 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 
 type noEffects struct{ engine.Effects }
 
-var _ = Describe("the runtime API", Label("K8S-04"), func() {
+// The API server looks at its own pace whether it reaches us, and may yet find that it does not when a spec that sent it elsewhere
+// is long over. So those come after all that need to be reached.
+var _ = Describe("the runtime API", Ordered, ContinueOnFailure, func() {
+	Describe("behind the Kubernetes API", Label("K8S-04"), requests)
+	Describe("and its registration", registration)
+})
+
+// requests is what specs of a runtime API that is reached.
+func requests() {
 	var ns string
 	var st *thread.State
 	var admin *runtimeclient.Thread
@@ -237,10 +248,11 @@ var _ = Describe("the runtime API", Label("K8S-04"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(body).To(ContainSubstring(fmt.Sprintf(`"data":%d`, i)))
 		}
-	}, SpecTimeout(time.Minute))
-})
+	}, SpecTimeout(2*patience))
+}
 
-var _ = Describe("registration", Serial, func() {
+// registration is what specs of how the API server reaches us: the last ones have it reach somebody else.
+func registration() {
 	It("keeps what is there, and mends what is broken", func(ctx SpecContext) {
 		first := env.Server.CABundle()
 		again, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
@@ -248,12 +260,23 @@ var _ = Describe("registration", Serial, func() {
 		Expect(again.CABundle()).To(Equal(first))
 		svc := apiService(ctx)
 		Expect(svc.Spec.CABundle).To(Equal(first))
+		before := svc.DeepCopy()
 		svc.Spec.CABundle = nil
 		svc.Spec.InsecureSkipTLSVerify = true
-		Expect(env.Client.Update(ctx, svc)).To(Succeed())
+		Expect(env.Client.Patch(ctx, svc, client.MergeFrom(before))).To(Succeed(), "whoever keeps its status may write it meanwhile")
 		_, err = apiserver.EnsureServing(ctx, env.Admin, env.Serving)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(apiService(ctx).Spec).To(And(HaveField("CABundle", first), HaveField("InsecureSkipTLSVerify", false)))
+	})
+
+	It("leaves an installation in the cluster alone", func(ctx SpecContext) {
+		ns, err := env.Namespace(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skein-runtime-api"}, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "skein"}, Ports: []corev1.ServicePort{{Port: 443}},
+		}})).To(Succeed())
+		_, err = apiserver.EnsureServing(ctx, env.Admin, apiserver.ServingOptions{Namespace: ns, External: env.Addr})
+		Expect(err).To(MatchError(ContainSubstring("remove that installation first")))
 	})
 
 	It("names an endpoint when it is not on loopback, and goes back", func(ctx SpecContext) {
@@ -261,7 +284,7 @@ var _ = Describe("registration", Serial, func() {
 			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
-		}, NodeTimeout(30*time.Second))
+		}, NodeTimeout(patience))
 		elsewhere := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 8444}}
 		for range 2 {
 			_, err := apiserver.EnsureServing(ctx, env.Admin, elsewhere)
@@ -276,31 +299,23 @@ var _ = Describe("registration", Serial, func() {
 		Expect(apiService(ctx).Spec.Service.Port).To(HaveValue(Equal(int32(443))))
 	})
 
-	It("leaves an installation in the cluster alone", func(ctx SpecContext) {
-		ns, err := env.Namespace(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Client.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "skein-runtime-api"}, Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "skein"}, Ports: []corev1.ServicePort{{Port: 443}},
-		}})).To(Succeed())
-		_, err = apiserver.EnsureServing(ctx, env.Admin, apiserver.ServingOptions{Namespace: ns, External: env.Addr})
-		Expect(err).To(MatchError(ContainSubstring("remove that installation first")))
-	})
-
 	It("says what the API server says when it does not reach us", func(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) {
 			_, err := apiserver.EnsureServing(ctx, env.Admin, env.Serving)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(apiserver.WaitAvailable(ctx, env.Admin)).To(Succeed())
-		}, NodeTimeout(30*time.Second))
+		}, NodeTimeout(patience))
 		nobody := apiserver.ServingOptions{External: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
 		_, err := apiserver.EnsureServing(ctx, env.Admin, nobody)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }, "30s").Should(Equal(apiregistrationv1.ConditionFalse))
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		Expect(apiserver.WaitAvailable(short, env.Admin)).To(MatchError(ContainSubstring("connection refused")))
-	}, SpecTimeout(time.Minute))
-})
+		Eventually(func() apiregistrationv1.ConditionStatus { return available(apiService(ctx)) }).Should(Equal(apiregistrationv1.ConditionFalse))
+		Eventually(func() error {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return apiserver.WaitAvailable(short, env.Admin)
+		}).Should(MatchError(ContainSubstring("connection refused")))
+	}, SpecTimeout(3*patience))
+}
 
 func apiService(ctx context.Context) *apiregistrationv1.APIService {
 	GinkgoHelper()
@@ -328,17 +343,12 @@ func as(cfg *rest.Config) *runtimeclient.Client {
 // role gives a user rights in the namespace.
 func role(ctx context.Context, ns, user string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
-	meta := metav1.ObjectMeta{Namespace: ns, GenerateName: "r-"}
-	r := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
-	Expect(env.Client.Create(ctx, r)).To(Succeed())
-	Expect(env.Client.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-	})).To(Succeed())
+	Expect(env.Allow(ctx, ns, user, rules...)).To(Succeed())
 }
 
 // run runs kubectl.
 func run(args ...string) (string, error) {
+	args = append([]string{"--cache-dir", filepath.Join(dir, "kubectl")}, args...)
 	out, err := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...).CombinedOutput()
 	return string(out), err
 }

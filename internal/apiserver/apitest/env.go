@@ -7,13 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -24,6 +30,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/apiserver"
+	"github.com/skein-dev/skein/internal/scratch"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 	"github.com/skein-dev/skein/internal/store/storetest/sqlitetest"
@@ -56,6 +63,9 @@ type Parts struct {
 	Effects  apiserver.Effects
 }
 
+// patience bounds what must happen, on machines that are busy.
+const patience = 2 * time.Minute
+
 // Start brings everything up and returns once the API server reaches the runtime API. dir is for data.
 func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
 	e = &Env{}
@@ -70,7 +80,7 @@ func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
 	if err := e.startServer(ctx, dir, parts); err != nil {
 		return e, err
 	}
-	waitCtx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not available after 30 s"))
+	waitCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not available after %s", patience))
 	defer cancel()
 	return e, apiserver.WaitAvailable(waitCtx, e.Admin)
 }
@@ -80,6 +90,12 @@ func (e *Env) startControlPlane(dir string) error {
 	e.ControlPlane = &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(file), "..", "..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
+		// What these are by default, 20 and 10 seconds, is little where a machine is busy.
+		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
+	}
+	if err := e.setPorts(); err != nil {
+		return err
 	}
 	proxy, err := newProxyIdentity(dir)
 	if err != nil {
@@ -103,6 +119,23 @@ func (e *Env) startControlPlane(dir string) error {
 	}
 	e.Client, err = client.NewWithWatch(e.Admin, client.Options{Scheme: scheme})
 	return err
+}
+
+// setPorts gives etcd and the API server ports that no connection of the machine can happen to have when they begin to listen.
+func (e *Env) setPorts() error {
+	etcd, err := scratch.Port()
+	if err != nil {
+		return err
+	}
+	secure, err := scratch.Port()
+	if err != nil {
+		return err
+	}
+	const loopback = "127.0.0.1"
+	e.ControlPlane.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, strconv.Itoa(etcd))}}
+	serving := &e.ControlPlane.ControlPlane.GetAPIServer().SecureServing
+	serving.Address, serving.Port = loopback, strconv.Itoa(secure)
+	return nil
 }
 
 func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
@@ -183,4 +216,29 @@ func (e *Env) Kubeconfig(name, file string, groups ...string) (*rest.Config, err
 		return nil, err
 	}
 	return u.Config(), os.WriteFile(file, data, 0o600)
+}
+
+// Allow gives a user rights in a namespace, and returns once he has them: the API server hears of roles by watching them, which
+// takes it a moment.
+func (e *Env) Allow(ctx context.Context, namespace, user string, rules ...rbacv1.PolicyRule) error {
+	meta := metav1.ObjectMeta{Namespace: namespace, GenerateName: "r-"}
+	r := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+	if err := e.Client.Create(ctx, r); err != nil {
+		return err
+	}
+	err := e.Client.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	})
+	if err != nil {
+		return err
+	}
+	resource, subresource, _ := strings.Cut(rules[0].Resources[0], "/")
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rules[0].Verbs[0], Group: rules[0].APIGroups[0], Resource: resource, Subresource: subresource,
+		}}}
+		err := e.Client.Create(ctx, review)
+		return review.Status.Allowed, err
+	})
 }
