@@ -68,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	stop := echoes.start()
 	DeferCleanup(stop)
-}, NodeTimeout(3*patience))
+}, NodeTimeout(6*patience))
 
 type noChildren struct{}
 

@@ -68,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
-}, NodeTimeout(3*patience))
+}, NodeTimeout(6*patience))
 
 // storeEngine ends threads; what else an engine does is not asked for here.
 type storeEngine struct {

@@ -64,7 +64,7 @@ type Parts struct {
 }
 
 // patience bounds what must happen, on machines that are busy.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Start brings everything up and returns once the API server reaches the runtime API. dir is for data.
 func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
