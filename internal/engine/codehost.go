@@ -206,7 +206,8 @@ func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args a
 }
 
 func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, module string, args any, timeout time.Duration) (any, error) {
-	call, cancel := context.WithTimeout(ctx, timeout)
+	until := time.Now().Add(timeout)
+	call, cancel := context.WithDeadline(ctx, until)
 	responded := make(chan any, 1)
 	c.mu.Lock()
 	c.responses[invocation] = responded
@@ -220,7 +221,8 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	}
 	go func() {
 		v, err := iso.Invoke(call, invocation, module, args)
-		if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+		// By the time itself: the isolate, which ends code by its own clock, may be faster than the context.
+		if err != nil && ctx.Err() == nil && !time.Now().Before(until) {
 			c.drop(iso) // it may still be at it
 			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook, the endpoint or the handler", errCodeTimeout, timeout)
 		}
@@ -229,17 +231,28 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	select {
 	case o := <-settled:
 		over()
-		return o.value, o.err
+		select {
+		case v := <-responded: // that was first: how the work after it ended is no part of the answer
+			c.worked(invocation, o.err)
+			return v, nil
+		default:
+			return o.value, o.err
+		}
 	case v := <-responded:
 		done := c.host.Session.Begin() // the session goes on until the work is done (SPEC STA-06)
 		go func() {
 			defer done()
 			defer over()
-			if o := <-settled; o.err != nil {
-				c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", o.err.Error())
-			}
+			c.worked(invocation, (<-settled).err)
 		}()
 		return v, nil
+	}
+}
+
+// worked says how the work after a response ended, where it failed.
+func (c *codeHost) worked(invocation string, err error) {
+	if err != nil {
+		c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
 	}
 }
 

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/scopes"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// invoked is an isolate that is one call of its code.
+type invoked struct {
+	sandbox.Isolate
+	call func(ctx context.Context) error
+}
+
+func (i invoked) Invoke(ctx context.Context, _, _ string, _ any) (any, error) {
+	return nil, i.call(ctx)
+}
+
+func (invoked) Close() error { return nil }
+
+func bareCodeHost() *codeHost {
+	c := newCodeHost(context.Background(), &Engine{log: logr.Discard()}, &store.Thread{}, "", nil)
+	c.host = &tool.Host{Session: scopes.New(scopes.Options{})}
+	return c
+}
+
+// Whoever called the code has its answer, also where the work that goes on after it has failed by the time that anybody looks.
+func TestAnswerBeforeTheWorkAfterIt(t *testing.T) {
+	for range 100 {
+		c := bareCodeHost()
+		v, err := c.invoke(t.Context(), invoked{call: func(ctx context.Context) error {
+			if _, err := c.serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
+				return err
+			}
+			return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: "lost", Started: true}
+		}}, "i", "m", nil, time.Minute)
+		if v != "answer" || err != nil {
+			t.Fatalf("got %v, %v", v, err)
+		}
+	}
+}
+
+// Code whose time is up is told from code whose sandbox was lost, also where the isolate ends it before the context does.
+func TestTimeIsUpWhoeverSaysSo(t *testing.T) {
+	const timeout = 5 * time.Millisecond
+	for range 20 {
+		_, err := bareCodeHost().invoke(t.Context(), invoked{call: func(context.Context) error {
+			for begun := time.Now(); time.Since(begun) < timeout; {
+				continue // at it until the very moment
+			}
+			return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: "the code ran for longer than 5ms, its limit", Started: true}
+		}}, "i", "m", nil, timeout)
+		if !errors.Is(err, errCodeTimeout) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
