@@ -58,7 +58,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 			}
 		}
 		rested := func(ctx context.Context) bool { r, err := w.Resting(ctx, id); return err == nil && r }
-		Eventually(func() bool { return c.gate.IsCut() || lastRunOrNone(ctx, w, id).Status == store.RunWaiting }, "20s", "2ms").Should(BeTrue(), "nobody decides before it waits")
+		Eventually(func() bool { return c.gate.IsCut() || lastRunOrNone(ctx, w, id).Status == store.RunWaiting }).Should(BeTrue(), "nobody decides before it waits")
 		decide(func() bool { return c.gate.IsCut() || rested(ctx) })
 		stop()
 		Expect(c.gate.Expire(ctx)).To(Succeed())
@@ -100,7 +100,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 					Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 				}
 			})
-		}, NodeTimeout(4*time.Minute))
+		}, NodeTimeout(manyPlays))
 	}
 })
 

@@ -60,7 +60,7 @@ var _ = Describe("Subagents", func() {
 				return ""
 			}
 			return r.Status
-		}, "20s", "2ms").Should(Equal(store.RunWaiting))
+		}).Should(Equal(store.RunWaiting))
 		// Nothing is held: another replica could take the thread now.
 		Eventually(func() error {
 			f, err := w.Store.Acquire(ctx, id, "somebody", hour)
@@ -68,7 +68,7 @@ var _ = Describe("Subagents", func() {
 				err = w.Store.Release(ctx, f)
 			}
 			return err
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		seen.Store(true)
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create",
@@ -108,7 +108,7 @@ var _ = Describe("Subagents", func() {
 		id = makeThread(ctx, w, "parent")
 		start(w)
 		send(ctx, w, id, "go")
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
 		c := childOf(ctx, id)
 		Expect(c.TerminatedAt).To(BeZero(), "it is resumable")
@@ -138,7 +138,7 @@ var _ = Describe("Subagents", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.Apply(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
 			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": c.Reference, "message": "two"})})}})).To(Succeed())
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->subagent_create", "tool subagent_create success: re: one",
 			"assistant: re: one", "assistant ->subagent_message", "tool subagent_message success: re: two", "assistant: re: two"}))
@@ -192,7 +192,7 @@ var _ = Describe("Subagents", func() {
 		e, _ := start(w)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
-		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "20s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "running")))
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }).Should(HaveExactElements(HaveField("RegistryStatus", "running")))
 		c := childOf(ctx, id)
 		Expect(e.Terminate(ctx, c.ID, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
@@ -221,7 +221,7 @@ var _ = Describe("Subagents", func() {
 			}
 			tree = []string{id, children[0].ID, grand[0].ID}
 			return true
-		}, "10s", "5ms").Should(BeTrue())
+		}).Should(BeTrue())
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		for i, thread := range tree {
 			t, err := w.Store.Thread(ctx, thread)
@@ -231,7 +231,7 @@ var _ = Describe("Subagents", func() {
 				Expect(t.TerminatedReason).To(Equal(skeinv1.ReasonParentTerminated))
 				Expect(t.RegistryStatus).To(Equal("terminated"))
 			}
-			Eventually(func() store.RunStatus { return lastRun(ctx, w, thread).Status }, "20s", "2ms").Should(Equal(store.RunTerminated))
+			Eventually(func() store.RunStatus { return lastRun(ctx, w, thread).Status }).Should(Equal(store.RunTerminated))
 		}
 	})
 
@@ -248,9 +248,9 @@ var _ = Describe("Subagents", func() {
 				return ""
 			}
 			return string(r.Status)
-		}, "20s", "2ms").Should(Equal("waiting"))
-		Eventually(func() error { return e.Stop(ctx, id, "enough") }, "10s").Should(Succeed())
-		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "10s", "2ms").Should(Equal(store.RunStopped))
+		}).Should(Equal("waiting"))
+		Eventually(func() error { return e.Stop(ctx, id, "enough") }).Should(Succeed())
+		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }).Should(Equal(store.RunStopped))
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))
 		children, err := w.Store.Children(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
@@ -262,7 +262,7 @@ var _ = Describe("Subagents", func() {
 		}
 		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty(), "nobody waits for what it has to say")
 		send(ctx, w, id, "next")
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)[2:]).To(Equal([]string{"assistant: (stopped by user)", "user: next", "assistant: saw next"}))
 	})
@@ -310,6 +310,6 @@ var _ = Describe("Subagents", func() {
 		start(w)
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
-		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "20s", "5ms").Should(HaveExactElements(HaveField("RegistryStatus", "halfway")))
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }).Should(HaveExactElements(HaveField("RegistryStatus", "halfway")))
 	})
 })

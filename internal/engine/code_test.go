@@ -43,7 +43,7 @@ var _ = Describe("Code", func() {
 	BeforeEach(func() {
 		w = newWorld()
 		var err error
-		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 	})
@@ -228,8 +228,8 @@ export default defineTool({ description: 'd', execute: async (state) => {
 		id := makeThread(ctx, w, "a")
 		child := makeThread(ctx, w, "a", func(n *thread.NewThread) { n.ParentID, n.Child = id, &store.Child{Name: "c"} })
 		send(ctx, w, id, "go")
-		Eventually(func() store.Run { return lastRunOr(ctx, w, id) }, "10s", "5ms").Should(HaveField("Status", store.RunTerminated))
-		Eventually(func() (*store.Thread, error) { return w.Store.Thread(ctx, child) }, "20s", "5ms").Should(HaveField("TerminatedReason", skeinv1.ReasonParentTerminated))
+		Eventually(func() store.Run { return lastRunOr(ctx, w, id) }).Should(HaveField("Status", store.RunTerminated))
+		Eventually(func() (*store.Thread, error) { return w.Store.Thread(ctx, child) }).Should(HaveField("TerminatedReason", skeinv1.ReasonParentTerminated))
 		Expect(told(ctx, w, id)).To(HaveLen(2))
 	})
 
@@ -294,7 +294,7 @@ export default async function (factor: number): Promise<{ total: number }> {
 		start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() error { _, err := w.Store.Value(ctx, id, "begun"); return err }, "10s", "5ms").Should(Succeed())
+		Eventually(func() error { _, err := w.Store.Value(ctx, id, "begun"); return err }).Should(Succeed())
 		Expect(sandboxes.Kill()).To(Succeed())
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant ->t",
@@ -320,10 +320,10 @@ export default async function (factor: number): Promise<{ total: number }> {
 			r, _ := e.RunCode(ctx, id, sandbox.CodeRequest{Source: "report(1); for (;;);", Report: func(any) { close(begun) }})
 			done <- r
 		}()
-		Eventually(begun, "10s").Should(BeClosed())
+		Eventually(begun).Should(BeClosed())
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		var r sandbox.Result
-		Eventually(done, "20s").Should(Receive(&r))
+		Eventually(done).Should(Receive(&r))
 		Expect(r.Status).To(Equal(sandbox.StatusTerminated))
 	})
 })

@@ -51,7 +51,7 @@ func (s *givenUpSandbox) RunCode(ctx context.Context, req sandbox.CodeRequest) s
 var _ = Describe("Code whose sandbox was given up between two calls", func() {
 	It("runs in another one, of a model and of another thread's code", Label("COD-09"), func(ctx SpecContext) {
 		w := newWorld()
-		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 		g := &givenUp{Sandboxes: sandboxes, before: map[string]int{}, calls: map[string]int{}}

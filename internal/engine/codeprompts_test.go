@@ -48,7 +48,7 @@ var _ = Describe("A prompt that code calls", Label("AGT-05", "TOL-01"), func() {
 
 	rest := func(ctx SpecContext, w *enginetest.World, id string) store.Run {
 		GinkgoHelper()
-		Eventually(w.Resting, "1m", "5ms").WithContext(ctx).WithArguments(id).Should(BeTrue()) // it is more than others do
+		Eventually(w.Resting).WithContext(ctx).WithArguments(id).Should(BeTrue()) // it is more than others do
 		return lastRun(ctx, w, id)
 	}
 
@@ -124,5 +124,5 @@ var _ = Describe("A prompt that code calls", Label("AGT-05", "TOL-01"), func() {
 			Expect(play("answer.after", n)).To(Equal(want), "after a crash behind answer %d", n)
 		}
 		Expect(play("prompt.after", 2)).To(Equal(want), "after a crash when the second one has begun")
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })

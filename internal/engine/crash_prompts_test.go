@@ -104,5 +104,5 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 			_, got := play(ctx, point, n)
 			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 		})
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })

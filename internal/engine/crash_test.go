@@ -93,7 +93,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 				_, got := play(ctx, point, n, parallel)
 				Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 			})
-		}, NodeTimeout(4*time.Minute))
+		}, NodeTimeout(manyPlays))
 	}
 })
 

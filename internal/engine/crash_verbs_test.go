@@ -95,7 +95,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 				for _, c := range childrenOf(ctx, w, m.thread) {
 					g.Expect(w.Store.Run(ctx, c.ID, "")).To(HaveField("Status", store.RunRunning))
 				}
-			}, "20s", "2ms").Should(Succeed())
+			}).Should(Succeed())
 			return m
 		}
 		quiet := func(m met) bool {
@@ -119,7 +119,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 			gate.CutAfter(n)
 			err := verbs[verb](ctx, e, m)
 			Expect(err == nil || gate.IsCut()).To(BeTrue(), "%v", err)
-			Eventually(func() bool { return gate.IsCut() || quiet(m) }, "20s", "2ms").Should(BeTrue())
+			Eventually(func() bool { return gate.IsCut() || quiet(m) }).Should(BeTrue())
 			stop()
 			writes = gate.Writes()
 			Expect(gate.Expire(ctx)).To(Succeed())
@@ -127,7 +127,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 			if m.domain = w.Threads; err != nil {
 				Expect(verbs[verb](ctx, e, m)).To(Succeed(), "again")
 			}
-			Eventually(quiet, "20s", "2ms").WithArguments(m).Should(BeTrue(), "%s %s after write %d: %v", agent, verb, n, told(ctx, w, m.thread))
+			Eventually(quiet).WithArguments(m).Should(BeTrue(), "%s %s after write %d: %v", agent, verb, n, told(ctx, w, m.thread))
 			stop()
 			outcome = left(ctx, w, m)
 			idle, err := engine.New(w.Options())
@@ -151,7 +151,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 				fmt.Fprintln(GinkgoWriter, agent, verb, writes, time.Since(began), want)
 			}
 		}
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })
 
 func childrenOf(ctx context.Context, w *enginetest.World, id string) []store.Thread {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -50,7 +49,7 @@ var _ = Describe("Required variables", Label("ENV-06"), func() {
 			g.Expect(r.Reason).To(Equal(skeinv1.ReasonEnvMissing))
 			g.Expect(r.Message).To(ContainSubstring(message))
 			g.Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
-		}).WithTimeout(20 * time.Second).Should(Succeed())
+		}).Should(Succeed())
 	}
 	set := func(ctx context.Context, id, name string) {
 		GinkgoHelper()

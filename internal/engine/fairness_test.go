@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -60,20 +59,20 @@ var _ = Describe("Namespaces", func() {
 		e, _ := start(w, func(o *engine.Options) { o.Workers, o.Definitions = 1, t })
 		load := func() [2]int { running, waiting := e.Load(); return [2]int{running, waiting} }
 		send(ctx, w, busy[0], "hello")
-		Eventually(load, "20s").WithContext(ctx).Should(Equal([2]int{1, 0}))
+		Eventually(load).WithContext(ctx).Should(Equal([2]int{1, 0}))
 		before := runtime.NumGoroutine()
 		for _, id := range busy[1:] {
 			send(ctx, w, id, "hello")
 		}
-		Eventually(load, "20s").WithContext(ctx).Should(Equal([2]int{1, many - 1}))
+		Eventually(load).WithContext(ctx).Should(Equal([2]int{1, many - 1}))
 		Expect(runtime.NumGoroutine()-before).To(BeNumerically("<", many/10), "goroutines for %d threads that wait", many)
 		send(ctx, w, late, "hello")
-		Eventually(load, "20s").WithContext(ctx).Should(Equal([2]int{1, many}))
+		Eventually(load).WithContext(ctx).Should(Equal([2]int{1, many}))
 		close(t.hold)
 		rest(ctx, w, late)
 		Expect(t.before("quiet")).To(BeNumerically("<=", 2), "the one that was under way, and at most one more")
 		for _, id := range busy {
 			rest(ctx, w, id)
 		}
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })

@@ -31,7 +31,7 @@ var _ = Describe("A handoff by the spec", Label("AGT-03"), func() {
 		rest(ctx, w, id)
 		declare(ctx, id, "billing")
 		send(ctx, w, id, "my invoice")
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		Expect(rest(ctx, w, id).Agent).To(Equal("billing"))
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: hello", "assistant: triage: hello", "user: my invoice", "assistant: billing: my invoice"))
 	})
@@ -44,10 +44,10 @@ var _ = Describe("A handoff by the spec", Label("AGT-03"), func() {
 		start(w)
 		id := makeThread(ctx, w, "triage")
 		send(ctx, w, id, "hello")
-		Eventually(m.asked, "10s").Should(Receive(Equal("triage")))
+		Eventually(m.asked).Should(Receive(Equal("triage")))
 		declare(ctx, id, "billing")
 		m.answers <- &model.Response{ToolCalls: []model.ToolCall{{ID: "c1", Name: "set_value", Arguments: `{"key":"k","value":1}`}}}
-		Eventually(m.asked, "10s").Should(Receive(Equal("billing")))
+		Eventually(m.asked).Should(Receive(Equal("billing")))
 		m.answers <- &model.Response{Content: "paid"}
 		r := rest(ctx, w, id)
 		Expect([]any{r.Agent, r.Steps, r.Status}).To(Equal([]any{"billing", 2, store.RunSucceeded}))
@@ -69,7 +69,7 @@ type held struct {
 // says answers the next call, which is of a model by that name.
 func (h *held) says(name, text string) {
 	GinkgoHelper()
-	Eventually(h.asked, "10s").Should(Receive(Equal(name)))
+	Eventually(h.asked).Should(Receive(Equal(name)))
 	h.read = append(h.read, <-h.history)
 	h.answers <- &model.Response{Content: text}
 }
@@ -77,7 +77,7 @@ func (h *held) says(name, text string) {
 // calls is says with the call of a tool.
 func (h *held) calls(name, id, tool, arguments string) {
 	GinkgoHelper()
-	Eventually(h.asked, "10s").Should(Receive(Equal(name)))
+	Eventually(h.asked).Should(Receive(Equal(name)))
 	h.read = append(h.read, <-h.history)
 	h.answers <- &model.Response{ToolCalls: []model.ToolCall{{ID: id, Name: tool, Arguments: arguments}}}
 }

@@ -63,7 +63,7 @@ var _ = Describe("An agent as a tool", func() {
 		Expect(handoffs(ctx, id)).To(HaveExactElements(MatchJSON(fmt.Sprintf(
 			`{"from":"triage","to":"billing","by":"tool","toolCallId":%q}`, msgs[1].ToolCalls[0].ID))))
 		send(ctx, w, id, "and again")
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(2))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(2))
 		Expect(rest(ctx, w, id).Agent).To(Equal("billing"))
 	})
 
@@ -75,7 +75,7 @@ var _ = Describe("An agent as a tool", func() {
 		id := makeThread(ctx, w, "triage")
 		Expect(e.QueueTool(ctx, id, "k", "secret", []byte(`{}`))).To(MatchError(ContainSubstring(`has no tool "secret"`)))
 		Expect(e.QueueTool(ctx, id, "k", "billing", []byte(`{}`))).To(Succeed())
-		Eventually(w.Runs, "10s", "5ms").WithContext(ctx).WithArguments(id).Should(HaveLen(1))
+		Eventually(w.Runs).WithContext(ctx).WithArguments(id).Should(HaveLen(1))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(HaveExactElements("assistant ->billing", HavePrefix("tool billing success"), "assistant: billing"))
 		Expect(agentOf(ctx, id)).To(Equal([]string{"triage", "triage", "billing"}))

@@ -75,7 +75,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 	var pods *refusing
 	BeforeEach(func() {
 		w = newWorld()
-		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 		pods = &refusing{Sandboxes: sandboxes}
@@ -99,7 +99,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Eventually(func(g Gomega) {
 			g.Expect(w.Runs(ctx, id)).To(And(HaveLen(runs), HaveEach(HaveField("Status", store.RunSucceeded))))
 			g.Expect(held(ctx, g, id)).To(Equal(tries))
-		}, "20s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 	}
 	hourly := func(o *engine.Options) { o.HookRetry = time.Hour }
 
@@ -134,9 +134,9 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 				}
 			}
 		})
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "20s", "5ms").Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
 		Expect(before.Load()).To(BeZero(), "no sandbox was waited for before it was answered")
-		Eventually(pods.asked.Load, "20s", "5ms").ShouldNot(BeZero(), "the hooks have their turn when it was")
+		Eventually(pods.asked.Load).ShouldNot(BeZero(), "the hooks have their turn when it was")
 	})
 
 	It("let a message go first that comes while a busy sandbox has them wait", Label("COD-06"), func(ctx SpecContext) {
@@ -151,9 +151,9 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		clock := &shifted{}
 		clock.by.Store(int64(2 * time.Hour))
 		start(w, hourly, func(o *engine.Options) { o.Clock = clock })
-		Eventually(pods.opening.Load, "20s", "5ms").ShouldNot(BeZero())
+		Eventually(pods.opening.Load).ShouldNot(BeZero())
 		send(ctx, w, id, "two")
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "20s", "5ms").Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(And(HaveLen(2), HaveEach(HaveField("Status", store.RunSucceeded))))
 		Expect(pods.givenUp.Load()).To(BeZero(), "the sandbox is a good one")
 	})
 
@@ -177,7 +177,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		})
 		id := child(ctx)
 		send(ctx, w, id, "go")
-		Eventually(func() bool { return pods.slow.Load() && pods.asked.Load() > 0 }, "20s", "5ms").Should(BeTrue())
+		Eventually(func() bool { return pods.slow.Load() && pods.asked.Load() > 0 }).Should(BeTrue())
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		stop()
 		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", HaveSuffix("; and the thread is over"))))
@@ -205,7 +205,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		id = child(ctx)
 		close(ready)
 		send(ctx, w, id, "go")
-		Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }, "20s", "5ms").Should(ContainElement(ContainSubstring(`"content":"bye"`)))
+		Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }).Should(ContainElement(ContainSubstring(`"content":"bye"`)))
 		Expect(terminated.Load()).To(BeTrue())
 		Expect(failures(ctx, w, id)).To(BeEmpty())
 		Expect(pods.givenUp.Load()).To(BeZero())
@@ -225,16 +225,16 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 			aside := "aside"
 			_, err = st.WithHooks(e.MessageHooks(ctx, row)).Inject(ctx, thread.NewMessage{Content: &aside})
 			Expect(err).NotTo(HaveOccurred())
-			Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1"})) }, "20s", "5ms").Should(Succeed())
+			Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1"})) }).Should(Succeed())
 			pods.full.Store(full)
 			send(ctx, w, id, "go")
 			want := []any{ContainSubstring("aside"), ContainSubstring("go"), ContainSubstring("bye")}
 			if full {
-				Eventually(func() []store.HookFailure { return failures(ctx, w, id) }, "20s", "5ms").Should(And(HaveLen(3),
+				Eventually(func() []store.HookFailure { return failures(ctx, w, id) }).Should(And(HaveLen(3),
 					HaveEach(HaveField("Error", And(ContainSubstring("exceeded quota"), HaveSuffix("; and the thread is over"))))))
 				want = nil
 			} else {
-				Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }, "20s", "5ms").Should(HaveLen(3))
+				Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }).Should(HaveLen(3))
 				Expect(failures(ctx, w, id)).To(BeEmpty())
 			}
 			Expect(noted(ctx, w, id, "after_create_message")).To(HaveExactElements(want...))
@@ -264,11 +264,11 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		}
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
 		Expect(failures(ctx, w, id)).To(BeEmpty())
-		Eventually(w.Store.Runnable, "10s", "5ms").WithContext(ctx).WithArguments(10).Should(BeEmpty(), "nobody need look at it before it is time")
+		Eventually(w.Store.Runnable).WithContext(ctx).WithArguments(10).Should(BeEmpty(), "nobody need look at it before it is time")
 		stop()
 
 		_, stop = start(w, after(2, 2))
-		Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1", "1", "1"})) }, "20s", "5ms").Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1", "1", "1"})) }).Should(Succeed())
 		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", And(HavePrefix("gave up after 2 tries: "), ContainSubstring("exceeded quota")))))
 		stop()
 

@@ -28,7 +28,7 @@ func hook(name skeinv1.HookName, source string, change ...func(*engine.Hook)) fu
 	return func(a *engine.Agent) {
 		m, failed := compile.Compile(string(name)+".ts", "import { defineHook } from '@standardagents/builder';\n"+source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
-		h := &engine.Hook{Name: name, Owner: "Agent a", Module: m}
+		h := &engine.Hook{Name: name, Owner: "Agent a", Module: m, Timeout: patience}
 		for _, c := range change {
 			c(h)
 		}
@@ -85,7 +85,7 @@ func quiet(ctx context.Context, w *enginetest.World, id string) {
 		f, err := w.Store.Acquire(ctx, id, "test", time.Second)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(w.Store.Release(ctx, f)).To(Succeed())
-	}, "20s", "5ms").Should(Succeed())
+	}).Should(Succeed())
 }
 
 // reader is a factory whose models' requests are kept.
@@ -151,7 +151,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	BeforeEach(func() {
 		w = newWorld()
 		var err error
-		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 		models = &reader{factory: w.Models}
@@ -324,7 +324,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		send(ctx, w, id, "go")
 		settle := func(answers int) {
 			GinkgoHelper()
-			Eventually(func() int { return len(failures(ctx, w, id)) }, "20s", "5ms").Should(BeNumerically(">=", answers))
+			Eventually(func() int { return len(failures(ctx, w, id)) }).Should(BeNumerically(">=", answers))
 			quiet(ctx, w, id)
 		}
 		settle(1)

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,11 +55,11 @@ var _ = Describe("A model with few permits", Label("AGT-06", "RUN-02"), func() {
 			send(ctx, w, id, "wait")
 			held = append(held, id)
 		}
-		Eventually(m.asked, "20s").WithContext(ctx).Should(Receive())
+		Eventually(m.asked).WithContext(ctx).Should(Receive())
 		other := makeThread(ctx, w, "wide")
 		send(ctx, w, other, "hello")
 		Expect(rest(ctx, w, other).Status).To(Equal(store.RunSucceeded), "it need not wait for those")
-		Eventually(func() int { running, _ := e.Load(); return running }, "20s").WithContext(ctx).Should(Equal(2), "one is asked, and one is next")
+		Eventually(func() int { running, _ := e.Load(); return running }).WithContext(ctx).Should(Equal(2), "one is asked, and one is next")
 		Expect(m.asked).To(BeEmpty(), "there is one permit")
 
 		By("stopping one that waits for its turn")
@@ -72,5 +71,5 @@ var _ = Describe("A model with few permits", Label("AGT-06", "RUN-02"), func() {
 			Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 			Expect(told(ctx, w, id)).To(Equal([]string{"user: wait", "assistant: done"}))
 		}
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })

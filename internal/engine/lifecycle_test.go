@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -32,7 +34,7 @@ var _ = Describe("Stopping and terminating", func() {
 				return ""
 			}
 			return r.Status
-		}, "10s", "2ms").Should(Equal(store.RunRunning))
+		}).Should(Equal(store.RunRunning))
 	}
 
 	It("stops a run by a user's wish and takes the next message", Label("RUN-04"), func(ctx SpecContext) {
@@ -55,7 +57,7 @@ var _ = Describe("Stopping and terminating", func() {
 		send(ctx, w, id, "go")
 		running(ctx, id)
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
-		Eventually(func() store.Run { return lastRun(ctx, w, id) }, "20s", "2ms").Should(And(
+		Eventually(func() store.Run { return lastRun(ctx, w, id) }).Should(And(
 			HaveField("Status", store.RunTerminated), HaveField("Reason", engine.ReasonTerminated)))
 		t, err := w.Store.Thread(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
@@ -99,7 +101,7 @@ var _ = Describe("Stopping and terminating", func() {
 	It("gives up a run whose lease was lost", Label("THR-12"), func(ctx SpecContext) {
 		hang()
 		stuck := &unrenewable{Store: w.Store}
-		start(w, func(o *engine.Options) { o.Threads = w.Over(stuck) })
+		start(w, func(o *engine.Options) { o.Threads, o.LeaseTTL = w.Over(stuck), 2*time.Second })
 		id := makeThread(ctx, w, "hang")
 		send(ctx, w, id, "go")
 		running(ctx, id)
@@ -110,12 +112,16 @@ var _ = Describe("Stopping and terminating", func() {
 	})
 
 	It("keeps the lease of a long run", Label("THR-12"), func(ctx SpecContext) {
-		w.Definitions.Put("long", enginetest.Script(skeinv1.ScriptStep{Content: "done", Latency: ms(5000)}))
-		term := func(o *engine.Options) { o.LeaseTTL = 4 * time.Second } // long enough to be renewed on a busy machine
-		start(w, term)
-		start(w, term) // would take over when the term runs out
+		kept := &renewals{Store: w.Store}
+		var tried atomic.Bool
+		w.Models = patient{w.Models, "long", func(context.Context) bool { return tried.Load() }}
+		w.Definitions.Put("long", enginetest.Script(enginetest.Say("done")))
+		start(w, kept.in(w))
 		id := makeThread(ctx, w, "long")
 		send(ctx, w, id, "go")
+		Eventually(kept.leases.Load).Should(BeNumerically(">=", 3), "each for a whole term")
+		Expect(w.Store.Acquire(ctx, id, "another", hour)).Error().To(MatchError(store.ErrLeaseHeld))
+		tried.Store(true)
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant: done"}))
 		events, err := w.Store.Events(ctx, id, 0, 0)
@@ -127,6 +133,42 @@ var _ = Describe("Stopping and terminating", func() {
 		Expect(kinds).To(ConsistOf("message.queued", "message.created", "run.started", "message.created", "run.ended"))
 	})
 })
+
+// renewals is a store that counts by what it is kept from others: leases of threads, and claims of firings.
+type renewals struct {
+	store.Store
+	term           time.Duration
+	leases, claims atomic.Int64
+}
+
+// in has an engine of a world renew a hundred times as often as it would, and nothing but the time have it do so.
+func (r *renewals) in(w *enginetest.World) func(*engine.Options) {
+	return func(o *engine.Options) {
+		r.term = o.LeaseTTL
+		o.Threads, o.Clock, o.SweepInterval = w.Over(r), hasty{}, hour
+	}
+}
+
+func (r *renewals) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) error {
+	err := r.Store.Renew(ctx, f, ttl)
+	if err == nil && ttl == r.term {
+		r.leases.Add(1)
+	}
+	return err
+}
+
+func (r *renewals) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+	err := r.Store.FinishFiring(ctx, effectID, due, status, text, after)
+	if err == nil && status == store.FiringPending && after == r.term {
+		r.claims.Add(1)
+	}
+	return err
+}
+
+// hasty is the real clock with tickers that are a hundred times as fast.
+type hasty struct{ clock.RealClock }
+
+func (hasty) NewTicker(d time.Duration) clock.Ticker { return clock.RealClock{}.NewTicker(d / 100) }
 
 // unrenewable is a store in which no lease can be renewed, as if the process had stood still.
 type unrenewable struct{ store.Store }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
@@ -105,7 +106,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 				}
 			}
 			g.Expect(grandchild).NotTo(BeEmpty())
-		}, "10s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 		return id, c.ID, grandchild
 	}
 	over := func(ctx context.Context, id string, below ...string) {
@@ -120,7 +121,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			items, err := w.Store.Inbox(ctx, id)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(items).NotTo(ContainElement(HaveField("Kind", store.InboxChildResult)), "nobody waits for what they have to say")
-		}, "20s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 	}
 
 	for _, by := range enders {
@@ -149,11 +150,11 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			e, stop := start(w, c.options)
 			id, child, grandchild := waiting(ctx)
 			// Before it has let go of the parked run, the order would go to its own worker, and the crash with it.
-			Eventually(func() int { running, _ := e.Load(); return running }, "10s", "2ms").Should(Equal(1), "the grandchild's alone")
+			Eventually(func() int { running, _ := e.Load(); return running }).Should(Equal(1), "the grandchild's alone")
 			Expect(func() { _ = by.end(ctx, w, e, id) }).To(PanicWith("crash"))
 			stop()
 			Expect(c.gate.Expire(ctx)).To(Succeed())
-			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = o.LeaseTTL / 100 })
+			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
 			over(ctx, id, child, grandchild)
 			stop()
 		}
@@ -166,7 +167,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		start(w)
 		id := makeThread(ctx, w, "child")
 		send(ctx, w, id, "go")
-		Eventually(m.asked, "10s").Should(Receive())
+		Eventually(m.asked).Should(Receive())
 		Expect(w.Store.Apply(ctx, id, nil,
 			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxStop, Payload: enginetest.JSON(store.StopOrder{Calls: []string{"x"}})}},
 			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxMessage, Payload: enginetest.JSON(store.Message{
@@ -183,7 +184,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		GinkgoHelper()
 		Expect(w.Store.Apply(ctx, id, nil, &store.Enqueue{Unpark: true, Item: store.InboxItem{Kind: store.InboxTool, Payload: enginetest.JSON(store.QueuedTool{
 			Name: "subagent_message", Arguments: enginetest.JSON(map[string]any{"reference": reference, "message": text})})}})).To(Succeed())
-		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }, "10s", "5ms").Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }).Should(Succeed())
 	}
 
 	It("but not what the next run says to a child that has not taken up what the last one said", func(ctx SpecContext) {
@@ -197,7 +198,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		Eventually(func() (err error) {
 			held, err = w.Store.Acquire(ctx, child.ID, "elsewhere", hour)
 			return err
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		tell(ctx, id, child.Reference, "first")
 		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
 		tell(ctx, id, child.Reference, "second")
@@ -233,7 +234,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		e, _ := start(w, func(o *engine.Options) { o.Children = late })
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
-		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }, "10s", "5ms").Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting)) }).Should(Succeed())
 		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
 		late.come(ctx)
 		var child store.Thread
@@ -244,7 +245,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 			} else {
 				g.Expect(child.TerminatedReason).To(Equal(skeinv1.ReasonSessionEnded))
 			}
-		}, "10s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 		Expect(w.Runs(ctx, child.ID)).To(BeEmpty(), "it has not begun")
 		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
 		if resumable {

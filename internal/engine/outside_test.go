@@ -41,7 +41,7 @@ var _ = Describe("Callers outside of runs", func() {
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }).Should(Equal(store.RunRunning))
 		for range 3 {
 			Expect(e.QueueTool(ctx, id, "key", "set_value", set("k", 1))).To(Succeed())
 		}
@@ -121,7 +121,7 @@ var _ = Describe("Callers outside of runs", func() {
 	})
 
 	It("see that a run is being stopped", Label("RUN-03"), func(ctx SpecContext) {
-		w.Definitions.Put("a", enginetest.Script(skeinv1.ScriptStep{Content: "slow", Latency: ms(60_000)}))
+		w.Definitions.Put("a", enginetest.Script(skeinv1.ScriptStep{Content: "slow", Latency: ms(3600_000)}))
 		reached, resume := make(chan struct{}), make(chan struct{})
 		e, _ := start(w, func(o *engine.Options) {
 			o.Faults = func(point string) {
@@ -133,16 +133,16 @@ var _ = Describe("Callers outside of runs", func() {
 		})
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }).Should(Equal(store.RunRunning))
 		Expect(e.Stopping(id)).To(BeFalse())
 		stopped := make(chan error, 1)
 		go func() { stopped <- e.Stop(ctx, id, "enough") }() // it returns when the run has ended
-		Eventually(reached, "20s").Should(BeClosed())
+		Eventually(reached).Should(BeClosed())
 		Expect(e.Stopping(id)).To(BeTrue())
 		close(resume)
-		Eventually(stopped, "20s").Should(Receive(BeNil()))
+		Eventually(stopped).Should(Receive(BeNil()))
 		rest(ctx, w, id)
-		Eventually(func() bool { return e.Stopping(id) }, "20s", "2ms").Should(BeFalse())
+		Eventually(func() bool { return e.Stopping(id) }).Should(BeFalse())
 	})
 
 	It("load definitions", Label("AGT-07"), func(ctx SpecContext) {

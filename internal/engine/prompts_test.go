@@ -188,7 +188,7 @@ var _ = Describe("The system prompt", Label("AGT-05"), func() {
 		start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
-		Eventually(func() []string { return told(ctx, w, id) }, "20s", "5ms").Should(ContainElements(
+		Eventually(func() []string { return told(ctx, w, id) }).Should(ContainElements(
 			HavePrefix("tool subagent_create error: the arguments do not fit what the agent child requires: the object: missing property 'topic'"),
 			HavePrefix("tool subagent_create success")))
 		Expect(w.Store.Children(ctx, id)).To(HaveLen(1))

@@ -66,7 +66,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 			r, err = w.Store.Run(ctx, id, "")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(r).To(And(HaveField("Status", store.RunWaiting), HaveField("Reason", reason)))
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		Expect(w.Store.Runnable(ctx, 10)).NotTo(ContainElement(id), "nobody holds it, and there is nothing to do")
 		return r
 	}
@@ -104,7 +104,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		stop()
 		e, stop := start(w, options)
 		decide(ctx, e, id, store.Approval{Approved: true, By: "ada"})
-		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }, "10s", "2ms").Should(HaveLen(1))
+		Eventually(func() ([]store.Thread, error) { return w.Store.Children(ctx, id) }).Should(HaveLen(1))
 		waiting(ctx, id, skeinv1.ReasonWaitingForTime)
 		stop()
 		// Nobody runs meanwhile: the time alone would end the run before the message is there.
@@ -200,7 +200,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 			_, err := e.Decide(ctx, id, list[len(list)-1-i].ToolCallID, store.Approval{Approved: true, By: "ada"})
 			Expect(err).NotTo(HaveOccurred())
 			if i == 0 {
-				Eventually(func() []string { return told(ctx, w, id) }, "10s", "2ms").Should(ContainElement("tool keep success: kept"))
+				Eventually(func() []string { return told(ctx, w, id) }).Should(ContainElement("tool keep success: kept"))
 			}
 		}
 		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunSucceeded), HaveField("Steps", 6)))

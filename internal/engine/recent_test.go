@@ -82,7 +82,7 @@ var _ = Describe("A conversation between two runs", Label("RUN-01"), func() {
 		}
 
 		send(ctx, w, id, "three")
-		Eventually(m.asked, "10s").Should(Receive())
+		Eventually(m.asked).Should(Receive())
 		Expect(<-m.history).To(Equal([]string{"user: one", "assistant: said one", "user: two", "assistant: said two", "user: three"}))
 		messages, err := w.Messages(ctx, id)
 		Expect(err).NotTo(HaveOccurred())

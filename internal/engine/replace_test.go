@@ -44,7 +44,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunRunning))
 			g.Expect(w.Messages(ctx, id)).To(HaveLen(messages))
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		return lastRun(ctx, w, id)
 	}
 
@@ -72,7 +72,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 			_, err := queue(ctx, by, id, "instead", skeinv1.RunPolicyInterrupt, "k")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(w.Store.Run(ctx, id, first.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", engine.ReasonInterrupted)))
-			Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(2))
+			Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(2))
 			rest(ctx, w, id)
 			Expect(told(ctx, w, id)).To(Equal([]string{"user: hang", "assistant: (interrupted by a new message)", "user: instead", "assistant: echo: instead"}))
 			Expect(w.Store.Thread(ctx, id)).To(HaveField("Parked", false))
@@ -92,7 +92,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		first := busy(ctx, id, "work", 5)
 		_, err := queue(ctx, e, id, "instead", skeinv1.RunPolicyRollback)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(3))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(3))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: hello", "assistant: echo: hello", "user: instead", "assistant: echo: instead"}))
 		r, err := w.Store.Run(ctx, id, first.ID)
@@ -140,7 +140,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 			child = children[0].ID
 			g.Expect(w.Store.Run(ctx, child, "")).To(HaveField("Status", store.RunRunning))
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		_, err := queue(ctx, e, child, "instead", skeinv1.RunPolicyInterrupt)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
@@ -160,7 +160,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 		send(ctx, w, id, "one")
 		old := rest(ctx, w, id)
 		send(ctx, w, id, "hang")
-		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }, "10s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRun(ctx, w, id).Status }).Should(Equal(store.RunRunning))
 		run := lastRun(ctx, w, id)
 		send(ctx, w, id, "waits")
 		Expect(e.CancelRun(ctx, id, old.ID, "")).To(Succeed(), "it has ended already")
@@ -170,7 +170,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 
 		Expect(e.CancelRun(ctx, id, run.ID, "no more")).To(Succeed())
 		Expect(w.Store.Run(ctx, id, run.ID)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", engine.ReasonCancelled), HaveField("Message", "no more")))
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(3))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(3))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: echo: one", "user: hang", "assistant: (cancelled by user)", "user: waits", "assistant: echo: waits"}))
 	})
@@ -187,7 +187,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 			var err error
 			fence, err = w.Store.Acquire(ctx, id, "other", hour) // to tell its hooks of something, say
 			g.Expect(err).NotTo(HaveOccurred())
-		}, "10s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 		Expect(e.Stop(ctx, id, "no")).To(Succeed())
 		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunStopped))
 		Expect(w.Store.Renew(ctx, fence, hour)).To(MatchError(store.ErrFenced))
@@ -221,7 +221,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
 			g.Expect(status(g)).To(Equal(map[string]store.RunStatus{"helper": store.RunRunning, "loner": store.RunRunning}))
-		}, "10s", "5ms").Should(Succeed())
+		}).Should(Succeed())
 		Expect(e.CancelRun(ctx, id, lastRun(ctx, w, id).ID, "")).To(Succeed())
 		Expect(status(NewGomega(Fail))).To(Equal(map[string]store.RunStatus{"helper": store.RunStopped, "loner": store.RunRunning}), "what works on its own goes on")
 		Expect(w.Store.Inbox(ctx, id)).To(BeEmpty())
@@ -256,7 +256,7 @@ var _ = Describe("A message that takes the place of a run that waits for a child
 				g.Expect(children).To(HaveLen(1))
 				child = children[0].ID
 				g.Expect(w.Store.Run(ctx, child, "")).To(HaveField("Status", store.RunRunning))
-			}, "10s", "5ms").Should(Succeed())
+			}).Should(Succeed())
 			t, err := w.Store.Thread(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
 			st, err := w.Threads.Open(ctx, id)
@@ -265,7 +265,7 @@ var _ = Describe("A message that takes the place of a run that waits for a child
 			Expect(func() { _, _ = dying.Queue(ctx, st, t, thread.NewMessage{Content: &text}, policy) }).To(PanicWith("crash"))
 			Eventually(func(g Gomega) {
 				g.Expect(w.Store.Run(ctx, child, "")).To(HaveField("Status", store.RunStopped), string(policy))
-			}, "10s", "5ms").Should(Succeed())
+			}).Should(Succeed())
 		}
 	})
 })

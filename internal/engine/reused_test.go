@@ -64,7 +64,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 				list, err = e.Approvals(ctx, id)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(list).To(HaveLen(1))
-			}, "10s", "5ms").Should(Succeed())
+			}).Should(Succeed())
 			return list[0]
 		}
 		send(ctx, w, id, "go")

@@ -20,7 +20,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 	// Two replicas take turns, so that nothing is in the memory of the one that goes on.
 	It("keeps over a wait what hooks make of it that are asked about messages just before", Label("HOK-01"), func(ctx SpecContext) {
 		w := newWorld()
-		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 		keyset, err := envkeys.Generate()
@@ -36,7 +36,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 			enginetest.Script(enginetest.Call("set_value", map[string]any{"key": "k", "value": 1}), enginetest.Call("get", nil), enginetest.Say("done")))
 		waits := func(ctx context.Context, id, reason string) {
 			GinkgoHelper()
-			Eventually(func() store.Run { return lastRunOrNone(ctx, w, id) }, "20s", "5ms").Should(And(
+			Eventually(func() store.Run { return lastRunOrNone(ctx, w, id) }).Should(And(
 				HaveField("Status", store.RunWaiting), HaveField("Reason", reason)))
 			quiet(ctx, w, id)
 		}

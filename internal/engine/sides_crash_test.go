@@ -73,5 +73,5 @@ var _ = Describe("A crash of a session with two sides", Label("RUN-02", "AGT-02"
 			_, got := play(ctx, point, n)
 			Expect(got).To(Equal(want), "after a crash at %s for the %d. time", point, n)
 		})
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(manyPlays))
 })

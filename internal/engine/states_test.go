@@ -42,9 +42,9 @@ var _ = Describe("A stop ends a run that is in the middle of", Label("RUN-04"), 
 				Expect(lastRun(ctx, w, c.ID).Status).To(Equal(store.RunStopped))
 			}
 			if s.Leaves {
-				Eventually(ctx, held.Gone()).WithTimeout(20*time.Second).Should(Receive(), "the other side was hung up on")
+				Eventually(ctx, held.Gone()).Should(Receive(), "the other side was hung up on")
 			}
-			Eventually(func() int { _, held := sandboxes.Counts(); return held }, "20s").Should(BeZero(), "its sandbox was given back")
+			Eventually(func() int { _, held := sandboxes.Counts(); return held }).Should(BeZero(), "its sandbox was given back")
 
 			before := eventTypes(ctx, w, id)
 			quit() // and all that it was at has come to its end

@@ -49,7 +49,7 @@ var _ = Describe("Stopping for good and for now", func() {
 				return ""
 			}
 			return r.Status
-		}, "10s", "2ms").Should(Equal(store.RunRunning))
+		}).Should(Equal(store.RunRunning))
 		return id
 	}
 
@@ -77,7 +77,7 @@ var _ = Describe("Stopping for good and for now", func() {
 		Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Message", "from elsewhere")))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: hang", "assistant: (stopped by user)"}))
 		send(ctx, w, id, "next")
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(2))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(2))
 		rest(ctx, w, id)
 		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunSucceeded))
 	})
@@ -85,17 +85,17 @@ var _ = Describe("Stopping for good and for now", func() {
 	It("is no failure for two who stop a run that waits at the same time", Label("RUN-04"), func(ctx SpecContext) {
 		w.Definitions.Put("waits", enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(enginetest.Call("wait", map[string]any{"delayMs": 3600_000})))
 		met := &meeting{Store: w.Store, entered: make(chan struct{})}
-		e, _ := start(w, func(o *engine.Options) { o.Threads = w.Over(met) })
+		e, _ := start(w, func(o *engine.Options) { o.Threads, o.SweepInterval = w.Over(met), hour }) // nobody else comes for it
 		id := makeThread(ctx, w, "waits")
 		send(ctx, w, id, "go")
-		Eventually(lastRunOr, "10s", "2ms").WithArguments(ctx, w, id).Should(HaveField("Status", store.RunWaiting))
-		Eventually(func() int { running, _ := e.Load(); return running }, "10s", "2ms").Should(BeZero(), "it is let go of")
+		Eventually(lastRunOr).WithArguments(ctx, w, id).Should(HaveField("Status", store.RunWaiting))
+		Eventually(func() int { running, _ := e.Load(); return running }).Should(BeZero(), "it is let go of")
 		met.armed.Store(true)
 		first := make(chan error, 1)
 		go func() { first <- e.Stop(ctx, id, "first") }()
-		Eventually(met.entered, "10s").Should(BeClosed())
+		Eventually(met.entered).Should(BeClosed())
 		Expect(e.Stop(ctx, id, "second")).To(Succeed())
-		Eventually(first, "10s").Should(Receive(BeNil()))
+		Eventually(first).Should(Receive(BeNil()))
 		Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Message", "second")))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: go", "assistant ->wait", "assistant: (stopped by user)"}))
 	})
@@ -107,7 +107,7 @@ var _ = Describe("Stopping for good and for now", func() {
 		Expect(e.Destroy(ctx, id)).To(Succeed())
 		Expect(lastRun(ctx, w, id)).To(And(HaveField("Status", store.RunStopped), HaveField("Reason", "Destroyed")))
 		send(ctx, w, id, "fresh")
-		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }, "10s", "5ms").Should(HaveLen(2))
+		Eventually(func() ([]store.Run, error) { return w.Runs(ctx, id) }).Should(HaveLen(2))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: fresh", "assistant: echo: fresh"}))
 	})
@@ -132,7 +132,7 @@ var _ = Describe("Stopping for good and for now", func() {
 			r, err := w.Store.Run(ctx, child, "")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(r.Status).To(Equal(store.RunRunning))
-		}, "10s", "2ms").Should(Succeed())
+		}).Should(Succeed())
 		Expect(e.Destroy(ctx, child)).To(Succeed())
 		rest(ctx, w, id)
 		lines := told(ctx, w, id)

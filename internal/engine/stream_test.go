@@ -122,7 +122,7 @@ var _ = Describe("Idle threads", func() {
 		for _, id := range ids {
 			rest(ctx, w, id)
 		}
-		Eventually(runtime.NumGoroutine, "20s", "10ms").Should(BeNumerically("<", before+len(ids)/3), "far from one each")
+		Eventually(runtime.NumGoroutine).Should(BeNumerically("<", before+len(ids)/3), "far from one each")
 	})
 })
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,8 +24,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+const (
+	// patience is how long a spec waits for what is to come: long, since a machine may be busy with other things. What does
+	// not come is found out late, what does at once.
+	patience = 2 * time.Minute
+	// manyPlays is for a spec that plays something again and again.
+	manyPlays = 20 * time.Minute
+)
+
 func TestEngine(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Engine")
 }
 
@@ -50,7 +62,7 @@ func start(w *enginetest.World, change ...func(*engine.Options)) (e *engine.Engi
 	go func() { done <- e.Start(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		Eventually(done, "10s").Should(Receive(BeNil()))
+		Eventually(done).Should(Receive(BeNil()))
 	})
 	DeferCleanup(stop)
 	return e, stop
@@ -72,7 +84,7 @@ func send(ctx context.Context, w *enginetest.World, id, text string) {
 // rest waits until a thread has nothing to do and gives its last run.
 func rest(ctx context.Context, w *enginetest.World, id string) store.Run {
 	GinkgoHelper()
-	Eventually(w.Resting, "20s", "5ms").WithContext(ctx).WithArguments(id).Should(BeTrue())
+	Eventually(w.Resting).WithContext(ctx).WithArguments(id).Should(BeTrue())
 	return lastRun(ctx, w, id)
 }
 

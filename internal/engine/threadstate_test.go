@@ -25,7 +25,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 	var w *enginetest.World
 	BeforeEach(func() {
 		w = newWorld()
-		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second, MaxMemory: 64 << 20})
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 	})

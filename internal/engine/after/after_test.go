@@ -22,6 +22,9 @@ import (
 
 func TestAfter(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute) // machines may be busy
+	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Tasks after runs")
 }
 
@@ -50,7 +53,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		go func() { done <- e.Start(ctx) }()
 		stop = sync.OnceFunc(func() {
 			cancel()
-			Eventually(done, "10s").Should(Receive(BeNil()))
+			Eventually(done).Should(Receive(BeNil()))
 		})
 		DeferCleanup(stop)
 		return stop
@@ -94,7 +97,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 				g.Expect(r.Status.Ended()).To(BeTrue())
 			}
 			g.Expect(unsettled(ctx)).To(BeEmpty())
-		}, "20s", "5ms").WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	}
 	embedder := script("embedder", enginetest.Say("unused"))
 	remembered := func(ctx context.Context, agentName, user, text string) []string {
@@ -221,7 +224,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		})
 		say(ctx, id, "one")
 		Expect(w.Send(ctx, id, "two")).To(Succeed())
-		Eventually(gate.IsCut, "20s", "5ms").Should(BeTrue())
+		Eventually(gate.IsCut).Should(BeTrue())
 		stop()
 		Expect(unsettled(ctx)).To(HaveLen(1), "the manager was lost before it was known that all is done")
 		want := []string{"a", "a", "embeddings embedder", "embeddings embedder", "title namer"}
@@ -231,7 +234,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 			tasks := after.Tasks(after.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			o.PostRun = tasks
 		})
-		Eventually(unsettled, "20s", "5ms").WithContext(ctx).Should(BeEmpty())
+		Eventually(unsettled).WithContext(ctx).Should(BeEmpty())
 		Expect(records(ctx, id)).To(ConsistOf(want))
 		Expect(remembered(ctx, "a", "", "two")).To(HaveLen(4))
 		Expect(title(ctx, id)).To(Equal("Counting up to two"))

@@ -18,6 +18,7 @@ type Gate struct {
 
 	mu     sync.Mutex
 	leases []*store.Fence
+	claims []store.FiringKey
 	writes int // since CutAfter
 	limit  int // cut behind that one; 0 for never
 }
@@ -95,13 +96,18 @@ func (g *Gate) Acquire(ctx context.Context, id, owner string, ttl time.Duration)
 	return f, err
 }
 
-// Expire makes it the time at which the leases that were taken through the gate have run out, so that no test needs a
-// term so short that a busy machine does not renew it in time.
+// Expire makes it the time at which the leases and the claims of firings that were taken through the gate have run out, so that
+// no test needs a term so short that a busy machine does not renew it in time.
 func (g *Gate) Expire(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range g.leases {
 		if err := g.Store.Release(ctx, f); err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	for _, k := range g.claims { // those that have ended stay as they are
+		if err := g.Store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
@@ -129,7 +135,13 @@ func (g *Gate) ClaimFirings(ctx context.Context, owner string, ttl time.Duration
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	return g.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+	firings, err := g.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range firings {
+		g.claims = append(g.claims, store.FiringKey{EffectID: f.EffectID, Due: f.Due})
+	}
+	return firings, err
 }
 
 // FinishFiring implements store.Store.

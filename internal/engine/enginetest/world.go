@@ -78,8 +78,8 @@ func (w *World) Close() error {
 	return err
 }
 
-// Options of an engine in this world, under an owner of its own. The terms are short, so that the next engine takes
-// over soon what one has left behind, and long enough to be kept on a busy machine.
+// Options of an engine in this world, under an owner of its own. The term of its leases is long enough to be kept on a machine
+// that is busy with other things: what an engine has left behind that was cut off is free after Gate.Expire.
 func (w *World) Options() engine.Options {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *World) Options() engine.Options {
 	return engine.Options{
 		Threads: w.Threads, Definitions: w.Definitions, Children: w.Children, Effects: w.Effects, Sandboxes: w.Sandboxes,
 		Models: w.Models, Network: w.Network, Owner: fmt.Sprintf("engine-%d", w.engines), Logger: w.Logger,
-		LeaseTTL: 2 * time.Second, SweepInterval: 200 * time.Millisecond,
+		LeaseTTL: time.Minute, SweepInterval: 200 * time.Millisecond,
 	}
 }
 

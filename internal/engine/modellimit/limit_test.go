@@ -5,10 +5,12 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
@@ -19,6 +21,7 @@ import (
 
 func TestLimit(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute) // machines may be busy
 	RunSpecs(t, "Limits of models")
 }
 
@@ -98,7 +101,7 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 			}
 		}
 		for range 8 {
-			Eventually(b.begun, "30s").Should(Receive())
+			Eventually(b.begun).Should(Receive())
 			b.release <- struct{}{}
 		}
 		group.Wait()
@@ -108,7 +111,8 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 
 	It("are waited for by one of each replica, which asks the store", func(ctx SpecContext) {
 		b := newBusy()
-		c := modellimit.New(permits, clock.RealClock{}).Wrap(b, "ns", "m", &skeinv1.ModelLimits{MaxConcurrent: 1})
+		still := clocktesting.NewFakeClock(time.Now()) // the one that waits asks again after a second: it does not come
+		c := modellimit.New(permits, still).Wrap(b, "ns", "m", &skeinv1.ModelLimits{MaxConcurrent: 1})
 		waiting, cancel := context.WithCancelCause(ctx)
 		stopped := errors.New("stopped")
 		results := make(chan error, 51)
@@ -118,10 +122,10 @@ var _ = Describe("Limits", Label("AGT-06"), func() {
 				results <- err
 			}()
 		}
-		Eventually(b.begun, "10s").Should(Receive())
+		Eventually(b.begun).Should(Receive())
 		cancel(stopped)
 		for range 51 {
-			Eventually(results, "10s").Should(Receive(MatchError(stopped)))
+			Eventually(results).Should(Receive(MatchError(stopped)))
 		}
 		permits.mu.Lock()
 		defer permits.mu.Unlock()
