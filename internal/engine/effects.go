@@ -35,14 +35,38 @@ type effectWorker struct {
 	done   chan struct{} // a slot became free
 
 	mu      sync.Mutex
-	running map[store.FiringKey]struct{}
+	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
+}
+
+// claim of a firing that is under way here. It is renewed until its end is about to be recorded, not beside that: a renewal that
+// comes later would say that it is still under way, and take back what a failed attempt has said.
+type claim struct {
+	mu   sync.Mutex
+	over bool
+}
+
+// renew extends the claim by what extend does, while it is not over.
+func (c *claim) renew(extend func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil
+	}
+	return extend()
+}
+
+// end waits for a renewal that is being written, and lets none follow.
+func (c *claim) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
 }
 
 func newEffectWorker(e *Engine) *effectWorker {
 	return &effectWorker{
 		engine: e, log: e.log.WithName("effects"), poke: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		running: map[store.FiringKey]struct{}{},
+		running: map[store.FiringKey]*claim{},
 	}
 }
 
@@ -72,11 +96,11 @@ func (w *effectWorker) loop(ctx context.Context) {
 	}
 }
 
-// underWay lists the firings whose handlers run here.
-func (w *effectWorker) underWay() []store.FiringKey {
+// underWay gives the firings whose handlers run here.
+func (w *effectWorker) underWay() map[store.FiringKey]*claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.running))
+	return maps.Clone(w.running)
 }
 
 // claim takes as many firings as there are free slots and runs them.
@@ -86,7 +110,7 @@ func (w *effectWorker) claim(ctx context.Context) {
 	if free <= 0 || ctx.Err() != nil {
 		return
 	}
-	firings, err := w.engine.store.ClaimFirings(ctx, w.engine.opts.Owner, w.engine.opts.LeaseTTL, free, running...)
+	firings, err := w.engine.store.ClaimFirings(ctx, w.engine.opts.Owner, w.engine.opts.LeaseTTL, free, slices.Collect(maps.Keys(running))...)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot look for effects that are due")
@@ -95,9 +119,9 @@ func (w *effectWorker) claim(ctx context.Context) {
 		return
 	}
 	for _, f := range firings {
-		key := store.FiringKey{EffectID: f.EffectID, Due: f.Due}
+		key, c := store.FiringKey{EffectID: f.EffectID, Due: f.Due}, &claim{}
 		w.mu.Lock()
-		w.running[key] = struct{}{}
+		w.running[key] = c
 		w.mu.Unlock()
 		w.group.Go(func() {
 			defer func() {
@@ -106,7 +130,7 @@ func (w *effectWorker) claim(ctx context.Context) {
 				w.mu.Unlock()
 				signal(w.done)
 			}()
-			w.fire(ctx, f)
+			w.fire(ctx, f, c)
 		})
 	}
 	if len(firings) == free {
@@ -116,8 +140,10 @@ func (w *effectWorker) claim(ctx context.Context) {
 
 // renew extends the claims of what runs: a firing that stays pending is not taken by others for the term.
 func (w *effectWorker) renew(ctx context.Context) {
-	for _, k := range w.underWay() {
-		if err := w.engine.store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", w.engine.opts.LeaseTTL); err != nil && ctx.Err() == nil {
+	for k, c := range w.underWay() {
+		if err := c.renew(func() error {
+			return w.engine.store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", w.engine.opts.LeaseTTL)
+		}); err != nil && ctx.Err() == nil {
 			w.log.Error(err, "cannot renew the claim of an effect", "effect", k.EffectID)
 		}
 	}
@@ -127,7 +153,7 @@ func (w *effectWorker) renew(ctx context.Context) {
 func (w *effectWorker) later(d time.Duration) { w.engine.opts.Clock.AfterFunc(d, w.wake) }
 
 // fire runs one firing and records how it ended.
-func (w *effectWorker) fire(ctx context.Context, f store.Firing) {
+func (w *effectWorker) fire(ctx context.Context, f store.Firing, c *claim) {
 	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID)
 	status, text, retry := store.FiringSucceeded, "", time.Duration(0)
 	err := w.attempt(ctx, f)
@@ -145,6 +171,7 @@ func (w *effectWorker) fire(ctx context.Context, f store.Firing) {
 		log.Info("effect will be tried again", "attempt", f.Attempts, "error", text)
 	}
 	w.engine.fault("effect.finish.before")
+	c.end()
 	if err := w.engine.store.FinishFiring(ctx, f.EffectID, f.Due, status, text, retry); err != nil {
 		log.Error(err, "cannot record the end of an effect: it may run again")
 		return
@@ -230,7 +257,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 		return &effectError{"the thread was terminated"}
 	}
 	var gone *sandbox.IsolateGoneError
-	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated {
+	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: at least once
 	}
 	var thrown *sandbox.Error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,13 +42,38 @@ func (s *lateRenewals) ClaimFirings(ctx context.Context, owner string, ttl time.
 	return s.Store.ClaimFirings(ctx, owner, ttl, limit, running...)
 }
 
+// heldRenewal is a store that writes the first renewal of a claim only when what the attempt failed by is there, or does not come.
+type heldRenewal struct {
+	store.Store
+	first, last       sync.Once
+	begun, said, over chan struct{}
+	overtaken         atomic.Bool
+}
+
+func (s *heldRenewal) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+	if text != "" {
+		defer s.last.Do(func() { close(s.said) })
+	} else {
+		s.first.Do(func() {
+			close(s.begun)
+			select {
+			case <-s.said:
+				s.overtaken.Store(true)
+			case <-time.After(200 * time.Millisecond):
+			}
+			close(s.over)
+		})
+	}
+	return s.Store.FinishFiring(ctx, effectID, due, status, text, after)
+}
+
 var _ = Describe("Effects", func() {
 	var w *enginetest.World
 	var sandboxes *enginetest.Processes
 	BeforeEach(func() {
 		w = newWorld()
 		var err error
-		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: 20 * time.Second})
+		sandboxes, err = w.UseProcesses(process.Options{MaxWallTime: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(sandboxes.Close)
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
@@ -83,7 +109,7 @@ var _ = Describe("Effects", func() {
 			got, err = w.Store.Firing(ctx, f.EffectID, f.Due)
 			Expect(err).NotTo(HaveOccurred())
 			return got.Status
-		}, "20s", "5ms").ShouldNot(Equal(store.FiringPending))
+		}).ShouldNot(Equal(store.FiringPending))
 		return *got
 	}
 
@@ -146,7 +172,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		start(w)
 		id := makeThread(ctx, w, "busy")
 		send(ctx, w, id, "go")
-		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }, "20s", "2ms").Should(Equal(store.RunRunning))
+		Eventually(func() store.RunStatus { return lastRunOr(ctx, w, id).Status }).Should(Equal(store.RunRunning))
 		Expect(ended(ctx, fire(ctx, id, "note", nil)).Status).To(Equal(store.FiringSucceeded))
 		Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunRunning))
 	})
@@ -211,7 +237,6 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		var cut atomic.Bool
 		_, stop := start(w, func(o *engine.Options) {
 			o.Threads = w.Over(gate)
-			o.LeaseTTL = 200 * time.Millisecond
 			o.Faults = func(p string) {
 				if p == "effect.finish.before" && cut.CompareAndSwap(false, true) {
 					gate.Cut()
@@ -220,9 +245,10 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		})
 		id := makeThread(ctx, w, "a", func(n *thread.NewThread) { n.Title = "t" })
 		f := fire(ctx, id, "remind", map[string]any{"text": "x"})
-		Eventually(gate.IsCut, "10s", "5ms").Should(BeTrue())
+		Eventually(gate.IsCut).Should(BeTrue())
 		stop()
-		start(w, func(o *engine.Options) { o.LeaseTTL = 200 * time.Millisecond })
+		Expect(gate.Expire(ctx)).To(Succeed())
+		start(w)
 		Expect(ended(ctx, f)).To(And(HaveField("Status", store.FiringSucceeded), HaveField("Attempts", 2)))
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: Reminder: x", "assistant: noted: Reminder: x"}))
@@ -237,9 +263,9 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		})
 		id := makeThread(ctx, w, "a")
 		f := fire(ctx, id, "slow", nil)
-		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, f.EffectID, f.Due) }, "10s", "5ms").Should(HaveField("Attempts", 1))
+		Eventually(func() (*store.Firing, error) { return w.Store.Firing(ctx, f.EffectID, f.Due) }).Should(HaveField("Attempts", 1))
 		seen := late.claims.Load()
-		Eventually(late.claims.Load, "10s", "5ms").Should(BeNumerically(">", seen+10), "ticks of a third of the claim's term")
+		Eventually(late.claims.Load).Should(BeNumerically(">", seen+10), "ticks of a third of the claim's term")
 		st, err := w.Threads.Open(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(st.SetValue(ctx, "go", []byte("true"))).To(Succeed())
@@ -250,15 +276,43 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		effect("slow", `export default async (state) => {
   const n = (await state.getValue('n')) ?? 0;
   await state.setValue('n', n + 1);
-  await new Promise((r) => setTimeout(r, 5000));
+  while (!(await state.getValue('go')));
 }`)
-		term := func(o *engine.Options) { o.LeaseTTL = 4 * time.Second } // long enough to be renewed on a busy machine
-		start(w, term)
-		start(w, term) // would run it again when the claim runs out
+		kept := &renewals{Store: w.Store}
+		start(w, kept.in(w))
 		id := makeThread(ctx, w, "a")
-		Expect(ended(ctx, fire(ctx, id, "slow", nil)).Attempts).To(Equal(1))
-		v, err := w.Store.Value(ctx, id, "n")
+		f := fire(ctx, id, "slow", nil)
+		Eventually(kept.claims.Load).Should(BeNumerically(">=", 3), "each for a whole term")
+		Expect(w.Store.ClaimFirings(ctx, "another", hour, 10)).To(BeEmpty())
+		st, err := w.Threads.Open(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(v)).To(Equal("1"))
+		Expect(st.SetValue(ctx, "go", []byte("true"))).To(Succeed())
+		Expect(ended(ctx, f).Attempts).To(Equal(1))
+		Expect(w.Store.Value(ctx, id, "n")).To(MatchJSON("1"))
+	})
+
+	It("keep what a failed attempt has said when its claim is renewed at that moment", Label("EFF-04"), func(ctx SpecContext) {
+		held := &heldRenewal{Store: w.Store, begun: make(chan struct{}), said: make(chan struct{}), over: make(chan struct{})}
+		start(w, func(o *engine.Options) {
+			o.Threads, o.Clock = w.Over(held), hasty{}
+			o.Faults = func(point string) {
+				if point == "effect.finish.before" {
+					<-held.begun
+				}
+			}
+		})
+		fire(ctx, makeThread(ctx, w, "a"), "never", nil)
+		Eventually(held.over).Should(BeClosed())
+		Expect(held.overtaken.Load()).To(BeFalse(), "the renewal was written over what the attempt failed by")
+	})
+
+	It("are not tried again when they took longer than a sandbox lets code run", Label("EFF-04", "COD-06"), func(ctx SpecContext) {
+		brief, err := w.UseProcesses(process.Options{MaxWallTime: 500 * time.Millisecond})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(brief.Close)
+		effect("busy", "export default () => { for (;;); }")
+		start(w)
+		Expect(ended(ctx, fire(ctx, makeThread(ctx, w, "a"), "busy", nil))).To(And(
+			HaveField("Status", store.FiringFailed), HaveField("Attempts", 1), HaveField("Error", ContainSubstring("ran for longer than 500ms"))))
 	})
 })
