@@ -101,6 +101,14 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 			g.Expect(held(ctx, g, id)).To(Equal(tries))
 		}).Should(Succeed())
 	}
+	// warm starts the sandbox of a thread: who is to be told of something later waits for one for seconds only, in which a
+	// machine that is busy may not start a process.
+	warm := func(ctx context.Context, id string) {
+		GinkgoHelper()
+		_, release, err := pods.Sandboxes.Acquire(ctx, &store.Thread{ID: id}, "")
+		Expect(err).NotTo(HaveOccurred())
+		release()
+	}
 	hourly := func(o *engine.Options) { o.HookRetry = time.Hour }
 
 	It("are held also where the sandbox is busy", Label("COD-06"), func(ctx SpecContext) {
@@ -226,6 +234,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 			_, err = st.WithHooks(e.MessageHooks(ctx, row)).Inject(ctx, thread.NewMessage{Content: &aside})
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(func(g Gomega) { g.Expect(held(ctx, g, id)).To(Equal([]string{"1"})) }).Should(Succeed())
+			warm(ctx, id)
 			pods.full.Store(full)
 			send(ctx, w, id, "go")
 			want := []any{ContainSubstring("aside"), ContainSubstring("go"), ContainSubstring("bye")}
@@ -272,8 +281,15 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", And(HavePrefix("gave up after 2 tries: "), ContainSubstring("exceeded quota")))))
 		stop()
 
+		warm(ctx, id)
 		pods.full.Store(false)
-		start(w, after(9, 20))
+		clock := &shifted{}
+		clock.by.Store(int64(9 * time.Hour))
+		start(w, after(0, 20), func(o *engine.Options) { o.Clock = clock })
+		Eventually(func() ([]store.InboxItem, error) {
+			clock.by.Add(int64(2 * time.Hour)) // it is time again, also where the sandbox took too long to take the code
+			return w.Store.Inbox(ctx, id)
+		}).Should(BeEmpty())
 		quiet(ctx, w, id)
 		Expect(noted(ctx, w, id, "after_create_message")).To(HaveExactElements(
 			ContainSubstring(`"content":"re: one"`), ContainSubstring(`"content":"two"`), ContainSubstring(`"content":"re: two"`)))
