@@ -149,7 +149,8 @@ var _ = Describe("Parents and children from outside", Label("SUB-05"), func() {
 		state := golang(t)
 		Expect(state.ParentThread(ctx)).To(BeNil())
 		Expect(state.ChildThread(ctx, "nobody")).To(BeNil())
-		say(ctx, t, 2, "go") // the second takes in the child's result
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		takenIn(ctx, t, reported)
 		info, err := state.Info(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(info.Children()).To(HaveLen(1))
@@ -170,7 +171,7 @@ var _ = Describe("Parents and children from outside", Label("SUB-05"), func() {
 		Expect(upInfo.ThreadID()).To(Equal(info.ThreadID()))
 
 		Expect(child.NotifyParent(ctx, "halfway there")).To(Succeed())
-		ms := settled(ctx, t, 3)
+		ms := takenIn(ctx, t, Equal("user: halfway there"))
 		Expect(ms).To(ContainElement(And(
 			HaveField("Content", HaveValue(Equal("halfway there"))), HaveField("Silent", true),
 			HaveField("Metadata", HaveKeyWithValue("subagent_id", reference)))))

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,6 +67,28 @@ func onlyChild(ctx SpecContext, ns string) *harness.Thread {
 	}).Should(Succeed())
 	return cluster.Thread(ns, name)
 }
+
+// takenIn waits until a parent has taken in a message that a child sent it, and is at rest, and gives its messages. How many
+// runs that took nobody knows: the run that made the child takes in what comes before its end.
+func takenIn(ctx SpecContext, t *harness.Thread, message OmegaMatcher) []runtimev1.Message {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		ms, err := t.Messages(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		ms = slices.DeleteFunc(ms, func(m runtimev1.Message) bool { return m.Status == runtimev1.MessagePending })
+		g.Expect(texts(ms)).To(ContainElement(message))
+		// Read after the message has been seen to be taken in: the run that did is among them.
+		runs, err := t.Runs(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, r := range runs {
+			g.Expect(r.Ended()).To(BeTrue(), "run %s is %s", r.ID, r.Status)
+		}
+	}).Should(Succeed())
+	return must(t.Messages(ctx))
+}
+
+// reported matches what a parent that waits for no child is told when that is done.
+var reported = HavePrefix("user: [subagent ")
 
 var _ = Describe("Subagents", func() {
 	spawn := harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "add 2 and 3", "name": "Sum"})

@@ -208,7 +208,8 @@ var _ = Describe("Code written for ThreadState", Label("TOL-03"), func() {
 			harness.NewThread(ns, "thread", "parent"),
 		)
 		t := ready(ctx, cluster.Thread(ns, "thread"))
-		ms := say(ctx, t, 2, "begin")
+		Expect(t.Say(ctx, "begin")).To(Succeed())
+		ms := takenIn(ctx, t, reported)
 		parent, err := t.Object(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		subs := subagents(ctx, ns)
