@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -47,7 +48,9 @@ var _ = Describe("A stop ends a run", Label("RUN-04", "MSG-08"), func() {
 			close(release)
 		})
 		DeferCleanup(server.Close)
-		create(ctx, harness.OpenAI(ns, "model", server.URL, ""), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
+		model := harness.OpenAI(ns, "model", server.URL, "")
+		model.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Minute} // it is stopped long before
+		create(ctx, model, harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
 		t := ready(ctx, cluster.Thread(ns, "thread"))
 		Expect(t.Say(ctx, "go")).To(Succeed())
 		Eventually(ctx, func(g Gomega) { g.Expect(t.Log(ctx)).To(ContainElement(HaveField("Type", runtimev1.EventDelta))) }).Should(Succeed())
@@ -63,7 +66,7 @@ var _ = Describe("A stop ends a run", Label("RUN-04", "MSG-08"), func() {
 				harness.Say(w, req.Model, "echo: next")
 				return
 			}
-			w.Header().Set("Retry-After", "30")
+			w.Header().Set("Retry-After", "60") // the longest that is heeded
 			http.Error(w, `{"error":{"message":"busy"}}`, http.StatusTooManyRequests)
 		})
 		DeferCleanup(server.Close)
@@ -81,10 +84,12 @@ var _ = Describe("A stop ends a run", Label("RUN-04", "MSG-08"), func() {
 
 	It("whose tool is in a loop that never ends", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		create(ctx, harness.CodeTool(ns, "spin", `
+		spin := harness.CodeTool(ns, "spin", `
 import { defineTool } from '@standardagents/builder';
 export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('begun', true); for (;;) {} } });
-`, nil))
+`, nil)
+		spin.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Minute}
+		create(ctx, spin)
 		t := converse(ctx, ns, []string{"spin"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("spin", map[string]any{})), harness.Echo()})
 		Expect(t.Say(ctx, "go")).To(Succeed())
 		Eventually(ctx, func(g Gomega) { g.Expect(t.Value(ctx, "begun")).To(MatchJSON(`true`)) }).Should(Succeed())
@@ -134,7 +139,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 		})
 		DeferCleanup(server.Close)
 		slow := harness.OpenAI(ns, "slow", server.URL, "")
-		slow.Spec.Limits = &skeinv1.ModelLimits{MaxConcurrent: 1}
+		slow.Spec.Timeout, slow.Spec.Limits = &metav1.Duration{Duration: 10 * time.Minute}, &skeinv1.ModelLimits{MaxConcurrent: 1}
 		inner := harness.Prompt(ns, "inner", "slow")
 		inner.Spec.ExposeAsTool, inner.Spec.ToolDescription = true, "Summarises."
 		create(ctx, slow, inner, harness.Agent(ns, "expert", "inner", func(s *skeinv1.AgentSpec) { s.ExposeAsTool, s.ToolDescription = true, "Knows." }),
