@@ -159,7 +159,7 @@ func TestHeartbeatSaysWhatRuns(t *testing.T) {
 	s := &stream{out: &out, runs: map[string]*packageRun{"slow": {started: time.Now()}}}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() { s.heartbeat(time.Millisecond, 3, stop); close(ended) }()
-	deadline := time.After(time.Minute)
+	deadline := time.After(10 * time.Second)
 	for said := false; !said; {
 		select {
 		case <-deadline:

@@ -84,7 +84,7 @@ func (r *retrying) sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C():
-		return context.Cause(ctx) // both may have come at once: a call that was given up is not made again
+		return nil
 	}
 }
 

@@ -150,20 +150,20 @@ func (s *startOfEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open gives a reader, and the object that has the contents; store.ErrNotFound when the bucket has no such contents.
-func (c *contents) open(ctx context.Context, digest string) (_ io.ReadCloser, object string, _ error) {
+// open gives a reader; store.ErrNotFound when the bucket has no such contents.
+func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, error) {
 	object, err := c.store.Contents(ctx, digest)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	r, err := c.bucket.NewReader(ctx, object, nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, object, fmt.Errorf("contents %s are not in the bucket: %w", digest, store.ErrNotFound)
+		return nil, fmt.Errorf("contents %s are not in the bucket: %w", digest, store.ErrNotFound)
 	}
 	if err != nil {
-		return nil, object, fmt.Errorf("open contents %s: %w", digest, unavailable(err))
+		return nil, fmt.Errorf("open contents %s: %w", digest, unavailable(err))
 	}
-	return r, object, nil
+	return r, nil
 }
 
 // remove removes objects that nothing refers to, also when ctx has ended. What cannot be removed now is swept.

@@ -120,30 +120,6 @@ var _ = Describe("contents", func() {
 		Expect(e.objects()).To(BeEmpty())
 	})
 
-	It("are found though the file is replaced by the same again and again while it is opened", func(ctx SpecContext) {
-		e := newEnv(ctx)
-		e.create(ctx, "t")
-		between := &interleaved{Store: e.store, armed: true}
-		svc := thread.NewService(thread.Options{Store: between, Blobs: e.bucket, Clock: e.clock})
-		st, err := svc.Open(ctx, "t")
-		Expect(err).NotTo(HaveOccurred())
-		write(ctx, st, "/f", "the same")
-		times := 0
-		var replace func()
-		replace = func() {
-			Expect(st.Unlink(ctx, "/f")).To(Succeed())
-			write(ctx, st, "/f", "the same")
-			if times++; times < 5 {
-				between.afterContents = replace
-			}
-		}
-		between.afterContents = replace
-		data, ok := read(ctx, st, "/f")
-		Expect(ok).To(BeTrue())
-		Expect(data).To(Equal("the same"))
-		Expect(times).To(Equal(5))
-	})
-
 	It("that are lost make a clear error, not an endless search", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
@@ -184,11 +160,11 @@ var _ = Describe("contents", func() {
 	})
 })
 
-// interleaved is a store with something done after the first look at a file or its contents, and before the write that follows.
+// interleaved is a store with something done after the first look at a file and before the write that follows.
 type interleaved struct {
 	store.Store
-	armed                                 bool
-	afterFile, afterContents, beforeApply func()
+	armed                  bool
+	afterFile, beforeApply func()
 }
 
 func (i *interleaved) once(fn *func()) {
@@ -204,12 +180,6 @@ func (i *interleaved) File(ctx context.Context, threadID, path string) (*store.F
 	f, err := i.Store.File(ctx, threadID, path)
 	i.once(&i.afterFile)
 	return f, err
-}
-
-func (i *interleaved) Contents(ctx context.Context, digest string) (string, error) {
-	object, err := i.Store.Contents(ctx, digest)
-	i.once(&i.afterContents)
-	return object, err
 }
 
 func (i *interleaved) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {

@@ -65,9 +65,6 @@ func (st *State) fileBefore(ctx context.Context, path string) (*store.File, erro
 	return f, nil
 }
 
-// maxLooks is how often the contents of a file are looked for while others replace it.
-const maxLooks = 100
-
 // OpenFile gives a file's contents as a stream and its record; nil, nil, nil when missing. Close the stream.
 func (st *State) OpenFile(ctx context.Context, path string) (io.ReadCloser, *FileRecord, error) {
 	rc, rec, _, err := st.OpenContents(ctx, path)
@@ -80,8 +77,8 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 	if err != nil {
 		return nil, nil, "", err
 	}
-	var missing string // an object
-	for look := 1; ; look++ {
+	var digest string
+	for {
 		f, err := st.svc.store.File(ctx, st.id, path)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil, "", nil
@@ -92,16 +89,15 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 		if f.Dir {
 			return nil, nil, "", pathError(path, store.ErrFolder)
 		}
-		rc, object, err := st.svc.blobs.open(ctx, f.Digest)
+		rc, err := st.svc.blobs.open(ctx, f.Digest)
 		if err == nil {
 			return rc, recordOf(f), f.Digest, nil
 		}
-		// Replaced between the reads, perhaps by the same: its contents are in another object now. The same object again is a loss.
-		lost := object != "" && object == missing
-		if !errors.Is(err, store.ErrNotFound) || lost || look == maxLooks {
+		// Replaced between the two reads: its new contents are elsewhere. The same again is a loss.
+		if !errors.Is(err, store.ErrNotFound) || f.Digest == digest {
 			return nil, nil, "", fmt.Errorf("open %s of thread %s: %w", path, st.id, err)
 		}
-		missing = object
+		digest = f.Digest
 	}
 }
 

@@ -53,7 +53,7 @@ var _ = Describe("Agents with two sides", func() {
 		runs, err := t.Runs(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(runs).To(HaveExactElements(And(HaveField("Status", "succeeded"), HaveField("Reason", "MaxSessionTurnsReached"), HaveField("Message", ContainSubstring("3 turns")))))
-		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=jsonpath={.status.lastRun.reason}=MaxSessionTurnsReached", "thread/thread", "--timeout=30s")
+		_, err = cluster.Kubectl(ctx, "-n", ns, "wait", "--for=jsonpath={.status.lastRun.reason}=MaxSessionTurnsReached", "thread/thread", "--timeout=60s")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(t.Log(ctx)).To(ContainElements(
 			And(HaveField("Type", runtimev1.EventTurnEnded), HaveField("Data", MatchJSON(`{"side":"a","turn":1,"next":"b"}`))),
@@ -252,10 +252,10 @@ export default defineHook('before_create_message', async (state, m) => (m.conten
 		_, err := cluster.KubectlIn(ctx, "apiVersion: skein.dev/v1alpha1\nkind: Agent\nmetadata: {name: wrong, namespace: "+ns+"}\nspec: "+spec+"\n", "apply", "-f", "-")
 		Expect(err).To(MatchError(ContainSubstring(want)))
 	},
-		Entry("without the second side", `{type: dual_ai, sideA: {promptRef: {name: a}}}`, "needs sideB", SpecTimeout(time.Minute)),
-		Entry("with a second side for a person", `{sideA: {promptRef: {name: a}}, sideB: {promptRef: {name: b}}}`, "set type: dual_ai", SpecTimeout(time.Minute)),
-		Entry("of an unknown type", `{type: duel, sideA: {promptRef: {name: a}}}`, "dual_ai", SpecTimeout(time.Minute)),
-		Entry("with no turns", `{type: dual_ai, sideA: {promptRef: {name: a}}, sideB: {promptRef: {name: b}}, maxSessionTurns: 0}`, "maxSessionTurns", SpecTimeout(time.Minute)),
+		Entry("without the second side", `{type: dual_ai, sideA: {promptRef: {name: a}}}`, "needs sideB", SpecTimeout(2*time.Minute)),
+		Entry("with a second side for a person", `{sideA: {promptRef: {name: a}}, sideB: {promptRef: {name: b}}}`, "set type: dual_ai", SpecTimeout(2*time.Minute)),
+		Entry("of an unknown type", `{type: duel, sideA: {promptRef: {name: a}}}`, "dual_ai", SpecTimeout(2*time.Minute)),
+		Entry("with no turns", `{type: dual_ai, sideA: {promptRef: {name: a}}, sideB: {promptRef: {name: b}}, maxSessionTurns: 0}`, "maxSessionTurns", SpecTimeout(2*time.Minute)),
 	)
 })
 

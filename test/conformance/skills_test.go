@@ -85,6 +85,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 		create(ctx, harness.Scripted(ns, "expert", always("expert: {{.Last.Content}}")), harness.Prompt(ns, "expert", "expert"), expert)
 		create(ctx, inner, prompt, harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
 		t := ready(ctx, cluster.Thread(ns, "thread"))
+		listed(ctx, t, "m_hi", nil)
 		Expect(golang(t).InvokeTool(ctx, "set_value", json.RawMessage(`{"key":"k","value":0}`))).To(HaveField("Error", ContainSubstring(`activate it by the tool skill`)), "nor is there a way around")
 		Expect(t.Say(ctx, "go")).To(Succeed())
 		waiting := awaiting(ctx, golang(t), 1)

@@ -174,19 +174,19 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		edit(&tool.Spec)
 		Expect(cluster.Client.Create(ctx, tool)).To(MatchError(ContainSubstring(want)))
 	},
-		Entry("both code and http", func(s *skeinv1.ToolSpec) { s.Code = &skeinv1.CodeSource{Inline: "export default 1"} }, "exactly one of", SpecTimeout(time.Minute)),
-		Entry("neither", func(s *skeinv1.ToolSpec) { s.HTTP = nil }, "exactly one of", SpecTimeout(time.Minute)),
-		Entry("no description", func(s *skeinv1.ToolSpec) { s.Description = "" }, "description", SpecTimeout(time.Minute)),
-		Entry("a placeholder in the host", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://{{ arguments.host }}/" }, "spec.http.url", SpecTimeout(time.Minute)),
-		Entry("another scheme", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "file:///etc/passwd" }, "spec.http.url", SpecTimeout(time.Minute)),
-		Entry("a password in the URL", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://a:b@x.test/" }, "spec.http.url", SpecTimeout(time.Minute)),
+		Entry("both code and http", func(s *skeinv1.ToolSpec) { s.Code = &skeinv1.CodeSource{Inline: "export default 1"} }, "exactly one of", SpecTimeout(2*time.Minute)),
+		Entry("neither", func(s *skeinv1.ToolSpec) { s.HTTP = nil }, "exactly one of", SpecTimeout(2*time.Minute)),
+		Entry("no description", func(s *skeinv1.ToolSpec) { s.Description = "" }, "description", SpecTimeout(2*time.Minute)),
+		Entry("a placeholder in the host", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://{{ arguments.host }}/" }, "spec.http.url", SpecTimeout(2*time.Minute)),
+		Entry("another scheme", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "file:///etc/passwd" }, "spec.http.url", SpecTimeout(2*time.Minute)),
+		Entry("a password in the URL", func(s *skeinv1.ToolSpec) { s.HTTP.URL = "https://a:b@x.test/" }, "spec.http.url", SpecTimeout(2*time.Minute)),
 		Entry("a header of Skein's", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "Idempotency-Key", Value: ptr.To("x")}}
-		}, "set by Skein", SpecTimeout(time.Minute)),
-		Entry("a header without a value", func(s *skeinv1.ToolSpec) { s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "X"}} }, "value or secretKeyRef", SpecTimeout(time.Minute)),
+		}, "set by Skein", SpecTimeout(2*time.Minute)),
+		Entry("a header without a value", func(s *skeinv1.ToolSpec) { s.HTTP.Headers = []skeinv1.ToolHeader{{Name: "X"}} }, "value or secretKeyRef", SpecTimeout(2*time.Minute)),
 		Entry("two ways to say who asks", func(s *skeinv1.ToolSpec) {
 			s.HTTP.Auth = &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{SecretKeyRef: refOf("a", "b")}, Header: &skeinv1.ToolAuthHeader{Name: "X", SecretKeyRef: refOf("a", "b")}}
-		}, "exactly one of basic, bearer and header", SpecTimeout(time.Minute)),
+		}, "exactly one of basic, bearer and header", SpecTimeout(2*time.Minute)),
 	)
 
 	It("let no secret out, whatever a server does with it", Label("ENV-03"), func(ctx SpecContext) {

@@ -39,6 +39,7 @@ var _ = Describe("Tools of every kind", Label("TOL-01", "TOL-02"), func() {
 		hello := map[string]string{"text": "hello"}
 
 		By("invoking it from outside")
+		listed(ctx, t, name, hello)
 		Expect(golang(t).InvokeTool(ctx, name, hello)).To(And(HaveField("Status", runtimev1.ToolSuccess), HaveField("Result", loud), HaveField("Error", "")))
 		Expect(golang(t).InvokeTool(ctx, name, map[string]string{"text": ""})).To(And(HaveField("Status", runtimev1.ToolError), HaveField("Error", ContainSubstring("/text")), HaveField("Result", "")))
 		Expect(golang(t).InvokeTool(ctx, name, map[string]string{"text": "fail"})).To(And(HaveField("Status", runtimev1.ToolError), HaveField("Error", ContainSubstring("too loud"))))
@@ -141,13 +142,16 @@ export default defineTool({ description: 'x', execute: async (state) => {
 			}
 			return says("hi"), nil
 		})
+		s.AddTool(&mcp.Tool{Name: "ping", InputSchema: anyObject}, pong)
 		create(ctx, harness.HTTPTool(ns, "get", skeinv1.HTTPTool{URL: server.URL + "/{{ arguments.n }}"}, map[string]any{"n": map[string]any{"type": "integer"}}, "n"), mcpTool(ns, "m", mcpServer(s).URL))
 		prompt := harness.Prompt(ns, "prompt", "model", "get", "m")
 		prompt.Spec.ParallelToolCalls = true
 		create(ctx, prompt, harness.Scripted(ns, "model", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
 			{Name: "m_hi", Arguments: harness.Raw(map[string]any{})}, {Name: "get", Arguments: harness.Raw(map[string]any{"n": 1})}, {Name: "get", Arguments: harness.Raw(map[string]any{"n": 2})},
 		}}, harness.Answer("done")), harness.Agent(ns, "agent", "prompt"), harness.NewThread(ns, "thread", "agent"))
-		ms := say(ctx, ready(ctx, cluster.Thread(ns, "thread")), 1, "go")
+		t := ready(ctx, cluster.Thread(ns, "thread"))
+		listed(ctx, t, "m_ping", nil)
+		ms := say(ctx, t, 1, "go")
 		Expect(texts(ms)).To(Equal([]string{"user: go", "assistant:", "tool: hi", "tool: /1", "tool: /2", "assistant: done"}))
 	}, SpecTimeout(2*time.Minute))
 })

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -45,9 +46,21 @@ func says(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
+// pong is a tool that does nothing.
+func pong(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return says("pong"), nil
+}
+
 // mcpTool is a Tool that stands for a server.
 func mcpTool(ns, name, url string) *skeinv1.Tool {
 	return &skeinv1.Tool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: skeinv1.ToolSpec{MCP: &skeinv1.MCPServer{URL: url}}}
+}
+
+// listed waits until the manager knows what an MCP server lists, by a call of one of its tools: an execution waits for that
+// for five seconds at most, and goes on without the tools.
+func listed(ctx context.Context, t *harness.Thread, tool string, args any) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { _, err := golang(t).InvokeTool(ctx, tool, args); return err }).Should(Succeed())
 }
 
 var _ = Describe("MCP servers", Label("TOL-02"), func() {
@@ -77,6 +90,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		t := converse(ctx, ns, []string{"calc"}, []skeinv1.ScriptStep{
 			harness.Calls("calc_add", map[string]any{"a": "one"}), harness.Calls("calc_add", map[string]any{"a": 1, "b": 2}), harness.Answer("done"),
 		})
+		listed(ctx, t, "calc_add", map[string]int{"a": 1, "b": 1})
 		ms := say(ctx, t, 1, "go")
 		Expect(last(ms)).To(Equal("done"))
 		Expect(ms[2].ToolStatus).To(Equal("error"))
@@ -112,6 +126,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 			harness.On("there", harness.Calls("there_hi", map[string]any{})), harness.On("never", harness.Calls("never_hi", map[string]any{})),
 			harness.After("there_hi", harness.Answer("it said {{ .Last.Content }}")), harness.After("never_hi", harness.Answer("it said {{ .Last.Content }}")),
 		})
+		listed(ctx, t, "there_hi", nil)
 		Expect(last(say(ctx, t, 1, "there"))).To(Equal("it said hello"))
 		Expect(last(say(ctx, t, 2, "never"))).To(And(ContainSubstring("no tool"), ContainSubstring("MCP server never"), ContainSubstring("127.0.0.1"), ContainSubstring("--tool-private-hosts")))
 		gone.Store(true)
@@ -134,9 +149,11 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 			gone <- struct{}{}
 			return nil, err
 		})
+		s.AddTool(&mcp.Tool{Name: "ping", InputSchema: anyObject}, pong)
 		server := mcpServer(s)
 		create(ctx, mcpTool(ns, "m", server.URL))
 		t := converse(ctx, ns, []string{"m"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("m_work", map[string]any{}))})
+		listed(ctx, t, "m_ping", nil)
 		Expect(t.Say(ctx, "go")).To(Succeed())
 		Eventually(ctx, arrived).Should(Receive())
 		Eventually(ctx, func() ([]runtimev1.Event, error) { return t.Log(ctx) }).Should(ContainElement(And(
@@ -166,6 +183,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		create(ctx, plain)
 		t := converse(ctx, ns, []string{"plain", "builtin:kv"}, []skeinv1.ScriptStep{harness.Echo()})
 		Expect(t.SetValue(ctx, "k", `"mine"`)).To(Succeed())
+		listed(ctx, t, "other", nil)
 		Expect(golang(t).InvokeTool(ctx, "get_value", map[string]string{"key": "k"})).To(HaveField("Result", ContainSubstring("mine")))
 		Expect(golang(t).InvokeTool(ctx, "other", nil)).To(HaveField("Result", "from the server"))
 
@@ -177,9 +195,9 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 			g.Expect(cluster.Client.Get(ctx, key(p), p)).To(Succeed())
 			g.Expect(p.Status.Conditions).To(ContainElement(And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInvalidSpec), HaveField("Message", ContainSubstring("prefix")))))
 		}).Should(Succeed())
-		Expect(cluster.Client.Get(ctx, key(second), second)).To(Succeed())
+		before := second.DeepCopy()
 		second.Spec.MCP.Prefix = ptr.To("second_")
-		Expect(cluster.Client.Update(ctx, second)).To(Succeed())
+		Expect(cluster.Client.Patch(ctx, second, client.MergeFrom(before))).To(Succeed()) // its status may be written meanwhile
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(cluster.Client.Get(ctx, key(p), p)).To(Succeed())
 			g.Expect(p.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionTrue)))
@@ -202,6 +220,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		tool.Spec.MCP.Auth = &skeinv1.ToolAuth{Header: &skeinv1.ToolAuthHeader{Name: "X-Auth", SecretKeyRef: refOf("s", "auth")}}
 		create(ctx, tool)
 		t := converse(ctx, ns, []string{"m"}, []skeinv1.ScriptStep{harness.On("go", harness.Calls("m_leak", map[string]any{})), harness.After("m_leak", harness.Answer("{{ .Last.Content }}"))})
+		listed(ctx, t, "m_leak", nil)
 		Expect(last(say(ctx, t, 1, "go"))).To(And(ContainSubstring("[redacted:tool/m/X-Key]"), ContainSubstring("[redacted:tool/m/auth]")))
 		expectNowhere(ctx, c, ns, everyAnswer(ctx, t))
 	}, SpecTimeout(2*time.Minute))

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
@@ -130,8 +131,9 @@ export default defineTool({ description: 'x', execute: async (state, args) => { 
 				HaveField("Message", ContainSubstring("3:14")),
 			)))
 		}).Should(Succeed())
+		before := tool.DeepCopy()
 		tool.Spec.Code.Inline = "export default { execute: async () => 1 };"
-		Expect(cluster.Client.Update(ctx, tool)).To(Succeed())
+		Expect(cluster.Client.Patch(ctx, tool, client.MergeFrom(before))).To(Succeed()) // its status may be written meanwhile
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(cluster.Client.Get(ctx, key(tool), tool)).To(Succeed())
 			g.Expect(tool.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionTrue)))

@@ -68,6 +68,7 @@ var _ = Describe("The protocol's reference server", Label("TOL-02"), func() {
 			}},
 			harness.Answer("done"),
 		})
+		listed(ctx, t, "every_echo", map[string]string{"message": "hello"})
 		ms := say(ctx, t, 1, "go")
 		Expect(last(ms)).To(Equal("done"))
 		var results []runtimev1.Message
@@ -86,7 +87,7 @@ var _ = Describe("The protocol's reference server", Label("TOL-02"), func() {
 			And(success, content(MatchJSON(`{"temperature":36,"conditions":"Light rain / drizzle","humidity":82}`))),
 			And(success, content(ContainSubstring("completed"))),
 		))
-		Expect(t.Log(ctx)).To(ContainElement(And(HaveField("Type", runtimev1.EventToolProgress),
+		Eventually(ctx, func() ([]runtimev1.Event, error) { return t.Log(ctx) }).Should(ContainElement(And(HaveField("Type", runtimev1.EventToolProgress),
 			HaveField("Data", WithTransform(func(d json.RawMessage) string { return string(d) }, ContainSubstring(`"total":10`))))))
 	},
 		Entry("by streamable HTTP", "streamableHttp", "/mcp", skeinv1.MCPStreamable, SpecTimeout(4*time.Minute)),

@@ -96,7 +96,7 @@ var _ = Describe("The types of the API", Label("TOL-03"), func() {
 			"after_thread_created", "after_subagent_created", "after_system_message", "filter_messages", "prefilter_llm_history",
 			"before_create_message", "after_create_message", "before_update_message", "after_update_message",
 			"before_store_tool_result", "after_tool_call_success", "after_tool_call_failure"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*time.Minute))
 
 	It("have the members of ThreadState that state has, and no others", func(ctx SpecContext) {
 		declared := slices.DeleteFunc(membersOf(typesOf(ctx), "ThreadState"), func(name string) bool {

@@ -51,8 +51,8 @@ var _ = DescribeTable("An image", Label("image"), func(ctx SpecContext, target, 
 	Expect(help.ProcessState.Exited()).To(BeTrue(), "it was killed: %s", text)
 	Expect(string(text)).To(ContainSubstring(flag))
 },
-	Entry("of the manager", "manager", "data-dir", SpecTimeout(15*time.Minute)),
-	Entry("of the sandbox", "sandbox", "cert-dir", SpecTimeout(15*time.Minute)),
+	Entry("of the manager", "manager", "data-dir", SpecTimeout(3*time.Minute)),
+	Entry("of the sandbox", "sandbox", "cert-dir", SpecTimeout(3*time.Minute)),
 )
 
 // inside makes a command that runs in a root folder of its own, as the image's user.

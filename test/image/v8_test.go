@@ -43,4 +43,4 @@ var _ = It("of the v8 engine's sandbox has Deno, what that is linked with and th
 	version, err := inside(ctx, root, "/deno", "--version").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(version))
 	Expect(string(version)).To(HavePrefix("deno " + script("deno.sh", "version") + " "))
-}, SpecTimeout(15*time.Minute))
+}, SpecTimeout(5*time.Minute))

@@ -28,7 +28,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 	BeforeEach(func() {
 		server, emitted = wiretest.New(), nil
 		config = model.Config{Namespace: "ns", Name: "claude", APIKey: canary + "\n", Spec: skeinv1.ModelSpec{
-			Provider: skeinv1.ProviderAnthropic, Model: "claude-x", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: time.Minute},
+			Provider: skeinv1.ProviderAnthropic, Model: "claude-x", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: 10 * time.Second},
 		}}
 	})
 	ask := func(file string, req model.Request) (*model.Response, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -68,7 +69,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		}))
 		DeferCleanup(server.Close)
 		config = model.Config{Namespace: "ns", Name: "gpt", APIKey: canary, Spec: skeinv1.ModelSpec{
-			Provider: skeinv1.ProviderOpenAI, Model: "gpt-4o", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: time.Minute},
+			Provider: skeinv1.ProviderOpenAI, Model: "gpt-4o", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: 10 * time.Second},
 		}}
 		emitted = nil
 	})
@@ -211,11 +212,14 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	})
 
 	It("tells an endpoint that refuses connections, and one that does not exist", func() {
-		config.Spec.Endpoint = "http://127.0.0.1:1/v1" // a port that no server is ever given
-		_, err := ask(hello)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		config.Spec.Endpoint = "http://" + l.Addr().String() + "/v1"
+		Expect(l.Close()).To(Succeed())
+		_, err = ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindUnreachable), HaveField("Passing", true), HaveField("Message", ContainSubstring("connection refused"))))
 
-		config.Spec.Endpoint = "http://no-such-host..invalid/v1" // no resolver is asked for a name that cannot be one
+		config.Spec.Endpoint = "http://no-such-host.invalid/v1"
 		_, err = ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindUnreachable), HaveField("Message", ContainSubstring("check spec.endpoint"))))
 	})

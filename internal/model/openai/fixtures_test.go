@@ -26,7 +26,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 	BeforeEach(func() {
 		server, emitted = wiretest.New(), nil
 		config = model.Config{Namespace: "ns", Name: "gpt", APIKey: canary, Spec: skeinv1.ModelSpec{
-			Provider: skeinv1.ProviderOpenAI, Model: "gpt-x", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: time.Minute},
+			Provider: skeinv1.ProviderOpenAI, Model: "gpt-x", Endpoint: server.URL + "/v1", Timeout: &metav1.Duration{Duration: 10 * time.Second},
 		}}
 	})
 	client := func() *openai.Client {

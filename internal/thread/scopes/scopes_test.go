@@ -266,7 +266,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(string(save(ctx, s, true).State)).To(MatchJSON(`{"later":true}`))
 		Expect(stored(ctx)).To(MatchJSON(`{"late":true}`))
 		Expect(logs).To(ConsistOf(ContainSubstring("in the end it failed"), ContainSubstring("panic: oh")))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(20*time.Second))
 
 	It("tells listeners once, in order, of the end and of the destruction", Label("STA-06"), func(ctx SpecContext) {
 		var heard []string

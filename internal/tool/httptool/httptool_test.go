@@ -75,7 +75,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		}
 		r, err := httptool.Compile(&spec, secrets)
 		Expect(err).NotTo(HaveOccurred())
-		t := httptool.New(httptool.Spec{Name: "t", Request: r, Timeout: time.Minute}, host, net)
+		t := httptool.New(httptool.Spec{Name: "t", Request: r, Timeout: 20 * time.Second}, host, net)
 		return t.Call(ctx, tool.Call{ID: "call_1", Name: "t", Arguments: json.RawMessage(args)})
 	}
 	lastSeen := func() seen {

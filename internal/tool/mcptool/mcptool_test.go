@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,22 +127,20 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 	}
 	call := func(ctx context.Context, c *mcptool.Server, name, args string) tool.Result {
 		GinkgoHelper()
-		var r mcptool.Remote
-		Eventually(func() bool { // an execution does not wait for long, nor need the server be there by then
-			list, _ := servers.Tools(ctx, c)
-			at := slices.IndexFunc(list, func(r mcptool.Remote) bool { return r.Name == name })
-			if at >= 0 {
-				r = list[at]
+		list, _ := servers.Tools(ctx, c)
+		for _, r := range list {
+			if r.Name == name {
+				return servers.Tool(c, r, host).Call(ctx, tool.Call{ID: "call_1", Name: name, Arguments: json.RawMessage(args)})
 			}
-			return at >= 0
-		}).Should(BeTrue(), "no tool %s", name)
-		return servers.Tool(c, r, host).Call(ctx, tool.Call{ID: "call_1", Name: name, Arguments: json.RawMessage(args)})
+		}
+		Fail("no tool " + name)
+		return tool.Result{}
 	}
 
 	It("have their tools listed and called, by one session, with what says who asks", func() {
 		r := serve(streamable(newServer("a", "b-c.d/e")))
 		c := config(r, func(s *mcptool.Server) { s.Headers = http.Header{"Authorization": {"Bearer t"}} })
-		Eventually(func() ([]mcptool.Remote, error) { return servers.Tools(ctx, c) }).Should(HaveExactElements(
+		Expect(servers.Tools(ctx, c)).To(HaveExactElements(
 			And(HaveField("Name", "s_a"), HaveField("Remote", "a"), HaveField("Description", "does a"), HaveField("Parameters", MatchJSON(object))),
 			HaveField("Name", "s_b-c_d_e")))
 		Expect(call(ctx, c, "s_b-c_d_e", `{"x":1}`)).To(Equal(tool.Success(`b-c.d/e {"x":1} ` + tool.IdempotencyKey(host.Thread.ID, "call_1"))))
@@ -153,7 +150,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		before := r.requests.Load()
 		names(c)
 		Expect(r.requests.Load()).To(Equal(before), "the list is remembered")
-		Eventually(watched).Should(Receive(BeNil()))
+		Expect(watched).To(Receive(BeNil()))
 	})
 
 	It("speak the older transport, too", func() {
@@ -166,17 +163,15 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 
 	It("have the tools that are chosen offered, without a name twice", func() {
 		r := serve(streamable(newServer("a", "b", "x.y", "x_y")))
-		Eventually(func() []string {
-			return names(config(r, func(s *mcptool.Server) { s.Tools = []string{"b", "none"}; s.Prefix = "" }))
-		}).Should(Equal([]string{"b"}))
-		Eventually(func() []string { return names(config(r, func(s *mcptool.Server) { s.Version = "2" })) }).Should(HaveExactElements("s_a", "s_b", "s_x_y"))
+		Expect(names(config(r, func(s *mcptool.Server) { s.Tools = []string{"b", "none"}; s.Prefix = "" }))).To(Equal([]string{"b"}))
+		Expect(names(config(r, func(s *mcptool.Server) { s.Version = "2" }))).To(HaveExactElements("s_a", "s_b", "s_x_y"))
 		Expect(mcptool.CallName("p_", strings.Repeat("n", 100))).To(And(HaveLen(64), HavePrefix("p_nnn"), Not(Equal(mcptool.CallName("p_", strings.Repeat("n", 101))))))
 	})
 
 	It("tell of changes of their list", func() {
 		s := newServer("a")
 		c := config(serve(streamable(s)))
-		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a"}))
+		Expect(names(c)).To(Equal([]string{"s_a"}))
 		s.AddTool(&mcp.Tool{Name: "b", InputSchema: object}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("b"), nil })
 		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a", "s_b"}))
 		s.RemoveTools("a")
@@ -186,7 +181,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 	It("cost no more than their tools when they are gone, and are there again when they are", func() {
 		r := serve(streamable(newServer("a")))
 		c := config(r)
-		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a"}))
+		Expect(names(c)).To(Equal([]string{"s_a"}))
 		r.is(nil)
 		Eventually(func() string { return call(ctx, c, "s_a", `{}`).Content }).Should(And(ContainSubstring("MCP server of the tool s"), ContainSubstring("127.0.0.1"), Not(ContainSubstring("http://"))))
 		Expect(call(ctx, c, "s_a", `{}`).Status).To(Equal(tool.StatusError))
@@ -197,7 +192,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 
 	It("have a call made by a new session where theirs has died, with the key that it had", func() {
 		c := config(serve(streamable(newServer("a"))))
-		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a"}))
+		Expect(names(c)).To(Equal([]string{"s_a"}))
 		Expect(servers.Break(ctx, c)).To(Succeed())
 		Expect(call(ctx, c, "s_a", `{}`)).To(Equal(tool.Success(`a {} ` + tool.IdempotencyKey(host.Thread.ID, "call_1"))))
 	})
@@ -231,7 +226,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		})
 		r := serve(streamable(s))
 		before, after := config(r), config(r, func(s *mcptool.Server) { s.Version = "2" })
-		Eventually(func() []string { return names(before) }).Should(Equal([]string{"s_a", "s_slow"}))
+		Expect(names(before)).To(Equal([]string{"s_a", "s_slow"}))
 		done := make(chan tool.Result, 1)
 		go func() {
 			defer GinkgoRecover()
@@ -242,7 +237,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(call(ctx, before, "s_a", `{}`).Status).To(Equal(tool.StatusSuccess))
 		close(goOn)
 		Eventually(done).Should(Receive(Equal(tool.Success("done"))))
-		Eventually(sessions.Load).Should(Equal(int64(2)))
+		Expect(sessions.Load()).To(Equal(int64(2)))
 	})
 
 	It("are watched as their Tool says now, also when a run comes back to a version before that was forgotten", func() {
@@ -271,18 +266,12 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 
 	It("are said to be unreachable, by a reason without the URL", func() {
 		r := serve(nil)
-		c := config(r, func(s *mcptool.Server) { s.URL += "/?token=s3cr3t" })
-		Eventually(func() error {
-			list, err := servers.Tools(ctx, c)
-			Expect(list).To(BeEmpty())
-			return err
-		}).Should(MatchError(And(ContainSubstring("127.0.0.1"), Not(ContainSubstring("s3cr3t")))))
+		list, err := servers.Tools(ctx, config(r, func(s *mcptool.Server) { s.URL += "/?token=s3cr3t" }))
+		Expect(list).To(BeEmpty())
+		Expect(err).To(MatchError(And(ContainSubstring("127.0.0.1"), Not(ContainSubstring("s3cr3t")))))
 		Eventually(watched).Should(Receive(HaveOccurred()))
-		inside := config(r, func(s *mcptool.Server) { s.Name, s.URL = "inside", strings.Replace(r.URL, "127.0.0.1", "localhost", 1) })
-		Eventually(func() error {
-			_, err := servers.Tools(ctx, inside)
-			return err
-		}).Should(MatchError(ContainSubstring("--tool-private-hosts")))
+		_, err = servers.Tools(ctx, config(r, func(s *mcptool.Server) { s.Name, s.URL = "inside", strings.Replace(r.URL, "127.0.0.1", "localhost", 1) }))
+		Expect(err).To(MatchError(ContainSubstring("--tool-private-hosts")))
 	})
 
 	It("have calls given up with the run, and are told so", func() {
@@ -373,11 +362,8 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		servers := mcptool.New(mcptool.Options{Network: network, Redact: func(_, text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }})
 		DeferCleanup(servers.Close)
 		c := config(serve(streamable(s)))
-		var list []mcptool.Remote
-		Eventually(func() (err error) {
-			list, err = servers.Tools(ctx, c)
-			return err
-		}).Should(Succeed())
+		list, err := servers.Tools(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveExactElements(HaveField("Description", And(ContainSubstring("[redac"), Not(ContainSubstring("01234567"))))))
 		res := servers.Tool(c, list[0], host).Call(ctx, tool.Call{ID: "call_1", Name: "s_a", Arguments: json.RawMessage(`{}`)})
 		Expect(res.Status).To(Equal(tool.StatusError))
@@ -392,11 +378,8 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		s.AddTool(&mcp.Tool{Name: "outside", InputSchema: json.RawMessage(`{"type":"object","properties":{"p":{"$ref":"file:///etc/passwd"}}}`)}, nothing)
 		s.AddTool(&mcp.Tool{Name: "huge", InputSchema: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 1<<17) + `"}`)}, nothing)
 		c := config(serve(streamable(s)))
-		var list []mcptool.Remote
-		Eventually(func() (err error) {
-			list, err = servers.Tools(ctx, c)
-			return err
-		}).Should(Succeed())
+		list, err := servers.Tools(ctx, c)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(ConsistOf(
 			And(HaveField("Name", "s_long"), HaveField("Description", WithTransform(func(d string) int { return len(d) }, BeNumerically("<", 5000)))),
 			And(HaveField("Name", "s_ahead"), HaveField("Parameters", MatchJSON(`{"type":"object","properties":{"p":{"type":"string"}},"required":["p"]}`)))))
