@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -194,6 +195,9 @@ var _ = Describe("The end of threads", func() {
 				if e.Type == runtimev1.EventDestroyed {
 					data = append(data, string(e.Data))
 				}
+			}
+			if len(data) > 0 && strings.Contains(data[0], `"messages":0`) {
+				data = data[1:] // nothing was said for so long
 			}
 			return data, err
 		}
