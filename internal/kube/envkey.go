@@ -29,9 +29,11 @@ type EnvKeys struct {
 	MakeNamespace bool
 	// InUse tells whether anything is sealed already: then a missing Secret is lost, and no new one is made in
 	// its place.
-	InUse  func(ctx context.Context) (bool, error)
-	Clock  clock.WithTicker
-	Logger logr.Logger
+	InUse func(ctx context.Context) (bool, error)
+	// Changed is called when the keyring has got other keys; may be nil.
+	Changed func()
+	Clock   clock.WithTicker
+	Logger  logr.Logger
 
 	version string
 	trouble string // last told
@@ -65,6 +67,9 @@ func (k *EnvKeys) load(ctx context.Context) error {
 	if changed {
 		primary, _ := k.Ring.Primary() // it has just been given
 		k.Logger.Info("variables are sealed under this key", "secret", k.Secret, "keyID", primary)
+		if k.Changed != nil {
+			k.Changed()
+		}
 	}
 	return nil
 }

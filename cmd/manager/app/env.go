@@ -24,7 +24,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// resealEvery is how often values under old keys are looked for.
+// resealEvery is how often values under old keys are looked for, beside when the keys change: another replica may have gone on
+// with the old ones for a moment.
 const resealEvery = time.Minute
 
 var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -46,18 +47,20 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	log := o.Logger.WithName("env")
 	ring := &envkeys.Keyring{}
+	reseal := &resealer{threads: data.threads, keys: make(chan struct{}, 1), clock: clock.RealClock{}, log: log}
 	keys := &kube.EnvKeys{
 		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, MakeNamespace: !o.inCluster(), Clock: clock.RealClock{}, Logger: log,
 		InUse: func(ctx context.Context) (bool, error) {
 			used, err := data.threads.Store().EnvKeys(ctx)
 			return len(used) > 0, err
 		},
+		Changed: reseal.keysChanged,
 	}
 	keys.Load(ctx)
 	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Layers: kube.NewEnv(definitions, labelled), Secrets: data.secrets})
 	for _, r := range []interface{ Start(context.Context) error }{
 		keys,
-		&resealer{threads: data.threads, clock: clock.RealClock{}, log: log},
+		reseal,
 		&envWaker{threads: data.threads, cache: labelled, log: log},
 	} {
 		if err := mgr.Add(r); err != nil {
@@ -99,12 +102,23 @@ func (o *Options) labelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.
 
 // resealer puts values under the primary key after it has changed.
 type resealer struct {
-	threads *thread.Service
-	clock   clock.WithTicker
-	log     logr.Logger
+	threads interface {
+		ResealEnv(ctx context.Context) (done, left int, err error)
+	}
+	keys  chan struct{} // holds one when the keys have changed
+	clock clock.WithTicker
+	log   logr.Logger
 }
 
-// Start looks for values under old keys until ctx ends.
+// keysChanged makes it look soon. It never waits.
+func (r *resealer) keysChanged() {
+	select {
+	case r.keys <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Start looks for values under old keys until ctx ends: at first, when the keys have changed, and every now and then.
 func (r *resealer) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(resealEvery)
 	defer ticker.Stop()
@@ -128,6 +142,7 @@ func (r *resealer) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-r.keys:
 		case <-ticker.C():
 		}
 	}
