@@ -160,7 +160,7 @@ test-conformance: $(NEEDS) postgres typescript
 
 .PHONY: test-e2e
 test-e2e: $(NEEDS) ## Real pods on a real node (root on Linux).
-	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 30m
+	@hack/e2e.sh $(TESTFLAGS) -p 1 -timeout 60m
 
 .PHONY: test-cluster
 test-cluster: $(NEEDS) ## The dev cluster itself: it starts, it runs pods, it leaves nothing behind.

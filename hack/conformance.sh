@@ -11,7 +11,7 @@ status=0
 build/testrun tier -reports "$reports" -p 1 -label-filter "$filter" conformance || status=1
 why=$(hack/can-node.sh)
 if [ -z "$why" ]; then
-	build/testrun tier -reports "$reports" -p 1 -timeout 30m -label-filter "$filter" e2e || status=1
+	build/testrun tier -reports "$reports" -p 1 -timeout 60m -label-filter "$filter" e2e || status=1
 else
 	echo "Rows that need real pods are not looked at: $why" >&2
 fi

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -50,12 +51,13 @@ export default () => { const kept = []; for (let i = 0; i < 800; i++) kept.push(
 		failedCall(ctx, t)
 		serves(ctx, t)
 		Expect(podOf(ctx, ns, "thread").UID).NotTo(Equal(pod.UID))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("of the manager with claims under way leave no pod that nobody uses", Serial, func(ctx SpecContext) {
 		ns := namespace(ctx)
 		poolOf(ctx, ns, func(s *skeinv1.SandboxPoolSpec) {
-			s.Warm, s.IdleTimeout = 2, &metav1.Duration{Duration: 5 * time.Second}
+			// Long enough that none idles for it before the manager is killed.
+			s.Warm, s.IdleTimeout = 2, &metav1.Duration{Duration: 30 * time.Second}
 		})
 		create(ctx,
 			harness.CodeTool(ns, "work", `
@@ -105,7 +107,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 			g.Expect(pods).To(HaveLen(2))
 			g.Expect(pods).To(HaveEach(HaveField("Labels", HaveKeyWithValue(skeinv1.LabelSandboxState, kube.SandboxWarm))))
 		}).Should(Succeed())
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("of a node take its sandboxes from it within two minutes, and they come back with it", Serial, func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -137,7 +139,7 @@ export default defineTool({ description: 'x', execute: async (state) => { for (l
 		Eventually(ctx, func() error { _, err := t.Runs(ctx); return err }).Should(Succeed(), "the manager's pod is ready again")
 		failedCall(ctx, t)
 		serves(ctx, t)
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 // unreachable does to a node that is not heard of any more what the cluster's own controller does, but not where no node
@@ -201,12 +203,35 @@ func starve(pod corev1.Pod, more int64) (lift func()) {
 		bytes, err := strconv.ParseInt(read(used), 10, 64)
 		g.Expect(err).NotTo(HaveOccurred())
 		looks = append(looks, bytes)
+		if busy := busyProcesses(dir); len(busy) > 0 {
+			looks = nil
+			g.Expect(busy).To(BeEmpty(), "the pod comes to rest")
+		}
 		last := looks[max(0, len(looks)-10):]
 		g.Expect(last).To(HaveLen(10))
 		g.Expect(slices.Max(last)-slices.Min(last)).To(BeNumerically("<", 1<<20), "the pod comes to rest")
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())
 	write(strconv.FormatInt(looks[len(looks)-1]+more, 10))
 	return func() { GinkgoHelper(); write(had) }
+}
+
+// busyProcesses gives what has a processor, or waits for one or for the disk, in a cgroup.
+func busyProcesses(dir string) []string {
+	GinkgoHelper()
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	Expect(err).NotTo(HaveOccurred())
+	var busy []string
+	for _, pid := range strings.Fields(string(raw)) {
+		threads, _ := filepath.Glob(filepath.Join("/proc", pid, "task", "*", "stat"))
+		for _, stat := range threads {
+			line, _ := os.ReadFile(stat) // none when it has just ended
+			after := line[bytes.LastIndexByte(line, ')')+1:]
+			if state := strings.Fields(string(after)); len(state) > 0 && (state[0] == "R" || state[0] == "D") {
+				busy = append(busy, strings.TrimSpace(string(line[:len(line)-len(after)])))
+			}
+		}
+	}
+	return busy
 }
 
 // memoryGroup gives the folder of a process's memory cgroup, and the files in it that hold limit and use.

@@ -53,7 +53,7 @@ var _ = Describe("Sandboxes", func() {
 		o, err := t.Object(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pods[0].OwnerReferences).To(ContainElement(HaveField("UID", o.UID)))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("reach neither the API server nor DNS nor another pod", Label("COD-08"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -80,7 +80,7 @@ var _ = Describe("Sandboxes", func() {
 		}
 
 		By("reaching all of them from an ordinary pod, so that the probe is known to work")
-		free := probePod(ns, "free", targets...)
+		free := probePod(ns, "free", append([]string{"await"}, targets...)...)
 		create(ctx, free)
 		Eventually(ctx, func(g Gomega) {
 			out, err := cluster.Kubectl(ctx, "-n", ns, "logs", "free")
@@ -96,7 +96,7 @@ var _ = Describe("Sandboxes", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(strings.Count(out, " closed: ")).To(Equal(len(targets)), out)
 		}).Should(Succeed())
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("are never shared by two threads, and kept by one", Label("COD-08", "COD-09"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -127,39 +127,25 @@ var _ = Describe("Sandboxes", func() {
 			}
 		}
 		Expect(owners).To(HaveLen(4))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("that are killed under a run make the call fail clearly, and the run goes on", Label("COD-09"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		pool(ctx, ns, 1)
-		create(ctx,
-			harness.CodeTool(ns, "spin", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('spinning', true); for (;;); } });`, nil),
-			harness.Scripted(ns, "model", harness.On("go", harness.Calls("spin", map[string]any{})), harness.After("spin", harness.Answer("went on"))),
-			harness.Prompt(ns, "prompt", "model", "spin"), harness.Agent(ns, "agent", "prompt"))
-		t := thread(ctx, ns, "thread")
-		Expect(t.Say(ctx, "go")).To(Succeed())
-		Eventually(ctx, func() (string, error) { return t.Value(ctx, "spinning") }).Should(MatchJSON("true"))
-		pod := sandboxes(ctx, Default, ns, claimed())[0]
+		spinner(ctx, ns)
+		t, pod := spinning(ctx, ns, "thread")
 		Expect(cluster.Client.Delete(ctx, &pod, client.GracePeriodSeconds(0))).To(Succeed())
-		ms := settled(ctx, t, 1)
-		Expect(*ms[len(ms)-1].Content).To(Equal("went on"))
-		res := ms[len(ms)-2]
-		Expect(res.ToolStatus).To(Equal("error"))
-		Expect(*res.Content).To(ContainSubstring("sandbox"))
+		failedCall(ctx, t)
 		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: "export default () => 2"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeSuccess), "the next call gets a new sandbox: %+v", r.Error)
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("go with their thread, and the running child of a deleted parent stops", Label("SUB-08"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		pool(ctx, ns, 1)
 		create(ctx,
-			harness.CodeTool(ns, "spin", `
-import { defineTool } from '@standardagents/builder';
-export default defineTool({ description: 'x', execute: async (state) => { await state.setValue('spinning', true); for (;;); } });`, nil),
+			spin(ns),
 			harness.Scripted(ns, "model",
 				harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "spin"})),
 				harness.On("spin", harness.Calls("spin", map[string]any{})),
@@ -186,7 +172,7 @@ export default defineTool({ description: 'x', execute: async (state) => { await 
 			g.Expect(l.Items).To(BeEmpty())
 			g.Expect(sandboxes(ctx, g, ns, claimed())).To(BeEmpty())
 		}).Should(Succeed())
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 })
 
 // probePod runs the probe as an ordinary pod that meets the restricted standard.

@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds how long something that must happen may take; it is never what a spec measures.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 const probeImage = "skein.dev/probe:dev"
 
@@ -40,7 +40,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "e2e", Node: true, Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(2*time.Minute))
+	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(5*time.Minute))
 	Expect(cluster.Install(ctx)).To(Succeed())
 
 	probe := filepath.Join(GinkgoT().TempDir(), "probe")
@@ -81,7 +81,7 @@ func namespace(ctx context.Context) string {
 		if !CurrentSpecReport().Failed() {
 			noLeaks(ctx, ns.Name)
 		}
-	}, NodeTimeout(3*patience))
+	}, NodeTimeout(5*patience))
 	return ns.Name
 }
 
@@ -112,6 +112,7 @@ func pool(ctx context.Context, ns string, warm int32, edit ...func(*skeinv1.Sand
 func poolOf(ctx context.Context, ns string, edit func(*skeinv1.SandboxPoolSpec)) *skeinv1.SandboxPool {
 	GinkgoHelper()
 	p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}, Spec: skeinv1.SandboxPoolSpec{Warm: 1}}
+	p.Spec.MaxWallTime = &metav1.Duration{Duration: 10 * time.Minute} // what is meant to spin spins until the spec ends it
 	p.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: harness.Quantity("5m"), corev1.ResourceMemory: harness.Quantity("32Mi")}
 	edit(&p.Spec)
 	create(ctx, p)

@@ -22,7 +22,7 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 		pool(ctx, ns, 1)
 		p := &skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}}
 		By("replacing the sandboxes that wait when the engine changes")
-		Expect(cluster.Client.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"engine":"v8","maxWallTime":"30s"}}`)))).To(Succeed())
+		Expect(cluster.Client.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"engine":"v8","maxWallTime":"5m"}}`)))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			g.Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
@@ -52,6 +52,7 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 			"export default async () => (await import('node:fs')).readFileSync('/certs/tls.key')": runtimev1.CodeErrored,
 		} {
 			req := runtimev1.CodeRequest{Source: source}
+			req.WallTime = &metav1.Duration{Duration: 4 * time.Minute}
 			if status == runtimev1.CodeTerminated {
 				req.WallTime = &metav1.Duration{Duration: 2 * time.Second}
 			}
@@ -61,7 +62,7 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 		}
 		Expect(sandboxes(ctx, Default, ns, claimed())).To(HaveLen(1))
 		Expect(sandboxes(ctx, Default, ns, claimed())[0].Name).To(Equal(pods[0].Name), "none of it took the sandbox down")
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 })
 
 // loadV8 makes the image of the v8 engine and puts it into the node.

@@ -1,5 +1,6 @@
 // Command probe tells from inside a pod what can be reached, and on what it runs. It prints one line for each
-// address given, "tcp 10.0.0.1:443 open" or "… closed: why", and ends. With "kernel" it prints the kernel's
+// address given, "tcp 10.0.0.1:443 open" or "… closed: why", and ends; with "await" first, it gives each address a
+// minute to open. With "kernel" it prints the kernel's
 // version, its messages, and what it says of filters of system calls.
 package main
 
@@ -27,9 +28,19 @@ func main() {
 		kernel()
 		return
 	}
-	for _, target := range os.Args[1:] {
+	targets, patience := os.Args[1:], time.Duration(0)
+	if len(targets) > 0 && targets[0] == "await" {
+		targets, patience = targets[1:], time.Minute
+	}
+	for _, target := range targets {
 		kind, addr, _ := strings.Cut(target, "=")
-		if err := try(kind, addr); err != nil {
+		began := time.Now()
+		err := try(kind, addr)
+		for err != nil && time.Since(began) < patience {
+			time.Sleep(100 * time.Millisecond)
+			err = try(kind, addr)
+		}
+		if err != nil {
 			fmt.Printf("%s %s closed: %v\n", kind, addr, err)
 		} else {
 			fmt.Printf("%s %s open\n", kind, addr)
