@@ -44,7 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(cluster.Install(ctx)).To(Succeed())
 
 	probe := filepath.Join(GinkgoT().TempDir(), "probe")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", probe, "./test/e2e/probe")
+	build := exec.CommandContext(ctx, "go", "build", "-o", probe, "./test/e2e/probe")
 	build.Dir, build.Env = harness.Root(), append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))

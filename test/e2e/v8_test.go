@@ -65,13 +65,19 @@ var _ = Describe("Sandboxes with the v8 engine", func() {
 	}, SpecTimeout(12*time.Minute))
 })
 
-// loadV8 makes the image of the v8 engine and puts it into the node.
+var v8Loaded bool
+
+// loadV8 makes the image of the v8 engine and puts it into the node, once.
 func loadV8(ctx SpecContext) {
 	GinkgoHelper()
+	if v8Loaded {
+		return
+	}
 	files := filepath.Join(GinkgoT().TempDir(), "files")
 	for _, args := range [][]string{{"install"}, {"files", files}} {
 		out, err := exec.CommandContext(ctx, filepath.Join(harness.Root(), "hack", "deno.sh"), args...).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 	}
 	Expect(cluster.LoadTree(ctx, "skein.dev/sandbox-v8:dev", harness.Bin("sandbox"), files)).To(Succeed())
+	v8Loaded = true
 }
