@@ -42,7 +42,7 @@ var _ = Describe("A crash", func() {
 		GinkgoHelper()
 		c.must("down", c.flags()...)
 		expectSame(before, look(c))
-		Expect(processesOf(c, pidNS)).To(BeEmpty())
+		Eventually(func() []string { return processesOf(c, pidNS) }, patience).Should(BeEmpty())
 		c.must("down", c.flags()...)
 	}
 
@@ -64,6 +64,7 @@ var _ = Describe("A crash", func() {
 		s := stateOf(c)
 		Expect(syscall.Kill(s.NodeInitPID, syscall.SIGKILL)).To(Succeed())
 		Expect(syscall.Kill(s.SupervisorPID, syscall.SIGKILL)).To(Succeed())
+		Eventually(func() []string { return processesOf(c, pidNS) }, patience).Should(BeEmpty())
 		Expect(c.must("up", c.flags()...)).To(ContainSubstring("is up after"))
 		Expect(c.get("get", "pods", "-o", "name")).To(BeEmpty())
 		gone()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -52,7 +53,7 @@ func elsewhere() string {
 	set(here, name, one.String()+"/30")
 	set(inside, "eth0", one.Next().String()+"/30")
 	Eventually(func() error {
-		c, err := net.Dial("tcp", one.Next().String()+":8080")
+		c, err := net.DialTimeout("tcp", one.Next().String()+":8080", 5*time.Second)
 		if err == nil {
 			c.Close()
 		}
@@ -70,7 +71,7 @@ var _ = Describe("Egress", func() {
 		c := newCluster("egress")
 		c.must("up", append(c.flags(), flags...)...)
 		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
-		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/"]`))
+		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/", "20s"]`))
 		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, patience).Should(Or(Equal("Succeeded"), Equal("Failed")))
 		return c.get("logs", "out")
 	}

@@ -32,7 +32,7 @@ var _ = Describe("A signal", func() {
 		s.Interrupt()
 		Eventually(s, patience).Should(gexec.Exit(0))
 		Expect(c.dir).NotTo(BeADirectory())
-		Expect(processesOf(c, "")).To(BeEmpty())
+		Eventually(func() []string { return processesOf(c, "") }, patience).Should(BeEmpty())
 	})
 
 	It("that kills up in the foreground stops the cluster", func() {
@@ -51,7 +51,7 @@ var _ = Describe("A signal", func() {
 		Eventually(s, patience).Should(gexec.Exit(1))
 		Expect(s.Err).To(gbytes.Say("interrupted"))
 		Expect(c.dir).NotTo(BeADirectory())
-		Expect(processesOf(c, "")).To(BeEmpty())
+		Eventually(func() []string { return processesOf(c, "") }, patience).Should(BeEmpty())
 	})
 })
 
@@ -75,17 +75,21 @@ var _ = Describe("Without root", func() {
 		_, err = io.Copy(out, in)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out.Close()).To(Succeed())
-		run := func(args ...string) string {
-			GinkgoHelper()
+		try := func(args ...string) (string, error) {
 			cmd := exec.Command(bin, append(args, "--dir="+filepath.Join(dir, "run"))...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			out, err := cmd.CombinedOutput()
-			Expect(err).NotTo(HaveOccurred(), string(out))
-			return string(out)
+			return string(out), err
+		}
+		run := func(args ...string) string {
+			GinkgoHelper()
+			out, err := try(args...)
+			Expect(err).NotTo(HaveOccurred(), out)
+			return out
 		}
 		DeferCleanup(func() { run("down") })
 		Expect(run("up")).To(ContainSubstring("control plane only, so pods will not run: a node needs root"))
-		Expect(run("status")).To(MatchRegexp(`(?m)^kube-apiserver\s+ready`))
+		Eventually(func() (string, error) { return try("status") }, patience).Should(MatchRegexp(`(?m)^kube-apiserver\s+ready`))
 		run("down")
 	})
 })

@@ -28,8 +28,12 @@ func run(args []string) error {
 	switch args[0] {
 	case "serve": // PORT...: HTTP on each
 		return serve(args[1:])
-	case "get": // URL
-		return get(args[1])
+	case "get": // URL [TIME TO CONNECT]
+		connect := "1500ms"
+		if len(args) > 2 {
+			connect = args[2]
+		}
+		return get(args[1], connect)
 	case "resolve": // NAME
 		a, err := net.DefaultResolver.LookupHost(context.Background(), args[1])
 		fmt.Println(a)
@@ -84,9 +88,13 @@ func echo(addr string) error {
 	}
 }
 
-func get(url string) error {
+func get(url, connect string) error {
+	d, err := time.ParseDuration(connect)
+	if err != nil {
+		return err
+	}
 	// The kernel answers whoever may connect; what answers then may be busy.
-	dialer := &net.Dialer{Timeout: 1500 * time.Millisecond}
+	dialer := &net.Dialer{Timeout: d}
 	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	r, err := c.Get(url)
 	if err != nil {
