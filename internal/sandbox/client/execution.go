@@ -151,7 +151,7 @@ func (e *execution) attach(s *stream) bool {
 		wall = most
 	}
 	if wall > 0 {
-		reason := fmt.Sprintf("the code ran for longer than %s, its limit", wall)
+		reason := fmt.Sprintf("the code ran for longer than %s, its limit, and did not stop", wall)
 		e.timers = append(e.timers, time.AfterFunc(wall+wallGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
 	}
 	return true

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox"
 )
 
 // deadline bounds the time of one request to an isolate.
@@ -16,10 +18,17 @@ type deadline struct {
 	over atomic.Bool // the engine was between two turns since
 }
 
-// busyGrace is how long the engine may be in one turn past a deadline before it is stopped: code that awaits is
-// between two turns, so only its own request fails; code that loops takes the isolate with it. On a busy machine the
-// engine may come round to its next turn later than that, which is no reason to stop it.
-const busyGrace = 100 * time.Millisecond
+// Bounds on what code may take past a deadline.
+const (
+	// busyGrace is how long the engine may be in one turn before it is stopped: code that awaits is between two turns, so
+	// only its own request fails; code that loops takes the isolate with it. On a busy machine the engine may come round
+	// to its next turn later than that, which is no reason to stop it.
+	busyGrace = 100 * time.Millisecond
+	// maxLooks is how often it may be found that the engine has yet to come round to the end of a request's time.
+	maxLooks = 10
+	// stopGrace is how long the engine may take to stop: what it cannot interrupt is ended with the process.
+	stopGrace = 150 * time.Millisecond
+)
 
 // deadline starts the clock of a request.
 func (i *isolate) deadline(id uint64) *deadline {
@@ -28,7 +37,7 @@ func (i *isolate) deadline(id uint64) *deadline {
 		return d
 	}
 	reason := fmt.Sprintf("the code ran for longer than %s, its limit", i.wall)
-	d.soft = i.after(i.wall, func() error {
+	d.soft = i.after(i.late, i.wall, func() error {
 		d.over.Store(true)
 		if d.task == nil {
 			return nil
@@ -36,22 +45,24 @@ func (i *isolate) deadline(id uint64) *deadline {
 		i.drop(d.task)
 		return i.answer(id, failure("TimeoutError", "%s", reason))
 	})
-	d.hard = time.AfterFunc(i.wall, func() { i.grace(d, reason) })
+	d.hard = time.AfterFunc(i.wall, func() { i.grace(d, reason, maxLooks) })
 	i.deadlines[id] = d
 	return d
 }
 
-// grace stops the engine if it stays in one turn from now on. The grace begins when the time is seen to be up: a process
-// that stood still meanwhile has not been busy.
-func (i *isolate) grace(d *deadline, reason string) {
+// grace stops the engine if it stays in one turn from now on, or is not told in any of so many looks. The grace begins
+// when the time is seen to be up: a process that stood still meanwhile has not been busy.
+func (i *isolate) grace(d *deadline, reason string, looks int) {
 	turn := i.turns.Load()
 	time.AfterFunc(busyGrace, func() {
 		switch {
 		case d.over.Load() || i.life.Err() != nil:
-		case turn%2 == inTurn && i.turns.Load() == turn:
+		case turn%2 == inTurn && i.turns.Load() == turn, looks == 1:
 			i.stop(reason)
+			// The supervisor kills a child that has said its last.
+			time.AfterFunc(stopGrace, func() { _ = i.done(sandbox.StatusTerminated, failure("Terminated", "%s", reason)) })
 		default: // it is about to be told
-			i.grace(d, reason)
+			i.grace(d, reason, looks-1)
 		}
 	})
 }

@@ -181,12 +181,12 @@ func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs
 		free()
 		return err
 	}
+	deadline := i.deadline(id) // first: Import runs what the module does before it awaits anything
 	promise, ok := i.vm.Import(internal, module)
 	if !ok {
 		free()
 		return i.answerPending(id)
 	}
-	deadline := i.deadline(id)
 	i.follow(id, promise, deadline, func(ns qjs.Value) error {
 		v, err := f(ns)
 		return i.answerWith(id, v, err, deadline)
@@ -259,11 +259,12 @@ func (i *isolate) callRef(c *protocol.Call) error {
 	if err != nil {
 		return memoryOr(err)
 	}
+	deadline := i.deadline(c.ID)
 	v, err := i.call(f, args...)
 	for _, a := range args {
 		i.vm.Free(a)
 	}
-	return i.answerWith(c.ID, v, err, i.deadline(c.ID))
+	return i.answerWith(c.ID, v, err, deadline)
 }
 
 // answer settles a request.

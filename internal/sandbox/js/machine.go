@@ -37,6 +37,7 @@ type machine struct {
 	room    *semaphore.Weighted // bytes of large frames that wait; nil when nothing is bounded
 	life    context.Context     // ends with stop
 	events  chan func() error   // from timers, run on the engine's goroutine
+	late    chan func() error   // from deadlines, run before all else
 	stopped chan struct{}       // closed by stop
 	once    sync.Once
 	die     context.CancelFunc // ends life
@@ -92,6 +93,7 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 		vm: vm, conn: conn, libs: libs,
 		in:      make(chan frame, 2*maxCalls),
 		events:  make(chan func() error, maxTimers),
+		late:    make(chan func() error, maxCalls),
 		stopped: make(chan struct{}),
 		calls:   map[uint64]*call{},
 		timers:  map[int32]*timer{},
@@ -196,7 +198,7 @@ func (m *machine) idle() bool { return len(m.calls) == 0 && len(m.timers) == 0 }
 
 // unstick gives up the tasks that nothing can settle any more.
 func (m *machine) unstick() error {
-	if !m.idle() || len(m.tasks) == 0 || len(m.in) > 0 || len(m.events) > 0 {
+	if !m.idle() || len(m.tasks) == 0 || len(m.in) > 0 || len(m.events) > 0 || len(m.late) > 0 {
 		return nil
 	}
 	if m.vm.OutOfMemory() {
@@ -216,10 +218,19 @@ const inTurn = 0
 
 // wait takes the next thing that happens and acts on it.
 func (m *machine) wait(handle func(frame) error) error {
+	select {
+	case event := <-m.late: // else code that keeps the engine in turns would be told of its end after all of them
+		m.turns.Add(2)
+		return event()
+	default:
+	}
 	m.turns.Add(1)
 	select {
 	case <-m.stopped:
 		return errStopped
+	case event := <-m.late:
+		m.turns.Add(1)
+		return event()
 	case event := <-m.events:
 		m.turns.Add(1)
 		return event()
@@ -236,11 +247,11 @@ func (m *machine) wait(handle func(frame) error) error {
 	}
 }
 
-// after runs f on the engine's goroutine once d has passed.
-func (m *machine) after(d time.Duration, f func() error) *time.Timer {
+// after runs f on the engine's goroutine once d has passed, by way of one of the channels that wait reads.
+func (m *machine) after(to chan<- func() error, d time.Duration, f func() error) *time.Timer {
 	return time.AfterFunc(d, func() {
 		select {
-		case m.events <- f:
+		case to <- f:
 		case <-m.stopped:
 		}
 	})

@@ -55,7 +55,7 @@ func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 
 func (i *isolate) arm(id int32, t *timer, d time.Duration) {
 	t.due = time.Now().Add(d)
-	t.timer = i.after(d, func() error { return i.fire(id) })
+	t.timer = i.after(i.events, d, func() error { return i.fire(id) })
 }
 
 // first gives the timer that is due first: on a busy machine several may be, and they are told of in any order.
@@ -94,7 +94,7 @@ func (i *isolate) fire(id int32) error {
 	}
 	if first := i.first(id); first != id {
 		later := id
-		t.timer = i.after(0, func() error { return i.fire(later) })
+		t.timer = i.after(i.events, 0, func() error { return i.fire(later) })
 		id, t = first, i.timers[first]
 	}
 	// The function may clear its own timer.

@@ -60,5 +60,8 @@ func attack(name string, wall time.Duration) sandbox.Result {
 		Source: "1", WallTime: wall, Globals: map[string]sandbox.Binding{"hold": {Func: hold}},
 	}).Wait(ctx)
 	Expect(ctx.Err()).NotTo(HaveOccurred(), "it ended because nobody waited any longer")
+	if r.Error != nil {
+		Expect(r.Error.Message).NotTo(ContainSubstring("did not stop"), "nobody stopped it: the client gave it up")
+	}
 	return r
 }

@@ -168,6 +168,9 @@ var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {
 		DeferCleanup(cancel)
 		r := s.Dial(GinkgoT(), "thread").RunCode(ctx, sandbox.CodeRequest{Source: "1", WallTime: wall, MemoryLimitBytes: memory}).Wait(ctx)
 		Expect(ctx.Err()).NotTo(HaveOccurred(), "it ended because nobody waited any longer")
+		if r.Error != nil {
+			Expect(r.Error.Message).NotTo(ContainSubstring("did not stop"), "nobody stopped it: the client gave it up")
+		}
 		return r
 	}
 
