@@ -118,8 +118,8 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	if dialErr != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetReadDeadline(time.Now().Add(verdictTimeout))
 	if _, readErr := conn.Read(make([]byte, 1)); readErr != nil {
 		if explained := explain(readErr); explained != nil {
 			return explained

@@ -38,6 +38,8 @@ type memoryClaim struct {
 	// patience is for how long on end isolates may leave no room for it, whichever of the runs end: an isolate may well
 	// be what waits for it. 0: as long as for anything else.
 	patience time.Duration
+	// begun is when its patience began, if there is no room for it from the first; the time of acquire when zero.
+	begun time.Time
 }
 
 // Why acquire gives no memory.
@@ -53,6 +55,9 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 	line := q.line(w)
 	*line = append(*line, w)
 	q.serve()
+	if w.timer != nil && !c.begun.IsZero() {
+		w.since = c.begun
+	}
 	q.mu.Unlock()
 	select {
 	case <-w.had:

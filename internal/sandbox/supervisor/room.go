@@ -98,7 +98,10 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	}
 	c := memoryClaim{bytes: min(r.cost(l.Memory), r.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
 	if !c.keeps {
-		c.patience = min(nestedWait, wait*9/10) // over before the wait is, so that it is known which of the two it was
+		// Over before the wait is, of which the wait for a place has had its part, so that it is known which of the two it was.
+		c.begun = time.Now()
+		until, _ := ctx.Deadline()
+		c.patience = max(1, min(nestedWait, until.Sub(c.begun)*9/10))
 	}
 	if err := r.memory.acquire(ctx, c); err != nil {
 		places.Release(1)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
 func TestOwnMemory(t *testing.T) {
@@ -154,12 +156,43 @@ func TestPatience(t *testing.T) {
 			}
 			cancel()
 		}
+		// Its patience began before it came to the queue.
+		left, cancel := context.WithTimeout(t.Context(), run.patience/2)
+		defer cancel()
+		before := memoryClaim{bytes: run.bytes, patience: run.patience, begun: time.Now().Add(-run.patience)}
+		if err := q.acquire(left, before); !errors.Is(err, errMemoryKept) {
+			t.Fatalf("with no patience left, counted from when it came: %v", err)
+		}
 		if err := q.acquire(brief, first); !errors.Is(err, errMemoryKept) {
 			t.Fatalf("without any patience of its own: %v", err)
 		}
 		q.release(isolate)
 		if q.free != 10 || q.kept != 0 || len(q.waiting)+len(q.nested) != 0 {
 			t.Fatalf("%d of 10 are free, %d kept", q.free, q.kept)
+		}
+	})
+}
+
+// A run that had to wait for its place has the rest of its time for memory, and is still told which of the two it lacks.
+func TestPatienceAfterTheWaitForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Defaults()
+		o.Concurrency, o.MaxMemory, o.TotalMemory = 1, 64<<20, 96<<20
+		r := newRoom(o)
+		limits := protocol.Limits{Memory: 64 << 20}
+		enter := func(kind protocol.Kind, memory int64) func() {
+			leave, err := r.enter(t.Context(), protocol.Limits{Kind: kind, Memory: memory}, kind == protocol.KindRun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		defer enter(protocol.KindIsolate, limits.Memory)()
+		time.AfterFunc(nestedWait/4, enter(protocol.KindRun, 1<<20))
+		begun := time.Now()
+		_, err := r.enter(t.Context(), limits, true)
+		if kept := (*memoryKeptError)(nil); !errors.As(err, &kept) || time.Since(begun) >= nestedWait {
+			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}
 	})
 }
