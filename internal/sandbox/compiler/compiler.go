@@ -14,7 +14,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -28,8 +27,9 @@ const Arg = "sandbox-compile"
 // Limits of the process.
 const (
 	defaultTimeout = 5 * time.Second
-	// patience is how many times its limit a source may take where others have the processors.
-	patience   = 12
+	// patience is how many times its limit a source may take where others have the processors: all that come after it
+	// wait, too.
+	patience   = 4
 	maxStack   = 192 << 20
 	maxData    = 1 << 30
 	maxAddress = 8 << 30
@@ -106,6 +106,7 @@ func answer(requests <-chan request) error {
 type Options struct {
 	Command []string      // starts the process; this program with Arg when empty
 	Timeout time.Duration // of one source, in processor time; 5 s when 0
+	Wait    time.Duration // for one source, by the clock; four times Timeout when 0
 }
 
 // Compiler compiles in its process, which it starts when it is first needed, and again after it died. It is
@@ -134,6 +135,9 @@ func New(o Options) *Compiler {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
+	if o.Wait <= 0 {
+		o.Wait = patience * o.Timeout
+	}
 	return &Compiler{opts: o}
 }
 
@@ -152,24 +156,22 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 		c.proc = p
 	}
 	p := c.proc
-	var late atomic.Bool
-	stop := p.watch(c.opts.Timeout, func() {
-		late.Store(true)
-		_ = p.cmd.Process.Kill()
-	})
+	stop := p.watch(c.opts.Timeout, c.opts.Wait)
 	var answer response
 	err := p.enc.Encode(request{filename, source, lang})
 	if err == nil {
 		err = p.dec.Decode(&answer)
 	}
-	stop()
+	over := stop()
 	if err == nil && (answer.Module == nil) == (answer.Error == nil) {
 		err = errors.New("no answer")
 	}
-	if err != nil {
+	if err != nil || over != inTime { // the latter: it was killed just after it had answered
 		c.proc = nil
 		p.end()
-		return sandbox.Module{}, c.failure(filename, late.Load(), p.err.String(), err)
+	}
+	if err != nil {
+		return sandbox.Module{}, c.failure(filename, over, p.err.String(), err)
 	}
 	if answer.Error != nil {
 		return sandbox.Module{}, answer.Error
@@ -178,10 +180,12 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 }
 
 // failure says what the source did to the process.
-func (c *Compiler) failure(filename string, late bool, said string, err error) *sandbox.Error {
+func (c *Compiler) failure(filename string, over overrun, said string, err error) *sandbox.Error {
 	e := &sandbox.Error{Name: "RangeError", Stack: filename}
 	switch {
-	case late:
+	case over == starved:
+		e.Name, e.Message = "Error", fmt.Sprintf("the machine had no time to compile the source within %s: try again when it is less busy", c.opts.Wait)
+	case over == tooLong:
 		e.Message = fmt.Sprintf("the source takes longer than %s to compile: write it with less nesting", c.opts.Timeout)
 	case strings.Contains(said, "stack exceeds"):
 		e.Message = "the source nests too deeply to be compiled"

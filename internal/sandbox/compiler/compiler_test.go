@@ -35,7 +35,7 @@ var forever = strings.Repeat("x=>", 20_000) + "1"
 var _ = Describe("the compiler process", Label("TOL-02"), func() {
 	var c *compiler.Compiler
 	BeforeEach(func() {
-		c = compiler.New(compiler.Options{Timeout: time.Minute})
+		c = compiler.New(compiler.Options{Timeout: time.Minute, Wait: time.Hour})
 		DeferCleanup(c.Close)
 	})
 
@@ -52,7 +52,7 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 	})
 
 	DescribeTable("survives", func(limit time.Duration, source, message string) {
-		c := compiler.New(compiler.Options{Timeout: limit})
+		c := compiler.New(compiler.Options{Timeout: limit, Wait: time.Hour})
 		DeferCleanup(c.Close)
 		_, failed := c.Compile("tool.ts", source, sandbox.TypeScript)
 		Expect(failed).NotTo(BeNil())
@@ -67,10 +67,17 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 	It("does not blame a source for a machine that has no time for it", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
-		late := compiler.New(compiler.Options{Timeout: time.Second, Command: []string{"/bin/sh", "-c", "sleep 1.1; exec " + self + " " + compiler.Arg}})
+		late := compiler.New(compiler.Options{Timeout: 2 * time.Second, Wait: time.Hour, Command: []string{"/bin/sh", "-c", "sleep 2.1; exec " + self + " " + compiler.Arg}})
 		DeferCleanup(late.Close)
 		_, failed := late.Compile("tool.ts", "export default 1", sandbox.TypeScript)
 		Expect(failed).To(BeNil())
+	})
+
+	It("gives up a source that the machine has no time for, and says that it is not the source", func() {
+		c := compiler.New(compiler.Options{Timeout: time.Minute, Wait: 100 * time.Millisecond, Command: []string{"/bin/sh", "-c", "exec sleep 3600"}})
+		DeferCleanup(c.Close)
+		_, failed := c.Compile("tool.ts", "export default 1", sandbox.TypeScript)
+		Expect(failed).To(MatchError("Error: the machine had no time to compile the source within 100ms: try again when it is less busy"))
 	})
 
 	It("ends with whoever asked, also within a source that takes forever", func() {

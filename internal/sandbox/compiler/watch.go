@@ -3,37 +3,65 @@
 package compiler
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// watch calls over once when the process has worked for longer than limit on what it was just asked, unless stop is
-// called before. The time is that of its processors: on a busy machine a source that takes milliseconds may be answered
-// seconds later, and it is not the source that is to be changed then. It is not waited for without end.
-func (p *process) watch(limit time.Duration, over func()) (stop func()) {
+// overrun is why a process was killed while it worked on a source.
+type overrun int
+
+const (
+	inTime  overrun = iota // it was not
+	tooLong                // the source took more than its limit
+	starved                // others had the processors
+)
+
+// watch kills the process when it has worked for longer than limit on what it was just asked, or after wait by the clock.
+// stop ends that, and tells whether it came to it. The limit is of processor time: on a busy machine a source that
+// takes milliseconds may be answered seconds later, and it is not the source that is to be changed then.
+func (p *process) watch(limit, wait time.Duration) (stop func() overrun) {
 	begun := time.Now()
 	before, known := p.worked()
-	stopped := make(chan struct{})
-	go func() {
-		t := time.NewTimer(limit)
-		defer t.Stop()
-		for {
-			select {
-			case <-stopped:
-				return
-			case <-t.C:
-			}
-			now, still := p.worked()
-			left := limit - (now - before)
-			if !known || !still || left <= 0 || time.Since(begun) >= patience*limit {
-				over()
-				return
-			}
-			t.Reset(max(left, limit/20))
+	var (
+		mu    sync.Mutex // held from the look to the kill: once stopped, the process is another source's
+		ended bool
+		over  overrun
+		timer *time.Timer
+	)
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
 		}
-	}()
-	return func() { close(stopped) }
+		waited := time.Since(begun)
+		spent := waited
+		if now, still := p.worked(); known && still {
+			spent = now - before
+		}
+		switch {
+		case spent >= limit:
+			over = tooLong
+		case waited >= wait:
+			over = starved
+		default:
+			timer.Reset(min(max(limit-spent, limit/20), wait-waited))
+			return
+		}
+		_ = p.cmd.Process.Kill()
+	}
+	mu.Lock()
+	timer = time.AfterFunc(min(limit, wait), look)
+	mu.Unlock()
+	return func() overrun {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+		return over
+	}
 }
 
 // worked gives how much processor time the process has had; not ok where the kernel does not say.
