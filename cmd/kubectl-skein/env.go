@@ -192,7 +192,7 @@ func newEnvRotate(p *plugin) *cobra.Command {
 		Short: "Seal variables under a new key",
 		Long: `Seal variables under a new key. The key is added to the Secret of the manager's --env-key-secret as the primary one, which the
 manager sees within seconds; it then puts all values that are sealed under older keys under the new one, and says in its
-log, and by the metric skein_env_old_key_values, when none remains. Afterwards --prune removes the older keys.`,
+log, with the key's id, when none remains under another and every replica has had the time to read the new key. Afterwards --prune removes the older keys.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.rotate(cmd.Context(), o) },
 	}

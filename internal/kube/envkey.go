@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,8 +17,14 @@ import (
 	"github.com/skein-dev/skein/internal/envkeys"
 )
 
-// envKeyReload is how often the Secret is looked at: a new primary key is used soon enough.
-const envKeyReload = 15 * time.Second
+const (
+	// EnvKeyReload is how often each replica looks at the Secret: a new primary key is used soon enough.
+	EnvKeyReload = 15 * time.Second
+	// envKeyRefresh is how far looks are apart that values under an unknown key ask for.
+	envKeyRefresh = time.Second
+	// envKeyPatience is how long one look may take: others wait for it.
+	envKeyPatience = 10 * time.Second
+)
 
 // EnvKeys keeps a keyring up with its Secret in the manager's namespace.
 type EnvKeys struct {
@@ -29,19 +36,50 @@ type EnvKeys struct {
 	MakeNamespace bool
 	// InUse tells whether anything is sealed already: then a missing Secret is lost, and no new one is made in
 	// its place.
-	InUse func(ctx context.Context) (bool, error)
-	// Changed is called when the keyring has got other keys; may be nil.
-	Changed func()
-	Clock   clock.WithTicker
-	Logger  logr.Logger
+	InUse  func(ctx context.Context) (bool, error)
+	Clock  clock.WithTicker
+	Logger logr.Logger
 
+	mu      sync.Mutex
+	looked  time.Time // when the last look began
 	version string
 	trouble string // last told
 }
 
 // Load reads the keys, making the Secret when there is none and nothing is sealed yet. Without keys the manager
 // works, but variables of threads do not: why is in the log.
-func (k *EnvKeys) Load(ctx context.Context) { k.tell(k.load(ctx)) }
+func (k *EnvKeys) Load(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look(ctx)
+}
+
+// Refresh is Load for whoever has met a key that the keyring does not have: another replica may have seen a new one first. Of
+// those who ask at the same time one looks for all, and looks are a second apart.
+func (k *EnvKeys) Refresh(ctx context.Context) {
+	asked := k.Clock.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.looked.After(asked) {
+		return // for another, meanwhile
+	}
+	if wait := envKeyRefresh - k.Clock.Since(k.looked); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.Clock.After(wait):
+		}
+	}
+	k.look(ctx)
+}
+
+// look is called with the lock held.
+func (k *EnvKeys) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, envKeyPatience)
+	defer cancel()
+	k.looked = k.Clock.Now()
+	k.tell(k.load(ctx))
+}
 
 func (k *EnvKeys) load(ctx context.Context) error {
 	var s corev1.Secret
@@ -67,9 +105,6 @@ func (k *EnvKeys) load(ctx context.Context) error {
 	if changed {
 		primary, _ := k.Ring.Primary() // it has just been given
 		k.Logger.Info("variables are sealed under this key", "secret", k.Secret, "keyID", primary)
-		if k.Changed != nil {
-			k.Changed()
-		}
 	}
 	return nil
 }
@@ -112,7 +147,7 @@ func (k *EnvKeys) tell(err error) {
 
 // Start keeps the keys up with the Secret until ctx ends.
 func (k *EnvKeys) Start(ctx context.Context) error {
-	ticker := k.Clock.NewTicker(envKeyReload)
+	ticker := k.Clock.NewTicker(EnvKeyReload)
 	defer ticker.Stop()
 	for {
 		select {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -97,7 +98,9 @@ type EnvSecrets interface {
 
 // EnvOptions are what variables need; each may be nil.
 type EnvOptions struct {
-	Cipher  EnvCipher
+	Cipher EnvCipher
+	// Refresh gives the cipher the keys of now: a value may be sealed under one that another replica has and this one not yet.
+	Refresh func(ctx context.Context)
 	Layers  EnvLayerer
 	Secrets EnvSecrets
 }
@@ -158,7 +161,7 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvRe
 		return nil, err
 	}
 	for i := range own {
-		v, err := s.openEnv(t, &own[i])
+		v, err := s.openEnv(ctx, t, &own[i])
 		if err != nil {
 			return nil, err
 		}
@@ -168,11 +171,16 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvRe
 	return e, nil
 }
 
-func (s *Service) openEnv(t *store.Thread, v *store.EnvVar) (*EnvValue, error) {
+func (s *Service) openEnv(ctx context.Context, t *store.Thread, v *store.EnvVar) (*EnvValue, error) {
 	if s.env.Cipher == nil {
 		return nil, errors.New("variables of threads are not set up")
 	}
 	value, err := s.env.Cipher.Open(t.RootID, v.Name, v.Value)
+	var unknown *envkeys.UnknownKeyError
+	if errors.As(err, &unknown) && s.env.Refresh != nil {
+		s.env.Refresh(ctx)
+		value, err = s.env.Cipher.Open(t.RootID, v.Name, v.Value)
+	}
 	if err != nil {
 		return nil, &EnvUnreadableError{Name: v.Name, cause: err}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -257,9 +258,16 @@ var _ = Describe("Variables", func() {
 		old, before := keyIDs(ctx), managerLog()
 		out, err := cluster.Plugin(ctx, "env", "rotate")
 		Expect(err).NotTo(HaveOccurred(), out)
-		Expect(keyIDs(ctx)).To(HaveLen(len(old) + 1))
+		keys := keyIDs(ctx)
+		Expect(keys).To(HaveLen(len(old) + 1))
+		fresh := keys[slices.IndexFunc(keys, func(id uint32) bool { return !slices.Contains(old, id) })]
 		Eventually(ctx, func() bool { // BeTrue: the log is long
-			return bytes.Contains(managerLog()[len(before):], []byte("none remains under another"))
+			for line := range bytes.Lines(managerLog()[len(before):]) {
+				if bytes.Contains(line, []byte("none remains under another")) && bytes.Contains(line, []byte(fmt.Sprint(fresh))) {
+					return true
+				}
+			}
+			return false
 		}).WithTimeout(4 * time.Minute).Should(BeTrue())
 		Expect(inCode(ctx, th, "TOKEN")).To(Equal("set-token-3"))
 		out, err = cluster.Plugin(ctx, "env", "rotate", "--prune") // what the manager holds is the new key alone from its next start on

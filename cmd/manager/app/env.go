@@ -24,9 +24,12 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// resealEvery is how often values under old keys are looked for, beside when the keys change: another replica may have gone on
-// with the old ones for a moment.
-const resealEvery = time.Minute
+const (
+	// resealEvery is how often values under old keys are looked for.
+	resealEvery = time.Minute
+	// keysSettle is how long after a change of the keys a replica may go on with the old ones: it looks once in half that time.
+	keysSettle = 2 * kube.EnvKeyReload
+)
 
 var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "skein_env_old_key_values",
@@ -47,20 +50,18 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	}
 	log := o.Logger.WithName("env")
 	ring := &envkeys.Keyring{}
-	reseal := &resealer{threads: data.threads, keys: make(chan struct{}, 1), clock: clock.RealClock{}, log: log}
 	keys := &kube.EnvKeys{
 		Client: live, Namespace: o.Namespace, Secret: o.EnvKeySecret, Ring: ring, MakeNamespace: !o.inCluster(), Clock: clock.RealClock{}, Logger: log,
 		InUse: func(ctx context.Context) (bool, error) {
 			used, err := data.threads.Store().EnvKeys(ctx)
 			return len(used) > 0, err
 		},
-		Changed: reseal.keysChanged,
 	}
 	keys.Load(ctx)
-	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Layers: kube.NewEnv(definitions, labelled), Secrets: data.secrets})
+	data.threads.ServeEnv(thread.EnvOptions{Cipher: ring, Refresh: keys.Refresh, Layers: kube.NewEnv(definitions, labelled), Secrets: data.secrets})
 	for _, r := range []interface{ Start(context.Context) error }{
 		keys,
-		reseal,
+		&resealer{threads: data.threads, primary: ring.Primary, clock: clock.RealClock{}, log: log},
 		&envWaker{threads: data.threads, cache: labelled, log: log},
 	} {
 		if err := mgr.Add(r); err != nil {
@@ -105,25 +106,24 @@ type resealer struct {
 	threads interface {
 		ResealEnv(ctx context.Context) (done, left int, err error)
 	}
-	keys  chan struct{} // holds one when the keys have changed
-	clock clock.WithTicker
-	log   logr.Logger
+	primary func() (uint32, error)
+	clock   clock.WithTicker
+	log     logr.Logger
 }
 
-// keysChanged makes it look soon. It never waits.
-func (r *resealer) keysChanged() {
-	select {
-	case r.keys <- struct{}{}:
-	default: // it will look anyway
-	}
-}
-
-// Start looks for values under old keys until ctx ends: at first, when the keys have changed, and every now and then.
+// Start looks for values under old keys until ctx ends. That none remains is said once for each primary key, after a look that
+// began when no replica could seal under the one before any more: whoever reads it removes the older keys.
 func (r *resealer) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(resealEvery)
 	defer ticker.Stop()
-	told := ""
+	told, said := "", false
+	var key uint32
+	var since time.Time // the key has been seen to be primary
 	for {
+		began := r.clock.Now()
+		if now, err := r.primary(); err == nil && (since.IsZero() || now != key) {
+			key, since, said = now, began, false
+		}
 		done, left, err := r.threads.ResealEnv(ctx)
 		unsealed.Set(float64(left))
 		text := ""
@@ -133,8 +133,14 @@ func (r *resealer) Start(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case done > 0 && left == 0 && err == nil:
-			r.log.Info("put variables under the primary key; none remains under another", "count", done)
+		case err == nil && left == 0:
+			if done > 0 {
+				r.log.Info("put variables under the primary key", "count", done, "keyID", key)
+			}
+			if now, err := r.primary(); !said && err == nil && now == key && !since.IsZero() && began.Sub(since) >= keysSettle {
+				r.log.Info("all variables are under the primary key; none remains under another", "keyID", key)
+				said = true
+			}
 		case text != "" && text != told:
 			r.log.Error(err, "variables remain under other keys", "done", done, "left", left)
 		}
@@ -142,7 +148,6 @@ func (r *resealer) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.keys:
 		case <-ticker.C():
 		}
 	}

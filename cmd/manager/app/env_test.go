@@ -2,50 +2,123 @@ package app
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/skein-dev/skein/internal/envkeys"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/store/sqlstore"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
-// sealed is threads that tell when they are asked to seal their variables anew.
-type sealed chan struct{}
-
-func (s sealed) ResealEnv(ctx context.Context) (done, left int, err error) {
-	select {
-	case s <- struct{}{}:
-	case <-ctx.Done():
-	}
-	return 0, 0, nil
+// replica is what of a manager seals variables.
+type replica struct {
+	*thread.Service
+	keys *kube.EnvKeys
 }
 
-func TestResealerLooksWhenTheKeysHaveChanged(t *testing.T) {
-	g := NewWithT(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	looks, now := make(sealed), clocktesting.NewFakeClock(time.Now())
-	r := &resealer{threads: looks, keys: make(chan struct{}, 1), clock: now, log: logr.Discard()}
-	for range 3 {
-		r.keysChanged() // nobody looks yet, and it waits for nobody
+func newReplica(t *testing.T, g Gomega, dir string, st store.Store, kubernetes client.Client) *replica {
+	bucket, err := thread.OpenBucket(t.Context(), "file://"+filepath.Join(dir, "blobs"))
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(bucket.Close()).To(Succeed()) })
+	r := &replica{
+		Service: thread.NewService(thread.Options{Store: st, Blobs: bucket, Clock: clock.RealClock{}}),
+		keys: &kube.EnvKeys{Client: kubernetes, Namespace: "skein-system", Secret: envkeys.DefaultSecret, Ring: &envkeys.Keyring{},
+			Clock: clock.RealClock{}, Logger: logr.Discard(), InUse: func(context.Context) (bool, error) { return false, nil }},
 	}
-	done := make(chan error, 1)
-	go func() { done <- r.Start(ctx) }()
-	receive := func(why string) { g.Eventually(looks, "30s").Should(Receive(), why) }
-	receive("at first")
-	receive("for the keys, however often they changed")
-	r.keysChanged()
-	receive("at once, with the clock standing still")
-	g.Eventually(func() bool {
-		now.Step(resealEvery)
-		select {
-		case <-looks:
-			return true
-		default:
-			return false
+	r.keys.Load(t.Context())
+	r.ServeEnv(thread.EnvOptions{Cipher: r.keys.Ring, Refresh: r.keys.Refresh})
+	return r
+}
+
+func TestReplicaReadsWhatAnotherHasPutUnderANewKey(t *testing.T) {
+	g, ctx, dir := NewWithT(t), t.Context(), t.TempDir()
+	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: clock.RealClock{}})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(st.Close()).To(Succeed()) })
+	kubernetes := fake.NewClientBuilder().Build()
+	first, second := newReplica(t, g, dir, st, kubernetes), newReplica(t, g, dir, st, kubernetes)
+	_, _, err = first.Create(ctx, thread.NewThread{Thread: store.Thread{ID: "t", Namespace: "default", Name: "t", Agent: "a"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	here, err := first.Open(ctx, "t")
+	g.Expect(err).NotTo(HaveOccurred())
+	there, err := second.Open(ctx, "t")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(here.SetEnv(ctx, "A", "kept", "")).To(Succeed())
+	g.Expect(there.EnvValue(ctx, "A")).To(HaveField("Value", "kept"))
+
+	var keys corev1.Secret
+	g.Expect(kubernetes.Get(ctx, client.ObjectKey{Namespace: "skein-system", Name: envkeys.DefaultSecret}, &keys)).To(Succeed())
+	rotated, primary, err := envkeys.Rotate(keys.Data[envkeys.SecretKey])
+	g.Expect(err).NotTo(HaveOccurred())
+	keys.Data[envkeys.SecretKey] = rotated
+	g.Expect(kubernetes.Update(ctx, &keys)).To(Succeed())
+	first.keys.Load(ctx) // the second has not looked yet
+	done, left, err := first.ResealEnv(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect([]int{done, left}).To(Equal([]int{1, 0}))
+	g.Expect(second.keys.Ring.Primary()).NotTo(Equal(primary))
+	g.Expect(there.EnvValue(ctx, "A")).To(HaveField("Value", "kept"))
+	g.Expect(second.keys.Ring.Primary()).To(Equal(primary))
+}
+
+// looked is threads that tell when they are asked to seal their variables anew, and go on when that was heard.
+type looked chan struct{}
+
+func (l looked) ResealEnv(ctx context.Context) (done, left int, err error) {
+	select {
+	case l <- struct{}{}:
+	case <-ctx.Done():
+	}
+	return 1, 0, nil
+}
+
+func TestThatNoValueIsUnderAnOldKeyIsSaidWhenNoReplicaSealsUnderIt(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	keyset, err := envkeys.Generate()
+	g.Expect(err).NotTo(HaveOccurred())
+	ring := &envkeys.Keyring{}
+	g.Expect(ring.Use(keyset)).To(BeTrue())
+	said := make(chan string, 100)
+	log := funcr.New(func(_, args string) { said <- args }, funcr.Options{})
+	looks, now := make(looked), clocktesting.NewFakeClock(time.Now())
+	r := &resealer{threads: looks, primary: ring.Primary, clock: now, log: log}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(ctx) }()
+	look := func(none bool) {
+		t.Helper()
+		g.Eventually(looks, "30s").Should(Receive())
+		g.Eventually(said, "30s").Should(Receive(ContainSubstring(`"msg"="put variables under the primary key"`)))
+		if none {
+			g.Eventually(said, "30s").Should(Receive(ContainSubstring("none remains under another")))
 		}
-	}, "30s").Should(BeTrue(), "every now and then")
+	}
+	look(false) // another replica may have the older key for a moment
+	now.Step(resealEvery)
+	look(true)
+	now.Step(resealEvery)
+	look(false) // once is enough
+	rotated, _, err := envkeys.Rotate(keyset)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(ring.Use(rotated)).To(BeTrue())
+	now.Step(resealEvery)
+	look(false)
+	now.Step(resealEvery)
+	look(true)
 	cancel()
-	g.Eventually(done, "30s").Should(Receive(BeNil()))
+	g.Eventually(ended, "30s").Should(Receive(BeNil()))
+	g.Expect(said).To(BeEmpty())
 }
