@@ -36,7 +36,7 @@ func newAuthorityOf(ctx context.Context, clients kubernetes.Interface, purpose, 
 	a := &authority{ConfigMapCAController: follow}
 	if err == nil && published.Data[key] != "" {
 		if a.first, err = dynamiccertificates.NewStaticCAContent(follow.Name(), []byte(published.Data[key])); err != nil {
-			return nil, unreadable(err)
+			return nil, fmt.Errorf("key %q of ConfigMap %s/%s, which the API server publishes, is no bundle of certificates: %w", key, authConfigNamespace, authConfigName, err)
 		}
 	}
 	return a, nil

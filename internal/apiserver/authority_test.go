@@ -72,6 +72,9 @@ var _ = Describe("whom the API server lets us believe", Label("K8S-04"), func() 
 		}
 		Expect(who(proxyCert)).To(Equal("bob"), "whom the front proxy names")
 		Expect(who(userCert)).To(Equal("ada"), "what anybody else names counts for nothing")
+
+		published.Data["client-ca-file"] = "no certificate"
+		Expect(delegateAuthentication(cfg, clients)).To(MatchError(And(ContainSubstring("client-ca-file"), Not(ContainSubstring("Role")))))
 	})
 })
 

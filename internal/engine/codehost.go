@@ -233,7 +233,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		over()
 		select {
 		case v := <-responded: // that was first: how the work after it ended is no part of the answer
-			c.worked(invocation, o.err)
+			c.worked(iso, invocation, o.err)
 			return v, nil
 		default:
 			return o.value, o.err
@@ -243,14 +243,18 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		go func() {
 			defer done()
 			defer over()
-			c.worked(invocation, (<-settled).err)
+			c.worked(iso, invocation, (<-settled).err)
 		}()
 		return v, nil
 	}
 }
 
-// worked says how the work after a response ended, where it failed.
-func (c *codeHost) worked(invocation string, err error) {
+// worked says how the work after a response ended, where it failed. An isolate that ended with it is none for the next call.
+func (c *codeHost) worked(iso sandbox.Isolate, invocation string, err error) {
+	var gone *sandbox.IsolateGoneError
+	if errors.As(err, &gone) {
+		c.drop(iso)
+	}
 	if err != nil {
 		c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
 	}

@@ -63,3 +63,29 @@ func TestTimeIsUpWhoeverSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// An isolate that ended with the work after an answer is none for the next call, whether its end or the answer was seen first.
+func TestTheNextCallOpensAnotherIsolateThanTheOneThatEnded(t *testing.T) {
+	for i := range 100 {
+		c, answered := bareCodeHost(), make(chan struct{})
+		c.iso = &invoked{call: func(ctx context.Context) error {
+			if _, err := c.serve(ctx, "i", methodRespond, []any{"answer"}); err != nil {
+				return err
+			}
+			if i%2 == 0 {
+				<-answered
+			}
+			return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: "lost", Started: true}
+		}}
+		if v, err := c.Invoke(t.Context(), "i", "m", nil, time.Minute); v != "answer" || err != nil {
+			t.Fatalf("got %v, %v", v, err)
+		}
+		close(answered)
+		if err := c.host.Session.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if c.opened() {
+			t.Fatal("the next call would go to the isolate that has ended")
+		}
+	}
+}

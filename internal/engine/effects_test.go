@@ -48,23 +48,45 @@ type heldRenewal struct {
 	first, last       sync.Once
 	begun, said, over chan struct{}
 	overtaken         atomic.Bool
+	writes            atomic.Int32
+	kept              atomic.Pointer[store.Firing] // as it was when both were written; then over is closed
+}
+
+// both notes what there is once the first renewal and the first failure are written. No other attempt has begun then: this one
+// goes on until its failure is written.
+func (s *heldRenewal) both(ctx context.Context, effectID string, due int64) error {
+	if s.writes.Add(1) < 2 {
+		return nil
+	}
+	defer close(s.over)
+	f, err := s.Firing(ctx, effectID, due)
+	s.kept.Store(f)
+	return err
 }
 
 func (s *heldRenewal) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, text string, after time.Duration) error {
+	counts := false
 	if text != "" {
-		defer s.last.Do(func() { close(s.said) })
+		s.last.Do(func() { counts = true })
 	} else {
 		s.first.Do(func() {
+			counts = true
 			close(s.begun)
 			select {
 			case <-s.said:
 				s.overtaken.Store(true)
 			case <-time.After(200 * time.Millisecond):
 			}
-			close(s.over)
 		})
 	}
-	return s.Store.FinishFiring(ctx, effectID, due, status, text, after)
+	err := s.Store.FinishFiring(ctx, effectID, due, status, text, after)
+	if !counts || err != nil {
+		return err
+	}
+	if text != "" {
+		close(s.said)
+	}
+	return s.both(ctx, effectID, due)
 }
 
 var _ = Describe("Effects", func() {
@@ -304,6 +326,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 		fire(ctx, makeThread(ctx, w, "a"), "never", nil)
 		Eventually(held.over).Should(BeClosed())
 		Expect(held.overtaken.Load()).To(BeFalse(), "the renewal was written over what the attempt failed by")
+		Expect(held.kept.Load()).To(HaveValue(HaveField("Error", Not(BeEmpty()))))
 	})
 
 	It("are not tried again when they took longer than a sandbox lets code run", Label("EFF-04", "COD-06"), func(ctx SpecContext) {

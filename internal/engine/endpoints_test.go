@@ -190,6 +190,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		}, BeTrue())
 		// The time has to be enough for the first piece, which depends on what else the machine does.
 		for enough := 500 * time.Millisecond; ; enough *= 2 {
+			Expect(enough).To(BeNumerically("<", patience), "no time is enough for the first piece")
 			put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: enough} })
 			a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 			done := make(chan error, 1)

@@ -181,9 +181,9 @@ func (r *run) handlerFailed(ctx context.Context, side *Side, call *handlerCall, 
 	return failf(reason, "%s", message)
 }
 
-// pastWallTime tells an engine that was ended for its time from one that was lost.
+// pastWallTime tells an engine that was ended for its time from one that was lost, or never began.
 func pastWallTime(gone *sandbox.IsolateGoneError) bool {
-	return strings.Contains(gone.Reason, "ran for longer than")
+	return gone.Started && strings.Contains(gone.Reason, "ran for longer than")
 }
 
 // destroyOps clear the conversation with the answer that comes next, where a handler has asked for it.
