@@ -89,7 +89,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	if err := m.waitReady(ctx, done); err != nil {
 		return err
 	}
-	return m.cluster.routed(ctx)
+	return m.cluster.routed(ctx, done)
 }
 
 func (m *Manager) waitReady(ctx context.Context, done <-chan struct{}) error {

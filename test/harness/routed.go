@@ -3,20 +3,27 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// routed waits until the API server sends requests of the runtime API to the manager that is ready now. The API server
-// looks every now and then whether somebody serves it. Where it has looked while no manager ran, what it found may be
-// recorded only when one runs again, and has been reached already: its requests would be refused for a moment. A change
-// of the APIService has what was found before refused, as a conflict, and leads to another look.
-func (c *Cluster) routed(ctx context.Context) error {
+// routed waits until the API server sends requests of the runtime API to the manager that is ready now, or the manager has ended.
+// The API server looks every now and then whether somebody serves it. Where it has looked while no manager ran, what it found may
+// be recorded only when one runs again, and has been reached already: its requests would be refused for a moment. A change of the
+// APIService has what was found before refused, as a conflict, and leads to another look. What is recorded reaches those who
+// forward requests a moment later, so a request is made too.
+func (c *Cluster) routed(ctx context.Context, ended <-chan struct{}) error {
+	forwarded, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return err
+	}
 	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.runtime.skein.dev"}}
 	mark, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"test.skein.dev/manager-ready": time.Now().Format(time.RFC3339Nano)}}})
 	if err != nil {
@@ -27,17 +34,24 @@ func (c *Cluster) routed(ctx context.Context) error {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !available(s) {
+	for {
+		refused := errors.New("nobody is known to serve it")
+		if available(s) {
+			if refused = forwarded.RESTClient().Get().AbsPath("/apis", s.Spec.Group, s.Spec.Version).Do(ctx).Error(); refused == nil {
+				return nil
+			}
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the API server does not reach the manager: %+v: %w", s.Status.Conditions, ctx.Err())
+			return fmt.Errorf("the API server does not reach the manager: %+v: %w: %w", s.Status.Conditions, refused, ctx.Err())
+		case <-ended:
+			return errors.New("the manager ended before the API server reached it: see its log")
 		case <-tick.C:
 		}
 		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 func available(s *apiregistrationv1.APIService) bool {
