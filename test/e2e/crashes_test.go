@@ -18,9 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -34,9 +36,18 @@ var _ = Describe("Crashes", Label("COD-09"), func() {
 		pod := podOf(ctx, ns, "thread")
 
 		By("leaving the pod less memory than the engine may have: the kernel kills the largest process, which is the code's")
-		lift := starve(pod, 8<<20)
-		r, err := t.Code(ctx, runtimev1.CodeRequest{Source: `
-export default () => { const kept = []; for (let i = 0; i < 800; i++) kept.push(new Uint8Array(64 * 1024).fill(i + 1)); return kept.length; }`})
+		state, err := runtimeclient.New(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		lift := func() {}
+		r, err := state.Thread(t.Namespace, t.Name).RunCode(ctx, `
+export default async () => { await starve(); const kept = []; for (let i = 0; i < 800; i++) kept.push(new Uint8Array(64 * 1024).fill(i + 1)); return kept.length; }`, runtimeclient.CodeOptions{
+			// Only now, when the child that takes this one's place is there: two that want memory at once may both be killed
+			// for it, or the first and then the supervisor.
+			Globals: map[string]any{"starve": func() {
+				defer GinkgoRecover()
+				lift = starve(pod, 1+supervisor.Defaults().Prefork+1, 8<<20)
+			}},
+		}).Wait(ctx)
 		lift()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(runtimev1.CodeMemory), "%+v", r)
@@ -182,8 +193,9 @@ func supervisorProcess(pod corev1.Pod) int {
 	return pid
 }
 
-// starve leaves the pod only so much memory beyond what it has at rest; lift gives it back what it had.
-func starve(pod corev1.Pod, more int64) (lift func()) {
+// starve leaves the pod only so much memory beyond what it has when so many processes are there and at rest; lift gives it back
+// what it had.
+func starve(pod corev1.Pod, processes int, more int64) (lift func()) {
 	GinkgoHelper()
 	dir, limit, used := memoryGroup(supervisorProcess(pod))
 	read := func(file string) string {
@@ -203,8 +215,9 @@ func starve(pod corev1.Pod, more int64) (lift func()) {
 		bytes, err := strconv.ParseInt(read(used), 10, 64)
 		g.Expect(err).NotTo(HaveOccurred())
 		looks = append(looks, bytes)
-		if busy := busyProcesses(dir); len(busy) > 0 {
+		if all, busy := groupProcesses(dir); len(all) != processes || len(busy) > 0 {
 			looks = nil
+			g.Expect(all).To(HaveLen(processes))
 			g.Expect(busy).To(BeEmpty(), "the pod comes to rest")
 		}
 		last := looks[max(0, len(looks)-10):]
@@ -215,13 +228,13 @@ func starve(pod corev1.Pod, more int64) (lift func()) {
 	return func() { GinkgoHelper(); write(had) }
 }
 
-// busyProcesses gives what has a processor, or waits for one or for the disk, in a cgroup.
-func busyProcesses(dir string) []string {
+// groupProcesses gives the processes of a cgroup, and what of them has a processor, or waits for one or for the disk.
+func groupProcesses(dir string) (all, busy []string) {
 	GinkgoHelper()
 	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	Expect(err).NotTo(HaveOccurred())
-	var busy []string
-	for _, pid := range strings.Fields(string(raw)) {
+	all = strings.Fields(string(raw))
+	for _, pid := range all {
 		threads, _ := filepath.Glob(filepath.Join("/proc", pid, "task", "*", "stat"))
 		for _, stat := range threads {
 			line, _ := os.ReadFile(stat) // none when it has just ended
@@ -231,7 +244,7 @@ func busyProcesses(dir string) []string {
 			}
 		}
 	}
-	return busy
+	return all, busy
 }
 
 // memoryGroup gives the folder of a process's memory cgroup, and the files in it that hold limit and use.
