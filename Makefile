@@ -109,19 +109,19 @@ clean: ## Remove what the build made (caches outside the repository stay).
 ##@ Test
 
 .PHONY: test
-test: ## Everything: verify, lint, unit, integration, v8, conformance, e2e, cluster; sums it up.
+test: ## Everything: verify, lint, unit, integration, v8, conformance, and beside them e2e, cluster; sums it up.
 	@hack/test.sh
 
-# How many tests ran and failed is told by testrun, so it is built afresh each time.
+# How many tests ran and failed is told by testrun, so it is built afresh each time; but not under tiers that run it.
 .PHONY: $(TESTRUN)
 $(TESTRUN):
-	@go build -o $@ ./hack/testrun
+	@$(if $(PREBUILT),,go build -o $@ ./hack/testrun)
 
 .PHONY: test-unit
 test-unit: $(TESTRUN) ## Packages that need nothing around them.
 	@$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
 
-# PREBUILT=1 says that the programs are there already, as `make test` does after it has built them once.
+# PREBUILT=1 says that the programs are there already, testrun among them, as `make test` does after it has built them once.
 NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
 
 # The TypeScript compiler that checks the types of the API, at the version that hack/typescript pins.
@@ -148,6 +148,11 @@ deno:
 test-v8: $(NEEDS) deno typescript ## The sandbox's suites and the rows of code once more, on the v8 engine.
 	@export SKEIN_TEST_ENGINE=v8 SKEIN_TEST_DENO="$$(hack/deno.sh bin)"; \
 	$(TESTRUN) tier $(TESTFLAGS) -p 1 v8 $(PKG)
+
+# What tests need that is not built here: by itself for `make test`, which runs tiers beside each other.
+.PHONY: prefetch
+prefetch: postgres deno typescript
+	@[ -n "$$(hack/can-node.sh)" ] || hack/need.sh buildah=buildah
 
 .PHONY: conformance
 conformance: $(NEEDS) postgres ## The rows of the specification [ROWS="MSG FIL-03"].

@@ -39,7 +39,7 @@ fetch() {
 # libraries unpacks the packages of the C library; their files are under lib or, where /lib is a link, usr/lib.
 libraries() {
 	cd "$1"
-	apt-get download libc6 libgcc-s1 || { apt-get update && apt-get download libc6 libgcc-s1; }
+	apt-get download libc6 libgcc-s1 || { flock "$here/need.sh" apt-get update && apt-get download libc6 libgcc-s1; }
 	for package in ./*.deb; do dpkg-deb -x "$package" .; done
 	[ -d lib/x86_64-linux-gnu ] || ln -s usr/lib lib
 	cp -n usr/lib/x86_64-linux-gnu/lib*.so* lib/x86_64-linux-gnu/ 2>/dev/null || true
@@ -96,7 +96,7 @@ files)
 	fi
 	tmp=$(mktemp -d "${TMPDIR:-/tmp}/skein-deno.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
-	"$here/step.sh" "Fetch libc6 and libgcc-s1" bash -c "$(declare -f libraries); set -euo pipefail; libraries $(printf %q "$tmp")"
+	"$here/step.sh" "Fetch libc6 and libgcc-s1" bash -c "$(declare -p here); $(declare -f libraries); set -euo pipefail; libraries $(printf %q "$tmp")"
 	rm -rf "$dir"
 	mkdir -p "$dir/lib64" "$dir/lib/x86_64-linux-gnu" "$dir/usr/share/doc/deno"
 	install -m 0555 "$program" "$dir/deno"

@@ -16,9 +16,12 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 1
 fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# One at a time, as apt-get does not wait for another of its kind. The lock is on this file, so that it leaves none.
+exec 9<"$root/hack/need.sh"
+flock 9
 export DEBIAN_FRONTEND=noninteractive
 install() { apt-get install -y --no-install-recommends "${missing[@]}"; }
 if ! apt-cache show "${missing[@]}" >/dev/null 2>&1; then
-	"$root/hack/step.sh" "Read the lists of Debian packages" apt-get update
+	"$root/hack/step.sh" "Read the lists of Debian packages" apt-get update 9<&-
 fi
-"$root/hack/step.sh" "Install ${missing[*]}" bash -c "$(declare -p missing); $(declare -f install); install"
+"$root/hack/step.sh" "Install ${missing[*]}" bash -c "$(declare -p missing); $(declare -f install); install" 9<&- # nothing that a package starts keeps the lock

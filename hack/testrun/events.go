@@ -32,6 +32,7 @@ type packageRun struct {
 
 // stream follows go test's events and prints a line when a package ends.
 type stream struct {
+	tier    string
 	out     io.Writer
 	verbose bool
 	// finish is called when a package has ended and gives the line's last part and whether it failed.
@@ -160,7 +161,7 @@ func (s *stream) heartbeat(every time.Duration, total int, stop <-chan struct{})
 		if len(running) > 0 {
 			what = "running " + strings.Join(running, ", ")
 		}
-		fmt.Fprintf(s.out, "     … %.0fs: %d of %d packages done, %s\n", time.Since(began).Seconds(), s.done, total, what)
+		fmt.Fprintf(s.out, beat+"%s %.0fs: %d of %d packages done, %s\n", s.tier, time.Since(began).Seconds(), s.done, total, what)
 		s.mu.Unlock()
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	testrun tier [flags] NAME            run a tier: unit, integration, v8, conformance, e2e, cluster, bench
 //	testrun check [flags] NAME -- CMD    run a command that counts as one test, such as a linter
+//	testrun all [flags]                  run all tiers, in two lanes, and sum them up
 //	testrun rows [flags] [ROW...]        one line for each row of the specification
 //	testrun sum [flags]                  one line for each tier and the sum over them
 //
@@ -30,6 +31,9 @@ func main() {
 	switch {
 	case errors.Is(err, errFailed):
 		os.Exit(1)
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(os.Stderr, "interrupted")
+		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
@@ -38,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name a command: tier, check, rows or sum")
+		return errors.New("name a command: tier, check, all, rows or sum")
 	}
 	switch args[0] {
 	case "exec":
@@ -47,12 +51,14 @@ func run(ctx context.Context, args []string) error {
 		return tierCommand(ctx, args[1:])
 	case "check":
 		return checkCommand(ctx, args[1:])
+	case "all":
+		return allCommand(ctx, args[1:])
 	case "rows":
 		return rowsCommand(args[1:])
 	case "sum":
 		return sumCommand(args[1:])
 	}
-	return fmt.Errorf("no command %q: use tier, check, rows or sum", args[0])
+	return fmt.Errorf("no command %q: use tier, check, all, rows or sum", args[0])
 }
 
 // reportFlag adds the flag that every command shares.

@@ -156,7 +156,7 @@ func TestSum(t *testing.T) {
 
 func TestHeartbeatSaysWhatRuns(t *testing.T) {
 	var out bytes.Buffer
-	s := &stream{out: &out, runs: map[string]*packageRun{"slow": {started: time.Now()}}}
+	s := &stream{tier: "unit", out: &out, runs: map[string]*packageRun{"slow": {started: time.Now()}}}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() { s.heartbeat(time.Millisecond, 3, stop); close(ended) }()
 	deadline := time.After(10 * time.Second)
@@ -167,7 +167,7 @@ func TestHeartbeatSaysWhatRuns(t *testing.T) {
 		default:
 		}
 		s.mu.Lock()
-		said = strings.Contains(out.String(), "0 of 3 packages done, running slow")
+		said = strings.Contains(out.String(), "0 of 3 packages done, running slow") && strings.HasPrefix(out.String(), beat+"unit ")
 		s.mu.Unlock()
 	}
 	close(stop)

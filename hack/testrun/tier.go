@@ -148,7 +148,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	cmd.Dir = dir
 	// An interrupt reaches go test and the suites too, so that they clean up.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
+	cmd.WaitDelay = 3 * time.Minute
 	cmd.Env = append(os.Environ(), envSuites+"="+strings.Join(folders, "\n"), envReports+"="+suites, envFlags+"="+strings.Join(flags, "\n"))
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
@@ -158,7 +158,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s := &stream{out: os.Stdout, verbose: o.verbose, runs: map[string]*packageRun{}, builds: map[string]*strings.Builder{}}
+	s := &stream{tier: r.Tier, out: os.Stdout, verbose: o.verbose, runs: map[string]*packageRun{}, builds: map[string]*strings.Builder{}}
 	s.finish = func(pkg string, run *packageRun, bad bool) (string, bool) {
 		return collect(r, pkg, isSuite[pkg], run, bad, o.skip != "")
 	}
@@ -171,7 +171,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 		return readErr
 	}
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	if waitErr != nil && r.Failed == 0 {
 		// go test failed and no package says why: count it rather than lose it.
