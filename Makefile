@@ -109,13 +109,13 @@ clean: ## Remove what the build made (caches outside the repository stay).
 ##@ Test
 
 .PHONY: test
-test: ## Everything: verify, lint, unit, integration, v8, conformance, and beside them e2e, cluster; sums it up.
+test: ## Everything: verify, lint, unit, v8, conformance, and beside them e2e, cluster, integration; sums it up.
 	@hack/test.sh
 
-# How many tests ran and failed is told by testrun, so it is built afresh each time; but not under tiers that run it.
+# How many tests ran and failed is told by testrun, so it is built afresh each time; but not anew under tiers that run it.
 .PHONY: $(TESTRUN)
 $(TESTRUN):
-	@$(if $(PREBUILT),,go build -o $@ ./hack/testrun)
+	@$(if $(PREBUILT),[ -x $@ ] ||) go build -o $@ ./hack/testrun
 
 .PHONY: test-unit
 test-unit: $(TESTRUN) ## Packages that need nothing around them.

@@ -24,19 +24,19 @@ type laneTier struct {
 }
 
 // testLanes are all tiers. Those of a lane run one after the other, the lanes beside each other: the first keeps the processors
-// busy, the second waits for pods and nodes most of its time.
+// busy; the second waits for pods and nodes most of its time, and would be done too early without the integration tier.
 var testLanes = [][]laneTier{
 	{
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
 		{name: "lint", what: "golangci-lint", target: "lint", check: true},
 		{name: "unit", what: "packages that need nothing around them", target: "test-unit"},
-		{name: "integration", what: "packages that need a control plane", target: "test-integration"},
 		{name: "v8", what: "the sandbox's suites on its other engine", target: "test-v8"},
 		{name: "conformance", what: "the rows of the specification, through the public API", target: "test-conformance"},
 	},
 	{
 		{name: "e2e", what: "real pods on a real node", target: "test-e2e"},
 		{name: "cluster", what: "the dev cluster itself", target: "test-cluster"},
+		{name: "integration", what: "packages that need a control plane", target: "test-integration"},
 	},
 }
 
