@@ -15,6 +15,7 @@ for w in $what; do
 		;;
 	manifests)
 		"$controller_gen" crd paths=./api/v1alpha1 output:crd:dir="$out/config/crd/bases"
+		go run ./hack/crds -dir "$out/config/crd/bases"
 		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
 		;;
 	reference)

@@ -267,6 +267,7 @@ type DefinitionStatus struct {
 type Agent struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   AgentSpec        `json:"spec"`
 	Status DefinitionStatus `json:"status,omitempty"`

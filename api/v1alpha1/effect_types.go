@@ -38,6 +38,7 @@ type EffectSpec struct {
 type Effect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   EffectSpec       `json:"spec"`
 	Status DefinitionStatus `json:"status,omitempty"`

@@ -328,6 +328,7 @@ type ScriptToolCall struct {
 type Model struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   ModelSpec        `json:"spec"`
 	Status DefinitionStatus `json:"status,omitempty"`

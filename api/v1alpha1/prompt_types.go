@@ -312,6 +312,7 @@ type PromptTool struct {
 type Prompt struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   PromptSpec       `json:"spec"`
 	Status DefinitionStatus `json:"status,omitempty"`

@@ -205,6 +205,7 @@ type SandboxPoolStatus struct {
 type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   SandboxPoolSpec   `json:"spec"`
 	Status SandboxPoolStatus `json:"status,omitempty"`

@@ -6,7 +6,7 @@ import (
 )
 
 // ScheduledEffectSpec says which effect fires when, for which thread (SPEC EFF-01).
-// +kubebuilder:validation:XValidation:rule="has(self.at) != has(self.after)",message="give either at (a time) or after (a delay from the object's creation), not both and not neither"
+// +kubebuilder:validation:XValidation:rule="has(self.at) != has(self.after)",message="set exactly one of at (a time such as 2027-01-31T09:00:00Z) and after (a delay from the object's creation, such as 10m)"
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ScheduledEffect cannot be changed after it was made: delete it and create another"
 type ScheduledEffectSpec struct {
 	// ThreadRef names the Thread for which it fires.
@@ -23,9 +23,9 @@ type ScheduledEffectSpec struct {
 	// +optional
 	Args *runtime.RawExtension `json:"args,omitempty"`
 
-	// At is the due time.
+	// At is the due time, in RFC 3339, such as 2027-01-31T09:00:00Z. A fraction of a second may follow the seconds.
 	// +optional
-	At *metav1.MicroTime `json:"at,omitempty"`
+	At *Timestamp `json:"at,omitempty"`
 
 	// After is the delay from the object's creation; "0s" fires at once.
 	// +optional
@@ -86,6 +86,7 @@ type ScheduledEffectStatus struct {
 type ScheduledEffect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   ScheduledEffectSpec   `json:"spec"`
 	Status ScheduledEffectStatus `json:"status,omitempty"`

@@ -100,6 +100,7 @@ type SubagentStatus struct {
 type Subagent struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   SubagentSpec   `json:"spec"`
 	Status SubagentStatus `json:"status,omitempty"`

@@ -299,6 +299,7 @@ type DestroyedStatus struct {
 type Thread struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   ThreadSpec   `json:"spec"`
 	Status ThreadStatus `json:"status,omitempty"`

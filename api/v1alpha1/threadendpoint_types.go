@@ -71,6 +71,7 @@ func (s *ThreadEndpointSpec) MethodNames() []string {
 type ThreadEndpoint struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   ThreadEndpointSpec `json:"spec"`
 	Status DefinitionStatus   `json:"status,omitempty"`

@@ -64,6 +64,7 @@ type ToolSpec struct {
 type Tool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Decoding          `json:"-"`
 
 	Spec   ToolSpec         `json:"spec"`
 	Status DefinitionStatus `json:"status,omitempty"`

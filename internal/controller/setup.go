@@ -79,10 +79,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: c, Threads: o.Threads, Engine: o.Engine, Sandboxes: o.Sandboxes, Env: o.Definitions, Recorder: recorder, Clock: o.Clock, Workers: threadWorkers,
 		}).Setup(mgr),
 		subagent.New(subagent.Options{
-			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: subagentWorkers,
+			Client: c, Live: mgr.GetAPIReader(), Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: subagentWorkers,
 		}).Setup(mgr),
 		scheduledeffect.New(scheduledeffect.Options{
-			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Clock: o.Clock, Workers: effectWorkers,
+			Client: c, Store: o.Threads.Store(), Engine: o.Engine, Recorder: recorder, Clock: o.Clock, Workers: effectWorkers,
 		}).Setup(mgr),
 		sandboxpool.New(sandboxpool.Options{
 			Client: c, ProcessMode: o.Pools.ProcessMode, Settings: o.Pools.Settings, Authority: o.Pools.Authority,

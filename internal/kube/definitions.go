@@ -35,7 +35,7 @@ var _ engine.Definitions = (*Definitions)(nil)
 // ConfigMaps, compile turns source into modules, and models tells whether a Model can be used.
 func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, models model.Factory) *Definitions {
 	return &Definitions{
-		reader:   reader,
+		reader:   newDecodedReader(reader),
 		contents: contents,
 		code:     newCodeCache(compile),
 		schemas:  newSchemaCache(),

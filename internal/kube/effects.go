@@ -47,7 +47,7 @@ func NewEffects(c client.Client, clk clock.PassiveClock) *Effects {
 // Schedule implements engine.Effects. The effect itself need not exist yet: until it does, the
 // ScheduledEffect says so in its conditions.
 func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
-	at := metav1.NewMicroTime(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
+	at := skeinv1.NewTimestamp(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
 	s := &skeinv1.ScheduledEffect{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       thread.Namespace,

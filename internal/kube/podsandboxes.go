@@ -211,6 +211,9 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 		}
 		return nil, fmt.Errorf("read SandboxPool %q: %w", poolName, err)
 	}
+	if err := CheckDecoded(pool); err != nil {
+		return nil, within("SandboxPool", poolName, err)
+	}
 	a := &acquisition{port: s, thread: thread, pool: pool, began: time.Now(), anew: s.hasFailed(thread.ID)}
 	var last error
 	for range maxTries {

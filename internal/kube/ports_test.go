@@ -122,7 +122,7 @@ var _ = Describe("Effects", func() {
 		Expect(kube.DueTime(s)).To(Equal(made.Add(4 * time.Second)))
 		s.Status.ScheduledAt = made.Add(3200 * time.Millisecond).UnixMicro()
 		Expect(kube.DueTime(s).UnixMicro()).To(Equal(s.Status.ScheduledAt))
-		at := metav1.NewMicroTime(made.Add(time.Minute))
+		at := skeinv1.NewTimestamp(made.Add(time.Minute))
 		s.Spec = skeinv1.ScheduledEffectSpec{At: &at}
 		Expect(kube.DueTime(s)).To(Equal(at.Time))
 	})

@@ -82,6 +82,9 @@ func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (
 	if err := p.client.Get(ctx, key, &object); err != nil {
 		return sandbox.QuickJS, client.IgnoreNotFound(err)
 	}
+	if err := CheckDecoded(&object); err != nil {
+		return "", within("SandboxPool", key.Name, err)
+	}
 	return sandbox.Engine(object.Spec.Engine), nil
 }
 

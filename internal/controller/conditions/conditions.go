@@ -5,8 +5,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
@@ -47,6 +50,14 @@ func Ready(list []metav1.Condition) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionUnknown}
+}
+
+// TellInvalid records an Event where an object has become InvalidSpec. recorder may be nil.
+func TellInvalid(recorder events.EventRecorder, o runtime.Object, before, after []metav1.Condition) {
+	was, is := Ready(before), Ready(after)
+	if recorder != nil && is.Reason == skeinv1.ReasonInvalidSpec && was.Reason != is.Reason {
+		recorder.Eventf(o, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)
+	}
 }
 
 // ReadyChanged tells whether what others read of a Ready condition differs.

@@ -19,6 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/kube"
 )
 
 // retryAfter is how long a failure of Skein itself waits for the next try.
@@ -52,7 +53,12 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return ctrl.Result{}, nil
 	}
-	err := r.check(ctx, obj)
+	var err error
+	if mistake := kube.CheckDecoded(obj); mistake != nil {
+		err = mistake
+	} else {
+		err = r.check(ctx, obj)
+	}
 	var mistake *engine.NotReadyError
 	if err != nil && !errors.As(err, &mistake) {
 		return ctrl.Result{}, err
@@ -79,7 +85,7 @@ func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *engine.No
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}
-	if r.more != nil {
+	if r.more != nil && kube.CheckDecoded(obj) == nil {
 		r.more(ctx, obj, w)
 	}
 	if mistake == nil {

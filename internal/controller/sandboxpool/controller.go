@@ -122,7 +122,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // warm pods go by their owner reference, claimed ones with their threads
 	}
 	var failed error
-	if !r.ProcessMode {
+	invalid := kube.CheckDecoded(s.object)
+	if invalid != nil { // nothing is made by a spec that is not understood; what there is stays
+		s.trouble = kube.Trouble{Reason: invalid.Reason, Text: invalid.Message}
+	} else if !r.ProcessMode {
 		for _, step := range []phase{
 			r.certificate, // pods cannot start without
 			r.isolate,     // and must not without

@@ -78,6 +78,9 @@ func (s *scope) compute(processMode bool, failed error) {
 	missing := int(o.Spec.Warm) - s.pods.serving()
 	full := o.Spec.Max > 0 && s.pods.alive() >= int(o.Spec.Max) && len(s.pods.starting) == 0
 	switch {
+	case s.trouble.Reason == skeinv1.ReasonInvalidSpec:
+		status.DesiredWarm = 0
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.trouble.Reason, s.trouble.Text)
 	case processMode:
 		status.DesiredWarm = 0
 		w.Set(skeinv1.ConditionReady, metav1.ConditionTrue, skeinv1.ReasonProcessMode, "the manager runs sandboxes as local processes")
@@ -93,7 +96,7 @@ func (s *scope) compute(processMode bool, failed error) {
 // troubled tells whether a pool's pods do not come up.
 func troubled(c metav1.Condition) bool {
 	switch c.Reason {
-	case skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused:
+	case skeinv1.ReasonInvalidSpec, skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused:
 		return true
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,7 +48,9 @@ type Options struct {
 	Client  client.Client
 	Store   Store
 	Engine  Engine
-	Clock   clock.PassiveClock
+	// Recorder may be nil: no Events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
 	Workers int
 }
 
@@ -119,6 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, step := range []phase{
 		r.expire,     // a finished one goes after its TTL
 		r.observe,    // one that has fired is only watched
+		r.decoded,    // a spec that is not understood is not acted upon
 		r.findThread, // one that has not needs its thread
 		r.own,        // and goes with it
 		r.cancel,     // and does not outlive its end (EFF-06)
@@ -148,6 +152,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.Priority = ptr.To(duePriority)
 	}
 	return result, errors.Join(failed, err)
+}
+
+// decoded makes a problem of fields that could not be decoded. Nothing fires by a spec that is not understood.
+func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
+	if err := kube.CheckDecoded(s.object); err != nil {
+		s.problem = &problem{err.Reason, err.Message}
+	}
+	return s.problem != nil, nil
 }
 
 // threadTurned passes what of a Thread its pending effects depend on.

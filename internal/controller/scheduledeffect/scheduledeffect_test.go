@@ -53,7 +53,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 		GinkgoHelper()
 		s := &skeinv1.ScheduledEffect{ObjectMeta: Meta("s"), Spec: skeinv1.ScheduledEffectSpec{
 			ThreadRef: skeinv1.LocalRef{Name: "t"}, Effect: "remind_me", HookDepth: 3, Args: &runtime.RawExtension{Raw: []byte(`{"x":1}`)},
-			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(metav1.NewMicroTime(Start.Add(10 * time.Second)))}}
+			TTLSecondsAfterFinished: ptr.To(int32(60)), At: ptr.To(skeinv1.NewTimestamp(Start.Add(10 * time.Second)))}}
 		for _, f := range edit {
 			f(s)
 		}

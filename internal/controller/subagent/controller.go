@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -48,7 +49,9 @@ type Options struct {
 	Live    client.Reader
 	Store   Store
 	Engine  Engine
-	Clock   clock.PassiveClock
+	// Recorder may be nil: no Events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
 	Workers int
 }
 
@@ -113,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var failed error
 	for _, step := range []phase{
+		r.decoded,    // a spec that is not understood is not acted upon
 		r.findParent, // a Subagent belongs to a Thread that is there
 		r.own,        // and goes when that one goes
 		r.makeChild,  // the child Thread, once
@@ -127,6 +131,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)
+}
+
+// decoded makes a problem of fields that could not be decoded.
+func (r *Reconciler) decoded(_ context.Context, s *scope) error {
+	if err := kube.CheckDecoded(s.object); err != nil {
+		s.problem = &problem{err.Reason, err.Message}
+	}
+	return nil
 }
 
 // threadTurned passes what of a Thread, be it the parent or the child, a Subagent depends on.

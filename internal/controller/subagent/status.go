@@ -43,6 +43,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.pace.Settled(s.req)
+	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	return ctrl.Result{}, nil
 }
 

@@ -132,6 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, step := range []phase{
 		r.delete,    // ends everything when the object is on its way out
 		r.finalizer, // nothing is stored before the object is held until a purge
+		r.decoded,   // a spec that is not understood is not acted upon
 		r.store,     // makes the stored thread, adopts it, or keeps it up with the spec
 		r.handOver,  // and with the agent that the spec names
 		r.env,       // keeps its variables up with the spec

@@ -49,7 +49,7 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) erro
 	if err := r.tellParent(ctx, row); err != nil {
 		return err
 	}
-	if s.object.Spec.DeletionPolicy == skeinv1.DeletionRetain {
+	if retains(s.object) {
 		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("keep what is stored of the thread: %w", err)
 		}
@@ -58,6 +58,12 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) erro
 	}
 	r.Sandboxes.Forget(row.ID)
 	return nil
+}
+
+// retains reports whether what is stored of a Thread outlives it. The API server sets a deletionPolicy where there is none, so
+// that it is empty when it could not be decoded: then nothing is lost.
+func retains(o *skeinv1.Thread) bool {
+	return o.Spec.DeletionPolicy == skeinv1.DeletionRetain || (o.Spec.DeletionPolicy == "" && o.Undecodable != "")
 }
 
 // tellParent answers a parent that waits for this child, which will give no result any more.

@@ -37,12 +37,36 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
+// decoded makes a problem of fields that could not be decoded. What is stored keeps the settings that it has, and runs wait.
+func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
+	if err := kube.CheckDecoded(s.object); err != nil {
+		s.problem = &problem{err.Reason, err.Message}
+	}
+	return false, nil
+}
+
+// look reads the stored thread, for the status, of an object that has a problem. It changes nothing.
+func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err error) error {
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(s.object.UID))) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.row = row
+	s.parent, err = r.parentName(ctx, s)
+	return err
+}
+
 // store makes the stored thread by the one code path for new threads (SPEC THR-03), or brings its row up
 // with what of the spec may change.
 func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	id := s.object.ThreadID()
 	r.hints.Track(id, s.req)
 	row, err := r.Threads.Store().Thread(ctx, id)
+	if s.problem != nil {
+		return false, r.look(ctx, s, row, err)
+	}
 	switch {
 	case err == nil:
 		if held, err := r.hold(ctx, s, row); err != nil || !held {

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+)
+
+// partial is an object of which some fields may not have been decoded.
+type partial interface {
+	client.Object
+	DecodingProblem() string
+}
+
+// CheckDecoded returns a *engine.NotReadyError when fields of an object could not be decoded, and nil otherwise. Such an
+// object must not be acted upon: what it says is not known.
+func CheckDecoded(o client.Object) *engine.NotReadyError {
+	if p, ok := o.(partial); ok && p.DecodingProblem() != "" {
+		return notReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
+	}
+	return nil
+}
+
+// decodedReader reads only objects that were decoded whole. Get fails with a *engine.NotReadyError for others, and List leaves
+// them out: one such object harms nothing but what names it.
+type decodedReader struct {
+	client.Reader
+	scheme *runtime.Scheme
+}
+
+func newDecodedReader(r client.Reader) client.Reader {
+	s := runtime.NewScheme()
+	_ = skeinv1.AddToScheme(s) // it only fails for types that are registered twice
+	return &decodedReader{Reader: r, scheme: s}
+}
+
+// Get implements client.Reader.
+func (r *decodedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := r.Reader.Get(ctx, key, o, opts...); err != nil {
+		return err
+	}
+	if err := CheckDecoded(o); err != nil {
+		kind := "object"
+		if gvk, unknown := apiutil.GVKForObject(o, r.scheme); unknown == nil {
+			kind = gvk.Kind
+		}
+		return notReady(err.Reason, "%s %q: %s", kind, key.Name, err.Message)
+	}
+	return nil
+}
+
+// List implements client.Reader.
+func (r *decodedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := r.Reader.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	var whole []runtime.Object
+	left := false
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		if c, ok := o.(client.Object); ok && CheckDecoded(c) != nil {
+			left = true
+			return nil
+		}
+		whole = append(whole, o)
+		return nil
+	})
+	if err != nil || !left {
+		return err
+	}
+	return meta.SetList(list, whole)
+}

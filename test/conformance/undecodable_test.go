@@ -1,0 +1,160 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// undecodable is an object of each kind that the manager's types cannot decode, with what its condition must say.
+var undecodable = []struct{ kind, name, spec, says string }{
+	{"Agent", "agent", `{sideA: {promptRef: {name: prompt}}, threadIdleExpiry: a week, limits: {maxSteps: many}}`,
+		"spec.threadIdleExpiry: use a duration such as 10s, 5m or 1h30m; spec.limits.maxSteps: use a whole number"},
+	{"Prompt", "prompt", `{text: 7, modelRef: {name: model}}`, "spec.text: use a string"},
+	{"Model", "model", `{provider: scripted, script: {steps: none}, timeout: 2 minutes}`, "spec.timeout: use a duration such as 10s, 5m or 1h30m"},
+	{"Tool", "tool", `{description: x, code: {inline: "export default () => 1"}, timeout: 10 seconds}`, "spec.timeout: use a duration such as 10s, 5m or 1h30m"},
+	{"Effect", "effect", `{code: {inline: "export default () => 1"}, timeout: 1d}`, "spec.timeout: use a duration"},
+	{"ThreadEndpoint", "endpoint", `{path: /x, code: {inline: "export default () => 1"}, timeout: [1]}`, "spec.timeout: use a duration"},
+	{"Thread", "thread", `{agentRef: {name: agent}, idleExpiry: 30d, limits: {maxCost: "1e-999999999"}, deletionPolicy: Delete}`, "spec.limits.maxCost: use a quantity"},
+	{"Subagent", "subagent", `{parentRef: {name: thread}, agentRef: {name: agent}, name: x, blocking: "yes"}`, "spec.blocking: use true or false"},
+	{"ScheduledEffect", "at", `{threadRef: {name: thread}, effect: effect, at: soon}`, `spec.at: "soon" is not a time: use one such as 2027-01-31T09:00:00Z`},
+	{"ScheduledEffect", "after", `{threadRef: {name: thread}, effect: effect, after: "*/5 * * * *"}`, "spec.after: use a duration"},
+	{"SandboxPool", "pool", `{warm: two, idleTimeout: 300}`, "spec.warm: use a whole number"},
+}
+
+func manifestOf(ns, kind, name, spec string) string {
+	return fmt.Sprintf("apiVersion: skein.dev/v1alpha1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", kind, name, ns, spec)
+}
+
+// loosen takes the schemas away until the spec or its caller restores them: the API server then keeps whatever it is given, as
+// it did before a schema was made stricter.
+func loosen(ctx context.Context) (restore func(ctx context.Context)) {
+	GinkgoHelper()
+	restored := false
+	restore = func(ctx context.Context) {
+		GinkgoHelper()
+		if !restored {
+			_, err := cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(harness.Root(), "config", "crd"))
+			Expect(err).NotTo(HaveOccurred())
+			restored = true
+			// A new schema is in force a moment after it was written.
+			Eventually(ctx, func() error {
+				_, err := cluster.KubectlIn(ctx, manifestOf("default", "Tool", "probe", "{nothing: 1}"), "apply", "--dry-run=server", "-f", "-")
+				return err
+			}).Should(HaveOccurred())
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) { restore(ctx) }, NodeTimeout(patience))
+	out, err := cluster.Kubectl(ctx, "get", "crd", "-l", "app.kubernetes.io/part-of=skein", "-o", "name")
+	Expect(err).NotTo(HaveOccurred())
+	for _, name := range strings.Fields(out) {
+		_, err := cluster.Kubectl(ctx, "patch", name, "--type=json", "-p",
+			`[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema","value":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}]`)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return restore
+}
+
+// force puts objects past admission.
+func force(ctx context.Context, ns string) {
+	GinkgoHelper()
+	for _, o := range undecodable {
+		Eventually(ctx, func() error {
+			_, err := cluster.KubectlIn(ctx, manifestOf(ns, o.kind, o.name, o.spec), "apply", "--server-side", "--validate=false", "-f", "-")
+			return err
+		}).Should(Succeed(), "%s %s", o.kind, o.name)
+	}
+}
+
+// saysInvalid waits until every forced object says what is wrong with it, in its condition and by an Event.
+func saysInvalid(ctx context.Context, ns string) {
+	GinkgoHelper()
+	for _, o := range undecodable {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(skeinv1.GroupVersion.WithKind(o.kind))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: o.name}, u)).To(Succeed())
+			list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+			g.Expect(list).To(ContainElement(And(HaveKeyWithValue("type", "Ready"), HaveKeyWithValue("status", "False"), HaveKeyWithValue("reason", skeinv1.ReasonInvalidSpec),
+				HaveKeyWithValue("message", ContainSubstring(o.says)))))
+			var events eventsv1.EventList
+			g.Expect(cluster.Client.List(ctx, &events, client.InNamespace(ns))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(HaveField("Regarding.Kind", o.kind), HaveField("Regarding.Name", o.name), HaveField("Reason", skeinv1.ReasonInvalidSpec),
+				HaveField("Note", ContainSubstring(o.says)))))
+		}).Should(Succeed(), "%s %s", o.kind, o.name)
+	}
+}
+
+// kindsAreServed declares one of each kind and has a conversation with a tool, an effect and an endpoint.
+func kindsAreServed(ctx context.Context) {
+	GinkgoHelper()
+	ns := namespace(ctx)
+	create(ctx, harness.Effect(ns, "remind-me", remind),
+		harness.CodeTool(ns, "plan", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'x', execute: async (state) => {
+  await state.scheduleEffect('remind_me', { about: 'tea' }, 0);
+  return { status: 'success', result: 'planned' };
+} });`, nil),
+		harness.Endpoint(ns, "hello", "/hello", "export default () => 'hello';"),
+		&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: skeinv1.DefaultPoolName}})
+	t := converse(ctx, ns, []string{"plan"}, []skeinv1.ScriptStep{
+		harness.On("go", harness.Calls("plan", map[string]any{})),
+		harness.After("plan", harness.Answer("planned")),
+		harness.On("reminder", harness.Answer("thanks")),
+	})
+	content, status := result(say(ctx, t, 1, "go"), "plan")
+	Expect(status).To(Equal("success"), content)
+	Eventually(ctx, func(g Gomega) {
+		ms, err := t.Messages(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ms).To(ContainElement(HaveField("Content", HaveValue(ContainSubstring("reminder: tea")))))
+	}).Should(Succeed(), "the effect fires")
+}
+
+var _ = Describe("An object that the manager cannot decode", Serial, Label("K8S-08"), func() {
+	It("harms itself alone, through a restart too, and heals", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		restore := loosen(ctx)
+		force(ctx, ns)
+		saysInvalid(ctx, ns)
+		restore(ctx)
+		kindsAreServed(ctx)
+
+		By("restarting the manager")
+		manager.Kill()
+		Expect(manager.Start(ctx)).To(Succeed())
+		served(ctx)
+		kindsAreServed(ctx)
+		saysInvalid(ctx, ns)
+
+		By("correcting two of them")
+		for _, o := range [][2]string{{"tool/tool", `{"spec":{"timeout":"10s"}}`}, {"scheduledeffect/at", ``}} {
+			if o[1] == "" { // its spec cannot be changed
+				_, err := cluster.Kubectl(ctx, "delete", "-n", ns, o[0])
+				Expect(err).NotTo(HaveOccurred())
+				continue
+			}
+			_, err := cluster.Kubectl(ctx, "patch", "-n", ns, o[0], "--type=merge", "-p", o[1])
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(ctx, func() (string, error) {
+			return cluster.Kubectl(ctx, "get", "-n", ns, "tool/tool", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		}).Should(Equal("True"))
+
+		By("deleting them all")
+		_, err := cluster.Kubectl(ctx, "delete", "-n", ns, "--all", "--timeout=60s", "agents,prompts,models,tools,effects,threadendpoints,subagents,scheduledeffects,sandboxpools,threads")
+		Expect(err).NotTo(HaveOccurred())
+	}, SpecTimeout(4*patience))
+})
