@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,6 +59,25 @@ func TellInvalid(recorder events.EventRecorder, o runtime.Object, before, after 
 	if recorder != nil && is.Reason == skeinv1.ReasonInvalidSpec && was.Reason != is.Reason {
 		recorder.Eventf(o, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)
 	}
+}
+
+// undecodable is an object of which fields could not be decoded.
+type undecodable interface {
+	runtime.Object
+	DecodingProblem() string
+}
+
+// Unwritable reports whether the API server refused a status because the spec beside it cannot be decoded, and records an Event
+// in place of the condition. The API server refuses every write of an object whose fields have other types than the schema
+// says, until its spec is corrected; trying again is of no use. recorder may be nil.
+func Unwritable(recorder events.EventRecorder, o undecodable, err error) bool {
+	if o.DecodingProblem() == "" || !apierrors.IsInvalid(err) {
+		return false
+	}
+	if recorder != nil {
+		recorder.Eventf(o, nil, corev1.EventTypeWarning, skeinv1.ReasonInvalidSpec, "Check", "%s. The API server takes no status for this object until its spec is corrected", o.DecodingProblem())
+	}
+	return true
 }
 
 // ReadyChanged tells whether what others read of a Ready condition differs.

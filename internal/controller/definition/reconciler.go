@@ -29,6 +29,7 @@ const retryAfter = 15 * time.Second
 type object[T any] interface {
 	*T
 	client.Object
+	DecodingProblem() string
 }
 
 // reconciler keeps the Ready condition of one kind.
@@ -73,6 +74,9 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return result, nil
 	}
 	if err := r.client.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		if conditions.Unwritable(r.recorder, obj, err) {
+			return ctrl.Result{}, nil
+		}
 		// Deleted in between: nothing is left to say.
 		return ctrl.Result{}, ignoreGone(err)
 	}

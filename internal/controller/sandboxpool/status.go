@@ -38,6 +38,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	if err := r.Client.Status().Patch(ctx, s.object, client.MergeFrom(before)); err != nil {
+		if conditions.Unwritable(r.Recorder, s.object, err) {
+			return ctrl.Result{}, nil
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.pace.Settled(s.req)

@@ -45,13 +45,13 @@ type Store interface {
 // Options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
-	Client  client.Client
-	Store   Store
-	Engine  Engine
+	Client client.Client
+	Store  Store
+	Engine Engine
 	// Recorder may be nil: no Events.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	Workers int
+	Workers  int
 }
 
 // Reconciler reconciles ScheduledEffects.

@@ -46,13 +46,13 @@ type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
 	// Live reads from the API server: the cache may not know yet that a parent is being deleted.
-	Live    client.Reader
-	Store   Store
-	Engine  Engine
+	Live   client.Reader
+	Store  Store
+	Engine Engine
 	// Recorder may be nil: no Events.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	Workers int
+	Workers  int
 }
 
 // Reconciler reconciles Subagents.

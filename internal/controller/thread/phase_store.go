@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/controller/conditions"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -29,7 +30,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	s.object.Labels[skeinv1.LabelThreadID] = s.object.ThreadID()
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.object, patch); err != nil {
-		if client.IgnoreNotFound(err) == nil {
+		if client.IgnoreNotFound(err) == nil || conditions.Unwritable(r.Recorder, s.object, err) {
 			return true, nil
 		}
 		return false, fmt.Errorf("hold the Thread until its data is purged: %w", err)
