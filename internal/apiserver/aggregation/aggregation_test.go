@@ -25,6 +25,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -137,7 +138,32 @@ func requests() {
 		Expect(kubectl("get", "--raw", "/apis/runtime.skein.dev/v1alpha1")).To(ContainSubstring("threads/messages"))
 		Expect(kubectl("api-resources", "--api-group=skein.dev")).To(ContainSubstring("threads"))
 		Expect(kubectl("api-resources")).NotTo(ContainSubstring("error"))
-		Expect(kubectl("get", "threads", "-n", ns)).To(ContainSubstring("hello"), "the name means the objects, not the runtime API")
+		Expect(kubectl("get", "threads", "-n", ns, "-o", "name")).To(Equal("thread.skein.dev/hello\n"), "the name means the objects, not the runtime API")
+		Expect(kubectl("get", "threads.runtime.skein.dev", "hello", "-n", ns, "-o", "jsonpath={.threadId}")).To(Equal(st.ID()))
+	})
+
+	It("lists threads in discovery so that kubectl finds their rights, and nothing deletes through it", func(ctx SpecContext) {
+		role(ctx, ns, "asker", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/messages"}, Verbs: []string{"get"}})
+		file := filepath.Join(dir, "asker")
+		_, err := env.Kubeconfig("asker", file)
+		Expect(err).NotTo(HaveOccurred())
+		for sub, want := range map[string]string{"messages": "yes\n", "queue": "no\n"} {
+			out, _ := run("--kubeconfig", file, "auth", "can-i", "get", "threads.runtime.skein.dev", "--subresource="+sub, "-n", ns)
+			Expect(out).To(Equal(want), sub)
+		}
+		// Namespace deletion and the garbage collector take up what these list.
+		aggregated, err := discovery.NewDiscoveryClientForConfig(env.Admin)
+		Expect(err).NotTo(HaveOccurred())
+		for _, d := range []discovery.DiscoveryInterface{aggregated, aggregated.WithLegacy()} {
+			found, err := discovery.ServerPreferredResources(d)
+			Expect(err).NotTo(HaveOccurred())
+			deletable, err := discovery.GroupVersionResources(discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete"}}, found))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(deletable).To(And(HaveKey(skeinv1.GroupVersion.WithResource("threads")), Not(HaveKey(runtimev1.GroupVersion.WithResource("threads")))))
+			all, err := discovery.GroupVersionResources(found)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(all).To(HaveKey(runtimev1.GroupVersion.WithResource("threads")))
+		}
 	})
 
 	It("lets RBAC decide per subresource, apart from the Thread object", func(ctx SpecContext) {
