@@ -180,17 +180,23 @@ type AgentSide struct {
 // SessionTool is a tool with a meaning for the session: Skein supplies it to the model under this name.
 type SessionTool struct {
 	// Name of the tool, as the model calls it.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write a name that models can call: letters, digits, _ and -, such as finish_order"
 	Name string `json:"name"`
 
 	// MessageProperty names the argument that holds the text.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write the name of an argument: letters, digits, _ and -, such as message"
 	// +kubebuilder:default=message
 	// +optional
 	MessageProperty string `json:"messageProperty,omitempty"`
 
 	// AttachmentsProperty names the argument that holds the paths of files to hand over.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write the name of an argument: letters, digits, _ and -, such as attachments"
 	// +kubebuilder:default=attachments
 	// +optional
 	AttachmentsProperty string `json:"attachmentsProperty,omitempty"`
@@ -209,7 +215,9 @@ const (
 // AgentSubagent is an agent that another one may start.
 type AgentSubagent struct {
 	// Name by which the model asks for it.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write a name that the model can use: letters, digits, _ and -, such as auditor"
 	Name string `json:"name"`
 
 	// AgentRef names the Agent that the child runs.

@@ -22,7 +22,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.valueFrom))",message="give either value or valueFrom, not both"
 type EnvVar struct {
 	// Name of the variable.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 

@@ -139,7 +139,7 @@ type PromptPart struct {
 	Include string `json:"include,omitempty"`
 
 	// Env names a variable, whose value is put here. A secret one is shown to the model, and to nobody else.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Env string `json:"env,omitempty"`
@@ -174,7 +174,7 @@ type PromptReasoning struct {
 // VariableDeclaration says that a prompt uses a variable.
 type VariableDeclaration struct {
 	// Name of the variable.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
@@ -283,7 +283,7 @@ type PromptTool struct {
 
 	// Skill without which the tool, or the family, is not offered: one of spec.skills. It is from the step on after
 	// which the skill is active on the thread (SPEC AGT-08).
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a skill: lower-case letters, digits and -, beginning and ending with a letter or digit, such as refunds-eu"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Skill string `json:"skill,omitempty"`

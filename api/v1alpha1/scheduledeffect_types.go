@@ -13,7 +13,7 @@ type ScheduledEffectSpec struct {
 	ThreadRef LocalRef `json:"threadRef"`
 
 	// Effect to fire: the name of an Effect, or package/effect.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$')`,message="write the name of an Effect, such as remind, or package/effect: letters, digits, _, . and -"
 	// +kubebuilder:validation:MaxLength=253
 	Effect string `json:"effect"`
 

@@ -13,7 +13,7 @@ type PromptSkill struct {
 	// is the same skill to a thread: active in one it is active in all.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a skill: lower-case letters, digits and -, beginning and ending with a letter or digit, such as refunds-eu"
 	Name string `json:"name"`
 
 	// Description of what the skill is for. When it is absent it is the description in the front matter of the text.

@@ -63,7 +63,8 @@ type ThreadSpec struct {
 
 	// ThreadID is the id, a UUID in lower case, of retained data that this Thread adopts (SPEC THR-09). The
 	// thread's id is this object's own UID when it is absent.
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')`,message="write the UUID of the data in lower case, such as 6f1c0a3e-8a44-4c0e-9d0b-2f6f2b9f4f10: kubectl skein retained shows it"
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
 
