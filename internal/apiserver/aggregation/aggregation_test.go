@@ -4,6 +4,7 @@ package aggregation
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -199,13 +200,9 @@ func requests() {
 	})
 
 	It("takes bearer tokens directly", func(ctx SpecContext) {
-		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
-		Expect(env.Client.Create(ctx, sa)).To(Succeed())
-		token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
-		Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
-		c, err := runtimeclient.NewDirect("https://"+env.Addr.String(), token.Status.Token, env.Server.CABundle())
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/queue"}, Verbs: []string{"create"}})
+		c, err := runtimeclient.NewDirect("https://"+env.Addr.String(), token, env.Server.CABundle())
 		Expect(err).NotTo(HaveOccurred())
-		role(ctx, ns, "system:serviceaccount:"+ns+":app", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/queue"}, Verbs: []string{"create"}})
 		_, err = c.Thread(ns, "hello").Queue(ctx, runtimev1.NewMessage{Content: "hi"})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
@@ -215,6 +212,34 @@ func requests() {
 		_, err = bad.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
 		Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
 	})
+
+	// Browsers cannot set Authorization. They offer the token as a subprotocol beside another one, one of which the answer has to
+	// name, and never the token.
+	DescribeTable("takes bearer tokens as a subprotocol of a WebSocket", Label("EVT-01"), func(ctx SpecContext, direct bool, want string, offered ...string) {
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/events"}, Verbs: []string{"get", "watch"}})
+		for i := range offered {
+			offered[i] = strings.ReplaceAll(offered[i], "TOKEN", "base64url.bearer.authorization.k8s.io."+base64.RawURLEncoding.EncodeToString([]byte(token)))
+		}
+		cfg := rest.AnonymousClientConfig(env.Admin)
+		if direct {
+			cfg = &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
+		}
+		for _, path := range []string{"/apis/runtime.skein.dev/v1alpha1/namespaces/", "/apis/runtime.skein.dev/v1alpha1/watch/namespaces/"} {
+			conn := webSocket(ctx, cfg, path+ns+"/threads/hello/events", offered...)
+			Expect(conn.Subprotocol()).To(Equal(want))
+			Expect(st.Emit(ctx, "tick", json.RawMessage(`1`))).To(Succeed())
+			_, body, err := conn.Read(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(body).To(ContainSubstring(`"seq"`))
+		}
+	},
+		Entry("beside the API's own, through the API server", false, runtimev1.EventsSubprotocol, "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+		Entry("beside another, through the API server", false, "v1.events", "TOKEN", "v1.events", SpecTimeout(patience)),
+		Entry("beside the API's own, directly", true, runtimev1.EventsSubprotocol, "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+		Entry("beside another, directly", true, "v1.events", "TOKEN", "v1.events", SpecTimeout(patience)),
+		Entry("after another, directly", true, "v1.events", "v1.events", "TOKEN", SpecTimeout(patience)),
+		Entry("among several, through the API server", false, runtimev1.EventsSubprotocol, "v1.events", "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+	)
 
 	It("believes the front proxy's headers of nobody but the front proxy", func(ctx SpecContext) {
 		direct := &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
@@ -390,13 +415,26 @@ func kubectl(args ...string) string {
 	return out
 }
 
-func webSocket(ctx context.Context, cfg *rest.Config, path string) *websocket.Conn {
+// serviceAccount makes one with these rights in the namespace and returns a token of it.
+func serviceAccount(ctx context.Context, ns string, rules ...rbacv1.PolicyRule) string {
+	GinkgoHelper()
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
+	Expect(env.Client.Create(ctx, sa)).To(Succeed())
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
+	Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
+	role(ctx, ns, "system:serviceaccount:"+ns+":app", rules...)
+	return token.Status.Token
+}
+
+func webSocket(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) *websocket.Conn {
 	GinkgoHelper()
 	tls, err := rest.TLSConfigFor(cfg)
 	Expect(err).NotTo(HaveOccurred())
 	tls.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: tls}
-	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: subprotocols,
+	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { _ = conn.CloseNow(); transport.CloseIdleConnections() })
 	return conn
