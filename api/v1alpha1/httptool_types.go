@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HTTPTool is a request that a call makes (SPEC TOL-02). The text of url, header values and body may hold
+// HTTPTool is a request that a call makes. The text of url, header values and body may hold
 // `{{ arguments.NAME }}` and `{{ env.NAME }}`: an argument of the call, a variable of the thread. Each value is escaped
 // for the place that it stands in. It goes to no private, loopback, link-local or metadata address, unless the manager's
 // --tool-private-hosts names the host.

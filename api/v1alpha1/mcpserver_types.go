@@ -12,7 +12,7 @@ const (
 	MCPSSE MCPTransport = "sse"
 )
 
-// MCPServer is a server of the Model Context Protocol (SPEC TOL-02). Each of its tools is offered under a name of its
+// MCPServer is a server of the Model Context Protocol. Each of its tools is offered under a name of its
 // own. It is reached under the same rules on addresses as HTTP tools.
 type MCPServer struct {
 	// URL of the server's endpoint.

@@ -46,7 +46,7 @@ type ModelHeader struct {
 	Value string `json:"value"`
 }
 
-// ModelSpec says how to reach a model (SPEC AGT-06).
+// ModelSpec says how to reach a model.
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script) || (has(self.capabilities) && has(self.capabilities.embeddings) && self.capabilities.embeddings)",message="a scripted model needs spec.script, the steps to play, unless it is one for embeddings (spec.capabilities.embeddings)"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="providers openai and anthropic need spec.model: the model id that the endpoint knows"

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ScheduledEffectSpec says which effect fires when, for which thread (SPEC EFF-01).
+// ScheduledEffectSpec says which effect fires when, for which thread.
 // +kubebuilder:validation:XValidation:rule="has(self.at) != has(self.after)",message="give either at (a time) or after (a delay from the object's creation), not both and not neither"
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ScheduledEffect cannot be changed after it was made: delete it and create another"
 type ScheduledEffectSpec struct {
@@ -55,7 +55,7 @@ type ScheduledEffectStatus struct {
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// ScheduledAt is the due time in microseconds since 1970 (SPEC EFF-02).
+	// ScheduledAt is the due time in microseconds since 1970.
 	// +optional
 	ScheduledAt int64 `json:"scheduledAt,omitempty"`
 
@@ -74,7 +74,7 @@ type ScheduledEffectStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScheduledEffect is a pending effect. Its id (SPEC EFF-01) is the object's UID.
+// ScheduledEffect is a pending effect. Its id is the object's UID.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sef,categories=skein

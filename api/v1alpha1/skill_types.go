@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PromptSkill is something that a model can learn to do when it needs to (SPEC AGT-08): it reads the description with
+// PromptSkill is something that a model can learn to do when it needs to: it reads the description with
 // every step, and the instructions when it activates the skill. That is recorded on the thread, once per name.
 // +kubebuilder:validation:XValidation:rule="has(self.description) || has(self.instructions.configMapKeyRef)",message="a skill needs a description, by which a model decides to activate it; only a text of a ConfigMap may bring its own, as front matter"
 type PromptSkill struct {

@@ -8,7 +8,7 @@ import (
 // +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS
 type EndpointMethod string
 
-// ThreadEndpointSpec is code that answers HTTP requests under the URL of a thread (SPEC END-01).
+// ThreadEndpointSpec is code that answers HTTP requests under the URL of a thread.
 type ThreadEndpointSpec struct {
 	// Description for people.
 	// +kubebuilder:validation:MaxLength=4096

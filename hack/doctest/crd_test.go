@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,5 +72,26 @@ func TestPatternsOfTheCRDsHaveMessages(t *testing.T) {
 	})
 	if rules < 50 {
 		t.Errorf("only %d rules were found", rules)
+	}
+}
+
+// rowID matches the id of a row of the specification, and the word that stands before one.
+var rowID = regexp.MustCompile(`\bSPEC\b|\b(THR|IDS|MSG|FIL|KVS|STA|ENV|AGT|RUN|TOL|HOK|END|EFF|EVT|COD|SUB|REL|LOG|K8S|CON)-[0-9]{2}\b`)
+
+// What kubectl explain shows, and the reference, are for people who do not have the specification.
+func TestDescriptionsCiteNoRows(t *testing.T) {
+	eachSchema(t, func(path string, s apiextensionsv1.JSONSchemaProps) {
+		if id := rowID.FindString(s.Description); id != "" {
+			t.Errorf("%s: its description has %q", path, id)
+		}
+	})
+	reference, err := os.ReadFile(filepath.Join(root, "docs/reference/api.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(reference), "\n") {
+		if id := rowID.FindString(line); id != "" {
+			t.Errorf("docs/reference/api.md:%d has %q", i+1, id)
+		}
 	}
 }
