@@ -155,6 +155,26 @@ var _ = Describe("The guide", Label("K8S-04"), func() {
 		Expect(pages).To(ContainElements(slices.Collect(maps.Keys(pagesToFollow))))
 	})
 
+	It("shows manifests that admission takes", Label("K8S-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		pages, err := guide.Pages(harness.Root())
+		Expect(err).NotTo(HaveOccurred())
+		taken := 0
+		for _, page := range pages {
+			blocks, err := guide.Blocks(harness.Root(), page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, b := range blocks {
+				if b.Language != "yaml" || !strings.HasPrefix(b.Text, "apiVersion: skein.dev/") {
+					continue
+				}
+				_, err := cluster.KubectlIn(ctx, strings.ReplaceAll(b.Text, "namespace: demo", "namespace: "+ns), "-n", ns, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+				Expect(err).NotTo(HaveOccurred(), "%s", b)
+				taken++
+			}
+		}
+		Expect(taken).To(BeNumerically(">", 15))
+	}, SpecTimeout(2*time.Minute))
+
 	for _, page := range slices.Sorted(maps.Keys(pagesToFollow)) {
 		It("works as printed: "+page, func(ctx SpecContext) {
 			commands, err := guide.Commands(harness.Root(), page)

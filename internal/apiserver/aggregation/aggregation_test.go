@@ -241,6 +241,19 @@ func requests() {
 		Entry("among several, through the API server", false, runtimev1.EventsSubprotocol, "v1.events", "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
 	)
 
+	It("refuses a token in a subprotocol that is wrong, or that no other one stands beside", func(ctx SpecContext) {
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/events"}, Verbs: []string{"get"}})
+		const prefix = "base64url.bearer.authorization.k8s.io."
+		good := prefix + base64.RawURLEncoding.EncodeToString([]byte(token))
+		for _, host := range []*rest.Config{rest.AnonymousClientConfig(env.Admin), {Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}} {
+			for _, offered := range [][]string{{good}, {prefix + base64.RawURLEncoding.EncodeToString([]byte("nonsense")), "v1.events"}, {prefix + "%", "v1.events"}, {good, good, "v1.events"}} {
+				_, status, err := dial(ctx, host, "/apis/runtime.skein.dev/v1alpha1/namespaces/"+ns+"/threads/hello/events", offered...)
+				Expect(err).To(HaveOccurred())
+				Expect(status).To(Equal(http.StatusUnauthorized), "%q: %v", offered, err)
+			}
+		}
+	}, SpecTimeout(patience))
+
 	It("believes the front proxy's headers of nobody but the front proxy", func(ctx SpecContext) {
 		direct := &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
 		direct.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -428,16 +441,29 @@ func serviceAccount(ctx context.Context, ns string, rules ...rbacv1.PolicyRule) 
 
 func webSocket(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) *websocket.Conn {
 	GinkgoHelper()
+	conn, _, err := dial(ctx, cfg, path, subprotocols...)
+	Expect(err).NotTo(HaveOccurred())
+	return conn
+}
+
+// dial opens a WebSocket and returns the status of the answer, too.
+func dial(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) (*websocket.Conn, int, error) {
+	GinkgoHelper()
 	tls, err := rest.TLSConfigFor(cfg)
 	Expect(err).NotTo(HaveOccurred())
 	tls.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: tls}
-	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+	DeferCleanup(transport.CloseIdleConnections)
+	conn, resp, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient: &http.Client{Transport: transport}, Subprotocols: subprotocols,
 	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = conn.CloseNow(); transport.CloseIdleConnections() })
-	return conn
+	if resp == nil {
+		return nil, 0, err
+	}
+	if conn != nil {
+		DeferCleanup(func() { _ = conn.CloseNow() })
+	}
+	return conn, resp.StatusCode, err
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
