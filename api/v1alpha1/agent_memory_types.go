@@ -1,6 +1,6 @@
 package v1alpha1
 
-// AgentMemory makes what was said in an agent's threads searchable (SPEC RUN-07, RUN-08).
+// AgentMemory makes what was said in an agent's threads searchable.
 type AgentMemory struct {
 	// EmbeddingModelRef names the Model that turns messages into vectors. It needs spec.capabilities.embeddings: true.
 	EmbeddingModelRef LocalRef `json:"embeddingModelRef"`

@@ -8,7 +8,7 @@ import (
 // +kubebuilder:validation:Enum=ai_human;dual_ai
 type AgentType string
 
-// The types of agent (SPEC AGT-01).
+// The types of agent.
 const (
 	// AgentAIHuman talks with a person or a program, who is side b.
 	AgentAIHuman AgentType = "ai_human"
@@ -16,7 +16,7 @@ const (
 	AgentDualAI AgentType = "dual_ai"
 )
 
-// AgentSpec says what an agent is (SPEC AGT-01).
+// AgentSpec says what an agent is.
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="an agent with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'dual_ai' || has(self.sideB)",message="an agent of type dual_ai needs sideB, the side that side a talks with"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'dual_ai') || !has(self.sideB)",message="sideB of an ai_human agent is the person: leave it out, or set type: dual_ai"
@@ -64,7 +64,7 @@ type AgentSpec struct {
 	// +optional
 	ToolDescription string `json:"toolDescription,omitempty"`
 
-	// HandoffPolicy says whether conversations of this agent may pass to another one (SPEC AGT-03): Allow, or Never for
+	// HandoffPolicy says whether conversations of this agent may pass to another one: Allow, or Never for
 	// an agent whose conversations stay with it. That of the Thread comes first.
 	// +kubebuilder:default=Allow
 	// +optional
@@ -74,7 +74,7 @@ type AgentSpec struct {
 	// +optional
 	SandboxPoolRef *LocalRef `json:"sandboxPoolRef,omitempty"`
 
-	// ThreadIdleExpiry is the idleExpiry of this agent's threads that have none of their own (SPEC THR-07), for
+	// ThreadIdleExpiry is the idleExpiry of this agent's threads that have none of their own, for
 	// example 1h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('87600h'))",message="give 0s for never, or a duration from 1s to 87600h such as 1h"
@@ -89,11 +89,11 @@ type AgentSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// Memory of this agent: what was said in its threads, to be found again (SPEC RUN-08).
+	// Memory of this agent: what was said in its threads, to be found again.
 	// +optional
 	Memory *AgentMemory `json:"memory,omitempty"`
 
-	// TitleModelRef names the Model that gives this agent's threads their titles (SPEC RUN-07), a small one at best;
+	// TitleModelRef names the Model that gives this agent's threads their titles, a small one at best;
 	// the Model of sideA's prompt when absent, unless that is a scripted one.
 	// +optional
 	TitleModelRef *LocalRef `json:"titleModelRef,omitempty"`
@@ -104,7 +104,7 @@ type AgentSpec struct {
 	TitlePolicy TitlePolicy `json:"titlePolicy,omitempty"`
 
 	// Hooks of this agent's threads, one for each moment. A hook of the prompt takes the place of the agent's of the
-	// same name (SPEC HOK-01).
+	// same name.
 	// +listType=map
 	// +listMapKey=hook
 	// +kubebuilder:validation:MaxItems=12
@@ -112,16 +112,16 @@ type AgentSpec struct {
 	Hooks []Hook `json:"hooks,omitempty"`
 
 	// RunPolicy of this agent's threads that have none of their own: what becomes of a user's message that meets a run under way and does not say itself
-	// (SPEC RUN-09); enqueue when absent.
+	//; enqueue when absent.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
-	// Limits bound each run (SPEC RUN-10). Of those of the thread and of its agent the lower counts.
+	// Limits bound each run. Of those of the thread and of its agent the lower counts.
 	// +optional
 	Limits *RunLimits `json:"limits,omitempty"`
 }
 
-// AgentSide is one side of an agent (SPEC AGT-01): a prompt that a model plays, or a handler in code.
+// AgentSide is one side of an agent: a prompt that a model plays, or a handler in code.
 // +kubebuilder:validation:XValidation:rule="has(self.promptRef) != has(self.handler)",message="a side is either a prompt or a handler: give promptRef or handler, not both and not neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.handler) || !(has(self.stopTool) || has(self.sessionStop) || has(self.sessionFail) || has(self.sessionStatus))",message="a handler's answer ends its turn: stopTool, sessionStop, sessionFail and sessionStatus are for sides with a promptRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.handler) || !has(self.stopOnResponse) || self.stopOnResponse",message="a handler's answer ends its turn: stopOnResponse: false is for sides with a promptRef"
@@ -131,7 +131,7 @@ type AgentSide struct {
 	// +optional
 	PromptRef LocalRef `json:"promptRef,omitzero"`
 
-	// Handler is code that answers in the place of a prompt and its model (SPEC AGT-09).
+	// Handler is code that answers in the place of a prompt and its model.
 	// +optional
 	Handler *SideHandler `json:"handler,omitempty"`
 
@@ -180,23 +180,29 @@ type AgentSide struct {
 // SessionTool is a tool with a meaning for the session: Skein supplies it to the model under this name.
 type SessionTool struct {
 	// Name of the tool, as the model calls it.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write a name that models can call: letters, digits, _ and -, such as finish_order"
 	Name string `json:"name"`
 
 	// MessageProperty names the argument that holds the text.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write the name of an argument: letters, digits, _ and -, such as message"
 	// +kubebuilder:default=message
 	// +optional
 	MessageProperty string `json:"messageProperty,omitempty"`
 
 	// AttachmentsProperty names the argument that holds the paths of files to hand over.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write the name of an argument: letters, digits, _ and -, such as attachments"
 	// +kubebuilder:default=attachments
 	// +optional
 	AttachmentsProperty string `json:"attachmentsProperty,omitempty"`
 }
 
-// ParentCommunication says how a child speaks to its parent (SPEC SUB-04).
+// ParentCommunication says how a child speaks to its parent.
 // +kubebuilder:validation:Enum=implicit;explicit
 type ParentCommunication string
 
@@ -209,7 +215,9 @@ const (
 // AgentSubagent is an agent that another one may start.
 type AgentSubagent struct {
 	// Name by which the model asks for it.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_-]{1,64}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_-]*$')`,message="write a name that the model can use: letters, digits, _ and -, such as auditor"
 	Name string `json:"name"`
 
 	// AgentRef names the Agent that the child runs.

@@ -2,19 +2,19 @@ package v1alpha1
 
 // Condition types. Every kind has Ready; the rest belong to the kind that their comment names.
 const (
-	// ConditionReady says that the object is accepted and can do its work (SPEC K8S-01).
+	// ConditionReady says that the object is accepted and can do its work.
 	ConditionReady = "Ready"
 	// ConditionExecuting says that a run of the Thread is under way.
 	ConditionExecuting = "Executing"
-	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good (SPEC THR-05).
+	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good.
 	ConditionTerminated = "Terminated"
-	// ConditionStatePersisted is False while state that code set could not be saved (SPEC STA-05), and True once a
+	// ConditionStatePersisted is False while state that code set could not be saved, and True once a
 	// later save fitted. Threads that never had that have no such condition.
 	ConditionStatePersisted = "StatePersisted"
 	// ConditionPackable says that a Tool runs wherever its code is taken: it is False where the code names
-	// state._notPackableRuntimeContext, which other platforms do not have (SPEC TOL-04).
+	// state._notPackableRuntimeContext, which other platforms do not have.
 	ConditionPackable = "Packable"
-	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired (SPEC EFF-04).
+	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired.
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
 	ConditionComplete = "Complete"
@@ -24,7 +24,7 @@ const (
 const (
 	// ReasonReady: everything that the object needs is there.
 	ReasonReady = "Ready"
-	// ReasonReferenceNotFound: an object that this one names does not exist; heals by itself when it appears (SPEC K8S-02).
+	// ReasonReferenceNotFound: an object that this one names does not exist; heals by itself when it appears.
 	ReasonReferenceNotFound = "ReferenceNotFound"
 	// ReasonReferenceNotReady: an object that this one names is not Ready; heals by itself.
 	ReasonReferenceNotReady = "ReferenceNotReady"
@@ -36,7 +36,7 @@ const (
 	ReasonInternalError = "InternalError"
 )
 
-// Reasons of a Thread that names data to adopt (SPEC THR-09); both heal by themselves.
+// Reasons of a Thread that names data to adopt; both heal by themselves.
 const (
 	// ReasonThreadNotRetained: there is no retained data of spec.threadID in this namespace.
 	ReasonThreadNotRetained = "ThreadNotRetained"
@@ -45,10 +45,10 @@ const (
 )
 
 // ReasonHandoffRefused says that spec.agentRef of a Thread was changed, and the handoffPolicy of the agent that has it keeps it
-// there; the conversation goes on with that agent (SPEC AGT-03).
+// there; the conversation goes on with that agent.
 const ReasonHandoffRefused = "HandoffRefused"
 
-// ReasonInvalidArguments says that the arguments of a Thread do not fit the requiredSchema of its agent's prompt (SPEC AGT-05).
+// ReasonInvalidArguments says that the arguments of a Thread do not fit the requiredSchema of its agent's prompt.
 const ReasonInvalidArguments = "InvalidArguments"
 
 // Reasons of definitions.
@@ -77,11 +77,11 @@ const (
 	ReasonRunning = "Running"
 	// ReasonWaitingForChild: the run waits for a blocking child.
 	ReasonWaitingForChild = "WaitingForChild"
-	// ReasonWaitingForApproval: the run waits until tool calls are approved or refused; the message names them (SPEC RUN-11).
+	// ReasonWaitingForApproval: the run waits until tool calls are approved or refused; the message names them.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonWaitingForTime: the run waits until a time, which the message says.
 	ReasonWaitingForTime = "WaitingForTime"
-	// ReasonEnvMissing: the run waits for variables that its agent requires; the message names them (SPEC ENV-06).
+	// ReasonEnvMissing: the run waits for variables that its agent requires; the message names them.
 	ReasonEnvMissing = "EnvMissing"
 	// ReasonIdle: at rest.
 	ReasonIdle = "Idle"
@@ -91,9 +91,9 @@ const (
 const (
 	// ReasonTerminatedByRequest: somebody called terminate on this very thread.
 	ReasonTerminatedByRequest = "TerminatedByRequest"
-	// ReasonParentTerminated: an ancestor was terminated (SPEC SUB-08).
+	// ReasonParentTerminated: an ancestor was terminated.
 	ReasonParentTerminated = "ParentTerminated"
-	// ReasonSessionEnded: a child that is not resumable gave its result (SPEC SUB-02).
+	// ReasonSessionEnded: a child that is not resumable gave its result.
 	ReasonSessionEnded = "SessionEnded"
 	// ReasonActive: not terminated.
 	ReasonActive = "Active"
@@ -109,7 +109,7 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed: the handler failed for good; the message says why.
 	ReasonFailed = "Failed"
-	// ReasonCanceled: the thread ended before the effect was due (SPEC EFF-06).
+	// ReasonCanceled: the thread ended before the effect was due.
 	ReasonCanceled = "Canceled"
 )
 
@@ -135,7 +135,7 @@ const (
 
 // Labels and annotations that Skein sets or reads.
 const (
-	// LabelManagedBy is the recommended label; runtime children carry the value below so that pruning spares them (SPEC K8S-03).
+	// LabelManagedBy is the recommended label; runtime children carry the value below so that pruning spares them.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of LabelManagedBy on every object that the runtime makes.
 	ManagedByValue = "skein"
@@ -153,7 +153,7 @@ const (
 	LabelTemplateHash = "skein.dev/template-hash"
 	// AnnotationIdempotencyKey holds what caused an object, so that a repeated create is recognised.
 	AnnotationIdempotencyKey = "skein.dev/cause"
-	// Finalizer holds a Thread until its stored data is purged (SPEC THR-09).
+	// Finalizer holds a Thread until its stored data is purged.
 	Finalizer = "skein.dev/purge"
 	// DefaultPoolName is the SandboxPool that agents use when they name none.
 	DefaultPoolName = "default"

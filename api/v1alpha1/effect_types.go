@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EffectSpec is an operation that runs apart from the conversation, at a time (SPEC EFF-02).
+// EffectSpec is an operation that runs apart from the conversation, at a time.
 type EffectSpec struct {
 	// Description for people, and for models that may schedule it.
 	// +kubebuilder:validation:MaxLength=4096

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// EnvType says whether the value of a variable may be shown (SPEC ENV-02).
+// EnvType says whether the value of a variable may be shown.
 // +kubebuilder:validation:Enum=text;secret
 type EnvType string
 
@@ -18,11 +18,11 @@ const (
 	EnvSecret EnvType = "secret"
 )
 
-// EnvVar is a variable that code reads with state.env (SPEC ENV-01).
+// EnvVar is a variable that code reads with state.env.
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.valueFrom))",message="give either value or valueFrom, not both"
 type EnvVar struct {
 	// Name of the variable.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
@@ -39,12 +39,12 @@ type EnvVar struct {
 	// +optional
 	Type EnvType `json:"type,omitempty"`
 
-	// Scoped variables are not inherited from the parent's thread by threads in whose agent graph they are
-	// (SPEC ENV-04). Of Agents and Prompts.
+	// Scoped variables are not inherited from the parent's thread by threads in whose agent graph they are.
+	// Of Agents and Prompts.
 	// +optional
 	Scoped bool `json:"scoped,omitempty"`
 
-	// Required variables keep a thread from running until somebody gives them a value (SPEC ENV-06). Of Agents
+	// Required variables keep a thread from running until somebody gives them a value. Of Agents
 	// and Prompts.
 	// +optional
 	Required bool `json:"required,omitempty"`
@@ -67,7 +67,7 @@ type EnvVarSource struct {
 	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
 }
 
-// Labels of the Secrets and ConfigMaps that hold variables of users and of the instance (SPEC ENV-01). Every key
+// Labels of the Secrets and ConfigMaps that hold variables of users and of the instance. Every key
 // that is the name of a variable is one.
 const (
 	// LabelEnvScope is "user" or "instance".

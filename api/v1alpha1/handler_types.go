@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SideHandler is a side of an agent that is written in code (SPEC AGT-09). Each turn of the side is one call of it.
+// SideHandler is a side of an agent that is written in code. Each turn of the side is one call of it.
 type SideHandler struct {
 	// Code is an ES module whose default export is what createAgent of '@agentuity/runtime' gives.
 	Code CodeSource `json:"code"`

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// HandoffPolicy says whether a conversation may pass from one agent to another (SPEC AGT-03).
+// HandoffPolicy says whether a conversation may pass from one agent to another.
 // +kubebuilder:validation:Enum=Allow;Never
 type HandoffPolicy string
 

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HookName names a moment in the life of a thread at which code of the agent is called (SPEC HOK-01).
+// HookName names a moment in the life of a thread at which code of the agent is called.
 // +kubebuilder:validation:Enum=after_thread_created;after_subagent_created;after_system_message;filter_messages;prefilter_llm_history;before_create_message;after_create_message;before_update_message;after_update_message;before_store_tool_result;after_tool_call_success;after_tool_call_failure
 type HookName string
 
@@ -36,7 +36,7 @@ const (
 	HookAfterToolCallFailure HookName = "after_tool_call_failure"
 )
 
-// Hook is code that is called at a moment in the life of a thread (SPEC HOK-01). Whatever goes wrong in it is
+// Hook is code that is called at a moment in the life of a thread. Whatever goes wrong in it is
 // recorded in the thread's log as hook.failed, and the thread goes on with the data as it was.
 type Hook struct {
 	// Hook is the moment at which the code is called.

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HTTPTool is a request that a call makes (SPEC TOL-02). The text of url, header values and body may hold
+// HTTPTool is a request that a call makes. The text of url, header values and body may hold
 // `{{ arguments.NAME }}` and `{{ env.NAME }}`: an argument of the call, a variable of the thread. Each value is escaped
 // for the place that it stands in. It goes to no private, loopback, link-local or metadata address, unless the manager's
 // --tool-private-hosts names the host.
@@ -17,7 +17,7 @@ type HTTPTool struct {
 
 	// URL of the request, without placeholders in scheme, host and port. A parameter of the query whose placeholder has
 	// no value is left out; in the path each needs one.
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#{@]+([/?#].*)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://[^\s/?#{@]+([/?#].*)?$')`,message="write a whole URL with plain scheme, host and port, such as https://shop.example.com/orders/{{ arguments.id }}: placeholders stand in the path and the query alone, and credentials in auth"
 	// +kubebuilder:validation:MaxLength=4096
 	URL string `json:"url"`
 
@@ -72,7 +72,7 @@ type HTTPTool struct {
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="give either value or secretKeyRef, not both and not neither"
 type ToolHeader struct {
 	// Name of the header.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="write the name of a header, such as X-Api-Key: letters, digits and !#$%&'*+.^_|~-, without spaces and colons"
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host','content-length','transfer-encoding','connection','upgrade','te','trailer','idempotency-key','mcp-session-id','mcp-protocol-version','skein-signature','skein-timestamp','content-digest'])",message="this header is set by Skein: leave it out"
 	Name string `json:"name"`
@@ -106,7 +106,8 @@ type ToolAuth struct {
 // ToolBasicAuth is a name and a password (RFC 7617).
 type ToolBasicAuth struct {
 	// Username in clear.
-	// +kubebuilder:validation:Pattern=`^[^:]+$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule=`!self.contains(':')`,message="write the user's name without a colon, which Basic authentication puts between name and password"
 	// +kubebuilder:validation:MaxLength=256
 	Username string `json:"username"`
 
@@ -123,7 +124,7 @@ type ToolSecret struct {
 // ToolAuthHeader is a key in a header.
 type ToolAuthHeader struct {
 	// Name of the header.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="write the name of a header, such as X-Api-Key: letters, digits and !#$%&'*+.^_|~-, without spaces and colons"
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
@@ -139,7 +140,7 @@ type HTTPBody struct {
 	Template string `json:"template"`
 
 	// ContentType of the body.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?$')`,message="write a media type, such as application/json or text/plain; charset=utf-8"
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:default="application/json"
 	// +optional

@@ -12,11 +12,11 @@ const (
 	MCPSSE MCPTransport = "sse"
 )
 
-// MCPServer is a server of the Model Context Protocol (SPEC TOL-02). Each of its tools is offered under a name of its
+// MCPServer is a server of the Model Context Protocol. Each of its tools is offered under a name of its
 // own. It is reached under the same rules on addresses as HTTP tools.
 type MCPServer struct {
 	// URL of the server's endpoint.
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#{@]+([/?#]\S*)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://[^\s/?#{@]+([/?#]\S*)?$')`,message="write a whole URL without placeholders and spaces, such as https://mcp.example.com/mcp; credentials stand in auth"
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 
@@ -47,7 +47,7 @@ type MCPServer struct {
 
 	// Prefix of the names that the model reads. When absent it is the name of the Tool, with "_" for "-" and ".", and a
 	// "_"; empty means none.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9_-]*$')`,message="write a prefix that models can call: letters, digits, _ and -, such as github_, or an empty text for none"
 	// +kubebuilder:validation:MaxLength=40
 	// +optional
 	Prefix *string `json:"prefix,omitempty"`

@@ -66,21 +66,25 @@ func (c *ModelCapabilities) Embeds() bool { return c != nil && c.Embeddings != n
 // ModelPricing is what a model costs, in US dollars for a million tokens, as decimal strings.
 type ModelPricing struct {
 	// Input is the price of what the model reads.
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=13
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]{1,6}([.][0-9]{1,6})?$')`,message="write US dollars for a million tokens as a decimal, such as '0.15' or '3'"
 	Input string `json:"input"`
 
 	// Output is the price of what the model writes, reasoning included.
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=13
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]{1,6}([.][0-9]{1,6})?$')`,message="write US dollars for a million tokens as a decimal, such as '0.15' or '3'"
 	// +optional
 	Output string `json:"output,omitempty"`
 
 	// CachedInput is the price of what is read from the provider's cache; that of input when absent.
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=13
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]{1,6}([.][0-9]{1,6})?$')`,message="write US dollars for a million tokens as a decimal, such as '0.15' or '3'"
 	// +optional
 	CachedInput string `json:"cachedInput,omitempty"`
 
 	// CacheWrite is the price of what is put into the provider's cache; that of input when absent.
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,6}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=13
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[0-9]{1,6}([.][0-9]{1,6})?$')`,message="write US dollars for a million tokens as a decimal, such as '0.15' or '3'"
 	// +optional
 	CacheWrite string `json:"cacheWrite,omitempty"`
 }

@@ -35,18 +35,18 @@ const (
 // ModelHeader is a header of each request to the endpoint.
 type ModelHeader struct {
 	// Name of the header. Those that carry credentials, or that belong to the connection, cannot be set.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9-]+$')`,message="write the name of a header, such as X-Team: letters, digits and -"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization','proxy-authorization','x-api-key','api-key','cookie','host','content-length','content-type','transfer-encoding','connection'])",message="this header cannot be set here: give the API key by spec.credentials"
 	Name string `json:"name"`
 
 	// Value of the header. It is no secret: whoever may read the Model reads it.
-	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[ -~]*$')`,message="write the value in plain ASCII, on one line"
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 }
 
-// ModelSpec says how to reach a model (SPEC AGT-06).
+// ModelSpec says how to reach a model.
 // +kubebuilder:validation:XValidation:rule="self.provider != 'scripted' || has(self.script) || (has(self.capabilities) && has(self.capabilities.embeddings) && self.capabilities.embeddings)",message="a scripted model needs spec.script, the steps to play, unless it is one for embeddings (spec.capabilities.embeddings)"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || !has(self.script)",message="spec.script belongs to provider scripted only"
 // +kubebuilder:validation:XValidation:rule="self.provider == 'scripted' || (has(self.model) && size(self.model) > 0)",message="providers openai and anthropic need spec.model: the model id that the endpoint knows"
@@ -68,7 +68,7 @@ type ModelSpec struct {
 
 	// Endpoint is the base URL: "https://api.openai.com/v1" when absent for provider openai, "https://api.anthropic.com"
 	// for provider anthropic. Redirects to another host are not followed.
-	// +kubebuilder:validation:Pattern=`^https?://[^\s]+$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https?://[^\s]+$')`,message="write a whole URL without spaces, such as https://api.openai.com/v1"
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
@@ -147,12 +147,14 @@ type ModelCredentials struct {
 // ModelOptions are the sampling options; absent ones are left to the model's defaults.
 type ModelOptions struct {
 	// Temperature as a decimal string, "0" to "2".
-	// +kubebuilder:validation:Pattern=`^([01](\.[0-9]+)?|2(\.0+)?)$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([01]([.][0-9]+)?|2([.]0+)?)$')`,message="write a decimal from 0 to 2 as a text, such as '0.7'"
 	// +optional
 	Temperature string `json:"temperature,omitempty"`
 
 	// TopP as a decimal string, "0" to "1".
-	// +kubebuilder:validation:Pattern=`^(0(\.[0-9]+)?|1(\.0+)?)$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')`,message="write a decimal from 0 to 1 as a text, such as '0.9'"
 	// +optional
 	TopP string `json:"topP,omitempty"`
 

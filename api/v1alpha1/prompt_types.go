@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PromptSpec is what one side of an agent is told and may use (SPEC AGT-05).
+// PromptSpec is what one side of an agent is told and may use.
 // +kubebuilder:validation:XValidation:rule="!has(self.exposeAsTool) || !self.exposeAsTool || (has(self.toolDescription) && size(self.toolDescription) > 0)",message="a prompt with exposeAsTool: true needs toolDescription, the text by which a model decides to call it"
 // +kubebuilder:validation:XValidation:rule="has(self.text) != has(self.parts)",message="give either text or parts, not both and not neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.tools) || self.tools.all(t, !has(t.skill) || (has(self.skills) && self.skills.exists(s, s.name == t.skill)))",message="each skill that a tool names must be one of spec.skills: add it there, or correct spec.tools[].skill"
@@ -35,7 +35,7 @@ type PromptSpec struct {
 	// +optional
 	Tools []PromptTool `json:"tools,omitempty"`
 
-	// Skills that the model may activate by the tool skill, which it is given for them (SPEC AGT-08).
+	// Skills that the model may activate by the tool skill, which it is given for them.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -113,7 +113,7 @@ type PromptSpec struct {
 	Env []EnvVar `json:"env,omitempty"`
 
 	// Hooks of threads while this prompt is in use, one for each moment; each takes the place of the agent's hook of
-	// the same name (SPEC HOK-01). While it is called as a tool the caller's hooks hold.
+	// the same name. While it is called as a tool the caller's hooks hold.
 	// +listType=map
 	// +listMapKey=hook
 	// +kubebuilder:validation:MaxItems=12
@@ -139,7 +139,7 @@ type PromptPart struct {
 	Include string `json:"include,omitempty"`
 
 	// Env names a variable, whose value is put here. A secret one is shown to the model, and to nobody else.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Env string `json:"env,omitempty"`
@@ -174,7 +174,7 @@ type PromptReasoning struct {
 // VariableDeclaration says that a prompt uses a variable.
 type VariableDeclaration struct {
 	// Name of the variable.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z_][A-Za-z0-9_]*$')`,message="write the name of a variable: letters, digits and _, not beginning with a digit, such as API_KEY"
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
@@ -182,11 +182,11 @@ type VariableDeclaration struct {
 	// +optional
 	Type EnvType `json:"type,omitempty"`
 
-	// Required: a thread does not run until somebody gives it a value (SPEC ENV-06).
+	// Required: a thread does not run until somebody gives it a value.
 	// +optional
 	Required bool `json:"required,omitempty"`
 
-	// Scoped: it is not inherited from the parent's thread (SPEC ENV-04).
+	// Scoped: it is not inherited from the parent's thread.
 	// +optional
 	Scoped bool `json:"scoped,omitempty"`
 
@@ -196,7 +196,7 @@ type VariableDeclaration struct {
 	Description string `json:"description,omitempty"`
 }
 
-// BuiltinTool names a tool, or a family of tools, that Skein has built in (SPEC TOL-02).
+// BuiltinTool names a tool, or a family of tools, that Skein has built in.
 // +kubebuilder:validation:Enum=files;code;effects;subagents;kv;wait;memory
 type BuiltinTool string
 
@@ -222,7 +222,7 @@ const (
 // +kubebuilder:validation:Enum=handoff;ask
 type AgentToolMode string
 
-// The modes (SPEC AGT-03, AGT-04).
+// The modes.
 const (
 	// AgentToolHandoff passes the conversation to the agent, which goes on with it in the same thread.
 	AgentToolHandoff AgentToolMode = "handoff"
@@ -245,7 +245,7 @@ type PromptTool struct {
 	// +optional
 	Builtin BuiltinTool `json:"builtin,omitempty"`
 
-	// Agent to call as a tool (SPEC AGT-03, AGT-04); it needs exposeAsTool.
+	// Agent to call as a tool; it needs exposeAsTool.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -256,7 +256,7 @@ type PromptTool struct {
 	// +optional
 	Mode AgentToolMode `json:"mode,omitempty"`
 
-	// Prompt to call as a tool (SPEC AGT-05): its model answers, with its tools, within the same run. It needs
+	// Prompt to call as a tool: its model answers, with its tools, within the same run. It needs
 	// exposeAsTool.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -282,14 +282,14 @@ type PromptTool struct {
 	IncludeErrors *bool `json:"includeErrors,omitempty"`
 
 	// Skill without which the tool, or the family, is not offered: one of spec.skills. It is from the step on after
-	// which the skill is active on the thread (SPEC AGT-08).
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// which the skill is active on the thread.
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a skill: lower-case letters, digits and -, beginning and ending with a letter or digit, such as refunds-eu"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Skill string `json:"skill,omitempty"`
 
 	// RequiresApproval parks the run at each call of this tool, or of any of this family, until a person approves or
-	// refuses it (SPEC RUN-11).
+	// refuses it.
 	// +optional
 	RequiresApproval bool `json:"requiresApproval,omitempty"`
 

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RunPolicy says what becomes of a user's message that meets a run under way (SPEC RUN-09).
+// RunPolicy says what becomes of a user's message that meets a run under way.
 // +kubebuilder:validation:Enum=enqueue;reject;interrupt;rollback
 type RunPolicy string
 
@@ -18,7 +18,7 @@ const (
 	RunPolicyRollback  RunPolicy = "rollback"
 )
 
-// RunLimits bound each run (SPEC RUN-10). One that reaches a bound fails with a reason that says which.
+// RunLimits bound each run. One that reaches a bound fails with a reason that says which.
 type RunLimits struct {
 	// MaxSteps is how many model calls a run may make; reason MaxStepsReached.
 	// +kubebuilder:validation:Minimum=1

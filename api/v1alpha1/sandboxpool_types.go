@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SandboxPoolSpec says what sandboxes look like and how many stay warm (SPEC COD-09).
+// SandboxPoolSpec says what sandboxes look like and how many stay warm.
 // +kubebuilder:validation:XValidation:rule="!has(self.max) || self.warm <= self.max",message="warm must not be above max"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || self.warm <= self.maxWarm",message="warm must not be above maxWarm"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxWarm) || !has(self.max) || self.maxWarm <= self.max",message="maxWarm must not be above max"
@@ -107,7 +107,7 @@ type SandboxPoolSpec struct {
 	// +optional
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 
-	// MaxWallTime of one execution (SPEC COD-06).
+	// MaxWallTime of one execution.
 	// +kubebuilder:default="60s"
 	// +optional
 	MaxWallTime *metav1.Duration `json:"maxWallTime,omitempty"`

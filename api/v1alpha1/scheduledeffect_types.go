@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ScheduledEffectSpec says which effect fires when, for which thread (SPEC EFF-01).
+// ScheduledEffectSpec says which effect fires when, for which thread.
 // +kubebuilder:validation:XValidation:rule="has(self.at) != has(self.after)",message="set exactly one of at (a time such as 2027-01-31T09:00:00Z) and after (a delay from the object's creation, such as 10m)"
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ScheduledEffect cannot be changed after it was made: delete it and create another"
 type ScheduledEffectSpec struct {
@@ -13,7 +13,7 @@ type ScheduledEffectSpec struct {
 	ThreadRef LocalRef `json:"threadRef"`
 
 	// Effect to fire: the name of an Effect, or package/effect.
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)?$')`,message="write the name of an Effect, such as remind, or package/effect: letters, digits, _, . and -"
 	// +kubebuilder:validation:MaxLength=253
 	Effect string `json:"effect"`
 
@@ -55,7 +55,7 @@ type ScheduledEffectStatus struct {
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// ScheduledAt is the due time in microseconds since 1970 (SPEC EFF-02).
+	// ScheduledAt is the due time in microseconds since 1970.
 	// +optional
 	ScheduledAt int64 `json:"scheduledAt,omitempty"`
 
@@ -74,7 +74,7 @@ type ScheduledEffectStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScheduledEffect is a pending effect. Its id (SPEC EFF-01) is the object's UID.
+// ScheduledEffect is a pending effect. Its id is the object's UID.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sef,categories=skein

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PromptSkill is something that a model can learn to do when it needs to (SPEC AGT-08): it reads the description with
+// PromptSkill is something that a model can learn to do when it needs to: it reads the description with
 // every step, and the instructions when it activates the skill. That is recorded on the thread, once per name.
 // +kubebuilder:validation:XValidation:rule="has(self.description) || has(self.instructions.configMapKeyRef)",message="a skill needs a description, by which a model decides to activate it; only a text of a ConfigMap may bring its own, as front matter"
 type PromptSkill struct {
@@ -13,7 +13,7 @@ type PromptSkill struct {
 	// is the same skill to a thread: active in one it is active in all.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="write the name of a skill: lower-case letters, digits and -, beginning and ending with a letter or digit, such as refunds-eu"
 	Name string `json:"name"`
 
 	// Description of what the skill is for. When it is absent it is the description in the front matter of the text.

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SubagentSpec declares a child of a thread (SPEC SUB-01).
+// SubagentSpec declares a child of a thread.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Subagent cannot be changed after it was made: delete it and let the parent make another, or message the child thread"
 type SubagentSpec struct {
 	// ParentRef names the parent Thread, which also owns this object.
@@ -34,13 +34,13 @@ type SubagentSpec struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Attachments are paths of the parent's files that are copied to the child (SPEC FIL-07).
+	// Attachments are paths of the parent's files that are copied to the child.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	// +optional
 	Attachments []string `json:"attachments,omitempty"`
 
-	// Arguments of the child thread (SPEC SUB-06).
+	// Arguments of the child thread.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional

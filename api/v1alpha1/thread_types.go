@@ -5,18 +5,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ThreadSpec declares a conversation (SPEC THR-03).
+// ThreadSpec declares a conversation.
 // +kubebuilder:validation:XValidation:rule="(has(self.arguments) == has(oldSelf.arguments)) && (!has(self.arguments) || self.arguments == oldSelf.arguments)",message="arguments are fixed when the thread is created: create a new Thread for other arguments"
 // +kubebuilder:validation:XValidation:rule="!has(self.handoffPolicy) || self.handoffPolicy != 'Never' || self.agentRef == oldSelf.agentRef",message="the thread stays with its agent (handoffPolicy: Never): set handoffPolicy: Allow to hand it over, or create a new Thread"
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
 // +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
 type ThreadSpec struct {
-	// AgentRef names the Agent that runs the conversation. A change hands the conversation over (SPEC AGT-03): at once
+	// AgentRef names the Agent that runs the conversation. A change hands the conversation over: at once
 	// while it rests, before the next model call while a run is under way. What the conversation itself hands over shows
 	// in status.agent and lasts until this field changes again.
 	AgentRef LocalRef `json:"agentRef"`
 
-	// HandoffPolicy says whether the conversation may pass to another agent (SPEC AGT-03). Never: calls that would hand
+	// HandoffPolicy says whether the conversation may pass to another agent. Never: calls that would hand
 	// it over are refused, and agentRef is fixed. The agent's handoffPolicy holds when it is absent.
 	// +optional
 	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
@@ -26,17 +26,17 @@ type ThreadSpec struct {
 	// +optional
 	Title string `json:"title,omitempty"`
 
-	// UserID of the person that the conversation is with (SPEC THR-02).
+	// UserID of the person that the conversation is with.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	UserID string `json:"userID,omitempty"`
 
-	// TaskID of the creator's own, for context (SPEC THR-03).
+	// TaskID of the creator's own, for context.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	TaskID string `json:"taskID,omitempty"`
 
-	// Arguments of the thread, an object; given to tools as state.arguments and to prompts (SPEC THR-02).
+	// Arguments of the thread, an object; given to tools as state.arguments and to prompts.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +optional
@@ -47,7 +47,7 @@ type ThreadSpec struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// IdleExpiry destroys the conversation when nothing has happened in it for so long (SPEC THR-07): messages,
+	// IdleExpiry destroys the conversation when nothing has happened in it for so long: messages,
 	// queue and thread state go, files, values and environment stay. 0s means never; the agent's
 	// threadIdleExpiry holds when it is absent.
 	// +kubebuilder:validation:Type=string
@@ -55,19 +55,20 @@ type ThreadSpec struct {
 	// +optional
 	IdleExpiry *metav1.Duration `json:"idleExpiry,omitempty"`
 
-	// DeletionPolicy says what becomes of the stored data when this object is deleted (SPEC THR-09): Delete
+	// DeletionPolicy says what becomes of the stored data when this object is deleted: Delete
 	// purges it, Retain keeps it until a Thread whose threadID names it adopts it, or until it is purged.
 	// +kubebuilder:default=Delete
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// ThreadID is the id, a UUID in lower case, of retained data that this Thread adopts (SPEC THR-09). The
+	// ThreadID is the id, a UUID in lower case, of retained data that this Thread adopts. The
 	// thread's id is this object's own UID when it is absent.
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')`,message="write the UUID of the data in lower case, such as 6f1c0a3e-8a44-4c0e-9d0b-2f6f2b9f4f10: kubectl skein retained shows it"
 	// +optional
 	ThreadID string `json:"threadID,omitempty"`
 
-	// FileQuota bounds what the thread has in files (SPEC FIL-08).
+	// FileQuota bounds what the thread has in files.
 	// +optional
 	FileQuota *FileQuota `json:"fileQuota,omitempty"`
 
@@ -81,11 +82,11 @@ type ThreadSpec struct {
 	Env []EnvVar `json:"env,omitempty"`
 
 	// RunPolicy of this thread: what becomes of a user's message that meets a run under way and does not say itself
-	// (SPEC RUN-09); enqueue when absent.
+	//; enqueue when absent.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
-	// Limits bound each run (SPEC RUN-10). Of those of the thread and of its agent the lower counts.
+	// Limits bound each run. Of those of the thread and of its agent the lower counts.
 	// +optional
 	Limits *RunLimits `json:"limits,omitempty"`
 }
@@ -142,7 +143,7 @@ type RunStatus struct {
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
-// ChildStatus is a registry entry of a child (SPEC SUB-01).
+// ChildStatus is a registry entry of a child.
 type ChildStatus struct {
 	// Reference of the child within its parent.
 	Reference string `json:"reference"`
@@ -179,17 +180,17 @@ type ChildStatus struct {
 	ParentCommunication ParentCommunication `json:"parentCommunication,omitempty"`
 }
 
-// MaxStatusChildren bounds ThreadStatus.Children; the rest are found by label (SPEC K8S-07).
+// MaxStatusChildren bounds ThreadStatus.Children; the rest are found by label.
 const MaxStatusChildren = 100
 
-// ThreadStatus is a small picture of a conversation that is kept elsewhere (SPEC K8S-07).
+// ThreadStatus is a small picture of a conversation that is kept elsewhere.
 type ThreadStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Phase in one word: Pending, Idle, Running, Waiting, Parked (messages wait for the next user message or a
-	// continue, SPEC MSG-08), Terminated.
+	// continue), Terminated.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
@@ -201,7 +202,7 @@ type ThreadStatus struct {
 	// +optional
 	Agent string `json:"agent,omitempty"`
 
-	// OriginAgent is the agent that it was made with (SPEC AGT-03).
+	// OriginAgent is the agent that it was made with.
 	// +optional
 	OriginAgent string `json:"originAgent,omitempty"`
 
@@ -246,16 +247,16 @@ type ThreadStatus struct {
 	// +optional
 	ChildCount int32 `json:"childCount,omitempty"`
 
-	// Destroyed tells when the conversation was last cleared, and why; absent when it never was (SPEC THR-06).
+	// Destroyed tells when the conversation was last cleared, and why; absent when it never was.
 	// +optional
 	Destroyed *DestroyedStatus `json:"destroyed,omitempty"`
 
-	// TerminatedAt in microseconds since 1970; absent while active (SPEC THR-05).
+	// TerminatedAt in microseconds since 1970; absent while active.
 	// +optional
 	TerminatedAt int64 `json:"terminatedAt,omitempty"`
 }
 
-// UsageStatus sums what ended runs of a thread used, and the tasks that followed them (SPEC RUN-07).
+// UsageStatus sums what ended runs of a thread used, and the tasks that followed them.
 type UsageStatus struct {
 	// Runs that have ended.
 	Runs int64 `json:"runs"`
@@ -306,7 +307,7 @@ type Thread struct {
 }
 
 // ThreadID is the id, a UUID, under which the data of this Thread is stored: spec.threadID where the Thread
-// adopts retained data (SPEC THR-09), else the object's own UID.
+// adopts retained data, else the object's own UID.
 func (t *Thread) ThreadID() string {
 	if t.Spec.ThreadID != "" {
 		return t.Spec.ThreadID

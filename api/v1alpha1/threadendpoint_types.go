@@ -8,7 +8,7 @@ import (
 // +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS
 type EndpointMethod string
 
-// ThreadEndpointSpec is code that answers HTTP requests under the URL of a thread (SPEC END-01).
+// ThreadEndpointSpec is code that answers HTTP requests under the URL of a thread.
 type ThreadEndpointSpec struct {
 	// Description for people.
 	// +kubebuilder:validation:MaxLength=4096
@@ -20,7 +20,7 @@ type ThreadEndpointSpec struct {
 	// [*], segment by segment.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/$|^(/([A-Za-z0-9._~-]+|\[[A-Za-z_][A-Za-z0-9_]*\]))*(/\[\*\])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^/$|^(/([A-Za-z0-9._~-]+|\[[A-Za-z_][A-Za-z0-9_]*\]))*(/\[\*\])?$')`,message="write a path such as /report, /report/[id] or /files/[*]: it begins with / and does not end with one, its segments are letters, digits and ._~- or a [name], and [*] comes last"
 	Path string `json:"path"`
 
 	// Methods that it answers. GET answers HEAD too; OPTIONS is answered by itself unless it is listed.

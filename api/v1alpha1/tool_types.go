@@ -6,7 +6,7 @@ import (
 )
 
 // ToolSpec is something that a model may call: code that runs in the thread's sandbox, an HTTP request, or the tools of
-// an MCP server (SPEC TOL-02, TOL-03).
+// an MCP server.
 // +kubebuilder:validation:XValidation:rule="(has(self.code)?1:0)+(has(self.http)?1:0)+(has(self.mcp)?1:0) == 1",message="give exactly one of code, http and mcp"
 // +kubebuilder:validation:XValidation:rule="has(self.mcp) || (has(self.description) && size(self.description) > 0)",message="give a description: the model reads it"
 // +kubebuilder:validation:XValidation:rule="!has(self.mcp) || !has(self.parameters)",message="the tools of an MCP server have the parameters that the server declares: leave parameters out"
@@ -40,7 +40,7 @@ type ToolSpec struct {
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// RequiresApproval parks the run at each call until a person approves or refuses it (SPEC RUN-11). A prompt may
+	// RequiresApproval parks the run at each call until a person approves or refuses it. A prompt may
 	// ask for it too, for a tool that does not.
 	// +optional
 	RequiresApproval bool `json:"requiresApproval,omitempty"`

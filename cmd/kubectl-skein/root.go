@@ -46,8 +46,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Talk with agent threads and see what happens in them.
 
 THREAD is the name of a Thread object or any spelling of its id: the UUID, T-<uuid> or thrd_<32 hex digits>.
-Reading a conversation is a right apart from reading the Thread object: ask for the role skein-conversation-reader or
-skein-conversation-writer when you are refused.`,
+Reading a conversation is a right apart from reading the Thread object. A command that is refused for want of a right
+names the ClusterRole that has it.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl skein"},
@@ -103,14 +103,9 @@ func printError(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintf(w, "Error from server (%s): %s\n", s.Reason, s.Message)
-	if hint := hints[s.Reason]; hint != "" {
-		fmt.Fprintln(w, hint)
+	if text := hint(s); text != "" {
+		fmt.Fprintln(w, text)
 	}
-}
-
-// hints say what to do where the server cannot know it.
-var hints = map[metav1.StatusReason]string{
-	metav1.StatusReasonForbidden: "Conversations have rights of their own, apart from Thread objects: ask for the role skein-conversation-reader or skein-conversation-writer in this namespace.",
 }
 
 // upTo is cobra.RangeArgs with an error that says what is missing.

@@ -12,27 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/test/guide"
 )
 
 const root = "../.."
 
 func pages(t *testing.T) []string {
 	t.Helper()
-	var files []string
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
+	files, err := guide.Pages(root)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(files) < 10 {
 		t.Fatalf("only %d pages: %v", len(files), files)
 	}
 	return files
 }
-
-var block = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // Every manifest of a kind of ours is read strictly: a field that does not exist is an error.
 func TestManifestsOfTheGuide(t *testing.T) {
@@ -43,23 +38,32 @@ func TestManifestsOfTheGuide(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	seen := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
+		blocks, err := guide.Blocks(root, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
-			for doc := range strings.SplitSeq(m[1], "\n---\n") {
+		for _, b := range blocks {
+			if b.Language != "yaml" {
+				continue
+			}
+			for doc := range strings.SplitSeq(b.Text, "\n---\n") {
+				// Parts of manifests leave the version out.
+				if kind, ok := strings.CutPrefix(doc, "kind: "); ok {
+					if kind, _, _ = strings.Cut(kind, "\n"); scheme.Recognizes(skeinv1.GroupVersion.WithKind(kind)) {
+						doc = "apiVersion: " + skeinv1.GroupVersion.String() + "\n" + doc
+					}
+				}
 				if !strings.Contains(doc, "apiVersion: "+skeinv1.GroupVersion.String()) {
 					continue
 				}
 				seen++
 				if _, _, err := decoder.Decode([]byte(doc), nil, nil); err != nil {
-					t.Errorf("%s: %v\n%s", page, err, doc)
+					t.Errorf("%s: %v\n%s", b, err, doc)
 				}
 			}
 		}
 	}
-	if seen < 5 {
+	if seen < 35 {
 		t.Errorf("only %d manifests were found", seen)
 	}
 }
@@ -71,7 +75,7 @@ var (
 
 func TestLinksOfTheGuide(t *testing.T) {
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
+		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +83,7 @@ func TestLinksOfTheGuide(t *testing.T) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 			}
 		}

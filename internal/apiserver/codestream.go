@@ -36,7 +36,7 @@ func (s *Server) attendCode(c *call) error {
 	if c.row.TerminatedAt != 0 {
 		return store.ErrTerminated
 	}
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: []string{runtimev1.CodeSubprotocol}})
+	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.CodeSubprotocol)})
 	if err != nil {
 		return nil // it has answered
 	}

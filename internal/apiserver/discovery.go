@@ -13,19 +13,25 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// resources describes the routes as discovery shows them: the subresources of threads and the views. A second
-// resource of the plain name threads would leave it to the groups' priorities what `kubectl get threads` means.
+// resources describes the routes as discovery shows them: threads, their subresources and the views.
+//
+// The parent resource is there because clients look a subresource's right up by it: kubectl auth can-i, and whoever
+// checks an RBAC rule against discovery. It has the verb get alone, although it can be patched too. Namespace deletion
+// and the garbage collector take up every resource that can be deleted, listed and watched, and must leave this one
+// to the objects of skein.dev, which have the same name. Those come first in what `kubectl get threads` means, because
+// their group's priority is higher (config/runtimeapi).
 func (rt *router) resources() []metav1.APIResource {
 	var list []metav1.APIResource
 	for sub, r := range rt.routes {
-		if sub == "" {
-			continue
-		}
-		list = append(list, metav1.APIResource{
+		resource := metav1.APIResource{
 			Name:  runtimev1.ThreadsResource + "/" + string(sub),
 			Group: runtimev1.GroupVersion.Group, Version: runtimev1.GroupVersion.Version,
 			Namespaced: true, Kind: r.kind, Verbs: r.verbs(),
-		})
+		}
+		if sub == "" {
+			resource.Name, resource.Verbs = runtimev1.ThreadsResource, metav1.Verbs{"get"}
+		}
+		list = append(list, resource)
 	}
 	for name, v := range rt.views {
 		list = append(list, v.resources(name)...)

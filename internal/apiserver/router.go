@@ -14,6 +14,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/redact"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -120,7 +121,13 @@ func (rt *router) serve(c *call) error {
 	if v, ok := rt.views[runtimev1.View(info.Resource)]; ok {
 		return rt.serveView(c, v, info)
 	}
-	if info.Resource != runtimev1.ThreadsResource || info.Namespace == "" || info.Name == "" {
+	if info.Resource != runtimev1.ThreadsResource {
+		return noSuchPath(c.r)
+	}
+	if info.Name == "" {
+		return noLists(c.verb)
+	}
+	if info.Namespace == "" {
 		return noSuchPath(c.r)
 	}
 	rte, ok := rt.routes[runtimev1.Subresource(info.Subresource)]
@@ -158,6 +165,15 @@ func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) 
 	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{
 		Group: threadsResource.Group, Resource: strings.TrimSuffix(info.Resource+"/"+info.Subresource, "/"),
 	}, c.verb)
+}
+
+// noLists is the answer to whoever takes threads here for the objects of the same name: kubectl get
+// threads.runtime.skein.dev.
+func noLists(verb string) error {
+	e := apierrors.NewMethodNotSupported(threadsResource, verb)
+	e.ErrStatus.Message = "the runtime API has threads by their names alone: list, create and delete the objects, " +
+		skeinv1.GroupVersion.WithResource("threads").GroupResource().String() + ", or GET namespaces/{namespace}/history for those with the newest activity"
+	return e
 }
 
 func noSuchPath(r *http.Request) error {

@@ -3,6 +3,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -12,9 +14,8 @@ import (
 )
 
 func (s *Server) serveWebSocket(c *call, f *follower) error {
-	// A browser cannot set Authorization; it sends its token as a subprotocol, as Kubernetes has it, and must
-	// then be offered another one to agree on. Another origin is refused: client certificates come by themselves.
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: []string{runtimev1.EventsSubprotocol}})
+	// Another origin is refused: client certificates come by themselves.
+	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.EventsSubprotocol)})
 	if err != nil {
 		return nil // it has answered
 	}
@@ -22,6 +23,25 @@ func (s *Server) serveWebSocket(c *call, f *follower) error {
 	ctx := conn.CloseRead(c.r.Context()) // nothing is expected from the client; ends when it leaves
 	f.run(ctx, &wsSink{conn: conn, timeout: s.opts.transferTimeout, clean: c.clean})
 	return nil
+}
+
+// bearerSubprotocol begins the subprotocol in which a browser, which cannot set Authorization, sends its token.
+const bearerSubprotocol = "base64url.bearer.authorization.k8s.io."
+
+// subprotocols returns those that an answer may name, the best first: our own, then whatever else the client offers beside
+// its token. A browser takes an answer for a failure that names none of what it offered, and the Kubernetes API server
+// names any, so that clients which are written for its watches work here too. The token itself is never named: the
+// authenticator takes it out of the header only where it is what the caller is known by.
+func subprotocols(r *http.Request, own string) []string {
+	names := []string{own}
+	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for name := range strings.SplitSeq(header, ",") {
+			if name = strings.TrimSpace(name); name != "" && !strings.HasPrefix(name, bearerSubprotocol) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // wsSink sends each event as a text message.

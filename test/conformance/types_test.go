@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/skein-dev/skein/test/guide"
 	"github.com/skein-dev/skein/test/harness"
 )
 
@@ -59,36 +61,74 @@ func membersOf(types, name string) []string {
 	return out
 }
 
+// project is a folder with the types that kubectl skein prints, and with the packages that they need.
+type project string
+
+func newProject(ctx SpecContext) project {
+	GinkgoHelper()
+	installed, err := exec.CommandContext(ctx, tsc(), "install").Output()
+	Expect(err).NotTo(HaveOccurred())
+	p := project(GinkgoT().TempDir())
+	p.write("skein.d.ts", typesOf(ctx))
+	p.write("handlers.d.ts", typesOf(ctx, "--handlers"))
+	p.write("globals.d.ts", typesOf(ctx, "--globals"))
+	Expect(os.Symlink(filepath.Join(strings.TrimSpace(string(installed)), "node_modules"), filepath.Join(string(p), "node_modules"))).To(Succeed())
+	return p
+}
+
+func (p project) write(path, text string) {
+	GinkgoHelper()
+	path = filepath.Join(string(p), path)
+	Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+	Expect(os.WriteFile(path, []byte(text), 0o644)).To(Succeed())
+}
+
+// compile runs the compiler by the tsconfig.json of each folder, until one has a mistake.
+func (p project) compile(ctx SpecContext, folders ...string) (string, error) {
+	for _, folder := range folders {
+		if out, err := exec.CommandContext(ctx, tsc(), "-p", filepath.Join(string(p), folder)).CombinedOutput(); err != nil {
+			return string(out), err
+		}
+	}
+	return "", nil
+}
+
+func tsc() string { return filepath.Join(harness.Root(), "hack", "tsc.sh") }
+
 var _ = Describe("The types of the API", Label("TOL-03"), func() {
 	It("fit the fixtures, and find the mistakes in those that have some", func(ctx SpecContext) {
-		root := harness.Root()
-		tsc := filepath.Join(root, "hack", "tsc.sh")
-		installed, err := exec.CommandContext(ctx, tsc, "install").Output()
-		Expect(err).NotTo(HaveOccurred())
-		dir := GinkgoT().TempDir()
-		Expect(os.CopyFS(dir, os.DirFS(filepath.Join(root, "test", "fixtures")))).To(Succeed())
-		Expect(os.WriteFile(filepath.Join(dir, "skein.d.ts"), []byte(typesOf(ctx)), 0o644)).To(Succeed())
-		Expect(os.WriteFile(filepath.Join(dir, "handlers.d.ts"), []byte(typesOf(ctx, "--handlers")), 0o644)).To(Succeed())
-		Expect(os.WriteFile(filepath.Join(dir, "globals.d.ts"), []byte(typesOf(ctx, "--globals")), 0o644)).To(Succeed())
-		Expect(os.Symlink(filepath.Join(strings.TrimSpace(string(installed)), "node_modules"), filepath.Join(dir, "node_modules"))).To(Succeed())
-		check := func() (string, error) {
-			// Handlers by themselves: the types of libraries that they use need globals that sandboxes do not have.
-			for _, project := range []string{dir, filepath.Join(dir, "handlers")} {
-				if out, err := exec.CommandContext(ctx, tsc, "-p", project).CombinedOutput(); err != nil {
-					return string(out), err
-				}
-			}
-			return "", nil
-		}
-		out, err := check()
+		project := newProject(ctx)
+		Expect(os.CopyFS(string(project), os.DirFS(filepath.Join(harness.Root(), "test", "fixtures")))).To(Succeed())
+		// Handlers by themselves: the types of libraries that they use need globals that sandboxes do not have.
+		out, err := project.compile(ctx, ".", "handlers")
 		Expect(err).NotTo(HaveOccurred(), out)
 
 		By("finding a mistake where there was none")
-		bad := filepath.Join(dir, "tools", "events.ts")
-		Expect(os.WriteFile(bad, []byte(strings.Replace(fixture("tools/events.ts"), "state.emit(", "state.emitt(", 1)), 0o644)).To(Succeed())
-		out, err = check()
+		project.write("tools/events.ts", strings.Replace(fixture("tools/events.ts"), "state.emit(", "state.emitt(", 1))
+		out, err = project.compile(ctx, ".")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("Property 'emitt' does not exist on type 'ThreadState'"))
+	}, SpecTimeout(5*time.Minute))
+
+	It("fit every example of the guide and of the samples", Label("AGT-09"), func(ctx SpecContext) {
+		examples, err := guide.Examples(harness.Root())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(examples)).To(BeNumerically(">=", 16))
+		project := newProject(ctx)
+		project.write("tsconfig.json", fixture("tsconfig.json"))
+		project.write("handlers/tsconfig.json", fixture("handlers/tsconfig.json"))
+		for i, example := range examples {
+			folder, code := "definitions", example.Code
+			if strings.Contains(code, "@agentuity/") {
+				folder = "handlers"
+			}
+			if !strings.Contains(code, "export ") { // a few lines of a definition's function, which is called with state
+				code = "declare const state: import('@standardagents/builder').ThreadState;\n" + code
+			}
+			project.write(fmt.Sprintf("%s/%d-%s.ts", folder, i, strings.NewReplacer("/", "-", ":", "-").Replace(example.From)), code)
+		}
+		out, err := project.compile(ctx, ".", "handlers")
+		Expect(err).NotTo(HaveOccurred(), out)
 	}, SpecTimeout(5*time.Minute))
 
 	It("have every hook", Label("HOK-01"), func(ctx SpecContext) {

@@ -128,6 +128,11 @@ func (c *Cluster) KubectlIn(ctx context.Context, stdin string, args ...string) (
 	return string(out), nil
 }
 
+// Path is a PATH on which kubectl and its plugin skein come first.
+func (c *Cluster) Path() string {
+	return strings.Join([]string{filepath.Dir(c.kubectl), filepath.Dir(Bin("kubectl-skein")), os.Getenv("PATH")}, string(os.PathListSeparator))
+}
+
 // Plugin runs kubectl-skein and gives what it printed on both outputs.
 func (c *Cluster) Plugin(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, Bin("kubectl-skein"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)

@@ -17,7 +17,7 @@ const (
 // MaxReasonBytes bounds why somebody decided as they did.
 const MaxReasonBytes = 4 << 10
 
-// NewDecision is the body of POST approvals/{call} (SPEC RUN-11).
+// NewDecision is the body of POST approvals/{call}.
 type NewDecision struct {
 	// Decision: approve or refuse.
 	Decision string `json:"decision"`
@@ -27,7 +27,7 @@ type NewDecision struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Approval is a tool call that waits for approval, or was decided on and is about to be made (SPEC RUN-11).
+// Approval is a tool call that waits for approval, or was decided on and is about to be made.
 type Approval struct {
 	metav1.TypeMeta `json:",inline"`
 	// ToolCallID of the call.

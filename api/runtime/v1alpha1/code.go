@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CodeRequest is the body of POST code: runCode in the thread's sandbox, without bridged functions
-// (SPEC COD-01, COD-02). An option that is not known settles as link_error.
+// CodeRequest is the body of POST code: runCode in the thread's sandbox, without bridged functions.
+// An option that is not known settles as link_error.
 type CodeRequest struct {
 	// Source of an ES module.
 	Source string `json:"source"`
@@ -37,7 +37,7 @@ type CodeExecute struct {
 	Args []json.RawMessage `json:"args,omitempty"`
 }
 
-// CodeResult is how an execution settled (SPEC COD-05).
+// CodeResult is how an execution settled.
 type CodeResult struct {
 	metav1.TypeMeta `json:",inline"`
 	// Status: success, error, link_error, memory or terminated.

@@ -14,7 +14,7 @@ const CodeSubprotocol = "v1alpha1.code.runtime.skein.dev"
 const MaxCodeMessageBytes = 16 << 20
 
 // CodeRun is what the first message asks for: a CodeRequest whose values (arguments, globals, imports) are those of
-// package values, and the functions that the client serves (SPEC COD-03).
+// package values, and the functions that the client serves.
 type CodeRun struct {
 	CodeRequest `json:",inline"`
 	// Functions that the code finds as globals or imports, and the client serves.

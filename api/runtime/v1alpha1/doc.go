@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the wire types of the runtime API, group runtime.skein.dev, version v1alpha1:
 // what happens inside a thread, served by the manager as subresources of threads through the Kubernetes
-// API aggregation layer (SPEC K8S-04) or directly to applications with a bearer token.
+// API aggregation layer or directly to applications with a bearer token.
 //
 // The URL space is
 //
@@ -11,7 +11,7 @@
 //	/apis/runtime.skein.dev/v1alpha1/{view}[/{name}]
 //
 // where {thread} is the name of the Thread object or any spelling of its id: the UUID, T-<uuid>,
-// thrd_<32 hex digits> or, where it is unambiguous, the last 12 hex digits of the UUID (SPEC IDS-01).
+// thrd_<32 hex digits> or, where it is unambiguous, the last 12 hex digits of the UUID.
 // Errors are Kubernetes Status objects.
 //
 // Times are microseconds since 1970 unless a field says otherwise; sizes are bytes. Field names of
@@ -34,21 +34,21 @@ type View string
 
 // The views.
 const (
-	// ViewLookups finds a thread by any form of its id across namespaces (SPEC THR-16): GET lookups/{id}. It
+	// ViewLookups finds a thread by any form of its id across namespaces: GET lookups/{id}. It
 	// is not in a namespace.
 	ViewLookups View = "lookups"
-	// ViewKVStores is the key-value service of a namespace (SPEC STA-07): GET kvstores/{store}/values, and GET, PUT
+	// ViewKVStores is the key-value service of a namespace: GET kvstores/{store}/values, and GET, PUT
 	// and DELETE kvstores/{store}/values/{key}.
 	ViewKVStores View = "kvstores"
-	// ViewLifecycle is the feed of what happens to threads and sessions (SPEC STA-06): GET lifecycle, with watch=true
+	// ViewLifecycle is the feed of what happens to threads and sessions: GET lifecycle, with watch=true
 	// as a stream.
 	ViewLifecycle View = "lifecycle"
-	// ViewUsage sums what runs used, of a namespace or with agent=… of an agent (SPEC LOG-03): GET usage.
+	// ViewUsage sums what runs used, of a namespace or with agent=… of an agent: GET usage.
 	ViewUsage View = "usage"
-	// ViewRetained lists the threads of a namespace that are kept without a Thread object (SPEC THR-09), and
+	// ViewRetained lists the threads of a namespace that are kept without a Thread object, and
 	// removes one for good: DELETE retained/{id}.
 	ViewRetained View = "retained"
-	// ViewHistory lists threads (SPEC THR-15): GET history, of a namespace or of all.
+	// ViewHistory lists threads: GET history, of a namespace or of all.
 	ViewHistory View = "history"
 )
 
@@ -81,10 +81,10 @@ const (
 	SubresourceStatus      Subresource = "status"
 	SubresourceExecution   Subresource = "execution"
 
-	// SubresourceEndpoints is what ThreadEndpoint objects answer (SPEC END-01): any method of endpoints/{path}.
+	// SubresourceEndpoints is what ThreadEndpoint objects answer: any method of endpoints/{path}.
 	SubresourceEndpoints Subresource = "endpoints"
 
-	// SubresourceApprovals is tool calls that wait for a person (SPEC RUN-11): GET approvals, POST approvals/{call}.
+	// SubresourceApprovals is tool calls that wait for a person: GET approvals, POST approvals/{call}.
 	SubresourceApprovals Subresource = "approvals"
 
 	SubresourceState  Subresource = "state"
@@ -109,13 +109,13 @@ const (
 )
 
 // HeaderIdempotencyKey may carry the key of a write instead of the body's field: a repeat of a write
-// under the same key changes nothing (SPEC MSG-10).
+// under the same key changes nothing.
 const HeaderIdempotencyKey = "Idempotency-Key"
 
 // HeaderIdempotentReplayed is "true" on an answer that was given before to the same write under the same key.
 const HeaderIdempotentReplayed = "Idempotent-Replayed"
 
-// HeaderLease carries the token of a lease (SPEC THR-12): a write that has it fails with a conflict, and
+// HeaderLease carries the token of a lease: a write that has it fails with a conflict, and
 // changes nothing, once the lease has ended or passed to another holder.
 const HeaderLease = "Skein-Lease"
 

@@ -14,13 +14,13 @@ const (
 // EnvRequestPath is where, below the subresource env, the pending request is.
 const EnvRequestPath = "pending"
 
-// Types of variables (SPEC ENV-02).
+// Types of variables.
 const (
 	EnvText   = "text"
 	EnvSecret = "secret"
 )
 
-// EnvVar is a variable as a thread sees it (SPEC ENV-01).
+// EnvVar is a variable as a thread sees it.
 type EnvVar struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -51,11 +51,11 @@ type EnvVarList struct {
 type NewEnvValue struct {
 	// Value: at most 32 KiB of text.
 	Value *string `json:"value"`
-	// Type: text or secret; when empty the one that it has, secret for a new one (SPEC ENV-02).
+	// Type: text or secret; when empty the one that it has, secret for a new one.
 	Type string `json:"type,omitempty"`
 }
 
-// EnvRequest says which variables keep a thread from running (SPEC ENV-06); none when it does not wait.
+// EnvRequest says which variables keep a thread from running; none when it does not wait.
 type EnvRequest struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "encoding/json"
 
-// Event is one entry of a thread's log (SPEC EVT-01, EVT-03). Over server-sent events the id is seq, the
+// Event is one entry of a thread's log. Over server-sent events the id is seq, the
 // event name is type and the data is this object; over WebSocket each text message is this object.
 type Event struct {
 	// Seq is the sequence number, growing within the thread. Resume with after=<seq>.

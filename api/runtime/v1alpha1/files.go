@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FileRecord is a file or a folder of a thread (SPEC FIL-02).
+// FileRecord is a file or a folder of a thread.
 type FileRecord struct {
 	// Path, normalised, with a leading slash.
 	Path string `json:"path"`
@@ -45,7 +45,7 @@ type FileList struct {
 }
 
 // CauseQuotaExceeded is the type of the cause of a Forbidden that says that the thread's quota of files is used
-// up (SPEC FIL-08); the cause's field is bytes or files.
+// up; the cause's field is bytes or files.
 const CauseQuotaExceeded metav1.CauseType = "QuotaExceeded"
 
 // KindFileList is the kind of a FileList.
@@ -60,7 +60,7 @@ type FileStats struct {
 	DirectoryCount int64 `json:"directoryCount"`
 	// TotalSize of all files in bytes.
 	TotalSize int64 `json:"totalSize"`
-	// MaxSize is the quota of TotalSize; absent when there is none (SPEC FIL-08).
+	// MaxSize is the quota of TotalSize; absent when there is none.
 	MaxSize int64 `json:"maxSize,omitempty"`
 	// MaxEntries is the quota of files and folders together; absent when there is none.
 	MaxEntries int64 `json:"maxEntries,omitempty"`
@@ -69,7 +69,7 @@ type FileStats struct {
 // KindFileStats is the kind of FileStats.
 const KindFileStats = "FileStats"
 
-// FileMatches are the files whose paths match a glob, by path (SPEC FIL-05).
+// FileMatches are the files whose paths match a glob, by path.
 type FileMatches struct {
 	metav1.TypeMeta `json:",inline"`
 	// Paths of the files.
@@ -81,7 +81,7 @@ type FileMatches struct {
 // KindFileMatches is the kind of FileMatches.
 const KindFileMatches = "FileMatches"
 
-// GrepList is what a search in text files found, by path (SPEC FIL-05).
+// GrepList is what a search in text files found, by path.
 type GrepList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Results by file.
@@ -114,7 +114,7 @@ type GrepMatch struct {
 // FileChunkBytes is the size of every chunk of a file but the last.
 const FileChunkBytes = 256 << 10
 
-// FileChunk is a piece of a file that is streamed (SPEC FIL-03).
+// FileChunk is a piece of a file that is streamed.
 type FileChunk struct {
 	// Data of the chunk, base64 in JSON.
 	Data []byte `json:"data"`

@@ -2,14 +2,14 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ThreadHistory is a thread as lists show it (SPEC THR-15). Making one reads no message.
+// ThreadHistory is a thread as lists show it. Making one reads no message.
 type ThreadHistory struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	// ThreadID is the UUID.
 	ThreadID string `json:"threadId"`
-	// V is the version, which grows by one with each committed change (SPEC THR-11).
+	// V is the version, which grows by one with each committed change.
 	V int64 `json:"v"`
 	// Created is when the thread was made, in microseconds.
 	Created int64 `json:"created"`
@@ -38,7 +38,7 @@ type ThreadHistory struct {
 	SummaryStats SummaryStats `json:"summaryStats"`
 	// AgentMode is a mode of the caller's own.
 	AgentMode string `json:"agentMode,omitempty"`
-	// Archived threads are listed only when they are asked for (SPEC THR-08).
+	// Archived threads are listed only when they are asked for.
 	Archived bool `json:"archived"`
 	// Terminated is when the thread was terminated, in microseconds; null while it is active.
 	Terminated *int64 `json:"terminated"`

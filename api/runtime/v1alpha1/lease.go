@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NewLease is the body of POST lease, which takes the exclusive right to write a thread, and of PUT lease,
-// which makes it last longer (SPEC THR-12). It may be left out.
+// which makes it last longer. It may be left out.
 type NewLease struct {
 	// TTLSeconds is the term, from 1 to 3600; 60 when it is left out.
 	TTLSeconds int64 `json:"ttlSeconds,omitempty"`

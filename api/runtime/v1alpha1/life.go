@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RetainedList is a page of threads that are kept without a Thread object, by id (SPEC THR-09). Their name is
+// RetainedList is a page of threads that are kept without a Thread object, by id. Their name is
 // that of the object that they had last.
 type RetainedList struct {
 	metav1.TypeMeta `json:",inline"`

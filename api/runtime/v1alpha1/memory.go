@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SubresourceMemory searches what was said in threads of the thread's agent and user by meaning (SPEC RUN-08): GET
+// SubresourceMemory searches what was said in threads of the thread's agent and user by meaning: GET
 // memory?q=. It shows messages of those threads in which the caller has get on threads/messages.
 const SubresourceMemory Subresource = "memory"
 

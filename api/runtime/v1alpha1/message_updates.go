@@ -1,9 +1,9 @@
 package v1alpha1
 
-// RoleInfo may be given when a message is written: it is kept as a silent system message (SPEC MSG-01).
+// RoleInfo may be given when a message is written: it is kept as a silent system message.
 const RoleInfo = "info"
 
-// MessageUpdates is the body of PATCH messages/{id}. Fields that are left out stay as they are (SPEC MSG-06).
+// MessageUpdates is the body of PATCH messages/{id}. Fields that are left out stay as they are.
 type MessageUpdates struct {
 	// Content replaces the text, at most 256 KiB.
 	Content *string `json:"content,omitempty"`

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Roles of a message (SPEC MSG-01).
+// Roles of a message.
 const (
 	RoleSystem    = "system"
 	RoleUser      = "user"
@@ -14,14 +14,14 @@ const (
 	RoleTool      = "tool"
 )
 
-// Statuses of a message (SPEC MSG-01).
+// Statuses of a message.
 const (
 	MessagePending   = "pending"
 	MessageCompleted = "completed"
 	MessageFailed    = "failed"
 )
 
-// Message is one message of a conversation (SPEC MSG-01).
+// Message is one message of a conversation.
 type Message struct {
 	// ID, unique within the thread.
 	ID string `json:"id"`
@@ -43,7 +43,7 @@ type Message struct {
 	Depth int `json:"depth"`
 	// Silent messages are for the model, not for people.
 	Silent bool `json:"silent,omitempty"`
-	// Metadata of whoever wrote it. A message that still waits has queued: true (SPEC MSG-05).
+	// Metadata of whoever wrote it. A message that still waits has queued: true.
 	Metadata map[string]any `json:"metadata,omitempty"`
 	// Attachments are files of the thread.
 	Attachments []Attachment `json:"attachments,omitempty"`
@@ -83,7 +83,7 @@ type Attachment struct {
 	Size int64 `json:"size,omitempty"`
 }
 
-// MessageList is a page of messages (SPEC MSG-02).
+// MessageList is a page of messages.
 type MessageList struct {
 	metav1.TypeMeta `json:",inline"`
 	// Messages of the page.
@@ -97,8 +97,8 @@ type MessageList struct {
 // KindMessageList is the kind of a MessageList.
 const KindMessageList = "MessageList"
 
-// NewMessage is the body of POST messages (injectMessage: stored, never starts execution, SPEC MSG-04)
-// and of POST queue (queueMessage: waits durably and starts execution, SPEC MSG-05).
+// NewMessage is the body of POST messages (injectMessage: stored, never starts execution)
+// and of POST queue (queueMessage: waits durably and starts execution).
 type NewMessage struct {
 	// ID of the message; made up when empty.
 	ID string `json:"id,omitempty"`
@@ -129,7 +129,7 @@ type NewMessage struct {
 	// ReasoningContent of an injected assistant message.
 	ReasoningContent string `json:"reasoning_content,omitempty"`
 	// Policy of a queued message that meets a run under way: enqueue, reject, interrupt or rollback; that of the thread,
-	// or of its agent, when empty (SPEC RUN-09). Interrupt and rollback need the right to create threads/stop.
+	// or of its agent, when empty. Interrupt and rollback need the right to create threads/stop.
 	Policy string `json:"policy,omitempty"`
 	// IdempotencyKey makes a repeat of this write change nothing; the header Idempotency-Key does the same.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`

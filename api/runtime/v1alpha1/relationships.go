@@ -8,15 +8,14 @@ const (
 	SubresourceRelationships Subresource = "relationships"
 )
 
-// Truncate is the body of POST truncate: it removes all messages after one, and the relationships made past it (SPEC
-// MSG-11). The queue stays. It is refused with 409 while a run is under way.
+// Truncate is the body of POST truncate: it removes all messages after one, and the relationships made past it. The queue stays. It is refused with 409 while a run is under way.
 type Truncate struct {
 	// MessageID of the last message that stays. Either this or messageIndex.
 	MessageID string `json:"messageId,omitempty"`
 	// MessageIndex of the last message that stays: the number of messages before it, silent ones and those of deeper
 	// levels included. -1 removes all.
 	MessageIndex *int64 `json:"messageIndex,omitempty"`
-	// V is the expected version; another one is a conflict (SPEC THR-11).
+	// V is the expected version; another one is a conflict.
 	V *int64 `json:"v,omitempty"`
 }
 
@@ -28,7 +27,7 @@ type Truncated struct {
 	Removed int64 `json:"removed"`
 }
 
-// Relationship of a thread with another (SPEC REL-01). Both ends keep it.
+// Relationship of a thread with another. Both ends keep it.
 type Relationship struct {
 	// ThreadID of the other thread.
 	ThreadID string `json:"threadID"`

@@ -26,7 +26,7 @@ type Run struct {
 	EndedAt int64 `json:"endedAt,omitempty"`
 	// Usage of its model calls.
 	Usage json.RawMessage `json:"usage,omitempty"`
-	// SessionState is the state of the session, an object, when code has set any (SPEC STA-01).
+	// SessionState is the state of the session, an object, when code has set any.
 	SessionState json.RawMessage `json:"sessionState,omitempty"`
 }
 

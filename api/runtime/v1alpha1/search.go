@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ViewSearches finds messages by their text across namespaces (SPEC THR-16): GET searches?q=. It shows what the caller
+// ViewSearches finds messages by their text across namespaces: GET searches?q=. It shows what the caller
 // may read: messages of the namespaces in which he has get on threads/messages.
 const ViewSearches View = "searches"
 

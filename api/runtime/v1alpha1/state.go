@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StateEntry is one key of a thread's state (SPEC STA-02).
+// StateEntry is one key of a thread's state.
 type StateEntry struct {
 	// Key of 1 to 512 bytes.
 	Key string `json:"key"`
@@ -21,7 +21,7 @@ type StateList struct {
 	Entries []StateEntry `json:"entries"`
 	// Total number of keys.
 	Total int64 `json:"total"`
-	// Bytes of the whole state as JSON; at most 1,048,576 are kept (SPEC STA-05).
+	// Bytes of the whole state as JSON; at most 1,048,576 are kept.
 	Bytes int64 `json:"bytes"`
 	// HasMore tells that there are entries beyond this page.
 	HasMore bool `json:"hasMore"`
@@ -35,11 +35,11 @@ type StateOperation struct {
 	Key string `json:"key,omitempty"`
 	// Value to set, or to append to the array under the key.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Max is how many of the last elements a push keeps, all when 0 (SPEC STA-04).
+	// Max is how many of the last elements a push keeps, all when 0.
 	Max int `json:"max,omitempty"`
 }
 
-// StateChanges is a batch, applied in order, all or nothing, without fetching the state (SPEC STA-03).
+// StateChanges is a batch, applied in order, all or nothing, without fetching the state.
 type StateChanges struct {
 	// Ops in order.
 	Ops []StateOperation `json:"ops"`
@@ -76,7 +76,7 @@ type KeyList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// ValueRecord is a value of the key-value service (SPEC STA-07).
+// ValueRecord is a value of the key-value service.
 type ValueRecord struct {
 	metav1.TypeMeta `json:",inline"`
 	// Exists is false when there is no such value, or it has expired.
@@ -87,7 +87,7 @@ type ValueRecord struct {
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 }
 
-// LifecycleEvent is something that happened to a thread, or to a session, which is a run of it (SPEC STA-06). Over
+// LifecycleEvent is something that happened to a thread, or to a session, which is a run of it. Over
 // server-sent events the id is the cursor, the event name is type and the data is this object.
 type LifecycleEvent struct {
 	// Cursor of the event. Resume with after=<cursor>.
@@ -129,7 +129,7 @@ type LifecycleList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// Usage sums what ended runs used (SPEC LOG-03). What purged threads used stays in the sums of their namespace and
+// Usage sums what ended runs used. What purged threads used stays in the sums of their namespace and
 // agent, and in those of their ancestors.
 type Usage struct {
 	metav1.TypeMeta `json:",inline"`
@@ -153,7 +153,7 @@ type Usage struct {
 	DurationMs int64 `json:"durationMs"`
 }
 
-// UsageRecord is what one run used, or one of the tasks that followed it (SPEC RUN-07).
+// UsageRecord is what one run used, or one of the tasks that followed it.
 type UsageRecord struct {
 	// RunID is the run.
 	RunID string `json:"runId"`
@@ -194,7 +194,7 @@ type UsageRecordList struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// ImportResult tells what an import brought (SPEC LOG-02).
+// ImportResult tells what an import brought.
 type ImportResult struct {
 	metav1.TypeMeta `json:",inline"`
 	// Messages that the conversation has now.
@@ -205,7 +205,7 @@ type ImportResult struct {
 	LastEvent int64 `json:"lastEvent"`
 }
 
-// MediaTypeJSONL is the media type of exports and imports (SPEC LOG-01).
+// MediaTypeJSONL is the media type of exports and imports.
 const MediaTypeJSONL = "application/jsonl"
 
 // Bounds of imports, and how much JSON a thread's state may have.

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ThreadRecord is what the data plane holds of a thread (SPEC THR-02). metadata.name is the name of the
+// ThreadRecord is what the data plane holds of a thread. metadata.name is the name of the
 // Thread object and metadata.uid the thread's id.
 type ThreadRecord struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -31,7 +31,7 @@ type ThreadRecord struct {
 	// LastActivityAt in microseconds.
 	LastActivityAt int64 `json:"lastActivityAt,omitempty"`
 
-	// OriginThreadID is the thread that this one was forked from (SPEC REL-02).
+	// OriginThreadID is the thread that this one was forked from.
 	OriginThreadID string `json:"originThreadID,omitempty"`
 	// ForkPointIndex is the index of the last message that it was forked with.
 	ForkPointIndex *int64 `json:"forkPointIndex,omitempty"`
@@ -47,26 +47,24 @@ type ThreadRecord struct {
 
 	ThreadFields `json:",inline"`
 
-	// Terminated is when the thread was terminated, in microseconds; null while it is active (SPEC THR-05).
+	// Terminated is when the thread was terminated, in microseconds; null while it is active.
 	Terminated *int64 `json:"terminated"`
 	// TerminatedReason in CamelCase.
 	TerminatedReason string `json:"terminatedReason,omitempty"`
 
-	// Destroyed is when the conversation was last cleared, in microseconds; null when it never was (SPEC THR-06).
+	// Destroyed is when the conversation was last cleared, in microseconds; null when it never was.
 	Destroyed *int64 `json:"destroyed"`
 	// DestroyedReason is explicit or expired.
 	DestroyedReason string `json:"destroyedReason,omitempty"`
-	// IdleExpiry is after how long without a change the conversation is destroyed, in microseconds; 0 = never
-	// (SPEC THR-07).
+	// IdleExpiry is after how long without a change the conversation is destroyed, in microseconds; 0 = never.
 	IdleExpiry int64 `json:"idleExpiry,omitempty"`
 	// Parked tells that what waits in the queue stays there until the next user message or a continue, since
-	// a user has stopped a run (SPEC MSG-08).
+	// a user has stopped a run.
 	Parked bool `json:"parked,omitempty"`
-	// Retained is since when the thread is kept without a Thread object, in microseconds; null when it has one
-	// (SPEC THR-09).
+	// Retained is since when the thread is kept without a Thread object, in microseconds; null when it has one.
 	Retained *int64 `json:"retained,omitempty"`
 
-	// V is the version, which grows by one with each committed change (SPEC THR-11).
+	// V is the version, which grows by one with each committed change.
 	V int64 `json:"v"`
 	// MessageCount is how many messages are stored.
 	MessageCount int64 `json:"messageCount"`

@@ -2,9 +2,9 @@ package v1alpha1
 
 import "encoding/json"
 
-// ThreadFields are what people and their programs keep with a thread (SPEC THR-14).
+// ThreadFields are what people and their programs keep with a thread.
 type ThreadFields struct {
-	// Archived threads are hidden from lists unless asked for; they can still be read and written (SPEC THR-08).
+	// Archived threads are hidden from lists unless asked for; they can still be read and written.
 	Archived bool `json:"archived"`
 	// Draft is a message that was not sent yet.
 	Draft string `json:"draft,omitempty"`
@@ -35,7 +35,7 @@ type ThreadFields struct {
 	UserLastInteractedAt int64 `json:"userLastInteractedAt"`
 }
 
-// SkillActivation records that a skill was activated (SPEC AGT-08). It is also the body of POST skills.
+// SkillActivation records that a skill was activated. It is also the body of POST skills.
 type SkillActivation struct {
 	// Name of the skill.
 	Name string `json:"name"`
@@ -68,7 +68,7 @@ type ThreadPatch struct {
 	MaxTokens *int64 `json:"maxTokens,omitempty"`
 	// Workspace; trees and tags are replaced each by itself.
 	Workspace *WorkspacePatch `json:"workspace,omitempty"`
-	// V is the version that the caller has seen: with another one the patch is refused (SPEC THR-11).
+	// V is the version that the caller has seen: with another one the patch is refused.
 	V *int64 `json:"v,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ToolRequest is the body of POST tools/{name} (SPEC TOL-01).
+// ToolRequest is the body of POST tools/{name}.
 type ToolRequest struct {
 	// Arguments for the tool, an object; {} when absent.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
@@ -46,7 +46,7 @@ const (
 	ToolQueued  = "queued"
 )
 
-// DefinitionNames is a page of the names of the namespace's definitions of one kind (SPEC AGT-07).
+// DefinitionNames is a page of the names of the namespace's definitions of one kind.
 type DefinitionNames struct {
 	metav1.TypeMeta `json:",inline"`
 	// Names, sorted.
@@ -65,7 +65,7 @@ const (
 	DefinitionAgents  = "agents"
 )
 
-// Notification is the body of POST notify (SPEC SUB-05): a silent message to the thread's parent.
+// Notification is the body of POST notify: a silent message to the thread's parent.
 type Notification struct {
 	// Content, at most 256 KiB.
 	Content string `json:"content"`
@@ -74,13 +74,13 @@ type Notification struct {
 }
 
 // RegistryStatus is the body of PUT status, and the answer to GET status: what the parent's registry shows of a
-// child (SPEC SUB-05).
+// child.
 type RegistryStatus struct {
 	// Status, at most 200 bytes: running, completed, failed, or what the child says of itself.
 	Status string `json:"status"`
 }
 
-// NewEvent is the body of POST events: emit (SPEC EVT-01).
+// NewEvent is the body of POST events: emit.
 type NewEvent struct {
 	// Event is its name: at most 100 letters, digits, "_", "-", "." and ":", the first a letter.
 	Event string `json:"event"`
@@ -88,7 +88,7 @@ type NewEvent struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// ExecutionState is the answer to GET execution: the run under way (SPEC RUN-03); null at rest.
+// ExecutionState is the answer to GET execution: the run under way; null at rest.
 type ExecutionState struct {
 	metav1.TypeMeta `json:",inline"`
 	// FlowID is the run's id.
@@ -116,14 +116,14 @@ const KindExecutionState = "ExecutionState"
 
 // Types of the causes in the details of a Status that tell apart what its reason alone does not.
 const (
-	// CauseQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
+	// CauseQueueFull: as many user messages wait as are allowed.
 	// CauseBusy: a run is under way, and the message was to be queued only if none is.
 	CauseBusy      metav1.CauseType = "ThreadBusy"
 	CauseQueueFull metav1.CauseType = "QueueFull"
 	// CauseEndpointFailed: the code of a ThreadEndpoint did not answer; the cause's field is the object's name.
 	CauseEndpointFailed metav1.CauseType = "EndpointFailed"
-	// CauseTerminated: the thread is terminated (SPEC THR-05).
+	// CauseTerminated: the thread is terminated.
 	CauseTerminated metav1.CauseType = "ThreadTerminated"
-	// CauseNoSandbox: the thread can have no sandbox at present; its message says why and what to do (SPEC COD-09).
+	// CauseNoSandbox: the thread can have no sandbox at present; its message says why and what to do.
 	CauseNoSandbox metav1.CauseType = "NoSandbox"
 )

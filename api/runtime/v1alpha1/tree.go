@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NewEffect is the body of POST effects (SPEC EFF-01).
+// NewEffect is the body of POST effects.
 type NewEffect struct {
 	// Name of an Effect, or package/effect.
 	Name string `json:"name"`
@@ -24,7 +24,7 @@ type EffectID struct {
 	ID string `json:"id"`
 }
 
-// Effect is a pending effect (SPEC EFF-02).
+// Effect is a pending effect.
 type Effect struct {
 	// ID, a UUID.
 	ID string `json:"id"`
@@ -50,7 +50,7 @@ type EffectList struct {
 // KindEffectList is the kind of an EffectList.
 const KindEffectList = "EffectList"
 
-// Child is the registry entry of a child (SPEC SUB-01).
+// Child is the registry entry of a child.
 type Child struct {
 	// Reference of the child within its parent.
 	Reference string `json:"reference"`

@@ -4,6 +4,7 @@ package aggregation
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -137,7 +139,32 @@ func requests() {
 		Expect(kubectl("get", "--raw", "/apis/runtime.skein.dev/v1alpha1")).To(ContainSubstring("threads/messages"))
 		Expect(kubectl("api-resources", "--api-group=skein.dev")).To(ContainSubstring("threads"))
 		Expect(kubectl("api-resources")).NotTo(ContainSubstring("error"))
-		Expect(kubectl("get", "threads", "-n", ns)).To(ContainSubstring("hello"), "the name means the objects, not the runtime API")
+		Expect(kubectl("get", "threads", "-n", ns, "-o", "name")).To(Equal("thread.skein.dev/hello\n"), "the name means the objects, not the runtime API")
+		Expect(kubectl("get", "threads.runtime.skein.dev", "hello", "-n", ns, "-o", "jsonpath={.threadId}")).To(Equal(st.ID()))
+	})
+
+	It("lists threads in discovery so that kubectl finds their rights, and nothing deletes through it", func(ctx SpecContext) {
+		role(ctx, ns, "asker", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/messages"}, Verbs: []string{"get"}})
+		file := filepath.Join(dir, "asker")
+		_, err := env.Kubeconfig("asker", file)
+		Expect(err).NotTo(HaveOccurred())
+		for sub, want := range map[string]string{"messages": "yes\n", "queue": "no\n"} {
+			out, _ := run("--kubeconfig", file, "auth", "can-i", "get", "threads.runtime.skein.dev", "--subresource="+sub, "-n", ns)
+			Expect(out).To(Equal(want), sub)
+		}
+		// Namespace deletion and the garbage collector take up what these list.
+		aggregated, err := discovery.NewDiscoveryClientForConfig(env.Admin)
+		Expect(err).NotTo(HaveOccurred())
+		for _, d := range []discovery.DiscoveryInterface{aggregated, aggregated.WithLegacy()} {
+			found, err := discovery.ServerPreferredResources(d)
+			Expect(err).NotTo(HaveOccurred())
+			deletable, err := discovery.GroupVersionResources(discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete"}}, found))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(deletable).To(And(HaveKey(skeinv1.GroupVersion.WithResource("threads")), Not(HaveKey(runtimev1.GroupVersion.WithResource("threads")))))
+			all, err := discovery.GroupVersionResources(found)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(all).To(HaveKey(runtimev1.GroupVersion.WithResource("threads")))
+		}
 	})
 
 	It("lets RBAC decide per subresource, apart from the Thread object", func(ctx SpecContext) {
@@ -173,13 +200,9 @@ func requests() {
 	})
 
 	It("takes bearer tokens directly", func(ctx SpecContext) {
-		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
-		Expect(env.Client.Create(ctx, sa)).To(Succeed())
-		token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
-		Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
-		c, err := runtimeclient.NewDirect("https://"+env.Addr.String(), token.Status.Token, env.Server.CABundle())
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/queue"}, Verbs: []string{"create"}})
+		c, err := runtimeclient.NewDirect("https://"+env.Addr.String(), token, env.Server.CABundle())
 		Expect(err).NotTo(HaveOccurred())
-		role(ctx, ns, "system:serviceaccount:"+ns+":app", rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/queue"}, Verbs: []string{"create"}})
 		_, err = c.Thread(ns, "hello").Queue(ctx, runtimev1.NewMessage{Content: "hi"})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
@@ -189,6 +212,47 @@ func requests() {
 		_, err = bad.Thread(ns, "hello").Messages(ctx, runtimeclient.MessageOptions{})
 		Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
 	})
+
+	// Browsers cannot set Authorization. They offer the token as a subprotocol beside another one, one of which the answer has to
+	// name, and never the token.
+	DescribeTable("takes bearer tokens as a subprotocol of a WebSocket", Label("EVT-01"), func(ctx SpecContext, direct bool, want string, offered ...string) {
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/events"}, Verbs: []string{"get", "watch"}})
+		for i := range offered {
+			offered[i] = strings.ReplaceAll(offered[i], "TOKEN", "base64url.bearer.authorization.k8s.io."+base64.RawURLEncoding.EncodeToString([]byte(token)))
+		}
+		cfg := rest.AnonymousClientConfig(env.Admin)
+		if direct {
+			cfg = &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
+		}
+		for _, path := range []string{"/apis/runtime.skein.dev/v1alpha1/namespaces/", "/apis/runtime.skein.dev/v1alpha1/watch/namespaces/"} {
+			conn := webSocket(ctx, cfg, path+ns+"/threads/hello/events", offered...)
+			Expect(conn.Subprotocol()).To(Equal(want))
+			Expect(st.Emit(ctx, "tick", json.RawMessage(`1`))).To(Succeed())
+			_, body, err := conn.Read(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(body).To(ContainSubstring(`"seq"`))
+		}
+	},
+		Entry("beside the API's own, through the API server", false, runtimev1.EventsSubprotocol, "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+		Entry("beside another, through the API server", false, "v1.events", "TOKEN", "v1.events", SpecTimeout(patience)),
+		Entry("beside the API's own, directly", true, runtimev1.EventsSubprotocol, "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+		Entry("beside another, directly", true, "v1.events", "TOKEN", "v1.events", SpecTimeout(patience)),
+		Entry("after another, directly", true, "v1.events", "v1.events", "TOKEN", SpecTimeout(patience)),
+		Entry("among several, through the API server", false, runtimev1.EventsSubprotocol, "v1.events", "TOKEN", runtimev1.EventsSubprotocol, SpecTimeout(patience)),
+	)
+
+	It("refuses a token in a subprotocol that is wrong, or that no other one stands beside", func(ctx SpecContext) {
+		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/events"}, Verbs: []string{"get"}})
+		const prefix = "base64url.bearer.authorization.k8s.io."
+		good := prefix + base64.RawURLEncoding.EncodeToString([]byte(token))
+		for _, host := range []*rest.Config{rest.AnonymousClientConfig(env.Admin), {Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}} {
+			for _, offered := range [][]string{{good}, {prefix + base64.RawURLEncoding.EncodeToString([]byte("nonsense")), "v1.events"}, {prefix + "%", "v1.events"}, {good, good, "v1.events"}} {
+				_, status, err := dial(ctx, host, "/apis/runtime.skein.dev/v1alpha1/namespaces/"+ns+"/threads/hello/events", offered...)
+				Expect(err).To(HaveOccurred())
+				Expect(status).To(Equal(http.StatusUnauthorized), "%q: %v", offered, err)
+			}
+		}
+	}, SpecTimeout(patience))
 
 	It("believes the front proxy's headers of nobody but the front proxy", func(ctx SpecContext) {
 		direct := &rest.Config{Host: "https://" + env.Addr.String(), TLSClientConfig: rest.TLSClientConfig{CAData: env.Server.CABundle()}}
@@ -364,16 +428,42 @@ func kubectl(args ...string) string {
 	return out
 }
 
-func webSocket(ctx context.Context, cfg *rest.Config, path string) *websocket.Conn {
+// serviceAccount makes one with these rights in the namespace and returns a token of it.
+func serviceAccount(ctx context.Context, ns string, rules ...rbacv1.PolicyRule) string {
+	GinkgoHelper()
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
+	Expect(env.Client.Create(ctx, sa)).To(Succeed())
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}}
+	Expect(env.Client.SubResource("token").Create(ctx, sa, token)).To(Succeed())
+	role(ctx, ns, "system:serviceaccount:"+ns+":app", rules...)
+	return token.Status.Token
+}
+
+func webSocket(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) *websocket.Conn {
+	GinkgoHelper()
+	conn, _, err := dial(ctx, cfg, path, subprotocols...)
+	Expect(err).NotTo(HaveOccurred())
+	return conn
+}
+
+// dial opens a WebSocket and returns the status of the answer, too.
+func dial(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) (*websocket.Conn, int, error) {
 	GinkgoHelper()
 	tls, err := rest.TLSConfigFor(cfg)
 	Expect(err).NotTo(HaveOccurred())
 	tls.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: tls}
-	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // the library closes it
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = conn.CloseNow(); transport.CloseIdleConnections() })
-	return conn
+	DeferCleanup(transport.CloseIdleConnections)
+	conn, resp, err := websocket.Dial(ctx, strings.TrimSuffix(cfg.Host, "/")+path, &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+		HTTPClient: &http.Client{Transport: transport}, Subprotocols: subprotocols,
+	})
+	if resp == nil {
+		return nil, 0, err
+	}
+	if conn != nil {
+		DeferCleanup(func() { _ = conn.CloseNow() })
+	}
+	return conn, resp.StatusCode, err
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -114,8 +114,8 @@ declare module '@standardagents/builder' {
     /** Appends to an array and keeps the last max elements. */
     push(key: string, value: unknown, max?: number): void;
     keys(): string[];
-    values(): unknown[];
-    entries(): [string, unknown][];
+    values<T = unknown>(): T[];
+    entries<T = unknown>(): [string, T][];
     readonly size: number;
   }
 
@@ -128,8 +128,8 @@ declare module '@standardagents/builder' {
     clear(): Promise<void>;
     push(key: string, value: unknown, max?: number): Promise<void>;
     keys(): Promise<string[]>;
-    values(): Promise<unknown[]>;
-    entries(): Promise<[string, unknown][]>;
+    values<T = unknown>(): Promise<T[]>;
+    entries<T = unknown>(): Promise<[string, T][]>;
     size(): Promise<number>;
     readonly loaded: boolean;
     readonly dirty: boolean;
@@ -317,13 +317,10 @@ declare module '@standardagents/builder' {
 
   export type EnvType = 'text' | 'secret';
 
-  /** What invokeTool gives. */
-  export interface ToolResult {
-    status: 'success' | 'error';
-    result?: string;
-    error?: string;
-    attachments?: Attachment[];
-  }
+  /** The result of a tool's call: what invokeTool returns, and what a tool may return. */
+  export type ToolResult =
+    | { status: 'success'; result: string; error?: undefined; attachments?: Attachment[] }
+    | { status: 'error'; error: string; result?: undefined; attachments?: Attachment[] };
 
   export interface ScheduledEffect {
     id: string;
@@ -356,14 +353,27 @@ declare module '@standardagents/builder' {
     finally(f?: (() => void) | null): Promise<CodeExecutionResult<T>>;
   }
 
-  export interface CodeExecutionResult<T = unknown> {
-    status: 'success' | 'error' | 'link_error' | 'memory' | 'terminated';
-    result: T | undefined;
+  export type CodeExecutionResult<T = unknown> = CodeExecutionReport &
+    (
+      | { status: 'success'; result: T; error?: undefined }
+      | { status: 'error' | 'link_error' | 'memory' | 'terminated'; result?: undefined; error: CodeExecutionError }
+    );
+
+  /** What a result of runCode has whatever the code came to. */
+  export interface CodeExecutionReport {
     reports: unknown[];
     logs: { level: string; message: string; time: Date }[];
     durationMs: number;
-    error?: { name: string; message: string; stack?: string; specifier?: string; line?: number; column?: number };
     memoryUsedBytes?: number;
+  }
+
+  export interface CodeExecutionError {
+    name: string;
+    message: string;
+    stack?: string;
+    specifier?: string;
+    line?: number;
+    column?: number;
   }
 
   // ---- definitions ----------------------------------------------------------------------------------------
@@ -377,12 +387,16 @@ declare module '@standardagents/builder' {
     ? z.output<A>
     : A extends { [name: string]: z.ZodType }
       ? { [K in keyof A]: z.output<A[K]> }
-      : Record<string, unknown>;
+      : any; // a JSON Schema, here or in the manifest: the compiler cannot tell what it allows
+
+  /** A result as code may write it: one that is no text becomes JSON. */
+  export type ToolOutcome =
+    | { status: 'success'; result?: unknown; error?: undefined; attachments?: ToolAttachment[] }
+    | { status: 'error'; error: string; result?: unknown; attachments?: ToolAttachment[] };
 
   /** A result, or any other JSON value, which is a success. */
   export type ToolReturn =
-    | { status: 'success'; result?: unknown; attachments?: ToolAttachment[] }
-    | { status: 'error'; error: string }
+    | ToolOutcome
     | { status?: never; [key: string]: unknown }
     | unknown[]
     | string
@@ -422,9 +436,9 @@ declare module '@standardagents/builder' {
     after_create_message(state: ThreadState, message: Message): Awaitable<void>;
     before_update_message(state: ThreadState, messageId: string, updates: MessageUpdates): Awaitable<MessageUpdates | null | undefined | void>;
     after_update_message(state: ThreadState, message: Message): Awaitable<void>;
-    before_store_tool_result(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<Partial<ToolResult> | string | null | undefined | void>;
-    after_tool_call_success(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<void>;
-    after_tool_call_failure(state: ThreadState, call: HookToolCall, result: ToolResult): Awaitable<void>;
+    before_store_tool_result(state: ThreadState, call: HookToolCall, result: StoredResult): Awaitable<ToolOutcome | string | null | undefined | void>;
+    after_tool_call_success(state: ThreadState, call: HookToolCall, result: StoredResult): Awaitable<void>;
+    after_tool_call_failure(state: ThreadState, call: HookToolCall, result: StoredResult): Awaitable<void>;
   }
 
   export type HookName = keyof HookSignatures;
@@ -444,6 +458,9 @@ declare module '@standardagents/builder' {
     name: string;
     arguments: unknown;
   }
+
+  /** A result and the id of the message that it is in. */
+  export type StoredResult = ToolResult & { messageId: string };
 
   export interface HookDefinition<N extends HookName = HookName> {
     hook: N;

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// refused matches what RBAC says of a request that it refuses. Quotas and admission answer Forbidden too, and no role
+// helps against those.
+var refused = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+
+// hint returns what to do about an error of the server where the server cannot know it, or "".
+func hint(s metav1.Status) string {
+	m := refused.FindStringSubmatch(s.Message)
+	if s.Reason != metav1.StatusReasonForbidden || m == nil {
+		return ""
+	}
+	verb, resource, group, namespace := m[1], m[2], m[3], m[4]
+	role := roleFor(verb, resource, group)
+	if role == "" {
+		return ""
+	}
+	if namespace == "" {
+		return fmt.Sprintf("The ClusterRole %s has this right: ask for a ClusterRoleBinding to it, or name one namespace with -n.", role)
+	}
+	return fmt.Sprintf("The ClusterRole %s has this right: ask for a RoleBinding to it in the namespace %s.", role, namespace)
+}
+
+// roleFor returns the ClusterRole of config/rbac with the fewest rights that has this one, "" for rights that are not
+// Skein's to give.
+func roleFor(verb, resource, group string) string {
+	reads := verb == "get" || verb == "list" || verb == "watch"
+	switch {
+	case group == skeinv1.GroupVersion.Group && reads:
+		return "skein-viewer"
+	case group == skeinv1.GroupVersion.Group:
+		return "skein-editor"
+	case group != runtimev1.GroupVersion.Group:
+		return ""
+	}
+	switch sub := func(s runtimev1.Subresource) string { return runtimev1.ThreadsResource + "/" + string(s) }; {
+	case resource == sub(runtimev1.SubresourceEnv):
+		return "skein-env-editor"
+	case resource == sub(runtimev1.SubresourceApprovals) && !reads:
+		return "skein-approver"
+	case resource == string(runtimev1.ViewLookups), resource == string(runtimev1.ViewSearches):
+		return "skein-lookup"
+	case reads && resource != sub(runtimev1.SubresourceCode):
+		return "skein-conversation-reader"
+	}
+	return "skein-conversation-writer"
+}

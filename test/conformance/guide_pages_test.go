@@ -1,0 +1,297 @@
+package conformance
+
+import (
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/skein-dev/skein/test/guide"
+	"github.com/skein-dev/skein/test/harness"
+)
+
+// followed is a page whose commands are run.
+type followed struct {
+	// prepare makes what the page takes for granted.
+	prepare func(*reader, SpecContext)
+	// namespace that the page itself makes.
+	namespace string
+	// varies matches what else of outputs differs from run to run.
+	varies *regexp.Regexp
+}
+
+// runElsewhere has the commands that need what a test of this tier has not: an image registry, a cluster whose nodes run
+// the manager, the registry of npm, or a cluster of their own. It says which, and what shows that they work.
+var runElsewhere = map[string]string{
+	"make demo     # a cluster, Skein in it, an agent that computes real figures from a file, and the whole tree deleted again": "the demo is a cluster of its own; the tier cluster and CI run it",
+	"make test     # everything: generated files, lint, unit, conformance, and beside them end to end and integration":          "this is a part of it",
+	"make build docker-build                      # bin/, and build/*.tar, the images, to push to your registry":                "needs buildah and a registry; test/image builds the images",
+	"export PATH=$PWD/bin:$PATH                   # for the plugin, kubectl skein":                                              "the reader's PATH has the plugin already",
+	"make deploy OVERLAY=persistent               # config/persistent: the operator, with a volume for conversations":           "needs nodes that run the manager; the tier e2e deploys",
+	"make cluster-up                                            # says which KUBECONFIG to export":                              "another cluster; the tier cluster starts and stops them",
+	"make build": "the programs are built already",
+	"hack/devcluster/devcluster.sh load --name skein.dev/manager:dev --binary bin/manager": "needs a node; the tier e2e loads images",
+	"hack/devcluster/devcluster.sh load --name skein.dev/sandbox:dev --binary bin/sandbox": "needs a node; the tier e2e loads images",
+	"make deploy":       "needs nodes that run the manager; the tier e2e deploys",
+	"make cluster-down": "another cluster; the tier cluster starts and stops them",
+	"make cluster-up NODE=false                                      # says which KUBECONFIG to export":                                                                                                                                   "another cluster; the tier cluster starts and stops them",
+	"make run ARGS=--runtime-api-bind-address=127.0.0.1:8444         # in another terminal: against the cluster of your KUBECONFIG":                                                                                                       "runs until it is interrupted, as the manager of this tier does",
+	"kubectl -n skein-system rollout status deployment/skein-manager":                                                                                                                                                                     "needs nodes that run the manager; the tier e2e waits for it",
+	"kubectl -n skein-system create secret generic skein-database \\\n  --from-literal=url='postgres://skein:PASSWORD@db.example.com:5432/skein?sslmode=verify-full' \\\n  --from-literal=blobURL='s3://skein-files?region=eu-central-1'": "needs a database of the reader's",
+	"make deploy OVERLAY=postgres": "needs nodes that run the manager, and a database of the reader's",
+	"kubectl delete threads --all -A      # first: the manager purges stored conversations while it still runs": "other specs have threads here",
+	"make undeploy OVERLAY=persistent":                                                                "needs nodes that run the manager",
+	"kubectl -n skein-system logs deployment/skein-manager":                                           "needs nodes that run the manager",
+	"kubectl skein env rotate            # adds a primary key; the manager uses it within 15 seconds": "changes the key of the whole installation; the specs of ENV-05 rotate it",
+	"kubectl skein env rotate --prune    # later: removes the older keys":                             "works a minute later only; the specs of ENV-05 prune",
+	"npm install --save-dev typescript zod":                                                           "needs the registry of npm; the specs of TOL-03 compile with the same packages",
+	"npx tsc --noEmit":                                                                                "needs the registry of npm; the specs of TOL-03 compile with the same packages",
+}
+
+// goesOn has the commands that follow what happens until they are interrupted.
+var goesOn = []string{
+	`kubectl get --raw "$API/events?after=0"`,
+	`kubectl get --raw "$NS/lifecycle?watch=true"`,
+}
+
+var pagesToFollow = map[string]followed{
+	"README.md":               {namespace: "demo", prepare: (*reader).quickStart},
+	"docs/conversations.md":   {prepare: (*reader).samples},
+	"docs/dual-agents.md":     {prepare: (*reader).samples},
+	"docs/effects.md":         {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/effects.md") }},
+	"docs/ending.md":          {prepare: (*reader).retained},
+	"docs/endpoints.md":       {prepare: func(r *reader, ctx SpecContext) { r.echoing(ctx); r.applyPage(ctx, "docs/endpoints.md") }},
+	"docs/environment.md":     {prepare: (*reader).missingVariable},
+	"docs/export.md":          {prepare: (*reader).toExport},
+	"docs/first-agent.md":     {prepare: (*reader).greeter},
+	"docs/handlers.md":        {prepare: (*reader).concierge},
+	"docs/install.md":         {},
+	"docs/kubectl-skein.md":   {prepare: (*reader).withOrders, varies: regexp.MustCompile(`(Idle|Running) +agent analyst, [0-9]+ messages, last run \w+`)},
+	"docs/memory.md":          {prepare: (*reader).remembering},
+	"docs/runs.md":            {prepare: (*reader).waitingForApproval},
+	"docs/runtime-api.md":     {prepare: (*reader).curling},
+	"docs/skills.md":          {prepare: (*reader).skilled},
+	"docs/state.md":           {prepare: (*reader).echoing},
+	"docs/subagents.md":       {prepare: (*reader).asked},
+	"docs/thread-records.md":  {prepare: (*reader).authorized},
+	"docs/tools.md":           {},
+	"docs/troubleshooting.md": {prepare: (*reader).samples},
+	"docs/usage.md":           {prepare: (*reader).samples},
+}
+
+// sh runs a command that no page shows.
+func (r *reader) sh(ctx SpecContext, text string) {
+	GinkgoHelper()
+	r.run(ctx, guide.Command{From: "preparation", Text: text + "\n"})
+}
+
+func (r *reader) apply(ctx SpecContext, manifests string) {
+	GinkgoHelper()
+	_, err := cluster.KubectlIn(ctx, manifests, "-n", r.ns, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// applyPage applies the whole manifests that a page shows.
+func (r *reader) applyPage(ctx SpecContext, page string) {
+	GinkgoHelper()
+	r.apply(ctx, manifestsOf(page))
+}
+
+func manifestsOf(page string) string {
+	GinkgoHelper()
+	blocks, err := guide.Blocks(harness.Root(), page)
+	Expect(err).NotTo(HaveOccurred())
+	var whole []string
+	for _, b := range blocks {
+		if b.Language == "yaml" && strings.HasPrefix(b.Text, "apiVersion: ") {
+			whole = append(whole, b.Text)
+		}
+	}
+	Expect(whole).NotTo(BeEmpty(), page)
+	return strings.Join(whole, "---\n")
+}
+
+func (r *reader) ready(ctx SpecContext, name string) *harness.Thread {
+	GinkgoHelper()
+	return ready(ctx, cluster.Thread(r.ns, name))
+}
+
+func (*reader) quickStart(ctx SpecContext) {
+	DeferCleanup(func(ctx SpecContext) {
+		_, err := cluster.Kubectl(ctx, "delete", "namespace", "demo", "--ignore-not-found", "--timeout=100s")
+		Expect(err).NotTo(HaveOccurred())
+	}, NodeTimeout(2*time.Minute))
+}
+
+func (r *reader) samples(ctx SpecContext) {
+	GinkgoHelper()
+	_, err := cluster.Kubectl(ctx, "-n", r.ns, "apply", "-k", filepath.Join(harness.Root(), "config", "samples"))
+	Expect(err).NotTo(HaveOccurred())
+	_, err = cluster.Kubectl(ctx, "-n", r.ns, "wait", "--for=condition=Ready", "agents,threads", "--all", "--timeout=60s")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (r *reader) withOrders(ctx SpecContext) {
+	GinkgoHelper()
+	r.samples(ctx)
+	r.sh(ctx, "kubectl skein files cp hack/demo/orders.csv orders:/orders.csv")
+}
+
+func (r *reader) asked(ctx SpecContext) {
+	GinkgoHelper()
+	r.withOrders(ctx)
+	r.sh(ctx, `kubectl skein send orders "What do the orders in /orders.csv come to?" --wait`)
+}
+
+// echoing makes a thread "orders" whose agent repeats what it is told.
+func (r *reader) echoing(ctx SpecContext) {
+	GinkgoHelper()
+	create(ctx, harness.Scripted(r.ns, "model", harness.Echo()), harness.Prompt(r.ns, "prompt", "model"), harness.Agent(r.ns, "analyst", "prompt"),
+		harness.NewThread(r.ns, "orders", "analyst"))
+	r.ready(ctx, "orders")
+}
+
+func (r *reader) retained(ctx SpecContext) {
+	GinkgoHelper()
+	r.echoing(ctx)
+	t := r.ready(ctx, "orders")
+	for i := range 6 {
+		say(ctx, t, i+1, "hello")
+	}
+	r.apply(ctx, "apiVersion: skein.dev/v1alpha1\nkind: Thread\nmetadata: {name: orders}\nspec: {agentRef: {name: analyst}, deletionPolicy: Retain}\n")
+	DeferCleanup(func(ctx SpecContext) {
+		for _, id := range r.ids {
+			r.sh(ctx, "kubectl skein purge "+id)
+		}
+	}, NodeTimeout(patience))
+}
+
+func (r *reader) missingVariable(ctx SpecContext) {
+	GinkgoHelper()
+	r.apply(ctx, `
+apiVersion: skein.dev/v1alpha1
+kind: Agent
+metadata: {name: needy}
+spec:
+  sideA: {promptRef: {name: prompt}}
+  env: [{name: API_KEY, required: true}]
+---
+apiVersion: skein.dev/v1alpha1
+kind: Thread
+metadata: {name: thread-x}
+spec: {agentRef: {name: needy}}
+`)
+	create(ctx, harness.Scripted(r.ns, "model", harness.Echo()), harness.Prompt(r.ns, "prompt", "model"))
+	Expect(r.ready(ctx, "thread-x").Say(ctx, "hello")).To(Succeed())
+	r.write("key.txt", "secret")
+}
+
+func (r *reader) toExport(ctx SpecContext) {
+	GinkgoHelper()
+	r.echoing(ctx)
+	create(ctx, harness.NewThread(r.ns, "empty", "analyst"))
+	say(ctx, r.ready(ctx, "orders"), 1, "hello")
+	r.ready(ctx, "empty")
+}
+
+func (r *reader) greeter(ctx SpecContext) {
+	GinkgoHelper()
+	server := harness.NewChatServer(func(w http.ResponseWriter, _ *http.Request, req harness.ChatRequest) {
+		harness.Say(w, req.Model, "Bonjour, Ada !")
+	})
+	DeferCleanup(server.Close)
+	manifests := manifestsOf("docs/first-agent.md")
+	Expect(manifests).To(ContainSubstring("https://api.openai.com/v1"))
+	r.write("greeter.yaml", strings.ReplaceAll(manifests, "https://api.openai.com/v1", server.URL+"/v1"))
+}
+
+func (r *reader) concierge(ctx SpecContext) {
+	GinkgoHelper()
+	r.applyPage(ctx, "docs/handlers.md")
+	create(ctx, harness.Scripted(r.ns, "small", harness.Echo()), harness.NewThread(r.ns, "orders", "concierge"))
+	r.ready(ctx, "orders")
+}
+
+func (r *reader) remembering(ctx SpecContext) {
+	GinkgoHelper()
+	create(ctx, harness.Embedder(r.ns, "embedder"), harness.Scripted(r.ns, "gpt", harness.Echo()), harness.NewThread(r.ns, "orders", "helper"))
+	for doc := range strings.SplitSeq(strings.ReplaceAll(manifestsOf("docs/memory.md"), "namespace: demo", "namespace: "+r.ns), "---\n") {
+		if !strings.Contains(doc, "kind: Model") { // its provider is not ours to ask
+			r.apply(ctx, doc)
+		}
+	}
+	r.ready(ctx, "orders")
+}
+
+func (r *reader) waitingForApproval(ctx SpecContext) {
+	GinkgoHelper()
+	pay := func(amount int) map[string]any { return map[string]any{"amount": amount} }
+	both := harness.Calls("pay_invoice", pay(120))
+	both.ToolCalls = append(both.ToolCalls, harness.Calls("pay_invoice", pay(75)).ToolCalls...)
+	r.apply(ctx, `
+apiVersion: skein.dev/v1alpha1
+kind: Tool
+metadata: {name: pay-invoice}
+spec:
+  description: Pays an invoice.
+  requiresApproval: true
+  approvalTimeout: 24h
+  parameters: {type: object, properties: {amount: {type: number}}}
+  code: {inline: "export default { execute: async () => 'paid' };"}
+`)
+	create(ctx, harness.Scripted(r.ns, "model", harness.On("pay", both), harness.After("pay_invoice", harness.Answer("done"))),
+		harness.Prompt(r.ns, "prompt", "model", "pay-invoice"), harness.Agent(r.ns, "clerk", "prompt"), harness.NewThread(r.ns, "orders", "clerk"))
+	Expect(r.ready(ctx, "orders").Say(ctx, "pay both")).To(Succeed())
+}
+
+// authorized gives the reader what docs/runtime-api.md says of applications.
+func (r *reader) authorized(ctx SpecContext) {
+	GinkgoHelper()
+	r.echoing(ctx)
+	writer(ctx)
+	commands, err := guide.Commands(harness.Root(), "docs/runtime-api.md")
+	Expect(err).NotTo(HaveOccurred())
+	for _, c := range commands {
+		if !strings.HasPrefix(c.Text, "curl ") && strings.Contains(c.Text, "shop") || strings.Contains(c.Text, "config view") {
+			r.run(ctx, c)
+		}
+	}
+}
+
+// writer installs the role that applications are bound to.
+func writer(ctx SpecContext) {
+	GinkgoHelper()
+	_, err := cluster.Kubectl(ctx, "apply", "-f", filepath.Join(harness.Root(), "config", "rbac", "conversation_writer_role.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (r *reader) curling(ctx SpecContext) {
+	GinkgoHelper()
+	r.echoing(ctx)
+	writer(ctx)
+}
+
+func (r *reader) skilled(ctx SpecContext) {
+	GinkgoHelper()
+	r.applyPage(ctx, "docs/skills.md")
+	r.apply(ctx, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: skills}
+data:
+  warehouse.md: |
+    ---
+    description: Knows the warehouse.
+    ---
+    Look into the files.
+`)
+	for _, name := range []string{"find-order", "refund-order"} {
+		create(ctx, harness.CodeTool(r.ns, name, `export default { execute: async () => 'done' };`, nil))
+	}
+	create(ctx, harness.Scripted(r.ns, "big", harness.Echo()), harness.Agent(r.ns, "support", "support"), harness.NewThread(r.ns, "orders", "support"))
+	r.ready(ctx, "orders")
+}
