@@ -32,6 +32,8 @@ GO_BUILD := go build -p $(JOBS) $(if $(RELEASE),-trimpath) -ldflags '-s -w'
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.
 FILTER ?=
 PKG ?=
+# A file that selects what gets a second try (testrun writes it).
+ONLY ?=
 # LATE=500 makes goroutines, reads, writes and closes late by up to 500 ms now and then (hack/late): the way to find
 # tests that rest on luck. What was built so stays apart in the build cache.
 ifdef LATE
@@ -41,7 +43,7 @@ endif
 # How long specs wait for what must happen. Gomega's default of a second is too little for two busy cores;
 # waiting longer costs nothing where it does happen.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 30s
-TESTFLAGS = -reports $(REPORTS) $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
+TESTFLAGS = -reports $(REPORTS) $(if $(ONLY),-only '$(ONLY)') $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
 
 ##@ General
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh: all tiers, in two lanes beside each other, each announced, all of them even when one fails; last, one line a tier and
-# the sum. hack/testrun/lanes.go says what runs beside what.
+# the sum. hack/testrun/lanes.go says what runs beside what. With CI set, a test that failed runs once more at the end, alone.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
