@@ -87,12 +87,17 @@ verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
 
 ##@ Build
 
+# What this machine lacks is said before any work begins, once. `make test` has said it already.
+.PHONY: prerequisites
+prerequisites:
+	@$(if $(PREREQUISITES_MET),,NODE=$(NODE) hack/prerequisites.sh $(or $(filter demo test,$(MAKECMDGOALS)),build))
+
 .PHONY: build
 build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein
-bin/manager bin/sandbox bin/kubectl-skein: bin/%:
+bin/manager bin/sandbox bin/kubectl-skein: bin/%: | prerequisites
 	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
@@ -204,7 +209,7 @@ cluster-status: ## Say what runs.
 ##@ Demo
 
 .PHONY: demo
-demo: build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+demo: prerequisites build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
 	@NODE=$(NODE) hack/demo/run.sh
 
 .PHONY: demo-down

@@ -4,6 +4,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
+hack/prerequisites.sh test || exit 1
+export PREREQUISITES_MET=1
 reports=$PWD/build/reports
 rm -rf "$reports"
 mkdir -p "$reports"
