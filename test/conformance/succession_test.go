@@ -39,7 +39,9 @@ var _ = Describe("A manager on SQLite that is killed", Serial, Label("K8S-05"), 
 		m := instead(ctx, harness.ManagerOptions{Dir: filepath.Join(GinkgoT().TempDir(), "data"), Args: []string{"--namespaces=" + ns, "--leader-elect"}})
 		for range 3 {
 			before := killForLong(ctx, m)
-			Expect(m.Start(ctx)).To(Succeed(), "it is ready only when it leads")
+			starting, cancel := context.WithTimeout(ctx, patience)
+			Expect(m.Start(starting)).To(Succeed(), "it is ready only when it leads")
+			cancel()
 			after := leaderLease(ctx)
 			Expect(after.Spec.HolderIdentity).NotTo(HaveValue(Equal(*before.Spec.HolderIdentity)))
 			Expect(after.Spec.LeaseTransitions).To(HaveValue(Equal(*before.Spec.LeaseTransitions + 1)))
