@@ -32,6 +32,8 @@ GO_BUILD := go build -p $(JOBS) $(if $(RELEASE),-trimpath) -ldflags '-s -w'
 # packages (PKG=./internal/store/...), RACE=1 uses the race detector.
 FILTER ?=
 PKG ?=
+# A file that selects what gets a second try (testrun writes it).
+ONLY ?=
 # LATE=500 makes goroutines, reads, writes and closes late by up to 500 ms now and then (hack/late): the way to find
 # tests that rest on luck. What was built so stays apart in the build cache.
 ifdef LATE
@@ -41,7 +43,7 @@ endif
 # How long specs wait for what must happen. Gomega's default of a second is too little for two busy cores;
 # waiting longer costs nothing where it does happen.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 30s
-TESTFLAGS = -reports $(REPORTS) $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
+TESTFLAGS = -reports $(REPORTS) $(if $(ONLY),-only '$(ONLY)') $(if $(VERBOSE),-v) $(if $(RACE),-race) $(if $(FILTER),-label-filter '$(FILTER)')
 
 ##@ General
 
@@ -85,12 +87,17 @@ verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
 
 ##@ Build
 
+# What this machine lacks is said before any work begins, once. `make test` has said it already.
+.PHONY: prerequisites
+prerequisites:
+	@$(if $(PREREQUISITES_MET),,NODE=$(NODE) hack/prerequisites.sh $(or $(filter demo test,$(MAKECMDGOALS)),build))
+
 .PHONY: build
 build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein
-bin/manager bin/sandbox bin/kubectl-skein: bin/%:
+bin/manager bin/sandbox bin/kubectl-skein: bin/%: | prerequisites
 	@hack/step.sh "Build $@" $(GO_BUILD) -o $@ ./cmd/$*
 
 .PHONY: docker-build
@@ -202,7 +209,7 @@ cluster-status: ## Say what runs.
 ##@ Demo
 
 .PHONY: demo
-demo: build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+demo: prerequisites build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
 	@NODE=$(NODE) hack/demo/run.sh
 
 .PHONY: demo-down

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # test.sh: all tiers, in two lanes beside each other, each announced, all of them even when one fails; last, one line a tier and
-# the sum. hack/testrun/lanes.go says what runs beside what.
+# the sum. hack/testrun/lanes.go says what runs beside what. With CI set, a test that failed runs once more at the end, alone.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
+hack/prerequisites.sh test || exit 1
+export PREREQUISITES_MET=1
 reports=$PWD/build/reports
 rm -rf "$reports"
 mkdir -p "$reports"

@@ -26,8 +26,11 @@ type event struct {
 type packageRun struct {
 	started time.Time
 	output  strings.Builder
-	plain   []spec          // top-level test functions that have ended
-	suites  map[string]bool // test functions that turned out to run a Ginkgo suite
+	plain   []spec                      // top-level test functions that have ended
+	suites  map[string]bool             // test functions that turned out to run a Ginkgo suite
+	tests   map[string]*strings.Builder // what top-level test functions print
+	// whole says that the test program got to its end after a failure. One that died left tests out.
+	whole bool
 }
 
 // stream follows go test's events and prints a line when a package ends.
@@ -91,7 +94,13 @@ func (s *stream) output(p *packageRun, e *event) {
 	if e.Test != "" && strings.HasPrefix(e.Output, "Running Suite: ") {
 		p.suites[e.Test] = true
 	}
+	if e.Test == "" && e.Output == "FAIL\n" {
+		p.whole = true
+	}
 	p.output.WriteString(e.Output)
+	if e.Test != "" {
+		p.test(e.Test).WriteString(e.Output)
+	}
 	if s.verbose {
 		_, _ = io.WriteString(s.out, e.Output)
 	}
@@ -102,7 +111,12 @@ func (s *stream) ended(p *packageRun, e *event) {
 		// Only top-level functions are counted: a subtest is a part of one.
 		if !strings.Contains(e.Test, "/") {
 			o := map[string]string{"pass": passed, "fail": failed, "skip": skipped}[e.Action]
-			p.plain = append(p.plain, spec{Package: e.Package, Name: e.Test, Outcome: o, Seconds: e.Elapsed})
+			t := spec{Package: e.Package, Name: e.Test, Outcome: o, Seconds: e.Elapsed}
+			if o == failed {
+				t.Output = shortOutput(p.test(e.Test).String())
+				t.Again = &again{Package: e.Package, Test: e.Test}
+			}
+			p.plain = append(p.plain, t)
 		}
 		return
 	}
@@ -125,10 +139,21 @@ func (s *stream) ended(p *packageRun, e *event) {
 func (s *stream) run(pkg string) *packageRun {
 	p := s.runs[pkg]
 	if p == nil {
-		p = &packageRun{started: time.Now(), suites: map[string]bool{}}
+		p = &packageRun{started: time.Now(), suites: map[string]bool{}, tests: map[string]*strings.Builder{}}
 		s.runs[pkg] = p
 	}
 	return p
+}
+
+// test returns what a test function has printed, its subtests included.
+func (p *packageRun) test(name string) *strings.Builder {
+	name, _, _ = strings.Cut(name, "/")
+	b := p.tests[name]
+	if b == nil {
+		b = &strings.Builder{}
+		p.tests[name] = b
+	}
+	return b
 }
 
 func (s *stream) build(pkg string) *strings.Builder {

@@ -20,6 +20,10 @@ import (
 const envTier = "TESTRUN_TEST_TIER"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envCommand) != "" {
+		main()
+		return
+	}
 	if os.Getenv(envTier) == "" {
 		os.Exit(m.Run())
 	}

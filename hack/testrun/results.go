@@ -29,6 +29,8 @@ type result struct {
 	// Note says why something was skipped or could not be counted.
 	Note  string `json:"note,omitempty"`
 	Specs []spec `json:"specs,omitempty"`
+	// Flaky are the names of tests that failed and passed when they ran once more. They count as passed.
+	Flaky []string `json:"flaky,omitempty"`
 }
 
 // spec is one test: a Ginkgo spec or a plain test function.
@@ -38,6 +40,10 @@ type spec struct {
 	Labels  []string `json:"labels,omitempty"`
 	Outcome string   `json:"outcome"`
 	Seconds float64  `json:"seconds"`
+	// Output is what a failed test printed.
+	Output string `json:"output,omitempty"`
+	// Again selects what runs when the test gets a second try. It is nil when it gets none.
+	Again *again `json:"again,omitempty"`
 }
 
 func (r *result) add(s spec) {
@@ -72,6 +78,7 @@ func readSuite(file, pkg string) ([]spec, error) {
 
 func suiteSpecs(r *types.Report, pkg string) []spec {
 	var specs []spec
+	var sources []*types.SpecReport
 	failures := 0
 	unasked := setup(r)
 	for i := range r.SpecReports {
@@ -82,6 +89,7 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 		}
 		if got.Outcome == failed {
 			failures++
+			got.Output = failureText(s)
 		}
 		if !s.LeafNodeType.Is(types.NodeTypeIt) {
 			// A node around the specs (BeforeSuite, AfterSuite, …) is worth a line only when it failed.
@@ -96,7 +104,9 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 			got.Outcome = unasked
 		}
 		specs = append(specs, got)
+		sources = append(sources, s)
 	}
+	markAgain(r, specs, sources)
 	if !r.SuiteSucceeded && failures == 0 {
 		specs = append(specs, spec{Package: pkg, Name: fmt.Sprint("the suite: ", r.SpecialSuiteFailureReasons), Outcome: failed})
 	}

@@ -47,6 +47,9 @@ func printSum(out io.Writer, results []*result) int {
 				fmt.Fprintf(out, "FAILED %s: %s %s\n", r.Tier, shorten(s.Package), s.Name)
 			}
 		}
+		for _, name := range r.Flaky {
+			fmt.Fprintf(out, "FLAKY %s: %s (failed, then passed alone: see both outputs above)\n", r.Tier, name)
+		}
 	}
 	for _, r := range results {
 		fmt.Fprintf(out, "%-12s %5d passed %4d failed %4d skipped %6.0fs  %s\n", r.Tier, r.Passed, r.Failed, r.Skipped, r.Seconds, r.Note)

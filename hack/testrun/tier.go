@@ -24,6 +24,8 @@ type tierOptions struct {
 	race     bool
 	verbose  bool
 	skip     string
+	// only narrows the tier to what gets a second try.
+	only *again
 	// modules are the folders of other modules of this repository, all of whose packages make up the tier.
 	modules  []string
 	patterns []string
@@ -42,6 +44,10 @@ func tierCommand(ctx context.Context, args []string) error {
 	f.BoolVar(&o.race, "race", false, "run with the race detector")
 	f.BoolVar(&o.verbose, "v", false, "print all output")
 	f.StringVar(&o.skip, "skip-because", "", "do not run the tests: count them as skipped for this reason")
+	f.Func("only", "file that says which tests get a second try; no others run", func(file string) (err error) {
+		o.only, err = readAgain(file)
+		return err
+	})
 	f.Func("C", "folder of another Go module, all of whose packages make up the tier; can be repeated", func(dir string) error {
 		o.modules = append(o.modules, dir)
 		return nil
@@ -103,8 +109,13 @@ func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) 
 		if o.filter != "" || o.skip != "" {
 			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return !p.Ginkgo })
 		}
-		if len(packages) == 0 {
+		if o.only != nil {
+			packages = slices.DeleteFunc(packages, func(p testPackage) bool { return p.Path != o.only.Package })
+		}
+		if len(packages) == 0 && o.only == nil {
 			fmt.Printf("%s: no package has tests of this tier\n", tier)
+		}
+		if len(packages) == 0 {
 			continue
 		}
 		if err := goTest(ctx, r, dir, packages, suites, o); err != nil {
@@ -141,8 +152,12 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	if o.skip != "" {
 		flags = append(flags, "-ginkgo.dry-run")
 	}
-	if o.verbose {
+	if o.verbose || o.only != nil {
 		flags = append(flags, "-ginkgo.v")
+	}
+	if o.only != nil {
+		args = append(args, "-run", "^"+o.only.Test+"$")
+		flags = append(flags, o.only.ginkgoFlags()...)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -158,7 +173,7 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s := &stream{tier: r.Tier, out: os.Stdout, verbose: o.verbose, runs: map[string]*packageRun{}, builds: map[string]*strings.Builder{}}
+	s := &stream{tier: r.Tier, out: os.Stdout, verbose: o.verbose || o.only != nil, runs: map[string]*packageRun{}, builds: map[string]*strings.Builder{}}
 	s.finish = func(pkg string, run *packageRun, bad bool) (string, bool) {
 		return collect(r, pkg, isSuite[pkg], run, bad, o.skip != "")
 	}
@@ -183,9 +198,16 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 // collect adds the tests of one package to the result and gives a note for its line.
 func collect(r *result, pkg, report string, run *packageRun, bad, dry bool) (string, bool) {
 	before := *r
+	add := func(t spec) {
+		// Where the program died, tests were left out that a second try of one of them would not make up for.
+		if bad && !run.whole {
+			t.Again = nil
+		}
+		r.add(t)
+	}
 	for _, t := range run.plain {
 		if !run.suites[t.Name] {
-			r.add(t)
+			add(t)
 		}
 	}
 	if report != "" {
@@ -197,7 +219,12 @@ func collect(r *result, pkg, report string, run *packageRun, bad, dry bool) (str
 			if dry {
 				s.Outcome = skipped
 			}
-			r.add(s)
+			for suite := range run.suites {
+				if s.Again != nil {
+					s.Again.Test = suite
+				}
+			}
+			add(s)
 		}
 	}
 	if bad && r.Failed == before.Failed {

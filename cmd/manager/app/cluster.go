@@ -32,11 +32,8 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",namespace=skein-system,resources=events,verbs=create;patch
 
-const (
-	leaderElectionID = "manager.skein.dev"
-	// shutdownTime is how long runs and requests have to come to a rest.
-	shutdownTime = 25 * time.Second
-)
+// shutdownTime is how long runs and requests have to come to a rest.
+const shutdownTime = 25 * time.Second
 
 // Scheme holds every kind that the manager reads or writes.
 func Scheme() *runtime.Scheme {
@@ -94,7 +91,11 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		&corev1.Pod{}:                 {Label: labels.NewSelector().Add(*pool)},
 		&networkingv1.NetworkPolicy{}: {Label: labels.SelectorFromSet(labels.Set{skeinv1.LabelManagedBy: skeinv1.ManagedByValue})},
 	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	elect, err := o.newElection(cfg)
+	if err != nil {
+		return nil, err
+	}
+	options := ctrl.Options{
 		Scheme: Scheme(),
 		Logger: o.Logger,
 		Cache: cache.Options{
@@ -114,12 +115,16 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
+		RenewDeadline:                 ptr.To(renewDeadline),
 		GracefulShutdownTimeout:       ptr.To(shutdownTime),
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(o.SkipNameValidation), ReconciliationTimeout: time.Minute},
-	})
+	}
+	elect.configure(&options)
+	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", cfg.Host, err)
 	}
+	elect.record(mgr)
 	return mgr, nil
 }
 

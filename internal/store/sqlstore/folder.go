@@ -14,9 +14,12 @@ import (
 // lockFile of a data folder. The lock is the kernel's and goes with the process; the file stays.
 const lockFile = "lock"
 
+// LockFile returns the file that the process which has a data folder keeps locked.
+func LockFile(dir string) string { return filepath.Join(dir, lockFile) }
+
 // lockFolder takes a data folder for this process.
 func lockFolder(dir string) (io.Closer, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(LockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data folder: %w", err)
 	}

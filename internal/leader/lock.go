@@ -1,0 +1,32 @@
+package leader
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lock is a lock of client-go's leader election that processes which are gone do not hold.
+type lock struct {
+	resourcelock.Interface
+	former []string
+}
+
+// After returns a lock that counts as free while one of the former processes holds it.
+//
+// The election takes a free lock with a conditional update of what it has read, and adds one to the transitions, as it does with a
+// lock that its holder gave back. So nothing is lost when another process takes it first, and no other
+// process finds it free in between. No clock is compared.
+func After(former []string, l resourcelock.Interface) resourcelock.Interface {
+	return &lock{Interface: l, former: former}
+}
+
+// Get implements resourcelock.Interface.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && slices.Contains(l.former, record.HolderIdentity) {
+		record.HolderIdentity = ""
+	}
+	return record, raw, err
+}
