@@ -75,7 +75,7 @@ func (g *guard) apply(ctx context.Context, st *State, ops []store.Op) error {
 	if g.expect != nil {
 		all = append(all, &store.ExpectVersion{Version: *g.expect})
 	}
-	if err := st.svc.store.Apply(ctx, st.id, st.fence, append(all, ops...)...); err != nil {
+	if err := st.svc.store.Apply(ctx, st.id, st.fence, st.conditions(append(all, ops...))...); err != nil {
 		return err
 	}
 	if len(ops) > 0 {
