@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -57,6 +59,56 @@ func hang() skeinv1.ScriptStep {
 	return harness.On("hang", harness.Slow(time.Hour, harness.Answer("never")))
 }
 
+// refusesNewWork tries what a terminated thread refuses, and what it takes.
+func refusesNewWork(ctx context.Context, t *harness.Thread) {
+	GinkgoHelper()
+	wire := api().Thread(t.Namespace, t.Name)
+	for name, call := range map[string]func() error{
+		"POST messages": func() error { _, err := t.Inject(ctx, runtimev1.NewMessage{Content: "x"}); return err },
+		"PATCH messages": func() error {
+			_, err := wire.UpdateMessage(ctx, must(t.Messages(ctx))[0].ID, runtimev1.MessageUpdates{Content: ptr.To("x")})
+			return err
+		},
+		"POST continue":  func() error { _, err := wire.Continue(ctx); return err },
+		"PUT files":      func() error { return t.WriteFile(ctx, "/late.txt", "text/plain", []byte("x")) },
+		"PUT kv":         func() error { return t.SetValue(ctx, "k", `1`) },
+		"PUT state":      func() error { return wire.SetState(ctx, "k", 1) },
+		"POST state":     func() error { return wire.PushState(ctx, "k", 1, 0) },
+		"PUT env":        func() error { return wire.SetEnv(ctx, "K", "v", "text") },
+		"POST events":    func() error { return wire.Emit(ctx, "late", 1) },
+		"POST notify":    func() error { return wire.NotifyParent(ctx, "x") },
+		"PUT status":     func() error { return wire.SetStatus(ctx, "x") },
+		"POST tools":     func() error { _, err := wire.InvokeTool(ctx, "get_value", map[string]any{"key": "k"}); return err },
+		"POST skills":    func() error { _, err := wire.ActivateSkill(ctx, "s", nil); return err },
+		"POST effects":   func() error { _, err := wire.ScheduleEffect(ctx, "e", nil, 0); return err },
+		"POST approvals": func() error { _, err := wire.Approve(ctx, "call_1", "", nil); return err },
+		"POST relationships": func() error {
+			_, err := wire.Relate(ctx, runtimev1.Relationship{ThreadID: t.Name, Type: "mention", Role: "child"})
+			return err
+		},
+		"POST import": func() error {
+			_, err := wire.Import(ctx, strings.NewReader(`{"agentId":"a","createdAt":"2026-01-01T00:00:00Z"}`))
+			return err
+		},
+	} {
+		err := call()
+		Expect(err).To(kind(runtimeclient.ErrTerminated), "%s: %v", name, err)
+		Expect(apierrors.IsGone(err)).To(BeTrue(), "%s: %v", name, err)
+		Expect(err).To(MatchError(ContainSubstring("make a new Thread")), name)
+	}
+	Expect(must(wire.Files(ctx, runtimeclient.FileOptions{})).Files).To(BeEmpty())
+
+	_, err := wire.Stop(ctx, "")
+	Expect(err).NotTo(HaveOccurred(), "there is nothing to stop")
+	_, err = wire.Archive(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(wire.UnsetEnv(ctx, "K")).To(BeFalse())
+	Expect(wire.DeleteMessage(ctx, "nothing")).To(BeFalse())
+	rc, err := wire.Export(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(rc.Close()).To(Succeed())
+}
+
 var _ = Describe("The end of threads", func() {
 	It("is soft by terminate: the run is aborted, work refused, all to be read, the parent told", Label("THR-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -90,6 +142,7 @@ var _ = Describe("The end of threads", func() {
 		_, err = child.Code(ctx, runtimev1.CodeRequest{Source: "export default 1"})
 		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
 		Expect(texts(must(child.Messages(ctx)))).To(Equal([]string{"user: hang"}), "reads still work")
+		refusesNewWork(ctx, child)
 
 		Expect(last(settled(ctx, t, 1))).To(ContainSubstring("terminated"), "the parent that waited was told")
 		list, err := api().Thread(ns, "thread").Children(ctx, runtimeclient.Page{})
