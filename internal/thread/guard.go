@@ -97,7 +97,7 @@ type opResult struct {
 // hasResult tells whether an op gives something back that a repeat must give too, and that may be kept.
 func hasResult(op store.Op) bool {
 	switch op.(type) {
-	case *store.AppendMessage, *store.UpdateMessage, *store.DeleteMessage, *store.Enqueue, *store.Terminate:
+	case *store.AppendMessage, *store.UpdateMessage, *store.DeleteMessage, *store.Enqueue, *store.Terminate, *store.PutRelationship:
 		return true
 	}
 	return false
