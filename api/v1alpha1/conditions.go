@@ -14,6 +14,9 @@ const (
 	// ConditionPackable says that a Tool runs wherever its code is taken: it is False where the code names
 	// state._notPackableRuntimeContext, which other platforms do not have (SPEC TOL-04).
 	ConditionPackable = "Packable"
+	// ConditionTitlesReady is False on an Agent whose titleModelRef cannot be used: its threads run and get no titles.
+	// Agents without a titleModelRef have no such condition.
+	ConditionTitlesReady = "TitlesReady"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired (SPEC EFF-04).
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
