@@ -70,6 +70,8 @@ const (
 	ReasonPortable = "Portable"
 	// ReasonReadsRuntimeContext: the code of a Tool names state._notPackableRuntimeContext.
 	ReasonReadsRuntimeContext = "ReadsRuntimeContext"
+	// ReasonChildNotDeleted: an Event of a Thread that is being deleted and waits for a child that cannot be.
+	ReasonChildNotDeleted = "ChildNotDeleted"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
 	ReasonPathTaken = "PathTaken"
 )
