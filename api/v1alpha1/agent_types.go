@@ -94,7 +94,8 @@ type AgentSpec struct {
 	Memory *AgentMemory `json:"memory,omitempty"`
 
 	// TitleModelRef names the Model that gives this agent's threads their titles, a small one at best;
-	// the Model of sideA's prompt when absent, unless that is a scripted one.
+	// the Model of sideA's prompt when absent, unless that is a scripted one. While the Model that it names cannot be used,
+	// threads get no titles and the condition TitlesReady says why.
 	// +optional
 	TitleModelRef *LocalRef `json:"titleModelRef,omitempty"`
 

@@ -14,6 +14,9 @@ const (
 	// ConditionPackable says that a Tool runs wherever its code is taken: it is False where the code names
 	// state._notPackableRuntimeContext, which other platforms do not have.
 	ConditionPackable = "Packable"
+	// ConditionTitlesReady is False on an Agent whose titleModelRef cannot be used: its threads run and get no titles.
+	// Agents without a titleModelRef have no such condition.
+	ConditionTitlesReady = "TitlesReady"
 	// ConditionFired says that the due time of a ScheduledEffect has been recorded as fired.
 	ConditionFired = "Fired"
 	// ConditionComplete says that the handler of a ScheduledEffect has ended.
@@ -67,6 +70,8 @@ const (
 	ReasonPortable = "Portable"
 	// ReasonReadsRuntimeContext: the code of a Tool names state._notPackableRuntimeContext.
 	ReasonReadsRuntimeContext = "ReadsRuntimeContext"
+	// ReasonChildNotDeleted: an Event of a Thread that is being deleted and waits for a child that cannot be.
+	ReasonChildNotDeleted = "ChildNotDeleted"
 	// ReasonPathTaken: an older ThreadEndpoint has the same path and method, and answers in place of this one.
 	ReasonPathTaken = "PathTaken"
 )

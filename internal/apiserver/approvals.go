@@ -53,9 +53,6 @@ func (s *Server) decideApproval(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.row.TerminatedAt != 0 {
-		return store.ErrTerminated
-	}
 	user, ok := apirequest.UserFrom(c.r.Context())
 	if !ok {
 		return errors.New("the request has no user")

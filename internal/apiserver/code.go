@@ -13,7 +13,6 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
-	"github.com/skein-dev/skein/internal/store"
 )
 
 // runCode answers POST code (SPEC COD-01, COD-05). The request ends with the code; a caller that goes away
@@ -34,9 +33,6 @@ func (s *Server) runCode(c *call) error {
 	}
 	if in.Source == "" {
 		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "give the source of an ES module")
-	}
-	if c.row.TerminatedAt != 0 {
-		return store.ErrTerminated
 	}
 	req, err := codeRequest(c.name, &in, plainValue)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/sandbox"
-	"github.com/skein-dev/skein/internal/store"
 )
 
 // attendCode answers GET code, a WebSocket: code runs in the thread's sandbox while the client serves the
@@ -32,9 +31,6 @@ func (s *Server) attendCode(c *call) error {
 	}
 	if !allowed {
 		return apierrors.NewForbidden(threadsResource, c.name, errors.New("running code needs the verb create on threads/code, besides get"))
-	}
-	if c.row.TerminatedAt != 0 {
-		return store.ErrTerminated
 	}
 	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.CodeSubprotocol)})
 	if err != nil {

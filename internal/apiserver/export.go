@@ -66,7 +66,7 @@ func (s *Server) importThread(c *call) error {
 	case errors.As(err, &wrong):
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "body", "nothing was imported: "+wrong.Error())
 	case errors.Is(err, store.ErrNotEmpty):
-		return apierrors.NewConflict(threadsResource, c.name, errors.New("it has a conversation already: import into a new Thread"))
+		return apierrors.NewConflict(threadsResource, c.name, errors.New("it has a conversation already, or something waits in its queue: import into a new Thread, or destroy the conversation first"))
 	case err != nil:
 		return err
 	}

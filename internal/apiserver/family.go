@@ -91,12 +91,9 @@ func (s *Server) setStatus(c *call) error {
 	return c.writeJSON(http.StatusOK, in)
 }
 
-// childOnly refuses what only a living child can do.
+// childOnly refuses what only a child can do.
 func (c *call) childOnly() error {
-	switch {
-	case c.row.TerminatedAt != 0:
-		return store.ErrTerminated
-	case c.row.ParentID == "":
+	if c.row.ParentID == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.name))
 	}
 	return nil

@@ -86,8 +86,13 @@ func (s *Server) addRelationship(c *call) error {
 	if body.MessageIndex != nil {
 		r.MessageIndex = *body.MessageIndex
 	}
-	if err := c.thread.Relate(ctx, r); err != nil {
+	kept, existed, err := c.thread.Relate(ctx, r)
+	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusCreated, relationshipOf(&r))
+	code := http.StatusCreated
+	if existed {
+		code = http.StatusOK
+	}
+	return c.writeJSON(code, relationshipOf(kept))
 }

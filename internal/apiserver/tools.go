@@ -55,9 +55,6 @@ func (s *Server) callTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.row.TerminatedAt != 0 {
-		return store.ErrTerminated
-	}
 	ctx, key := c.r.Context(), c.idempotencyKey(in.IdempotencyKey)
 	out := runtimev1.ToolResult{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindToolResult)}
 	switch in.Mode {

@@ -9,7 +9,6 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
-	"github.com/skein-dev/skein/internal/store"
 )
 
 // listChildren answers GET children: the registry of the thread (SPEC SUB-01).
@@ -71,8 +70,6 @@ func (s *Server) scheduleEffect(c *call) error {
 		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "name an Effect, or package/effect")
 	case n.Delay < 0 || n.Delay > maxDelay:
 		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "give milliseconds from 0, which is now, to a hundred years")
-	case c.row.TerminatedAt != 0:
-		return store.ErrTerminated
 	}
 	// Objects are named by what caused them, so that a repeat with the same key schedules nothing new.
 	cause := "api:" + uuid.NewString()

@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/life"
 )
 
 // write is what the walk knows of a way to write: how it is called rightly.
@@ -38,23 +41,23 @@ type write struct {
 // writes is every way to write below a thread: "verb subresource", with a "/" at the end of what is nested.
 var writes = map[string]write{
 	"create truncate":      {good: `{"messageIndex":-1}`, stays: true},
-	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`, stays: true},
+	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`},
 
-	"create state":      {good: `{"ops":[{"op":"set","key":"k","value":1}]}`, stays: true},
-	"update state/":     {path: "k", good: `1`, any: true, stays: true},
+	"create state":      {good: `{"ops":[{"op":"set","key":"k","value":1}]}`},
+	"update state/":     {path: "k", good: `1`, any: true},
 	"delete state/":     {path: "k", stays: true},
 	"create import":     {good: `{"agentId":"a","createdAt":"2026-01-01T00:00:00Z"}`, any: true, streamed: true},
 	"patch ":            {good: `{"draft":"x"}`, stays: true},
-	"create skills":     {good: `{"name":"x"}`, stays: true},
+	"create skills":     {good: `{"name":"x"}`},
 	"create lease":      {good: `{"ttlSeconds":5}`, stays: true},
 	"update lease":      {good: `{"ttlSeconds":5}`, stays: true, held: true},
 	"delete lease":      {stays: true, held: true},
-	"create messages":   {good: `{"content":"x"}`, stays: true},
-	"patch messages/":   {path: "m1", good: `{"content":"y"}`, stays: true},
+	"create messages":   {good: `{"content":"x"}`},
+	"patch messages/":   {path: "m1", good: `{"content":"y"}`},
 	"delete messages/":  {path: "m1", stays: true},
 	"create queue":      {good: `{"content":"x"}`},
-	"create events":     {good: `{"event":"x"}`, stays: true},
-	"update files/":     {path: "a.txt", any: true, streamed: true, stays: true},
+	"create events":     {good: `{"event":"x"}`},
+	"update files/":     {path: "a.txt", any: true, streamed: true},
 	"delete files/":     {path: "a.txt", stays: true},
 	"create approvals/": {path: "call_1", good: `{"decision":"approve"}`},
 	"create runs/":      {path: "sess_1/cancel", good: `{}`, stays: true},
@@ -62,7 +65,7 @@ var writes = map[string]write{
 	"create terminate":  {good: `{}`, stays: true},
 	"create destroy":    {good: `{}`, stays: true},
 	"create continue":   {good: `{}`},
-	"update kv/":        {path: "k", good: `1`, any: true, stays: true},
+	"update kv/":        {path: "k", good: `1`, any: true},
 	"delete kv/":        {path: "k", stays: true},
 	"create code":       {good: `{"source":"export default 1"}`, outcome: true},
 	"create effects":    {good: `{"name":"e"}`},
@@ -76,7 +79,7 @@ var writes = map[string]write{
 	"update endpoints/": {path: "x"},
 	"patch endpoints/":  {path: "x"},
 	"delete endpoints/": {path: "x"},
-	"update env/":       {path: "REGION", good: `{"value":"north","type":"text"}`, stays: true},
+	"update env/":       {path: "REGION", good: `{"value":"north","type":"text"}`},
 	"delete env/":       {path: "REGION", stays: true},
 	"create notify":     {good: `{"content":"x"}`, child: true},
 	"update status":     {good: `{"status":"x"}`, child: true},
@@ -243,6 +246,45 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 		}
 		Expect(slices.DeleteFunc(ways, func(way string) bool { verb, _, _ := strings.Cut(way, " "); return writing[verb] == "" })).To(
 			ConsistOf("update kvstores/values", "delete kvstores/values", "delete retained"), "a new one belongs here")
+	})
+
+	It("has an action, as every way to read has", Label("THR-05"), func() {
+		var routed, decided []string
+		for sub, r := range (&Server{}).routes() {
+			for verb := range r.plain {
+				routed = append(routed, actionKey(verb, sub, false))
+			}
+			for verb := range r.nested {
+				routed = append(routed, actionKey(verb, sub, true))
+			}
+		}
+		for key := range actions {
+			decided = append(decided, key)
+		}
+		Expect(decided).To(ConsistOf(routed), "decide in actions.go what a new route does to a thread")
+	})
+
+	It("agrees with the table of lifecycle states", Label("THR-05"), func() {
+		eachWrite(func(key, _, _ string, w write) {
+			Expect(life.Allows(life.Terminated, actions[key])).To(Equal(w.stays), key)
+		})
+	})
+
+	It("is refused by retained data, which can be read", Label("THR-05", "THR-09"), func(ctx SpecContext) {
+		e := newEnv()
+		st, _ := e.thread("kept")
+		Expect(st.Apply(ctx, &store.Retain{})).To(Succeed())
+		Expect(e.kube.Delete(ctx, &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "kept"}})).To(Succeed())
+		eachWrite(func(key, method, path string, w write) {
+			if w.held {
+				return
+			}
+			s := e.refused("alice", method, at(st.ID(), path), w.good, asJSON)
+			Expect(s.Reason).To(Equal(metav1.StatusReasonConflict), key)
+			Expect(s.Message).To(ContainSubstring("spec.threadID"), key)
+		})
+		resp, _ := e.do(http.MethodGet, at(st.ID(), "/messages"), nil)
+		Expect(resp.StatusCode).To(Equal(http.StatusOK))
 	})
 
 	It("is known to the walk", func() {

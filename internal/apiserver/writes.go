@@ -25,6 +25,9 @@ var writeVerbs = map[string]bool{"create": true, "update": true, "patch": true, 
 // serveThread answers a call on a thread.
 func (rt *router) serveThread(c *call, r route, h handler) error {
 	if !writeVerbs[c.verb] {
+		if err := c.admit(); err != nil {
+			return err
+		}
 		return h(c)
 	}
 	key := c.r.Header.Get(runtimev1.HeaderIdempotencyKey)
@@ -38,6 +41,9 @@ func (rt *router) serveThread(c *call, r route, h handler) error {
 // through the store find both checked here; those that do are checked again in their transaction.
 func (rt *router) serveWrite(c *call, r route, h handler) error {
 	ctx := c.r.Context()
+	if err := c.admit(); err != nil { // not before the answer to a repeat under an idempotency key
+		return err
+	}
 	if token := c.r.Header.Get(runtimev1.HeaderLease); token != "" && !c.managesLease {
 		w, err := rt.lookup.threads.WriterOf(c.row.ID, token)
 		if err != nil {

@@ -7,15 +7,17 @@ import (
 	"maps"
 	"slices"
 
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Keys of an answer's metadata that tell how it came about.
 const (
 	// metadataSession is the provider's conversation that the answer belongs to: an object with id, of, messages,
 	// digest and left_out (SPEC RUN-06). It is in the log with the answer or not at all, and a failure leaves the one before.
-	metadataSession = "engine_session"
+	metadataSession = thread.MetadataSession
 	// metadataModel is the name of the Model that answered, where it was a fallback.
 	metadataModel = "model"
 	// metadataFailures say why those before it did not.
@@ -36,6 +38,12 @@ func (r *run) goOnWith(req *model.Request, m *Model) {
 			continue
 		}
 		s, ok := msg.Metadata[metadataSession].(map[string]any)
+		if ok && r.takesImported(m) {
+			if id, agent := thread.ImportedSession(r.conv.msgs[:i+1]); id != "" && agent == r.agent.Name {
+				goOnWithImported(req, id)
+				return
+			}
+		}
 		if !ok || s["of"] != of {
 			continue
 		}
@@ -47,6 +55,30 @@ func (r *run) goOnWith(req *model.Request, m *Model) {
 			req.Session, req.SessionMessages, req.SessionLeftOut = id, n, int(without)
 		}
 		return
+	}
+}
+
+// takesImported reports whether the side in use may go on with a conversation of the provider that an import brought.
+func (r *run) takesImported(m *Model) bool {
+	return r.frame == nil && !r.agent.Dual() && keepsSessions(&m.Spec)
+}
+
+// keepsSessions reports whether the provider of a Model keeps conversations. Of the servers that speak the responses API
+// OpenAI's does, which is the one without an endpoint; others say so in spec.sessions.
+func keepsSessions(m *skeinv1.ModelSpec) bool {
+	if m.Sessions != nil {
+		return *m.Sessions
+	}
+	return m.API == skeinv1.APIResponses && m.Endpoint == ""
+}
+
+// goOnWithImported has a request go on with an imported conversation: what is behind the answer that it ends with is new.
+func goOnWithImported(req *model.Request, id string) {
+	for i := range req.Messages {
+		s, _ := req.Messages[i].Metadata[metadataSession].(map[string]any)
+		if req.Messages[i].Role == model.RoleAssistant && s["id"] == id {
+			req.Session, req.SessionMessages = id, i+1
+		}
 	}
 }
 

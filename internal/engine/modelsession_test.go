@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,6 +81,89 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		send(ctx, w, id, "two")
 		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Message", "out of order")))
 		Expect(ask(ctx, id, "three")).To(Equal("assistant: session-3/3"), "what failed and what was asked then are new to it")
+	})
+
+	It("is exported, kept over a failure, and gone on with after an import", Label("LOG-01", "LOG-02", "RUN-05"), func(ctx SpecContext) {
+		failing := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "fail"}, Error: "out of order", Times: ptr.To[int32](0)}
+		w.Definitions.Put("a", sessions, enginetest.Script(failing, step))
+		w.Definitions.Put("other", sessions, enginetest.Script(failing, step))
+		start(w)
+		export := func(id string) string {
+			GinkgoHelper()
+			st, err := w.Threads.Open(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			var out strings.Builder
+			_, err = st.Export(ctx, &out)
+			Expect(err).NotTo(HaveOccurred())
+			return out.String()
+		}
+		manifest := func(export string) map[string]any {
+			GinkgoHelper()
+			var m map[string]any
+			Expect(json.NewDecoder(strings.NewReader(export)).Decode(&m)).To(Succeed())
+			return m
+		}
+		imported := func(agent, lines string) string {
+			GinkgoHelper()
+			id := makeThread(ctx, w, agent)
+			st, err := w.Threads.Open(ctx, id)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = st.Import(ctx, strings.NewReader(lines))
+			Expect(err).NotTo(HaveOccurred())
+			return id
+		}
+
+		id := makeThread(ctx, w, "a")
+		Expect(manifest(export(id))).NotTo(HaveKey("sessionId"))
+		ask(ctx, id, "one")
+		Expect(manifest(export(id))).To(HaveKeyWithValue("sessionId", "session-3"))
+		send(ctx, w, id, "fail")
+		Expect(rest(ctx, w, id)).To(HaveField("Status", store.RunFailed))
+		first := export(id)
+		Expect(manifest(first)).To(And(HaveKeyWithValue("sessionId", "session-3"), Not(HaveKey("sessionMessages"))), "a failure keeps it")
+
+		copied := imported("a", first)
+		Expect(export(copied)).To(Equal(first), "export of an import is the same")
+		Expect(ask(ctx, copied, "two")).To(Equal("assistant: session-3/3"), "as the thread itself goes on")
+		Expect(ask(ctx, id, "two")).To(Equal("assistant: session-3/3"))
+		Expect(manifest(export(copied))).To(HaveKeyWithValue("sessionId", manifest(export(id))["sessionId"]))
+
+		By("not going on with it where that is not what was said, or with another agent")
+		edited := imported("a", first)
+		msgs, err := w.Messages(ctx, edited)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.Store.Apply(ctx, edited, nil, &store.UpdateMessage{ID: msgs[0].ID, Content: ptr.To("another")})).To(Succeed())
+		Expect(ask(ctx, edited, "two")).To(HavePrefix("assistant: /"))
+		Expect(ask(ctx, imported("other", first), "two")).To(HavePrefix("assistant: /"))
+		Expect(ask(ctx, imported("a", strings.Replace(first, "session-3", "sess_0123456789abcdef0123456789abcdef", 1)), "two")).To(HavePrefix("assistant: /"), "that is a run of an older export")
+	})
+
+	It("that later answers have no part in is exported with how much it has", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
+		down := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}
+		w.Definitions.Put("a", sessions, enginetest.Script(down, step), func(a *engine.Agent) {
+			a.A.Model.Fallbacks = []engine.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
+		})
+		start(w)
+		id := makeThread(ctx, w, "a")
+		ask(ctx, id, "one")
+		ask(ctx, id, "two")
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		var out strings.Builder
+		_, err = st.Export(ctx, &out)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out.String()).To(ContainSubstring(`"sessionId":"session-3","sessionMessages":2,`))
+		copied := makeThread(ctx, w, "a")
+		st, err = w.Threads.Open(ctx, copied)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = st.Import(ctx, strings.NewReader(out.String()))
+		Expect(err).NotTo(HaveOccurred())
+		var again strings.Builder
+		_, err = st.Export(ctx, &again)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again.String()).To(Equal(out.String()))
+		Expect(ask(ctx, copied, "three")).To(Equal("assistant: session-3/3"))
+		Expect(ask(ctx, id, "three")).To(Equal("assistant: session-3/3"))
 	})
 
 	It("that a fallback had no part in goes on behind it", Label("AGT-06"), func(ctx SpecContext) {

@@ -137,14 +137,16 @@ var _ = Describe("ThreadState in the isolate", func() {
 				await child.terminate();
 				const again = await state.getChildThread('helper-1');
 				const out = [child.terminated, typeof again.terminated, await again.getValue('k')];
-				for (const [name, ...args] of [['queueMessage', { role: 'user', content: 'x' }], ['invokeTool', 'get_value', { key: 'k' }], ['scheduleEffect', 'e', {}]])
+				for (const [name, ...args] of [['queueMessage', { role: 'user', content: 'x' }], ['invokeTool', 'get_value', { key: 'k' }], ['scheduleEffect', 'e', {}],
+					['injectMessage', { role: 'user', content: 'x' }], ['writeFile', '/a', 'x'], ['setValue', 'k', 2], ['setEnv', 'K', 'v'], ['emit', 'e', 1]])
 					try { await again[name](...args); out.push('worked') } catch (e) { out.push(e.message) }
 				return out;
 			}`)
 			reason := func(name string) string {
-				return name + `: the thread is terminated: the thread ` + child + ` does no more work, but can still be read`
+				return name + `: the thread is terminated: it can still be read; start a new thread to go on`
 			}
-			Expect(strings.TrimPrefix(result(ctx, parent), "success: ")).To(MatchJSON(enginetest.JSON([]any{nil, "number", 1, reason("queueMessage"), reason("invokeTool"), reason("scheduleEffect")})))
+			Expect(strings.TrimPrefix(result(ctx, parent), "success: ")).To(MatchJSON(enginetest.JSON([]any{nil, "number", 1, reason("queueMessage"), reason("invokeTool"), reason("scheduleEffect"),
+				reason("injectMessage"), reason("writeFile"), reason("setValue"), reason("setEnv"), reason("emit")})))
 		})
 
 		It("is of the code's own tree, whatever the code says", Label("TOL-03", "THR-01"), func(ctx SpecContext) {

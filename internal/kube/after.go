@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
@@ -27,7 +28,12 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *e
 	if a.Spec.TitlePolicy == skeinv1.TitleNever {
 		return nil
 	}
-	if out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel); err != nil || out.Titles != nil {
+	if a.Spec.TitleModelRef != nil {
+		var unusable *engine.NotReadyError
+		out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
+		if errors.As(err, &unusable) {
+			return nil // threads run without titles, and a condition of the Agent says so
+		}
 		return err
 	}
 	// A scripted model plays its script, in which nobody wrote a title.

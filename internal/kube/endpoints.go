@@ -136,8 +136,12 @@ func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEn
 			continue
 		}
 		if both := endpoint.Shared(e.Spec.MethodNames(), o.Spec.MethodNames()); len(both) > 0 {
-			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q is older, has the path %s too and answers %s: change spec.path or spec.methods of one of them, or delete one",
-				o.Name, o.Spec.Path, strings.Join(both, ", "))
+			why := "is older"
+			if o.CreationTimestamp.Equal(&e.CreationTimestamp) {
+				why = "was made in the same second, comes first by name"
+			}
+			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q %s, has the path %s too and answers %s: change spec.path or spec.methods of one of them, or delete one",
+				o.Name, why, o.Spec.Path, strings.Join(both, ", "))
 		}
 	}
 	return nil

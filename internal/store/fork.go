@@ -26,8 +26,8 @@ type Fork struct {
 	Messages  int64 // filled in: how many messages the fork has
 }
 
-// Truncate removes all messages after one, and the relationships made past it (SPEC MSG-11). The inbox stays as it
-// is. ErrForkPoint when there is no such message, ErrRunning while a run is under way or parked, ErrConflict like
+// Truncate removes all messages after one. The relationships of which the thread is the parent, and that were made
+// past that message, go with them on both ends. The inbox stays as it is. ErrForkPoint when there is no such message, ErrRunning while a run is under way or parked, ErrConflict like
 // UpdateThread.
 type Truncate struct {
 	MessageID     string // of the last message that stays; else Index
@@ -37,9 +37,13 @@ type Truncate struct {
 }
 
 // PutRelationship keeps a relationship on both ends, in one transaction: the thread of Apply has R as it is, the
-// peer has it with the other role. A second one of the same peer, type and role changes nothing (SPEC REL-01).
-// ErrNotFound when there is no such peer.
-type PutRelationship struct{ R Relationship }
+// peer has it with the other role. A second one of the same peer, type and role changes nothing, and Kept is the first
+// one. ErrNotFound when there is no such peer, ErrForkPoint when the parent has no message R.MessageIndex.
+type PutRelationship struct {
+	R       Relationship
+	Kept    Relationship // filled in
+	Existed bool         // filled in
+}
 
 func (*Fork) op()            {}
 func (*Truncate) op()        {}

@@ -140,6 +140,10 @@ type Terminate struct {
 	Already bool
 }
 
+// ExpectActive fails with ErrTerminated when the thread is terminated. It changes nothing.
+type ExpectActive struct{}
+
+func (*ExpectActive) op()  {}
 func (*AppendMessage) op() {}
 func (*UpdateMessage) op() {}
 func (*DeleteMessage) op() {}

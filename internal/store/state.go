@@ -250,7 +250,8 @@ type RunUsage struct {
 }
 
 // ImportConversation fills an empty thread with a conversation from elsewhere (SPEC LOG-02), all or nothing.
-// ErrNotEmpty when the thread has messages, waiting items, runs or an import. Lines is called anew when the
+// ErrNotEmpty when the thread has messages, an import, runs since it was last destroyed, or something in its inbox that is
+// to set a run to work. Lines is called anew when the
 // transaction is tried again. An error of it fails the transaction as it is.
 type ImportConversation struct {
 	Lines  func(yield func(ImportLine, error) bool)

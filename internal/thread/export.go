@@ -58,13 +58,11 @@ func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
 		AgentID: info.Agent, TaskID: info.TaskID, Title: info.Title,
 		CreatedAt: jsonl.Time(info.CreatedAt), UpdatedAt: jsonl.Time(info.LastActivityAt),
 	}
-	run, err := e.st.svc.store.Run(e.ctx, info.ID, "")
-	switch {
-	case err == nil:
-		m.SessionID = run.ID
-	case !errors.Is(err, store.ErrNotFound):
+	own, err := e.session(info)
+	if err != nil {
 		return nil, err
 	}
+	m.SessionID, m.SessionMessages = own.id, own.messages
 	r, err := e.st.svc.store.Imported(e.ctx, info.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return m, nil
@@ -77,11 +75,8 @@ func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
 		return nil, err
 	}
 	m.CreatedAt = was.CreatedAt
-	if m.SessionID == "" {
-		m.SessionID = was.SessionID
-	}
 	if info.LastSeq == r.LastSeq {
-		m.UpdatedAt = was.UpdatedAt
+		m.UpdatedAt, m.SessionID, m.SessionMessages = was.UpdatedAt, was.SessionID, was.SessionMessages
 	}
 	return m, nil
 }

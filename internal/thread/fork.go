@@ -53,12 +53,12 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 
 // forkPoint says which messages there are to fork or to cut at.
 func forkPoint(t *store.Thread, messageID string, index int64, cause error) error {
-	e := invalid("messageIndex", "the thread has %d messages: give an index from 0 to %d, not %d", t.Messages, t.Messages-1, index)
+	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)
 	switch {
 	case messageID != "":
 		e = invalid("messageId", "the thread has no message %q: a queued one is not part of the conversation yet", messageID)
 	case t.Messages == 0:
-		e = invalid("messageIndex", "the thread has no messages")
+		e = invalid("messageIndex", "the thread %s has no messages", t.Name)
 	}
 	e.cause = cause
 	return e
@@ -109,9 +109,33 @@ func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed in
 // maxComment bounds the comment of a relationship, in bytes.
 const maxComment = 4096
 
-// Relate keeps a relationship of the thread with another on both ends (SPEC REL-01). A second one of the same peer,
-// type and role changes nothing. store.ErrNotFound when there is no such peer.
-func (st *State) Relate(ctx context.Context, r store.Relationship) error {
+// Relate keeps a relationship of the thread with another on both ends and returns what is kept. A second one of the
+// same peer, type and role changes nothing: the first one comes back, and existed is true. store.ErrNotFound when there
+// is no such peer.
+func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.Relationship, existed bool, err error) {
+	if err := st.checkRelationship(&r); err != nil {
+		return nil, false, err
+	}
+	op := &store.PutRelationship{R: r}
+	err = st.Apply(ctx, op)
+	if errors.Is(err, store.ErrForkPoint) {
+		parent := r.ThreadID
+		if r.Role == store.RelationParent {
+			parent = st.id
+		}
+		info, gone := st.svc.store.Thread(ctx, parent)
+		if gone != nil {
+			return nil, false, gone
+		}
+		return nil, false, forkPoint(info, "", r.MessageIndex, err)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return &op.Kept, op.Existed, nil
+}
+
+func (st *State) checkRelationship(r *store.Relationship) error {
 	switch {
 	case r.Type != store.RelationHandoff && r.Type != store.RelationMention:
 		return invalid("type", "give handoff or mention, not %q: a fork relates by itself", r.Type)
@@ -122,9 +146,9 @@ func (st *State) Relate(ctx context.Context, r store.Relationship) error {
 	case r.ThreadID == st.id:
 		return invalid("threadID", "a thread does not relate with itself")
 	case r.MessageIndex < -1:
-		return invalid("messageIndex", "give the index of a message, or leave it out")
+		return invalid("messageIndex", "give the index of a message of the parent, or leave it out")
 	}
-	return st.Apply(ctx, &store.PutRelationship{R: r})
+	return nil
 }
 
 // Relationships of the thread with others, oldest first, and how many there are.

@@ -91,9 +91,9 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 })
 
 var _ = Describe("Relationships", func() {
-	It("are checked", func(ctx SpecContext) {
+	It("are checked", Label("REL-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
-		a, _ := e.create(ctx, "a"), e.create(ctx, "b")
+		a, b := e.create(ctx, "a"), e.create(ctx, "b")
 		good := store.Relationship{ThreadID: "b", Type: store.RelationMention, Role: store.RelationChild, MessageIndex: -1}
 		for field, edit := range map[string]func(*store.Relationship){
 			"type":         func(r *store.Relationship) { r.Type = store.RelationFork },
@@ -103,9 +103,26 @@ var _ = Describe("Relationships", func() {
 		} {
 			bad := good
 			edit(&bad)
-			Expect(a.Relate(ctx, bad)).To(beInvalid(field, ""))
+			_, _, err := a.Relate(ctx, bad)
+			Expect(err).To(beInvalid(field, ""))
 		}
-		Expect(a.Relate(ctx, good)).To(Succeed())
+		beyond := good
+		beyond.MessageIndex = 0
+		_, _, err := a.Relate(ctx, beyond)
+		Expect(err).To(beInvalid("messageIndex", "b has no messages"))
+		_, err = b.Inject(ctx, thread.NewMessage{Content: ptr("one")})
+		Expect(err).NotTo(HaveOccurred())
+		beyond.MessageIndex = 1
+		_, _, err = a.Relate(ctx, beyond)
+		Expect(err).To(beInvalid("messageIndex", "b has 1 messages: give an index from 0 to 0"))
+		kept, existed, err := a.Relate(ctx, good)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(existed).To(BeFalse())
+		beyond.MessageIndex = 0
+		again, existed, err := a.Relate(ctx, beyond)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(existed).To(BeTrue())
+		Expect(again).To(Equal(kept), "the answer is what is kept")
 		rs, total, err := a.Relationships(ctx, 0, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rs).To(HaveLen(1))

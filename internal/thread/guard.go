@@ -75,7 +75,7 @@ func (g *guard) apply(ctx context.Context, st *State, ops []store.Op) error {
 	if g.expect != nil {
 		all = append(all, &store.ExpectVersion{Version: *g.expect})
 	}
-	if err := st.svc.store.Apply(ctx, st.id, st.fence, append(all, ops...)...); err != nil {
+	if err := st.svc.store.Apply(ctx, st.id, st.fence, st.conditions(append(all, ops...))...); err != nil {
 		return err
 	}
 	if len(ops) > 0 {
@@ -97,7 +97,7 @@ type opResult struct {
 // hasResult tells whether an op gives something back that a repeat must give too, and that may be kept.
 func hasResult(op store.Op) bool {
 	switch op.(type) {
-	case *store.AppendMessage, *store.UpdateMessage, *store.DeleteMessage, *store.Enqueue, *store.Terminate:
+	case *store.AppendMessage, *store.UpdateMessage, *store.DeleteMessage, *store.Enqueue, *store.Terminate, *store.PutRelationship:
 		return true
 	}
 	return false

@@ -71,8 +71,10 @@ func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error)
 type importer struct {
 	svc      *Service
 	limit    int64
+	manifest *jsonl.Manifest
 	messages int64
 	events   int64
+	answer   int64 // which of the messages, from 1, is the last that the manifest's session has; 0 for none
 }
 
 // spool copies the stream into the bucket, checking each line as it passes.
@@ -87,6 +89,7 @@ func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manife
 				if manifest, err = jsonl.ParseManifest(line); err != nil {
 					return err
 				}
+				in.manifest = manifest
 			} else if err := in.count(line); err != nil {
 				return err
 			}
@@ -118,10 +121,14 @@ func (in *importer) count(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if l.Message != nil {
-		in.messages++
-	} else {
+	if l.Message == nil {
 		in.events++
+		return nil
+	}
+	in.messages++
+	covered := in.manifest.SessionMessages == 0 || in.messages <= in.manifest.SessionMessages
+	if m := l.Message; covered && m.Role == store.RoleAssistant && !notice(string(m.Role), *m.Content) {
+		in.answer = in.messages
 	}
 	return nil
 }
@@ -161,7 +168,11 @@ func (in *importer) replay(ctx context.Context, temp string, yield func(store.Im
 		return
 	}
 	defer func() { _ = r.Close() }() // it was read only
-	n := 0
+	n, said, heard := 0, int64(0), newDigest()
+	session := in.manifest.SessionID
+	if runID.MatchString(session) {
+		session = ""
+	}
 	err = in.scan(r, func(data []byte) error {
 		if n++; n == 1 {
 			return nil
@@ -169,6 +180,12 @@ func (in *importer) replay(ctx context.Context, temp string, yield func(store.Im
 		l, err := in.parse(data)
 		if err != nil {
 			return err
+		}
+		if l.Message != nil {
+			heard.add(l.Message)
+			if said++; session != "" && said == in.answer {
+				l.Message.Metadata = importedSession(session, in.manifest.AgentID, heard)
+			}
 		}
 		if !yield(*l, nil) {
 			return errDone

@@ -3,6 +3,7 @@ package thread_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,6 +193,41 @@ var _ = Describe("the life of a thread", Label("THR-04"), func() {
 		Expect(err).To(MatchError(ContainSubstring("start a new thread")))
 		data, _ := read(ctx, st, "/a")
 		Expect(data).To(Equal("x"))
+	})
+
+	It("takes nothing by a call that began before its end", Label("THR-05"), func(ctx SpecContext) {
+		e := newEnv(ctx)
+		st := e.create(ctx, "t")
+		kept, err := st.Inject(ctx, thread.NewMessage{Content: ptr("kept")})
+		Expect(err).NotTo(HaveOccurred())
+		bound := st.WhileActive()
+		Expect(bound.SetValue(ctx, "k", json.RawMessage(`1`))).To(Succeed())
+		keyed, err := bound.Idempotent("key", func() string { return "same" })
+		Expect(err).NotTo(HaveOccurred())
+		first, err := keyed.Inject(ctx, thread.NewMessage{Content: ptr("first"), IdempotencyKey: "key"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Terminate(ctx, "TerminatedByRequest")).To(Succeed())
+		before, err := st.Info(ctx)
+		Expect(err).NotTo(HaveOccurred())
+
+		_, err = bound.Inject(ctx, thread.NewMessage{Content: ptr("late")})
+		Expect(err).To(MatchError(store.ErrTerminated))
+		_, err = bound.UpdateMessage(ctx, kept.ID, thread.MessageUpdate{Content: ptr("changed")})
+		Expect(err).To(MatchError(store.ErrTerminated))
+		_, err = bound.WriteFile(ctx, "/late", strings.NewReader("x"), thread.WriteFileOptions{})
+		Expect(err).To(MatchError(store.ErrTerminated))
+		Expect(e.objects()).To(BeEmpty(), "what was uploaded is removed")
+		Expect(bound.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrTerminated))
+		Expect(bound.Emit(ctx, "late", json.RawMessage(`1`))).To(MatchError(store.ErrTerminated))
+
+		again, err := bound.Idempotent("key", func() string { return "same" })
+		Expect(err).NotTo(HaveOccurred())
+		repeated, err := again.Inject(ctx, thread.NewMessage{Content: ptr("first"), IdempotencyKey: "key"})
+		Expect(err).NotTo(HaveOccurred(), "a repeat gets the first answer")
+		Expect(repeated.ID).To(Equal(first.ID))
+		after, err := st.Info(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Version).To(Equal(before.Version))
 	})
 
 	It("is purged with its contents, but not with those that another thread has", Label("THR-09"), func(ctx SpecContext) {

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"context"
+	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -15,12 +16,21 @@ type State struct {
 	guard  *guard
 	hooks  MessageHooks
 	reader func(context.Context) EnvReader // see WithReader
+	active bool                            // see WhileActive
 }
 
 // WithFence gives the same thread, bound to a fence: a run's, or that of a Writer.
 func (st *State) WithFence(f *store.Fence) *State {
 	bound := *st
 	bound.fence = f
+	return &bound
+}
+
+// WhileActive returns the same thread for writes that a terminated thread refuses: each of them fails with
+// store.ErrTerminated when the thread was terminated before its commit.
+func (st *State) WhileActive() *State {
+	bound := *st
+	bound.active = true
 	return &bound
 }
 
@@ -45,5 +55,16 @@ func (st *State) Apply(ctx context.Context, ops ...store.Op) error {
 	if st.guard != nil {
 		return st.guard.apply(ctx, st, ops)
 	}
-	return st.svc.store.Apply(ctx, st.id, st.fence, ops...)
+	return st.svc.store.Apply(ctx, st.id, st.fence, st.conditions(ops)...)
+}
+
+// conditions puts what must hold at the commit before the operations.
+func (st *State) conditions(ops []store.Op) []store.Op {
+	if !st.active || len(ops) == 0 {
+		return ops
+	}
+	if once, ok := ops[0].(*store.Once); ok { // it stays the first: a repeat is answered, whatever the thread is by now
+		return slices.Concat([]store.Op{once, &store.ExpectActive{}}, ops[1:])
+	}
+	return slices.Concat([]store.Op{&store.ExpectActive{}}, ops)
 }

@@ -80,6 +80,26 @@ func asGIF(w io.Writer, i image.Image) error  { return gif.Encode(w, i, nil) }
 const webp = "RIFF\x1a\x00\x00\x00WEBPVP8L\x0d\x00\x00\x00\x2f\x00\x00\x00\x10\x07\x10\x11\x11\x88\x88\xfe\x07\x00"
 
 var _ = Describe("The files of a thread", func() {
+	It("are streams in code, too, as the guide has it", Label("FIL-01", "FIL-03", "TOL-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.CodeTool(ns, "measure", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({ description: 'measures', execute: async (state, args) => {
+  let bytes = 0, last;
+  for await (const chunk of (await state.readFileStream(args.path)) ?? []) {
+    bytes += chunk.data.length;
+    last = [chunk.index, chunk.totalChunks, chunk.isLast];
+  }
+  return { status: 'success', result: JSON.stringify([bytes, last ?? null]) };
+} });`, map[string]any{"path": map[string]any{"type": "string"}}, "path"))
+		t := conversation(converse(ctx, ns, []string{"measure"}, []skeinv1.ScriptStep{harness.Echo()}))
+		put(ctx, t, "/large.txt", strings.Repeat("x", 600<<10))
+		put(ctx, t, "/empty.txt", "")
+		for path, want := range map[string]string{"/large.txt": `[614400,[2,3,true]]`, "/empty.txt": `[0,[0,1,true]]`, "/none.txt": `[0,null]`} {
+			Expect(t.InvokeTool(ctx, "measure", map[string]string{"path": path})).To(HaveField("Result", MatchJSON(want)), path)
+		}
+	}, SpecTimeout(2*time.Minute))
+
 	It("have twelve calls", Label("FIL-01"), func(ctx SpecContext) {
 		t := filed(ctx)
 		rec := put(ctx, t, "/data/a.csv", "x,1\ny,2\n")

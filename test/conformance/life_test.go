@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
@@ -57,6 +60,59 @@ func hang() skeinv1.ScriptStep {
 	return harness.On("hang", harness.Slow(time.Hour, harness.Answer("never")))
 }
 
+// refusesNewWork tries what a terminated thread refuses, and what it takes.
+func refusesNewWork(ctx context.Context, t *harness.Thread) {
+	GinkgoHelper()
+	wire := api().Thread(t.Namespace, t.Name)
+	for name, call := range map[string]func() error{
+		"POST messages": func() error { _, err := wire.Inject(ctx, runtimev1.NewMessage{Content: "x"}); return err },
+		"PATCH messages": func() error {
+			_, err := wire.UpdateMessage(ctx, must(t.Messages(ctx))[0].ID, runtimev1.MessageUpdates{Content: ptr.To("x")})
+			return err
+		},
+		"POST continue": func() error { _, err := wire.Continue(ctx); return err },
+		"PUT files": func() error {
+			_, err := wire.WriteFile(ctx, "/late.txt", strings.NewReader("x"), runtimeclient.WriteFileOptions{})
+			return err
+		},
+		"PUT kv":         func() error { return wire.SetValue(ctx, "k", 1) },
+		"PUT state":      func() error { return wire.SetState(ctx, "k", 1) },
+		"POST state":     func() error { return wire.PushState(ctx, "k", 1, 0) },
+		"PUT env":        func() error { return wire.SetEnv(ctx, "K", "v", "text") },
+		"POST events":    func() error { return wire.Emit(ctx, "late", 1) },
+		"POST notify":    func() error { return wire.NotifyParent(ctx, "x") },
+		"PUT status":     func() error { return wire.SetStatus(ctx, "x") },
+		"POST tools":     func() error { _, err := wire.InvokeTool(ctx, "get_value", map[string]any{"key": "k"}); return err },
+		"POST skills":    func() error { _, err := wire.ActivateSkill(ctx, "s", nil); return err },
+		"POST effects":   func() error { _, err := wire.ScheduleEffect(ctx, "e", nil, 0); return err },
+		"POST approvals": func() error { _, err := wire.Approve(ctx, "call_1", "", nil); return err },
+		"POST relationships": func() error {
+			_, err := wire.Relate(ctx, runtimev1.Relationship{ThreadID: t.Name, Type: "mention", Role: "child"})
+			return err
+		},
+		"POST import": func() error {
+			_, err := wire.Import(ctx, strings.NewReader(`{"agentId":"a","createdAt":"2026-01-01T00:00:00Z"}`))
+			return err
+		},
+	} {
+		err := call()
+		Expect(err).To(kind(runtimeclient.ErrTerminated), "%s: %v", name, err)
+		Expect(apierrors.IsGone(err)).To(BeTrue(), "%s: %v", name, err)
+		Expect(err).To(MatchError(ContainSubstring("make a new Thread")), name)
+	}
+	Expect(must(wire.Files(ctx, runtimeclient.FileOptions{})).Files).To(BeEmpty())
+
+	_, err := wire.Stop(ctx, "")
+	Expect(err).NotTo(HaveOccurred(), "there is nothing to stop")
+	_, err = wire.Archive(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(wire.UnsetEnv(ctx, "K")).To(BeFalse())
+	Expect(wire.DeleteMessage(ctx, "nothing")).To(BeFalse())
+	rc, err := wire.Export(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(rc.Close()).To(Succeed())
+}
+
 var _ = Describe("The end of threads", func() {
 	It("is soft by terminate: the run is aborted, work refused, all to be read, the parent told", Label("THR-05"), func(ctx SpecContext) {
 		ns := namespace(ctx)
@@ -90,6 +146,7 @@ var _ = Describe("The end of threads", func() {
 		_, err = child.Code(ctx, runtimev1.CodeRequest{Source: "export default 1"})
 		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
 		Expect(texts(must(child.Messages(ctx)))).To(Equal([]string{"user: hang"}), "reads still work")
+		refusesNewWork(ctx, child)
 
 		Expect(last(settled(ctx, t, 1))).To(ContainSubstring("terminated"), "the parent that waited was told")
 		list, err := api().Thread(ns, "thread").Children(ctx, runtimeclient.Page{})
@@ -337,6 +394,95 @@ var _ = Describe("Deleted threads", func() {
 		}
 		Expect(api().Retained(ctx, ns, "", 0)).To(HaveField("Threads", BeEmpty()))
 	}, SpecTimeout(2*time.Minute))
+
+	// generations makes a thread whose subagent has a subagent, all at work, and returns their ids, the outermost first.
+	generations := func(ctx SpecContext, ns string) (*harness.Thread, []string) {
+		GinkgoHelper()
+		blocking := helper(func(s *skeinv1.AgentSubagent) { s.Blocking = true })
+		t := family(ctx, ns,
+			[]skeinv1.ScriptStep{harness.On("go", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "deeper"}))},
+			[]skeinv1.ScriptStep{harness.On("deeper", harness.Calls("subagent_create", map[string]any{"agent": "helper", "message": "hang"})), hang()}, blocking)
+		Expect(t.Say(ctx, "go")).To(Succeed())
+		ids := []string{must(t.Object(ctx)).ThreadID()}
+		Eventually(ctx, func(g Gomega) {
+			ids = ids[:1]
+			for name := t.Name; ; {
+				next := ""
+				for _, s := range subagents(ctx, ns) {
+					if s.Spec.ParentRef.Name == name {
+						next = s.Name
+					}
+				}
+				if next == "" {
+					break
+				}
+				o, err := cluster.Thread(ns, next).Object(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				ids, name = append(ids, o.ThreadID()), next
+			}
+			g.Expect(ids).To(HaveLen(3))
+			rec, err := api().Lookup(ctx, ids[2])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(cluster.Thread(ns, rec.Name).Runs(ctx)).To(ContainElement(HaveField("Status", "running")))
+		}).Should(Succeed())
+		return t, ids
+	}
+	// purged lists the threads of a namespace whose data is gone, in the order in which it went.
+	purged := func(ctx SpecContext, ns string) (ids []string) {
+		GinkgoHelper()
+		for e, err := range api().Lifecycle(ctx, ns, runtimeclient.LifecycleOptions{NoFollow: true}) {
+			Expect(err).NotTo(HaveOccurred())
+			if e.Type == runtimev1.LifecycleThreadDestroyed && e.Reason == "deleted" {
+				ids = append(ids, e.ThreadID)
+			}
+		}
+		return ids
+	}
+
+	DescribeTable("are purged after their descendants", Label("THR-09", "SUB-08"), func(ctx SpecContext, cascade string) {
+		ns := namespace(ctx)
+		_, ids := generations(ctx, ns)
+		_, err := cluster.Kubectl(ctx, "-n", ns, "delete", "thread", "thread", "--cascade="+cascade, "--timeout=90s")
+		Expect(err).NotTo(HaveOccurred())
+		slices.Reverse(ids)
+		Expect(purged(ctx, ns)).To(Equal(ids), "all of it is gone when the object is, the innermost first")
+		Eventually(ctx, func(g Gomega) {
+			var l skeinv1.ThreadList
+			g.Expect(cluster.Client.List(ctx, &l, client.InNamespace(ns))).To(Succeed())
+			g.Expect(l.Items).To(BeEmpty())
+			g.Expect(subagents(ctx, ns)).To(BeEmpty())
+		}).Should(Succeed())
+	},
+		Entry("in the background", "background", SpecTimeout(3*time.Minute)),
+		Entry("in the foreground", "foreground", SpecTimeout(3*time.Minute)),
+	)
+
+	It("are purged after a child whose object somebody else holds, and over the end of a manager", Label("THR-09", "RUN-02"), Serial, func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t, ids := generations(ctx, ns)
+		inner := must(api().Lookup(ctx, ids[2]))
+		const held = "example.com/held"
+		var o skeinv1.Thread
+		Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: inner.Name}, &o)).To(Succeed())
+		before := o.DeepCopy()
+		o.Finalizers = append(o.Finalizers, held)
+		Expect(cluster.Client.Patch(ctx, &o, client.MergeFrom(before))).To(Succeed())
+
+		manager.Kill()
+		_, err := cluster.Kubectl(ctx, "-n", ns, "delete", "thread", "thread", "--wait=false")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(must(t.Object(ctx)).DeletionTimestamp).NotTo(BeNil(), "nobody purges it")
+		Expect(manager.Start(ctx)).To(Succeed())
+		Eventually(ctx, func() bool { _, err := t.Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+		slices.Reverse(ids)
+		Eventually(ctx, func() error { _, err := api().Lookup(ctx, ids[0]); return err }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(purged(ctx, ns)).To(Equal(ids))
+		Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(&o), &o)).To(Succeed())
+		Expect(o.Finalizers).To(ContainElement(held))
+		before = o.DeepCopy()
+		o.Finalizers = nil
+		Expect(cluster.Client.Patch(ctx, &o, client.MergeFrom(before))).To(Succeed())
+	}, SpecTimeout(4*time.Minute))
 
 	It("leave their subagents to themselves with --cascade=orphan", Label("THR-09"), func(ctx SpecContext) {
 		ns := namespace(ctx)

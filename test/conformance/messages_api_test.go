@@ -269,7 +269,7 @@ var _ = Describe("The messages of a thread", func() {
 })
 
 var _ = Describe("A conversation", func() {
-	It("is truncated at a message, with the relationships made past it", Label("MSG-11"), func(ctx SpecContext) {
+	It("is truncated at a message, with the relationships made past it", Label("MSG-11", "REL-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		th := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.On("hold", harness.Slow(time.Hour, harness.Answer("never"))), harness.Echo()})
 		create(ctx, harness.NewThread(ns, "early", "agent"), harness.NewThread(ns, "late", "agent"))
@@ -302,6 +302,18 @@ var _ = Describe("A conversation", func() {
 		Expect(contents(l)).To(Equal([]string{"0", "1", "2", "3", "4", "5"}))
 		Expect(t.Message(ctx, "m6")).To(BeNil())
 		Expect(t.Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", ConsistOf(HaveField("ThreadID", string(object.UID)))))
+		Expect(conversation(late).Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", BeEmpty()), "on both ends")
+		Expect(conversation(early).Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", HaveLen(1)))
+
+		By("keeping a link once, at a message that there is")
+		six, two := int64(6), int64(2)
+		_, err = t.Relate(ctx, runtimev1.Relationship{ThreadID: "late", Type: "mention", Role: "parent", MessageIndex: &six})
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("give an index from 0 to 5")))
+		again, err := t.Relate(ctx, runtimev1.Relationship{ThreadID: "early", Type: "mention", Role: "parent", MessageIndex: &two, Comment: "other"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(HaveValue(And(HaveField("MessageIndex", HaveValue(BeEquivalentTo(3))), HaveField("Comment", "see"))), "the answer is what is kept")
+		Expect(t.Relationships(ctx, runtimeclient.Page{})).To(HaveField("Relationships", ConsistOf(Equal(*again))))
 		log, err := th.Log(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(log[len(log)-1].Type).To(Equal("thread.truncated"))

@@ -35,7 +35,8 @@ type Relationship struct {
 	Type string `json:"type"`
 	// Role of this thread: parent or child.
 	Role string `json:"role"`
-	// MessageIndex where it was made, in the parent's messages.
+	// MessageIndex of the parent's message at which it was made. It is one that the parent has; a truncation of the parent
+	// before it removes the relationship on both ends.
 	MessageIndex *int64 `json:"messageIndex,omitempty"`
 	// CreatedAt in microseconds; set by the server.
 	CreatedAt int64 `json:"createdAt,omitempty"`

@@ -2,9 +2,11 @@ package definition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -173,11 +175,27 @@ func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
 			return err
 		}
 	}
-	if ref := a.Spec.TitleModelRef; ref != nil {
-		var m skeinv1.Model
-		return c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
-	}
 	return nil
+}
+
+// titles says whether the Model of an agent's titles can be used. The agent works without it.
+func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Writer) {
+	ref := a.Spec.TitleModelRef
+	if ref == nil || a.Spec.TitlePolicy == skeinv1.TitleNever {
+		meta.RemoveStatusCondition(w.List, skeinv1.ConditionTitlesReady)
+		return
+	}
+	var m skeinv1.Model
+	err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
+	var unusable *engine.NotReadyError
+	switch {
+	case err == nil:
+		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+	case errors.As(err, &unusable):
+		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionFalse, unusable.Reason, "threads of this agent get no titles: "+unusable.Message)
+	default:
+		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionUnknown, skeinv1.ReasonInternalError, err.Error())
+	}
 }
 
 // ready demands that an object exists and is Ready.

@@ -134,6 +134,54 @@ var _ = Describe("The definition controllers", func() {
 		check(young, skeinv1.ReasonReady, "")
 	})
 
+	It("let one of two endpoints that were made in the same second answer, by name", Label("END-01", "K8S-02"), func(ctx SpecContext) {
+		endpoint := func(name string) *skeinv1.ThreadEndpoint {
+			e := &skeinv1.ThreadEndpoint{ObjectMeta: Meta(name), Spec: skeinv1.ThreadEndpointSpec{Path: "/a", Code: skeinv1.CodeSource{Inline: "export default () => 1"}}}
+			e.CreationTimestamp = metav1.NewTime(Start)
+			return e
+		}
+		second, first := endpoint("b"), endpoint("a")
+		e.Create(ctx, second, first)
+		r := of(e, func(o *skeinv1.ThreadEndpoint) *skeinv1.DefinitionStatus { return &o.Status }, c.endpoint)
+		Reconcile(ctx, r, first)
+		Reconcile(ctx, r, second)
+		Expect(ready(Get(ctx, e, first).Status.Conditions)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReady)))
+		Expect(ready(Get(ctx, e, second).Status.Conditions)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonPathTaken),
+			HaveField("Message", ContainSubstring(`ThreadEndpoint "a" was made in the same second, comes first by name, has the path /a too`)))))
+	})
+
+	It("keep an agent Ready whose titles have no model, and say so", Label("RUN-07", "K8S-02"), func(ctx SpecContext) {
+		p := &skeinv1.Prompt{ObjectMeta: Meta("p")}
+		e.Create(ctx, p)
+		e.SetReady(ctx, p, &p.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		a := &skeinv1.Agent{ObjectMeta: Meta("titled"), Spec: skeinv1.AgentSpec{
+			SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: "p"}}, TitleModelRef: &skeinv1.LocalRef{Name: "namer"}}}
+		e.Create(ctx, a)
+		r := of(e, func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status }, c.agent)
+		r.more = c.titles
+		check := func(status metav1.ConditionStatus, reason, message string) {
+			GinkgoHelper()
+			Reconcile(ctx, r, a)
+			got := Get(ctx, e, a).Status.Conditions
+			Expect(ready(got)).To(HaveValue(HaveField("Status", metav1.ConditionTrue)))
+			Expect(meta.FindStatusCondition(got, skeinv1.ConditionTitlesReady)).To(HaveValue(And(
+				HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+			e.Writes()
+			Reconcile(ctx, r, a)
+			Expect(e.Writes()).To(BeEmpty())
+		}
+		check(metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, `threads of this agent get no titles: Model "namer" does not exist in namespace`)
+		m := &skeinv1.Model{ObjectMeta: Meta("namer")}
+		e.Create(ctx, m)
+		check(metav1.ConditionFalse, skeinv1.ReasonReferenceNotReady, "has not been checked yet")
+		e.SetReady(ctx, m, &m.Status.Conditions, metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		check(metav1.ConditionTrue, skeinv1.ReasonReady, "")
+		a.Spec.TitleModelRef = nil
+		Expect(e.Client.Update(ctx, a)).To(Succeed())
+		Reconcile(ctx, r, a)
+		Expect(meta.FindStatusCondition(Get(ctx, e, a).Status.Conditions, skeinv1.ConditionTitlesReady)).To(BeNil())
+	})
+
 	It("say of a tool whether it can be taken elsewhere", Label("TOL-04"), func(ctx SpecContext) {
 		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: &skeinv1.CodeSource{Inline: "export default (state) => state._notPackableRuntimeContext.region"}}}
 		e.Create(ctx, t)

@@ -120,6 +120,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			name:   "agent",
 			status: func(a *skeinv1.Agent) *skeinv1.DefinitionStatus { return &a.Status },
 			check:  c.agent,
+			more:   c.titles,
 			list:   func() client.ObjectList { return &skeinv1.AgentList{} },
 			watches: []watch{
 				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: watches.ReadyTurned()},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -26,10 +27,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=skein.dev,resources=threads/status,verbs=patch
 // +kubebuilder:rbac:groups=skein.dev,resources=threads/finalizers,verbs=update
-// +kubebuilder:rbac:groups=skein.dev,resources=subagents,verbs=get;list;watch
+// +kubebuilder:rbac:groups=skein.dev,resources=subagents,verbs=get;list;watch;delete
 
 // Engine is what the controller needs of the engine.
 type Engine interface {
@@ -54,7 +55,9 @@ type Env interface {
 // Options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
-	Client    client.Client
+	Client client.Client
+	// Live reads from the API server: the cache may not know yet that a child was orphaned.
+	Live      client.Reader
 	Threads   *thread.Service
 	Engine    Engine
 	Sandboxes Sandboxes
@@ -110,6 +113,8 @@ type scope struct {
 	agentSpec *skeinv1.AgentSpec
 	// problem keeps the thread from being Ready; nil when there is none.
 	problem *problem
+	// again is when a thread that waits for its children looks at them without having been told to; 0 for not.
+	again time.Duration
 }
 
 // problem is a reason and a message of Ready.
@@ -141,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} {
 		done, err := step(ctx, s)
 		if done && err == nil {
-			return ctrl.Result{}, nil
+			return ctrl.Result{RequeueAfter: s.again}, nil
 		}
 		if failed = err; err != nil {
 			break

@@ -16,8 +16,8 @@ import (
 )
 
 // delete ends a thread whose object is on its way out: its run is let go of at once, what is stored is
-// purged or kept, as spec.deletionPolicy says, and the object is let go. Children go by their owner references
-// and end themselves the same way (SPEC SUB-08, THR-09). Nothing here waits for a run, a sandbox or a child.
+// purged or kept, as spec.deletionPolicy says, and the object is let go. Before its own data that of its descendants is
+// purged. Nothing here waits for a run or a sandbox.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -28,7 +28,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	row, err := r.Threads.Store().Thread(ctx, s.object.ThreadID())
 	switch {
 	case err == nil && row.HeldBy(string(s.object.UID)):
-		if err := r.part(ctx, s, row); err != nil {
+		if wait, err := r.part(ctx, s, row); wait || err != nil {
 			return true, err
 		}
 	case err != nil && !errors.Is(err, store.ErrNotFound):
@@ -43,21 +43,27 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	return true, client.IgnoreNotFound(r.Client.Patch(ctx, s.object, patch))
 }
 
-// part ends what the thread does and purges or keeps what is stored of it.
-func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) error {
+// part ends what the thread does and purges or keeps what is stored of it. wait reports that descendants are to be
+// purged first.
+func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
 	r.Engine.Abort(ctx, row.ID, "the Thread object was deleted")
 	if err := r.tellParent(ctx, row); err != nil {
-		return err
+		return false, err
 	}
 	if retains(s.object) {
 		if err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Retain{}); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("keep what is stored of the thread: %w", err)
+			return false, fmt.Errorf("keep what is stored of the thread: %w", err)
 		}
-	} else if err := r.Threads.Purge(ctx, row.ID); err != nil {
-		return fmt.Errorf("purge what is stored of the thread: %w", err)
+	} else {
+		if wait, err := r.descendants(ctx, s, row); wait || err != nil {
+			return wait, err
+		}
+		if err := r.Threads.Purge(ctx, row.ID); err != nil {
+			return false, fmt.Errorf("purge what is stored of the thread: %w", err)
+		}
 	}
 	r.Sandboxes.Forget(row.ID)
-	return nil
+	return false, nil
 }
 
 // retains reports whether what is stored of a Thread outlives it. The API server sets a deletionPolicy where there is none, so
@@ -68,8 +74,8 @@ func retains(o *skeinv1.Thread) bool {
 
 // tellParent answers a parent that waits for this child, which will give no result any more.
 func (r *Reconciler) tellParent(ctx context.Context, row *store.Thread) error {
-	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) {
-		return nil
+	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) || row.TerminatedReason == store.ReasonPurged {
+		return nil // it knows
 	}
 	if err := r.childStatus(ctx, row, kube.ChildTerminated); err != nil || !row.Child.Blocking {
 		return err

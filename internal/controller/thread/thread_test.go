@@ -45,7 +45,7 @@ var _ = Describe("The thread controller", func() {
 	BeforeEach(func(ctx SpecContext) {
 		e = New(ctx)
 		sandboxes = &forgotten{}
-		r = thread.New(thread.Options{Client: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
+		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock})
 	})
 
 	newThread := func(ctx context.Context, name string, edit ...func(*skeinv1.Thread)) *skeinv1.Thread {
@@ -374,12 +374,146 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, t)
 	})
 
+	// generations makes a thread, its child and the child of that, each stored and owned.
+	generations := func(ctx context.Context) (all []*skeinv1.Thread, subs []*skeinv1.Subagent) {
+		GinkgoHelper()
+		e.ReadyAgent(ctx, "a")
+		all = append(all, newThread(ctx, "root"))
+		Reconcile(ctx, r, all[0])
+		for i, name := range []string{"child", "grandchild"} {
+			parent := all[i]
+			s := &skeinv1.Subagent{ObjectMeta: Meta(name), Spec: skeinv1.SubagentSpec{ParentRef: skeinv1.LocalRef{Name: parent.Name}, AgentRef: skeinv1.LocalRef{Name: "a"}, Name: name}}
+			s.OwnerReferences = []metav1.OwnerReference{kube.ThreadOwner(parent.Name, string(parent.UID))}
+			e.Create(ctx, s)
+			t := newThread(ctx, name, func(t *skeinv1.Thread) {
+				t.Finalizers = []string{skeinv1.Finalizer}
+				t.OwnerReferences = []metav1.OwnerReference{{APIVersion: skeinv1.GroupVersion.String(), Kind: "Subagent", Name: name, UID: s.UID, Controller: ptr.To(true)}}
+			})
+			Reconcile(ctx, r, t)
+			all, subs = append(all, t), append(subs, s)
+		}
+		return all, subs
+	}
+	stored := func(ctx context.Context, t *skeinv1.Thread) bool {
+		GinkgoHelper()
+		_, err := e.Store.Thread(ctx, string(t.UID))
+		Expect(err).To(Or(BeNil(), MatchError(store.ErrNotFound)))
+		return err == nil
+	}
+	gone := func(ctx context.Context, o client.Object) bool {
+		return apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(o), o))
+	}
+
+	It("purges the data of descendants before that of the thread, whoever reconciles", Label("THR-09", "SUB-08"), func(ctx SpecContext) {
+		all, subs := generations(ctx)
+		root, child, grandchild := all[0], all[1], all[2]
+		Expect(e.Client.Delete(ctx, root)).To(Succeed())
+		result := Reconcile(ctx, r, root)
+		Expect(result.RequeueAfter).To(BeNumerically(">", 0), "should it not be told of the child's end")
+		Expect(gone(ctx, subs[0])).To(BeTrue())
+		Expect(Get(ctx, e, child).DeletionTimestamp).NotTo(BeNil())
+		row, err := e.Store.Thread(ctx, string(root.UID))
+		Expect(err).NotTo(HaveOccurred(), "it can be read")
+		Expect(row.TerminatedReason).To(Equal(store.ReasonPurged))
+		Expect(e.Engine.Aborted).To(ContainElement(string(root.UID)))
+		_, told, err := e.Store.CreateThread(ctx, store.Thread{ID: "late", Namespace: root.Namespace, Name: "late", Agent: "a", ParentID: string(root.UID)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(told).To(BeTrue(), "a child that was being made is born terminated, and holds nobody up")
+
+		r = thread.New(thread.Options{Client: e.Client, Live: e.Client, Threads: e.Threads, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock}) // of another manager
+		Reconcile(ctx, r, root)
+		Expect(stored(ctx, root)).To(BeTrue())
+		Reconcile(ctx, r, child)
+		Expect(stored(ctx, child)).To(BeTrue(), "it waits for its own child")
+		Reconcile(ctx, r, grandchild)
+		Expect(stored(ctx, grandchild)).To(BeFalse())
+		Reconcile(ctx, r, root)
+		Expect(stored(ctx, root)).To(BeTrue())
+		Reconcile(ctx, r, child)
+		Expect(stored(ctx, child)).To(BeFalse())
+		Reconcile(ctx, r, root)
+		Expect(stored(ctx, root)).To(BeFalse())
+		for _, t := range all {
+			Expect(gone(ctx, t)).To(BeTrue(), t.Name)
+		}
+	})
+
+	It("deletes no child that was left to itself, also while the garbage collector is about it", Label("THR-09"), func(ctx SpecContext) {
+		all, subs := generations(ctx)
+		root, child := all[0], all[1]
+		root = Get(ctx, e, root)
+		root.Finalizers = append(root.Finalizers, metav1.FinalizerOrphanDependents)
+		Expect(e.Client.Update(ctx, root)).To(Succeed())
+		Expect(e.Client.Delete(ctx, root)).To(Succeed())
+		Reconcile(ctx, r, root)
+		Expect(stored(ctx, root)).To(BeFalse(), "there is nobody to wait for")
+		Expect(gone(ctx, subs[0])).To(BeFalse())
+		Expect(Get(ctx, e, child).DeletionTimestamp).To(BeNil())
+
+		By("a manager that begins once the garbage collector is done")
+		mid, sub := all[1], subs[1]
+		sub = Get(ctx, e, sub)
+		sub.OwnerReferences = nil
+		Expect(e.Client.Update(ctx, sub)).To(Succeed())
+		Expect(e.Client.Delete(ctx, mid)).To(Succeed())
+		Reconcile(ctx, r, mid)
+		Expect(stored(ctx, mid)).To(BeFalse())
+		Expect(gone(ctx, sub)).To(BeFalse())
+		Expect(Get(ctx, e, all[2]).DeletionTimestamp).To(BeNil())
+		Expect(stored(ctx, all[2])).To(BeTrue())
+	})
+
+	It("says which child cannot be deleted, and goes on once it can", Label("THR-09", "K8S-06"), func(ctx SpecContext) {
+		all, _ := generations(ctx)
+		root, child, grandchild := all[0], all[1], all[2]
+		e.Fail(func(verb string, o client.Object) error {
+			if verb == "delete" && o.GetName() == "child" {
+				return apierrors.NewForbidden(skeinv1.GroupVersion.WithResource("threads").GroupResource(), "child", errors.New("the policy keep denies it"))
+			}
+			return nil
+		})
+		Expect(e.Client.Delete(ctx, root)).To(Succeed())
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(root)})
+		Expect(err).To(MatchError(ContainSubstring("the policy keep denies it")))
+		Expect(stored(ctx, root)).To(BeTrue())
+		var said []string
+		for len(e.Recorder.Events) > 0 {
+			said = append(said, <-e.Recorder.Events)
+		}
+		Expect(said).To(ContainElement(And(ContainSubstring("Warning ChildNotDeleted"), ContainSubstring(`Thread "child"`), ContainSubstring("the policy keep denies it"))))
+		e.Fail(nil)
+		for _, t := range []*skeinv1.Thread{root, child, grandchild, child, root} {
+			Reconcile(ctx, r, t)
+		}
+		Expect(stored(ctx, root)).To(BeFalse())
+	})
+
+	It("waits for no child whose data is retained, or whose object is gone", Label("THR-09"), func(ctx SpecContext) {
+		all, _ := generations(ctx)
+		root, child, grandchild := all[0], Get(ctx, e, all[1]), Get(ctx, e, all[2])
+		grandchild.Spec.DeletionPolicy = skeinv1.DeletionRetain
+		Expect(e.Client.Update(ctx, grandchild)).To(Succeed())
+		Expect(e.Client.Delete(ctx, root)).To(Succeed())
+		for _, t := range []*skeinv1.Thread{root, child, grandchild, child, root} {
+			Reconcile(ctx, r, t)
+		}
+		Expect([]bool{stored(ctx, root), stored(ctx, child), stored(ctx, grandchild)}).To(Equal([]bool{false, false, true}))
+
+		root = newThread(ctx, "again")
+		Reconcile(ctx, r, root)
+		_, _, err := e.Store.CreateThread(ctx, store.Thread{ID: "objectless", Namespace: root.Namespace, Name: "objectless", Agent: "a", ParentID: string(root.UID)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(e.Client.Delete(ctx, root)).To(Succeed())
+		Reconcile(ctx, r, root)
+		Expect(stored(ctx, root)).To(BeFalse())
+	})
+
 	It("keeps the object while the data cannot be purged", Label("THR-09"), func(ctx SpecContext) {
 		e.ReadyAgent(ctx, "a")
 		t := newThread(ctx, "t")
 		Reconcile(ctx, r, t)
 		Expect(e.Client.Delete(ctx, t)).To(Succeed())
-		broken := thread.New(thread.Options{Client: e.Client, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock,
+		broken := thread.New(thread.Options{Client: e.Client, Live: e.Client, Engine: e.Engine, Sandboxes: sandboxes, Recorder: e.Recorder, Clock: e.Clock,
 			Threads: domain.NewService(domain.Options{Store: unpurgeable{e.Store}})})
 		_, err := broken.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(t)})
 		Expect(err).To(MatchError(ContainSubstring("disk full")))

@@ -106,6 +106,11 @@ func (t *tx) apply(h *head, op store.Op) error {
 		return t.skipState(h, op)
 	case *store.ImportConversation:
 		return t.importConversation(h, op)
+	case *store.ExpectActive:
+		if h.terminatedAt != 0 {
+			return fmt.Errorf("thread %s: %w", h.id, store.ErrTerminated)
+		}
+		return nil
 	case *store.ExpectVersion:
 		return t.expectVersion(h, op.Version)
 	case *store.Fork:

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -97,56 +96,4 @@ func (t *tx) point(h *head, id string, index int64) (seq, at int64, err error) {
 		return 0, 0, fmt.Errorf("thread %s: its message %d of %d cannot be found", h.id, index, total)
 	}
 	return found[0].Seq, index, nil
-}
-
-// relate keeps a relationship on both ends.
-func (t *tx) relate(h, peer *head, r store.Relationship) error {
-	if r.CreatedAt == 0 {
-		r.CreatedAt = t.now
-	}
-	other := store.RelationParent
-	if r.Role == store.RelationParent {
-		other = store.RelationChild
-	}
-	if err := t.write(t.ctx, qPutRelationship, h.key, peer.id, string(r.Type), r.Role, r.MessageIndex, r.CreatedAt, r.Comment); err != nil {
-		return err
-	}
-	h.touch(store.ChangedThread)
-	peer.touch(store.ChangedThread)
-	return t.write(t.ctx, qPutRelationship, peer.key, h.id, string(r.Type), other, r.MessageIndex, r.CreatedAt, r.Comment)
-}
-
-func (t *tx) putRelationship(h *head, op *store.PutRelationship) error {
-	peer, err := t.head(op.R.ThreadID)
-	if err != nil {
-		return fmt.Errorf("related thread: %w", err)
-	}
-	return t.relate(h, peer, op.R)
-}
-
-// Relationships of a thread, oldest first.
-func (s *Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	err = s.readers.snapshot(ctx, func(c *conn) error {
-		rs = []store.Relationship{}
-		var key int64
-		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
-			return err
-		}
-		if err := c.row(ctx, qCountRelationship, []any{key}, &total); err != nil {
-			return err
-		}
-		return c.rows(ctx, qRelationships, []any{key, limit, max(offset, 0)}, func(scan scanner) error {
-			var r store.Relationship
-			err := scan(&r.ThreadID, &r.Type, &r.Role, &r.MessageIndex, &r.CreatedAt, &r.Comment)
-			rs = append(rs, r)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("relationships of thread %s: %w", threadID, err)
-	}
-	return rs, total, nil
 }

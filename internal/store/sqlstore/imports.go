@@ -48,10 +48,18 @@ func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
 }
 
 func (t *tx) checkEmpty(h *head) error {
-	if h.counts.total(true, 0, true) > 0 || h.waiting > 0 {
+	if h.counts.total(true, 0, true) > 0 || h.queued > 0 {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
 	}
-	if err := t.mustLack(h, qHasRun); err != nil {
+	// What else waits belongs to no conversation: hooks that are to be told of the thread, say, which wait for its agent.
+	if err := t.mustLack(h, qHasWork); err != nil {
+		return err
+	}
+	if err := t.mustLack(h, qHasOpenRun); err != nil {
+		return err
+	}
+	// Runs that ended before the conversation was destroyed are none of the one that begins.
+	if err := t.mustLack(h, qHasRunSince, h.key); err != nil {
 		return err
 	}
 	return t.checkNoImport(h)
@@ -62,9 +70,9 @@ const importStep = 500
 
 func (t *tx) checkNoImport(h *head) error { return t.mustLack(h, qHasImport) }
 
-func (t *tx) mustLack(h *head, query string) error {
+func (t *tx) mustLack(h *head, query string, more ...any) error {
 	var one int64
-	err := t.row(t.ctx, query, []any{h.key}, &one)
+	err := t.row(t.ctx, query, append([]any{h.key}, more...), &one)
 	if err == nil {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
 	}

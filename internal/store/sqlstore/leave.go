@@ -185,7 +185,7 @@ func (t *tx) truncate(h *head, op *store.Truncate) error {
 		}
 	}
 	op.Index, op.Removed = index, h.counts.total(true, 0, true)-kept.total(true, 0, true)
-	if err := t.write(t.ctx, qCutRelationships, h.key, op.Index); err != nil {
+	if err := t.cutRelationships(h, op.Index); err != nil {
 		return err
 	}
 	if op.Removed == 0 {

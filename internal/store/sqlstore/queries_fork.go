@@ -70,5 +70,8 @@ const (
 		ON CONFLICT (thread, peer, type, role) DO NOTHING`
 	qRelationships     = `SELECT ` + relationshipColumns + ` FROM relationship r WHERE r.thread = ? ORDER BY r.created_at, r.peer, r.type, r.role LIMIT ? OFFSET ?`
 	qCountRelationship = `SELECT count(*) FROM relationship WHERE thread = ?`
-	qCutRelationships  = `DELETE FROM relationship WHERE thread = ? AND message_index > ?`
+	qRelationship      = `SELECT ` + relationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.peer = ? AND r.type = ? AND r.role = ?`
+	qLateRelationships = `SELECT ` + relationshipColumns + ` FROM relationship r WHERE r.thread = ? AND r.role = 'parent' AND r.message_index > ?`
+	qCutRelationships  = `DELETE FROM relationship WHERE thread = ? AND role = 'parent' AND message_index > ?`
+	qDropRelationship  = `DELETE FROM relationship WHERE thread = ? AND peer = ? AND type = ? AND role = ?`
 )

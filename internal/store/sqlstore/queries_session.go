@@ -1,5 +1,7 @@
 package sqlstore
 
+import "github.com/skein-dev/skein/internal/store"
+
 // Thread state.
 const (
 	qStateSum   = `SELECT count(*), COALESCE(sum(size), 0), COALESCE(max(pos), 0) FROM thread_state WHERE thread = ?`
@@ -99,9 +101,13 @@ const (
 
 // Imports, and the log without its messages.
 const (
-	qImport       = `SELECT i.manifest, i.last_seq FROM thread_import i JOIN thread t ON t.key = i.thread WHERE t.id = ?`
-	qHasImport    = `SELECT 1 FROM thread_import WHERE thread = ?`
-	qHasRun       = `SELECT 1 FROM run WHERE thread = ? LIMIT 1`
+	qImport      = `SELECT i.manifest, i.last_seq FROM thread_import i JOIN thread t ON t.key = i.thread WHERE t.id = ?`
+	qHasImport   = `SELECT 1 FROM thread_import WHERE thread = ?`
+	qHasOpenRun  = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
+	qHasRunSince = `SELECT 1 FROM log WHERE thread = ? AND seq > COALESCE((SELECT max(d.seq) FROM log d WHERE d.thread = ? AND d.type = '` + store.EventDestroyed + `'), 0)
+		AND type IN ('` + store.EventRunStarted + `', '` + store.EventRunEnded + `') LIMIT 1`
+	// What a run of the conversation has to do; messages are counted.
+	qHasWork      = `SELECT 1 FROM inbox WHERE thread = ? AND kind IN ('` + string(store.InboxTool) + `', '` + string(store.InboxChildResult) + `', '` + string(store.InboxApproval) + `') LIMIT 1`
 	qInsertImport = `INSERT INTO thread_import (thread, manifest, last_seq) VALUES (?, ?, ?)`
 	qClearImport  = `DELETE FROM thread_import WHERE thread = ?`
 	qNameImported = `UPDATE thread SET title = CASE WHEN title = '' THEN CAST(? AS TEXT) ELSE title END,

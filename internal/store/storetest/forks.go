@@ -219,8 +219,51 @@ func describeForks(e *env) {
 			Expect(page).To(HaveLen(1))
 			Expect(total).To(Equal(int64(2)))
 
+			e.apply(ctx, early, &store.Truncate{Index: 1})
+			Expect(relations(ctx, early)).To(HaveLen(2), "their indexes count messages of the parents")
+			version := e.info(ctx, late).Version
 			e.apply(ctx, origin, &store.Truncate{Index: 5})
 			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("ThreadID", early)))
+			Expect(relations(ctx, late)).To(ConsistOf(HaveField("ThreadID", early)), "the other end goes, too")
+			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which is a change of that thread")
+		})
+
+		It("go with a truncation when the other end is gone", func(ctx SpecContext) {
+			origin := e.said(ctx, 10)
+			late := e.fork(ctx, origin, 8)
+			_, err := e.store.PurgeThread(ctx, late)
+			Expect(err).NotTo(HaveOccurred())
+			e.apply(ctx, origin, &store.Truncate{Index: 5})
+			Expect(relations(ctx, origin)).To(BeEmpty())
+		})
+
+		It("are made at a message that the parent has, and once", Label("REL-01"), func(ctx SpecContext) {
+			one, other := e.said(ctx, 3), e.said(ctx, 5)
+			at := func(role string, index int64) *store.PutRelationship {
+				return &store.PutRelationship{R: store.Relationship{ThreadID: other, Type: store.RelationMention, Role: role, MessageIndex: index, Comment: fmt.Sprint(index)}}
+			}
+			Expect(e.store.Apply(ctx, one, nil, at(store.RelationParent, 3))).To(MatchError(store.ErrForkPoint))
+			Expect(e.store.Apply(ctx, one, nil, at(store.RelationChild, 5))).To(MatchError(store.ErrForkPoint))
+			Expect(relations(ctx, one)).To(BeEmpty())
+			Expect(relations(ctx, other)).To(BeEmpty())
+
+			answers := make([]*store.PutRelationship, 20)
+			Expect(together(len(answers), func(i int) error {
+				answers[i] = at(store.RelationChild, int64(i%5))
+				return e.store.Apply(ctx, one, nil, answers[i])
+			})).To(Succeed())
+			kept := relations(ctx, one)
+			Expect(kept).To(HaveLen(1))
+			made := 0
+			for _, a := range answers {
+				Expect(a.Kept).To(Equal(kept[0]), "each answer is what is kept")
+				if !a.Existed {
+					made++
+				}
+			}
+			Expect(made).To(Equal(1))
+			mirrored := relations(ctx, other)
+			Expect(mirrored).To(ConsistOf(And(HaveField("ThreadID", one), HaveField("MessageIndex", kept[0].MessageIndex), HaveField("Role", store.RelationParent))))
 		})
 	})
 

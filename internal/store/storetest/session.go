@@ -334,5 +334,33 @@ func describeImport(e *env) {
 			e.apply(ctx, empty, &store.ImportConversation{Lines: lines(0, nil)})
 			Expect(e.store.Apply(ctx, empty, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "an import of nothing is one too")
 		})
+
+		It("fills a thread that has no conversation, whatever it had before and whatever else waits", Label("LOG-02", "THR-06"), func(ctx SpecContext) {
+			hooked := e.thread(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"after_thread_created"}`)}})
+			e.apply(ctx, hooked, &store.ImportConversation{Lines: lines(1, nil)})
+			Expect(e.inbox(ctx, hooked)).To(HaveLen(1), "the hook is told all the same")
+
+			for _, had := range []store.Op{
+				&store.AppendMessage{Message: message("said")},
+				&store.PutRun{Run: store.Run{ID: "r", Agent: "a", Status: store.RunRunning}},
+				&store.ImportConversation{Lines: lines(2, nil)},
+				queued("q", "waits"),
+			} {
+				id := e.thread(ctx)
+				e.apply(ctx, id, had)
+				Expect(e.store.Apply(ctx, id, nil, &store.ImportConversation{Lines: lines(3, nil)})).To(MatchError(store.ErrNotEmpty), "%T", had)
+				e.apply(ctx, id, &store.Destroy{Reason: store.DestroyedExplicit})
+				e.apply(ctx, id, &store.ImportConversation{Lines: lines(3, nil)})
+				Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"m0", "m1", "m2"}), "%T", had)
+			}
+			for _, has := range []store.Op{
+				&store.Enqueue{Item: store.InboxItem{Kind: store.InboxTool, Payload: json.RawMessage(`{"name":"t","arguments":{}}`)}},
+				&store.PutRun{Run: store.Run{ID: "r", Agent: "a", Status: store.RunWaiting}},
+			} {
+				id := e.thread(ctx)
+				e.apply(ctx, id, &store.Destroy{Reason: store.DestroyedExplicit}, has)
+				Expect(e.store.Apply(ctx, id, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "%T", has)
+			}
+		})
 	})
 }

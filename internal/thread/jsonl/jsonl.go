@@ -21,12 +21,16 @@ const (
 
 // Manifest is the first line.
 type Manifest struct {
-	AgentID   string `json:"agentId"`
+	AgentID string `json:"agentId"`
+	// SessionID is the provider's conversation with which the next run goes on.
 	SessionID string `json:"sessionId,omitempty"`
-	TaskID    string `json:"taskId,omitempty"`
-	Title     string `json:"title,omitempty"`
-	CreatedAt Time   `json:"createdAt"`
-	UpdatedAt Time   `json:"updatedAt"`
+	// SessionMessages is how many of the lines that are messages that conversation has, from the first. It is Skein's own
+	// and left out where they are all up to the last answer.
+	SessionMessages int64  `json:"sessionMessages,omitempty"`
+	TaskID          string `json:"taskId,omitempty"`
+	Title           string `json:"title,omitempty"`
+	CreatedAt       Time   `json:"createdAt"`
+	UpdatedAt       Time   `json:"updatedAt"`
 }
 
 // Message is a line of somebody's words. Name, Silent and Side, which of two models said it ("a" or "b"), are Skein's own
@@ -135,6 +139,9 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	}
 	if _, ok := fields["updatedAt"]; !ok {
 		m.UpdatedAt = m.CreatedAt
+	}
+	if m.SessionMessages < 0 {
+		return nil, errors.New("sessionMessages is a number of messages")
 	}
 	for name, text := range map[string]string{"agentId": m.AgentID, "sessionId": m.SessionID, "taskId": m.TaskID, "title": m.Title} {
 		if err := checkText(name, text); err != nil {

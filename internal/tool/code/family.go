@@ -7,6 +7,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread/life"
 )
 
 // getChildThread gives the ThreadState of a child: its properties, out of which the isolate makes one whose methods
@@ -69,12 +70,6 @@ func (s *State) open(ctx context.Context, id string) (*State, func(context.Conte
 	return &State{host: h, edited: func() {}, asker: s}, done, nil
 }
 
-// working are the methods that a terminated thread refuses (SPEC THR-05); the others read.
-var working = map[string]bool{
-	"queueMessage": true, "sendMessage": true, "injectMessage": true, "queueTool": true, "invokeTool": true, "runCode": true,
-	"scheduleEffect": true, "notifyParent": true, "setStatus": true,
-}
-
 // of calls a method of another thread: (its id, the method, its arguments).
 func of(ctx context.Context, c *stateCall) (any, error) {
 	id, err := c.text(0, "thread's id")
@@ -90,8 +85,9 @@ func of(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other.host.Thread.TerminatedAt != 0 && working[name] {
-		return nil, errors.Join(fmt.Errorf("%s: %w: the thread %s does no more work, but can still be read", name, store.ErrTerminated, id), done(ctx))
+	if other != c.State && !life.Allows(life.Terminated, actions[name]) {
+		// It was read a moment ago: a termination since then counts as well.
+		other.host.State = other.host.State.WhileActive()
 	}
 	v, err := other.Serve(ctx, c.invocation, name, args)
 	return v, errors.Join(err, done(ctx))

@@ -99,6 +99,9 @@ func (s *State) Serve(ctx context.Context, invocation, method string, args []any
 	if !ok {
 		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s is not a function", method)}
 	}
+	if err := s.admit(method); err != nil {
+		return nil, err
+	}
 	return serve(ctx, &stateCall{State: s, invocation: invocation, method: method, args: args})
 }
 

@@ -1,0 +1,202 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+const (
+	// deleters is how many children of one thread are deleted at once.
+	deleters = 16
+	// lostHint is when a thread looks again for a child whose end it was not told of.
+	lostHint = 10 * time.Second
+)
+
+// descendants deletes the children of a thread that goes and reports whether the thread has to wait for their data to
+// be purged: each child does the same, so that the innermost is purged first. The garbage collector alone would delete
+// children only once their parent is gone.
+//
+// A child belongs to the thread while its Subagent has the thread as an owner. With --cascade=orphan the garbage
+// collector takes that owner away; until it has, its finalizer says so.
+func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
+	if controllerutil.ContainsFinalizer(s.object, metav1.FinalizerOrphanDependents) {
+		return false, nil
+	}
+	names, err := r.owned(ctx, s.object)
+	if err != nil {
+		return false, err
+	}
+	rows, err := r.Threads.Store().Children(ctx, row.ID)
+	if err != nil {
+		return false, fmt.Errorf("list the children of the thread: %w", err)
+	}
+	if len(names) == 0 && len(rows) == 0 {
+		return false, nil
+	}
+	if err := r.halt(ctx, row); err != nil {
+		return false, err
+	}
+	if err := r.deleteChildren(ctx, s.object, names); err != nil {
+		return false, err
+	}
+	for i := range rows {
+		goes, err := r.goes(ctx, s.object, &rows[i])
+		if err != nil {
+			return false, err
+		}
+		if !goes {
+			continue
+		}
+		r.hints.Track(rows[i].ID, s.req)
+		if _, err := r.Threads.Store().Thread(ctx, rows[i].ID); errors.Is(err, store.ErrNotFound) {
+			continue // before its hints were asked for
+		}
+		s.again = lostHint
+		return true, nil
+	}
+	return false, nil
+}
+
+// halt keeps a thread that waits for its children from any more work, of other replicas too. Its data stays.
+func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
+	if row.TerminatedAt != 0 {
+		return nil
+	}
+	err := r.Threads.Store().Apply(ctx, row.ID, nil, &store.Revoke{}, &store.Terminate{Reason: store.ReasonPurged})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("end the work of the thread: %w", err)
+	}
+	return nil
+}
+
+// owned lists the Subagents of a thread that are not being deleted, as the cache has them.
+func (r *Reconciler) owned(ctx context.Context, t *skeinv1.Thread) (names []string, err error) {
+	var list skeinv1.SubagentList
+	if err := r.Client.List(ctx, &list, client.InNamespace(t.Namespace), client.MatchingFields{kube.IndexThread: t.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Subagents of the thread: %w", err)
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() && ownedBy(o, t.UID) {
+			names = append(names, o.Name)
+		}
+	}
+	return names, nil
+}
+
+func ownedBy(o client.Object, uid types.UID) bool {
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// deleteChildren deletes Subagents with their Threads. One that cannot be deleted does not keep the others.
+func (r *Reconciler) deleteChildren(ctx context.Context, t *skeinv1.Thread, names []string) error {
+	var group errgroup.Group
+	group.SetLimit(deleters)
+	failed := make([]error, len(names))
+	for i, name := range names {
+		group.Go(func() error {
+			failed[i] = r.deleteChild(ctx, t, name)
+			return nil
+		})
+	}
+	_ = group.Wait() // each error has its place
+	return errors.Join(failed...)
+}
+
+// deleteChild deletes a Subagent and its Thread as the API server has them now: the cache may not know yet that they
+// were orphaned. A change in between is a conflict, after which they are looked at again.
+func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, name string) error {
+	policy := metav1.DeletePropagationBackground
+	if controllerutil.ContainsFinalizer(parent, metav1.FinalizerDeleteDependents) {
+		policy = metav1.DeletePropagationForeground
+	}
+	var s skeinv1.Subagent
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: name}, &s); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !ownedBy(&s, parent.UID) {
+		return nil
+	}
+	var t skeinv1.Thread
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: parent.Namespace, Name: kube.ChildThreadName(name)}, &t)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err == nil && metav1.IsControlledBy(&t, &s) && t.DeletionTimestamp.IsZero() {
+		if err := r.deleteAsRead(ctx, parent, "Thread", &t, policy); err != nil {
+			return err
+		}
+	}
+	if !s.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return r.deleteAsRead(ctx, parent, "Subagent", &s, policy)
+}
+
+// deleteAsRead deletes an object unless it has changed since it was read. A refusal keeps the parent waiting, so an
+// Event of the parent says why.
+func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, kind string, o client.Object, policy metav1.DeletionPropagation) error {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	err := r.Client.Delete(ctx, o, client.PropagationPolicy(policy), client.Preconditions{UID: &uid, ResourceVersion: &version})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return err
+	}
+	r.Recorder.Eventf(parent, nil, corev1.EventTypeWarning, skeinv1.ReasonChildNotDeleted, "Delete",
+		"waits for %s %q, which cannot be deleted: %v; delete it, or take the owner away from its Subagent to keep it", kind, o.GetName(), err)
+	return fmt.Errorf("delete %s %q of a subagent: %w", kind, o.GetName(), err)
+}
+
+// goes reports whether a child's data is about to be purged because the child is being deleted, and sees to that.
+func (r *Reconciler) goes(ctx context.Context, parent *skeinv1.Thread, row *store.Thread) (bool, error) {
+	if row.RetainedAt != 0 {
+		return false, nil
+	}
+	var t skeinv1.Thread
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: row.Name}, &t)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Thread %q: %w", row.Name, err)
+	}
+	switch {
+	case err != nil, string(t.UID) != row.OwnerUID():
+		return false, nil // somebody took the finalizer of its object away
+	case !t.DeletionTimestamp.IsZero():
+		return controllerutil.ContainsFinalizer(&t, skeinv1.Finalizer), nil
+	}
+	owner := metav1.GetControllerOf(&t)
+	if owner == nil {
+		return false, nil // it was left to itself
+	}
+	var s skeinv1.Subagent
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: owner.Name}, &s)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
+	}
+	if err != nil || s.UID != owner.UID { // the garbage collector is about to delete it
+		return true, r.deleteAsRead(ctx, parent, "Thread", &t, metav1.DeletePropagationBackground)
+	}
+	if !ownedBy(&s, parent.UID) {
+		return false, nil
+	}
+	return true, r.deleteChild(ctx, parent, s.Name)
+}
