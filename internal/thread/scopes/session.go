@@ -3,8 +3,11 @@ package scopes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -38,6 +41,7 @@ type Session struct {
 	mu        sync.Mutex
 	working   int
 	idle      chan struct{} // closed when nothing is under way
+	skipped   []store.Op    // what tells of values that were left out
 	completed []func(ctx context.Context, s *Session)
 }
 
@@ -116,6 +120,21 @@ func (s *Session) Begin() (done func()) {
 		}
 	})
 }
+
+// maxSkipped bounds how many values that were left out one save tells of.
+const maxSkipped = 100
+
+// Skip notes that a value was left out of a scope's state, for a reason; the next save tells of it.
+func (s *Session) Skip(scope store.StateScope, key, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.skipped) < maxSkipped {
+		s.skipped = append(s.skipped, notSerializable(s.ID, scope, key, errors.New(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "\uFFFD"))))
+	}
+}
+
+// maxReason bounds what code says of such a value, in bytes.
+const maxReason = 500
 
 // Working tells whether work goes on that WaitUntil or Begin started.
 func (s *Session) Working() bool {
@@ -202,6 +221,7 @@ type Save struct {
 	session *Session
 	merge   *store.MergeState
 	writes  int // of the session's state that State has
+	skipped int // of the values that were left out: what Ops tells of
 }
 
 // Save gives what stores the session's and the thread's state. final is for the run's end; saves before it hold
@@ -209,6 +229,9 @@ type Save struct {
 func (s *Session) Save(final bool) *Save {
 	save := &Save{session: s}
 	save.merge, save.Ops = s.Thread.State.save(s.ID, !final)
+	s.mu.Lock()
+	save.Ops, save.skipped = append(save.Ops, s.skipped...), len(s.skipped)
+	s.mu.Unlock()
 	s.State.mu.Lock()
 	save.writes = s.State.writes
 	dirty := s.State.writes != s.State.saved
@@ -239,6 +262,9 @@ func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
 
 // Done notes that the save is stored.
 func (s *Save) Done() {
+	s.session.mu.Lock()
+	s.session.skipped = slices.Clone(s.session.skipped[s.skipped:])
+	s.session.mu.Unlock()
 	if s.merge != nil {
 		s.session.Thread.State.saved(s.merge)
 	}

@@ -45,6 +45,7 @@ func init() {
 
 		"kv.get": kvGet, "kv.set": kvSet, "kv.delete": kvDelete, "kv.keys": kvKeys,
 
+		"state.skip":  skipState,
 		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
 		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
 		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,
@@ -70,7 +71,7 @@ func setValue(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.json(1, "the value")
+	raw, err := c.exactly(1, key)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/tool"
@@ -200,6 +201,19 @@ func (c *stateCall) json(i int, what string) (json.RawMessage, error) {
 	raw, err := value.ToJSON(v)
 	if err != nil {
 		return nil, c.wrong(i, what+": "+err.Error())
+	}
+	return raw, nil
+}
+
+// exactly reads the value for a key as JSON, and refuses one that JSON would change; nil when it is missing.
+func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
+	v := c.arg(i)
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := values.JSON(v)
+	if err != nil {
+		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s: the value for %q is not JSON: %v", c.method, key, err)}
 	}
 	return raw, nil
 }

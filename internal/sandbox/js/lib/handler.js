@@ -104,7 +104,11 @@
     const ask = (name, ...args) => sys.call(parts.alive(invocation), 'kv.' + name, args, false);
     return Object.freeze({
       get: (store, key) => ask('get', store, key),
-      set: (store, key, value, options) => ask('set', store, key, value, options ?? {}),
+      async set(store, key, value, options) {
+        const copy = parts.sendable(value);
+        if (copy.refused !== undefined) throw new TypeError(`kv.set: the value for "${String(key)}" is not JSON: ${copy.refused}`);
+        return ask('set', store, key, copy.value, options ?? {});
+      },
       delete: (store, key) => ask('delete', store, key),
       getKeys: (store) => ask('keys', store),
     });

@@ -85,6 +85,14 @@
     return (await route.call('readFileStream', [path])) ? chunks(route, path, options?.signal) : null;
   }
 
+  // ---- key-values -------------------------------------------------------------------------------------
+
+  async function setValue(route, key, value) {
+    const copy = parts.sendable(value);
+    if (copy.refused !== undefined) throw new TypeError(`state.setValue: the value for "${String(key)}" is not JSON: ${copy.refused}`);
+    return route.call('setValue', [key, copy.value]);
+  }
+
   // ---- execution --------------------------------------------------------------------------------------
 
   // One for the isolate: its run is one. What the host says last is in properties.execution.
@@ -124,6 +132,7 @@
 
   const methodOf = (route, own, name) => {
     if (name === 'runCode') return (source, options) => parts.runCode(route.invocation, source, options, route.call);
+    if (name === 'setValue') return (key, value) => setValue(route, key, value);
     if (name === 'readFileStream') return (path, options) => readFileStream(route, path, options);
     if (name === 'getChildThread' || name === 'getParentThread') {
       return async (...args) => {
