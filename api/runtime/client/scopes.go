@@ -75,7 +75,6 @@ func (t *Thread) ChangeState(ctx context.Context, ops ...runtimev1.StateOperatio
 	return t.send(ctx, http.MethodPost, runtimev1.StateChanges{Ops: ops}, nil, runtimev1.SubresourceState)
 }
 
-// rawOf writes a value as JSON; nil when that cannot be done.
 // jsonFor writes the value for a key as JSON.
 func jsonFor(key string, v any) (json.RawMessage, error) {
 	data, err := json.Marshal(v)
