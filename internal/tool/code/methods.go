@@ -90,8 +90,8 @@ func scheduleEffect(ctx context.Context, c *stateCall) (any, error) {
 	delay := 0.0
 	if v := c.arg(2); v != nil {
 		var ok bool
-		if delay, ok = v.(float64); !ok || delay < 0 || delay > maxDelayMs {
-			return nil, c.wrong(2, "the delay in milliseconds, 0 to a year")
+		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= maxDelayMs) { // NaN is neither
+			return nil, c.wrong(2, "the delay in milliseconds: a number from 0, which is now, to a year")
 		}
 	}
 	return c.host.Effects.Schedule(ctx, c.key(), name, args, time.Duration(delay*float64(time.Millisecond)))
