@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -32,7 +33,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
     return 'echo ' + input;
   },
 });`
-	statuses := func(ctx context.Context, id string) (out []store.RunStatus) {
+	statuses := func(ctx context.Context, w *enginetest.World, id string) (out []store.RunStatus) {
 		GinkgoHelper()
 		runs, err := w.Runs(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
@@ -53,11 +54,45 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		start(w)
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal(want))
-		Expect(statuses(ctx, id)).To(HaveLen(5))
+		Expect(statuses(ctx, w, id)).To(HaveLen(5))
 		page, err := w.Store.State(ctx, id, store.StateQuery{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(page.Entries).To(ConsistOf(HaveField("Value", MatchJSON(`["0","1","2","3","4"]`))))
 	})
+
+	It("are each answered once wherever a crash cuts the handler's runs off", Label("RUN-02"), func(ctx SpecContext) {
+		sandboxes, err := w.UseProcesses(process.Options{MaxWallTime: time.Hour, MaxMemory: 64 << 20})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(sandboxes.Close)
+		play := func(point string, n int) (points map[string]int) {
+			w := newWorld()
+			w.Logger, w.Sandboxes = logr.Discard(), sandboxes
+			w.Definitions.Put("a", handler(echo, nil))
+			c := cutAt(w, point, n)
+			id := makeThread(ctx, w, "a")
+			for i := range 3 {
+				send(ctx, w, id, fmt.Sprint(i))
+			}
+			_, stop := start(w, c.options)
+			Eventually(func() bool {
+				rested, err := w.Resting(ctx, id)
+				return c.gate.IsCut() || err == nil && rested
+			}).Should(BeTrue())
+			stop()
+			Expect(c.gate.Expire(ctx)).To(Succeed())
+			_, stop = start(w, func(o *engine.Options) { o.SweepInterval = 20 * time.Millisecond })
+			defer stop()
+			rest(ctx, w, id)
+			at := fmt.Sprintf("after a crash at %s for the %d. time", point, n)
+			Expect(told(ctx, w, id)).To(Equal([]string{"user: 0", "assistant: echo 0", "user: 1", "assistant: echo 1", "user: 2", "assistant: echo 2"}), at)
+			Expect(statuses(ctx, w, id)).To(Equal([]store.RunStatus{store.RunSucceeded, store.RunSucceeded, store.RunSucceeded}), at)
+			page, err := w.Store.State(ctx, id, store.StateQuery{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(page.Entries).To(ConsistOf(HaveField("Value", MatchJSON(`["0","1","2"]`))), at)
+			return c.reached()
+		}
+		atEachPoint(play("", 0), each, func(point string, n int) { play(point, n) })
+	}, NodeTimeout(manyPlays))
 
 	It("outlive a failure, and a conversation that the handler clears", func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(echo, nil))
@@ -68,7 +103,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		start(w)
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"assistant: echo reset", "user: two", "assistant: echo two"}))
-		Expect(statuses(ctx, id)).To(Equal([]store.RunStatus{store.RunSucceeded, store.RunFailed, store.RunSucceeded, store.RunSucceeded}))
+		Expect(statuses(ctx, w, id)).To(Equal([]store.RunStatus{store.RunSucceeded, store.RunFailed, store.RunSucceeded, store.RunSucceeded}))
 	})
 
 	It("stay in order while the run of the first waits for a variable", Label("ENV-06"), func(ctx SpecContext) {
@@ -101,7 +136,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		Expect(st.SetEnv(ctx, "WORD", "value", "")).To(Succeed())
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: 0", "assistant: 0 5", "user: 1", "assistant: 1 5", "user: 2", "assistant: 2 5", "user: 3", "assistant: 3 5"}))
-		Expect(statuses(ctx, id)).To(HaveLen(4))
+		Expect(statuses(ctx, w, id)).To(HaveLen(4))
 	})
 
 	It("are not answered again for the sake of a tool call that somebody queues", Label("TOL-01"), func(ctx SpecContext) {
