@@ -259,7 +259,7 @@
     if (failed !== undefined) throw failed;
   }
 
-  const { stateFor, refresh, used } = threads(sys, { runCode, post, scopesFor, sendable });
+  const { stateFor, refresh, used, explain } = threads(sys, { runCode, post, scopesFor, sendable });
 
   // ---- handlers of an agent's sides -------------------------------------------------------------------
 
@@ -359,7 +359,7 @@
         result = await execute(ns, invocation, args);
       } catch (e) {
         await settle(invocation); // what it did before it failed is not lost on the way
-        throw e;
+        throw explain(invocation, e);
       }
       await settlePosted(invocation);
       await settle(invocation);
