@@ -58,6 +58,13 @@ func (c *stateCall) skips(s *scopes.Session, scope store.StateScope, key string)
 	return true
 }
 
+func (c *stateCall) redacted(text string) string {
+	if c.host.Redact == nil {
+		return text
+	}
+	return c.host.Redact(text)
+}
+
 func holdsFunction(v any) bool {
 	switch v := v.(type) {
 	case sandbox.FuncRef:
@@ -91,7 +98,7 @@ func skipState(_ context.Context, c *stateCall) (any, error) {
 	key, _ := c.arg(1).(string)
 	reason, _ := c.arg(2).(string)
 	if scope := store.StateScope(scope); scope == store.ScopeThread || scope == store.ScopeSession {
-		s.Skip(scope, key, reason)
+		s.Skip(scope, c.redacted(key), c.redacted(reason)) // before they are cut short
 	}
 	return nil, nil
 }
