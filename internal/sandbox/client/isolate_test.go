@@ -216,6 +216,29 @@ export default { execute: async (state, args) => args.text.length };
 		Expect(h.seen()).To(BeEmpty())
 	})
 
+	It("gives code what the platform configured as plain data, and explains a call of it", Label("TOL-04"), func() {
+		i := open(map[string]string{"t": `export default async (state, { what }) => {
+  const p: any = state._notPackableRuntimeContext;
+  switch (what) {
+    case 'read': return [p.env.NONE === undefined, Array.isArray(p.env.list), [...p.env.list], Object.keys(p.env), { ...p.env.DATABASE }, structuredClone(p.env)];
+    case 'write': p.env.DATABASE.name = 'other'; return 'written';
+    case 'method': return p.env.DATABASE.prepare('x').bind(1);
+    case 'text': return p.env.URL.fetch('/x');
+  }
+}`}, func(r *sandbox.IsolateRequest) {
+			r.Static = map[string]any{"$runtimeContext": map[string]any{"env": map[string]any{"DATABASE": map[string]any{"name": "orders"}, "URL": "https://db.example", "list": []any{1.0}}}}
+		})
+		env := map[string]any{"DATABASE": map[string]any{"name": "orders"}, "URL": "https://db.example", "list": []any{1.0}}
+		Expect(i.Invoke(ctx, "1", "t", map[string]any{"what": "read"})).To(Equal([]any{true, true, []any{1.0}, []any{"DATABASE", "URL", "list"}, map[string]any{"name": "orders"}, env}))
+		for what, named := range map[string]string{"method": "env.DATABASE.prepare", "text": "env.URL"} {
+			_, err := i.Invoke(ctx, "2", "t", map[string]any{"what": what})
+			Expect(err).To(MatchError(And(ContainSubstring("not a function: if it is state._notPackableRuntimeContext."+named+" that was to be called"), ContainSubstring("plain data"))))
+		}
+		_, err := i.Invoke(ctx, "3", "t", map[string]any{"what": "write"})
+		Expect(err).To(HaveOccurred())
+		Expect(err).NotTo(MatchError(ContainSubstring("plain data")))
+	})
+
 	It("leaves out what cannot be kept in the scopes of state, and says why", Label("STA-05", "KVS-01"), func() {
 		i := open(map[string]string{"t": `
 const loop: any = { deep: {} };
