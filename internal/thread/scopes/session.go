@@ -40,8 +40,9 @@ type Session struct {
 
 	mu        sync.Mutex
 	working   int
-	idle      chan struct{} // closed when nothing is under way
-	skipped   []store.Op    // what tells of values that were left out
+	idle      chan struct{}   // closed when nothing is under way
+	skipped   []store.Op      // what tells of values that were left out
+	told      map[string]bool // keys of session state whose values are known to be left out
 	completed []func(ctx context.Context, s *Session)
 }
 
@@ -222,6 +223,7 @@ type Save struct {
 	merge   *store.MergeState
 	writes  int // of the session's state that State has
 	skipped int // of the values that were left out: what Ops tells of
+	told    []string
 }
 
 // Save gives what stores the session's and the thread's state. final is for the run's end; saves before it hold
@@ -241,6 +243,9 @@ func (s *Session) Save(final bool) *Save {
 		return save
 	}
 	data, skipped := s.encodeState(entries)
+	s.mu.Lock()
+	skipped = slices.DeleteFunc(skipped, func(op *store.SkipState) bool { return s.told[op.Skipped.Key] })
+	s.mu.Unlock()
 	if len(data) > thread.MaxStateBytes {
 		if final {
 			save.Ops = append(save.Ops, &store.SkipState{RunID: s.ID, Skipped: store.StateSkipped{
@@ -250,8 +255,9 @@ func (s *Session) Save(final bool) *Save {
 		}
 		return save
 	}
-	if final {
-		save.Ops = append(save.Ops, skipped...)
+	for _, op := range skipped {
+		save.Ops = append(save.Ops, op)
+		save.told = append(save.told, op.Skipped.Key)
 	}
 	save.State = data
 	return save
@@ -264,6 +270,12 @@ func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
 func (s *Save) Done() {
 	s.session.mu.Lock()
 	s.session.skipped = slices.Clone(s.session.skipped[s.skipped:])
+	for _, key := range s.told {
+		if s.session.told == nil {
+			s.session.told = map[string]bool{}
+		}
+		s.session.told[key] = true
+	}
 	s.session.mu.Unlock()
 	if s.merge != nil {
 		s.session.Thread.State.saved(s.merge)
@@ -276,7 +288,7 @@ func (s *Save) Done() {
 }
 
 // encodeState writes the session's state as one object. What cannot be written is left out.
-func (s *Session) encodeState(entries []Entry) (object []byte, skipped []store.Op) {
+func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.SkipState) {
 	object = []byte{'{'}
 	for _, e := range entries {
 		data, err := s.encode(e.Value)
