@@ -132,7 +132,7 @@ func (in *intake) item(item store.InboxItem) error {
 func (in *intake) message(m store.Message) *store.Message {
 	m.RunID = in.run.record.ID
 	m.Status = store.MessageCompleted
-	if m.Role != store.RoleAssistant || len(m.ToolCalls) == 0 {
+	if m.Role != store.RoleTool && len(m.ToolCalls) == 0 {
 		in.input(m.ID)
 	}
 	in.ops = append(in.ops, &store.AppendMessage{Message: &m})
