@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/skein-dev/skein/api/runtime/values"
@@ -213,7 +214,11 @@ func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
 	}
 	raw, err := values.JSON(v)
 	if err != nil {
-		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s: the value for %q is not JSON: %v", c.method, key, err)}
+		name := c.method // as the code has it: state.setValue, kv.set of a handler's ctx
+		if !strings.Contains(name, ".") {
+			name = "state." + name
+		}
+		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("%s: the value for %q is not JSON: %v", name, key, err)}
 	}
 	return raw, nil
 }
