@@ -14,9 +14,22 @@ import (
 type answers struct {
 	live *live
 	out  io.Writer
+	run  string // whose answers these are, once it is known
+}
+
+// mine reports whether an event belongs to the run that answers. What others put into the conversation meanwhile is no
+// answer.
+func (a *answers) mine(e *runtimev1.Event) bool {
+	if a.run == "" || e.RunID == a.run {
+		return true
+	}
+	return e.RunID == "" && e.Type != runtimev1.EventMessageCreated
 }
 
 func (a *answers) event(e *runtimev1.Event) {
+	if !a.mine(e) {
+		return
+	}
 	if a.live.deltas {
 		a.live.event(e)
 		return

@@ -130,7 +130,12 @@ func (e *echo) turn(ctx context.Context, id string) {
 		e.runs++
 		r := store.Run{ID: fmt.Sprintf("sess_%032x", e.runs), ThreadID: id, Agent: "helper", Status: store.RunRunning, StartedAt: time.Now().UnixMicro()}
 		e.mu.Unlock()
+		m.RunID = r.ID
 		say := "echo: " + *m.Content
+		var others []store.Op
+		if *m.Content == "in a crowd" {
+			others = append(others, &store.AppendMessage{Message: &store.Message{Role: store.RoleAssistant, Content: ptr.To("by somebody else")}})
+		}
 		call := &store.Message{Role: store.RoleAssistant, RunID: r.ID, ToolCalls: []store.ToolCall{{ID: "c", Name: "look", Arguments: `{"x":1}`}}}
 		result := &store.Message{Role: store.RoleTool, Name: "look", RunID: r.ID, ToolCallID: "c", ToolStatus: "success", Content: ptr.To("seen")}
 		answer := &store.Message{Role: store.RoleAssistant, RunID: r.ID, Content: &say}
@@ -139,10 +144,11 @@ func (e *echo) turn(ctx context.Context, id string) {
 		if *m.Content == "fail" {
 			ended.Status, ended.Reason, ended.Message = store.RunFailed, "ModelTimeout", "the model took too long"
 		}
-		Expect(e.svc.Store().Apply(ctx, id, nil, &store.PutRun{Run: r}, &store.AppendMessage{Message: &m}, &store.Dequeue{Seqs: []int64{item.Seq}},
+		ops := append([]store.Op{&store.PutRun{Run: r}, &store.AppendMessage{Message: &m}, &store.Dequeue{Seqs: []int64{item.Seq}}}, others...)
+		Expect(e.svc.Store().Apply(ctx, id, nil, append(ops,
 			&store.AppendMessage{Message: call}, &store.AppendMessage{Message: result},
 			&store.AppendEvent{Event: store.Event{Type: store.EventDelta, RunID: r.ID, Data: []byte(`{"text":"echo: "}`)}},
-			&store.AppendMessage{Message: answer}, &store.PutRun{Run: ended})).To(Succeed())
+			&store.AppendMessage{Message: answer}, &store.PutRun{Run: ended})...)).To(Succeed())
 	}
 }
 
@@ -289,6 +295,10 @@ var _ = Describe("kubectl skein", func() {
 		got := c.run("send", "hello", "-", "--file", file, "-f", file+":/in/x.csv")
 		Expect(got.out).To(MatchRegexp(`^message/queued-\S+ queued\n$`), got.err)
 		Eventually(func() string { return c.run("messages", "hello").out }).Should(ContainSubstring("user (file /orders.csv, file /in/x.csv): from a pipe"))
+	})
+
+	It("shows the answer of the message's own run, whatever others say meanwhile", Label("MSG-05"), func() {
+		Expect(c.run("send", "hello", "in a crowd", "--wait", "--timeout=2m")).To(Equal(outputs{out: "echo: in a crowd\n"}))
 	})
 
 	It("answers the repeat of a message as the first time", func() {

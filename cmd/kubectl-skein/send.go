@@ -129,8 +129,8 @@ func upload(ctx context.Context, t *runtimeclient.Thread, spec string) (*runtime
 	return &runtimev1.Attachment{Path: rec.Path}, nil
 }
 
-// await follows the thread until the run that takes the message has ended, and prints what the agent says. Runs of
-// a thread come one after the other, so it is the first that ends after the message was taken.
+// await follows the thread until the run that takes the message has ended, and prints what the agent says in it. A run
+// that takes several messages answers all of them, so its answer belongs to each.
 func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64, messageID string) error {
 	answer := &answers{live: newLive(transcript{out: p.Out, style: p.style}, isTerminal(p.Out), false), out: p.Out}
 	taken := false
@@ -140,10 +140,10 @@ func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64
 		}
 		switch {
 		case e.Type == runtimev1.EventMessageCreated && e.MessageID == messageID:
-			taken = true
+			taken, answer.run = true, e.RunID
 		case e.Type == runtimev1.EventTerminated:
 			return errors.New("the thread was terminated before it answered")
-		case taken && e.Type == runtimev1.EventRunEnded:
+		case taken && e.Type == runtimev1.EventRunEnded && answer.mine(&e):
 			answer.finish()
 			if o := outcome(&e); o.Status != runtimev1.RunSucceeded {
 				return errors.New(o.String())

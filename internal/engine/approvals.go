@@ -51,9 +51,15 @@ func (r *run) asksFirst(call store.ToolCall) bool {
 	return r.tools != nil && !r.attends() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
+// maxKeptSchema is the longest schema that is kept with a call that waits, in bytes.
+const maxKeptSchema = 64 << 10
+
 // askApproval notes that a call waits for its approval.
 func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now(), Name: call.Name}
+	if p := r.tools.Parameters(call.Name); len(p) <= maxKeptSchema {
+		w.Parameters = p
+	}
 	if need.Timeout > 0 {
 		w.Until = w.Since + need.Timeout.Microseconds()
 	}

@@ -112,6 +112,29 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		Expect(value(ctx, id, "a")).To(Equal("1"))
 	})
 
+	It("take other arguments only as the tool's schema has them: else they wait on, for better ones", func(ctx SpecContext) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("a", 1)), say))
+		e, stop := start(w)
+		id := makeThread(ctx, w, "agent")
+		send(ctx, w, id, "go")
+		call := waits(ctx, e, id, 1)[0].ToolCallID
+		wrong := func() {
+			GinkgoHelper()
+			_, err := e.Decide(ctx, id, call, store.Approval{Approved: true, By: "eve", Arguments: []byte(`{"key":7}`)})
+			Expect(thread.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(And(HavePrefix("arguments: the tool set_value does not take them: "), ContainSubstring("/key: "), ContainSubstring("'value'"), HaveSuffix("or refuse it"))))
+			Expect(waits(ctx, e, id, 1)[0].Decision).To(BeNil())
+		}
+		wrong()
+		stop()
+		e, _ = start(w)
+		wrong()
+		_, err := e.Decide(ctx, id, call, store.Approval{Approved: true, By: "eve", Arguments: []byte(`{"key":"b","value":2}`)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
+		Expect(value(ctx, id, "b")).To(Equal("2"))
+	})
+
 	It("are decided on once: the same again is no error, another is", func(ctx SpecContext) {
 		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(calls(set("a", 1)), say))
 		e, _ := start(w)

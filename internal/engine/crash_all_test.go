@@ -52,7 +52,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 				enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "help"})}},
 			skeinv1.ScriptStep{Times: ptr.To[int32](0), Content: strings.Repeat("piece by piece ", 300)}))
 	// (What is longer than 4 KiB is written in pieces, however fast it comes.)
-	w.Definitions.Put("coded", handler(`export default createAgent('Coded', { handler: async (ctx) => { await ctx.thread.state.push('calls', 1); return 'by code'; } });`, nil))
+	w.Definitions.Put("coded", handler(`export default createAgent('Coded', { handler: async (ctx, input) => { await ctx.thread.state.push('calls', 1); return 'by code: ' + input; } });`, nil))
 	w.Definitions.Put("wrong", enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "never said"}, Content: "x"}))
 	w.Definitions.Put("hangs", enginetest.Script(skeinv1.ScriptStep{Latency: ms(3600_000), Times: ptr.To[int32](0), Content: "late"}))
 	w.Definitions.Put("cleared", enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
@@ -63,6 +63,9 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 	w.wrong, w.hangs, w.cleared = makeThread(ctx, w.World, "wrong"), makeThread(ctx, w.World, "hangs"), makeThread(ctx, w.World, "cleared")
 	for _, id := range []string{w.run, w.coded, w.wrong, w.hangs, w.cleared} {
 		send(ctx, w.World, id, "go")
+	}
+	for i := range 2 { // for the handler, which answers each by itself
+		send(ctx, w.World, w.coded, fmt.Sprint("go ", i))
 	}
 	w.firing = store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: w.run, Namespace: enginetest.Namespace, Name: "se", Effect: "fires"}
 	recorded, err := w.Store.RecordFiring(ctx, w.firing)

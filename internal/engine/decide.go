@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -105,6 +106,14 @@ func (e *Engine) decideOn(ctx context.Context, t *store.Thread, callID string, d
 	if w.Until != 0 && w.Until <= e.now() { // the run is about to find out
 		return nil, &DecidedError{Decision: store.Approval{Expired: true, At: w.Until}}
 	}
+	if bad := checkArguments(w, a, d); bad != nil {
+		decided, err := e.decidedBefore(ctx, t.ID, key, callID, d)
+		var unknown *UnknownError
+		if errors.As(err, &unknown) {
+			return nil, bad
+		}
+		return decided, err
+	}
 	d.At = e.now()
 	said, err := json.Marshal(store.ApprovalDecision{Approval: d, ToolCallID: callID, Name: a.Name})
 	if err != nil {
@@ -125,6 +134,22 @@ func (e *Engine) decideOn(ctx context.Context, t *store.Thread, callID string, d
 	e.fault("decide.after")
 	a.Decision = &d
 	return a, nil
+}
+
+// checkArguments returns a *thread.InvalidError when the arguments that a call is approved with are none that its tool
+// takes. The approval then stays pending.
+func checkArguments(w tool.Wait, a *Approval, d store.Approval) error {
+	if d.Arguments == nil || len(w.Parameters) == 0 {
+		return nil
+	}
+	schema, err := tool.CompileSchema(w.Parameters)
+	if err != nil {
+		return nil // the definition's mistake: the call will tell
+	}
+	if err := schema.Validate(string(d.Arguments)); err != nil {
+		return &thread.InvalidError{Field: "arguments", Message: fmt.Sprintf("the tool %s does not take them: %v; the call still waits: approve it with others, or refuse it", a.Name, err)}
+	}
+	return nil
 }
 
 // decidedBefore gives the decision that was made on a call, if it is the same as d.

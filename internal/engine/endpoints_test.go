@@ -309,6 +309,23 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 	})
 
+	It("are told when they call what the platform configured, which is plain data", Label("TOL-04"), func(ctx SpecContext) {
+		w.Definitions.Configure(map[string]any{"env": map[string]any{"DATABASE": map[string]any{"name": "orders"}, "URL": "https://db.example", "list": []any{1.0, 2.0}}})
+		put(`export default defineThreadEndpoint((request, state) => 'x');`)
+		for body, named := range map[string]string{
+			`p.env.DATABASE.prepare('select 1')`: "env.DATABASE.prepare", `p.env.URL.prepare('x')`: "env.URL", `p.env.DATABASE('x')`: "env.DATABASE",
+		} {
+			w.Definitions.Put("a", codeTool("calls", `export default async (state) => { const p = state._notPackableRuntimeContext; return `+body+`; }`))
+			res, err := e.InvokeTool(ctx, id, "", "calls", []byte("{}"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(res.Content).To(And(ContainSubstring("not a function"), ContainSubstring("state._notPackableRuntimeContext."+named+" that was to be called"), ContainSubstring("plain data"), ContainSubstring("state.invokeTool")))
+		}
+		w.Definitions.Put("a", codeTool("reads", `export default (state) => { const p = state._notPackableRuntimeContext; return [p.env.NONE === undefined, p.env.DATABASE?.prepare === undefined, Array.isArray(p.env.list), [...p.env.list], Object.keys(p.env), { ...p.env.DATABASE }, Object.isFrozen(p.env), structuredClone(p.env.DATABASE)]; }`))
+		res, err := e.InvokeTool(ctx, id, "", "reads", []byte("{}"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(res.Content).To(MatchJSON(`[true,true,true,[1,2],["DATABASE","URL","list"],{"name":"orders"},true,{"name":"orders"}]`))
+	})
+
 	It("and other code find what the platform configured, where they name it", Label("TOL-04"), func(ctx SpecContext) {
 		w.Definitions.Configure(map[string]any{"env": map[string]any{"region": "north"}})
 		put(`export default defineThreadEndpoint(async (request, state) => {

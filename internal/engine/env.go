@@ -21,8 +21,14 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	}
 	if r.resumed && len(items) > 0 {
 		// Whatever woke it is taken in all the same: nothing is to be left that keeps waking it.
-		if err := r.takeIn(ctx, items); err != nil {
+		now, err := r.admit(ctx, r.takeDue(items))
+		if err != nil {
 			return false, err
+		}
+		if len(now) > 0 || !r.withholds {
+			if err := r.takeIn(ctx, now); err != nil {
+				return false, err
+			}
 		}
 	}
 	r.keepScratch(ctx)

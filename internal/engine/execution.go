@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/skein-dev/skein/internal/sandbox/value"
+	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -58,7 +58,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 		x.host.Memory = &memoryOf{execution: x}
 	}
 	x.host.Progress = x.progress
-	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return value.ToJSON(v) }, Log: e.log})
+	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return values.Serialized(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
 	x.code.host, x.code.turn = x.host, x.turn
 	x.host.Code = x.code

@@ -183,6 +183,13 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	if r.quiet {
 		replies = nil
 	}
+	if r.endsWithResult() && r.withholds {
+		unanswered, err := r.unanswered(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, unanswered...)
+	}
 	if len(replies) > 0 {
 		copied, note, err := r.engine.handUp(ctx, r.thread, attachments)
 		if err != nil {

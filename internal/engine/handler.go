@@ -66,7 +66,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		text, call, err := r.callHandler(ctx, x, side, id, handlerInput(conv, side))
+		text, call, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) && ctx.Err() == nil {
 			// The sandbox was lost, and with it what the code did to its state: as after a crash.
@@ -124,20 +124,6 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), maxHandlerAnswer)
 	}
 	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, nil
-}
-
-// handlerInput is the message that a handler answers: the newest that the other side, or a person, has said.
-func handlerInput(c *conversation, side *Side) *store.Message {
-	for i := len(c.msgs) - 1; i >= 0; i-- {
-		m := &c.msgs[i]
-		if m.Silent {
-			continue
-		}
-		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && writer(m) != side.Name && contentOf(m) != "" {
-			return m
-		}
-	}
-	return nil
 }
 
 // handlerFailed is why there is no answer. What the code threw goes into the thread's log with its stack; the run says

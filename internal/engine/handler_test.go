@@ -148,6 +148,25 @@ var _ = Describe("A side in code", Label("AGT-09"), func() {
 		Expect(events(ctx, id, store.EventHandlerLog)).To(ContainElement(And(ContainSubstring("RangeError: too far"), ContainSubstring("handler.ts:"))))
 	})
 
+	DescribeTable("says what a schema has against the message, whichever library it is of", func(ctx SpecContext, schema, text, want string) {
+		w.Definitions.Put("a", handler(`import { z } from 'zod';
+export default createAgent('Strict', { schema: { input: `+schema+` }, handler: async () => 'taken' });`, nil))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		run := say(ctx, id, text)
+		Expect([]string{run.Reason, run.Message}).To(HaveExactElements(engine.ReasonInvalidInput, Equal("the message is no input that Strict takes: "+want)))
+	},
+		Entry("valibot, the text of { message }", `v.object({ message: v.pipe(v.string(), v.minLength(5, 'say more than that')) })`, "hi", "message: say more than that"),
+		Entry("valibot, a number", `v.pipe(v.number(), v.minValue(10, 'ten or more'))`, "5", "ten or more"),
+		Entry("valibot, in an object", `v.object({ to: v.pipe(v.string(), v.email('no address')), n: v.number() })`, `{"to":"x","n":1}`, "to: no address"),
+		Entry("valibot, in a union", `v.union([v.object({ to: v.pipe(v.string(), v.email('no address')) }), v.number()])`, `{"to":"x"}`, "to: no address"),
+		Entry("valibot, deep in a union", `v.object({ who: v.union([v.number(), v.object({ to: v.pipe(v.string(), v.email('no address')) })]) })`, `{"who":{"to":"x"}}`, "who.to: no address"),
+		Entry("zod, the text of { message }", `z.object({ message: z.string().min(5, 'say more than that') })`, "hi", "message: say more than that"),
+		Entry("zod, in a union", `z.object({ who: z.union([z.number(), z.object({ to: z.email('no address') })]) })`, `{"who":{"to":"x"}}`, "who.to: no address"),
+		Entry("agentuity, the text of { message }", `s.object({ message: s.string().min(5) })`, "hi", "message: String must be at least 5 characters, got 2"),
+		Entry("another type", `v.object({ n: v.number() })`, "hi", `Invalid type: Expected Object but received "hi"`),
+	)
+
 	It("asks the models that it lists, streams what they say, and counts what they use", func(ctx SpecContext) {
 		long := strings.Repeat("many words ", 500)
 		w.Definitions.Put("a", handler(`export default createAgent('Chat', {

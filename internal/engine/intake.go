@@ -132,8 +132,18 @@ func (in *intake) item(item store.InboxItem) error {
 func (in *intake) message(m store.Message) *store.Message {
 	m.RunID = in.run.record.ID
 	m.Status = store.MessageCompleted
+	if m.Role != store.RoleTool && len(m.ToolCalls) == 0 {
+		in.input(m.ID)
+	}
 	in.ops = append(in.ops, &store.AppendMessage{Message: &m})
 	return &m
+}
+
+// input notes what a handler is to answer.
+func (in *intake) input(messageID string) {
+	if in.run.agent.hasHandlers() {
+		in.kept.Input = messageID
+	}
 }
 
 // hooks shows hooks what has come in, and has them told of it once it is stored.

@@ -165,7 +165,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return true, nil
 	}
 	// What came since has poked it. If not, because its hint is late or was lost, giving the lease back hints at it.
-	return r.record.Status.Ended() && active.poked.Load(), err
+	return r.record.Status.Ended() && (active.poked.Load() || r.withholds), err
 }
 
 // startsRun tells whether any of what waits in the inbox is something to do for a thread at rest.

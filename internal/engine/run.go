@@ -60,6 +60,8 @@ type run struct {
 	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
 	// must be found out by reading.
 	known int64
+	// withholds: messages wait in the inbox that the run leaves to those that follow.
+	withholds bool
 	// seen is the sequence number up to which whatever was edited or removed shows in the conversation.
 	seen  int64
 	hooks runHooks
@@ -112,7 +114,11 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if r.resumed {
 		r.takeDue(items)
 	} else { // a run that goes on may be past its end already: it takes nothing in before plan says so
-		if err := r.takeIn(ctx, items); err != nil {
+		now, err := r.admit(ctx, items)
+		if err != nil {
+			return err
+		}
+		if err := r.takeIn(ctx, now); err != nil {
 			return err
 		}
 		r.current = true
@@ -164,6 +170,12 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if d.action == actionWait {
 			return r.park(ctx)
 		}
+		if r.answersNothing() {
+			if ended, err := r.endTurn(ctx, &ending{}, nil); ended || err != nil {
+				return err
+			}
+			continue
+		}
 		if ended, err := r.ask(ctx); ended || err != nil {
 			return err
 		}
@@ -184,7 +196,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return false, err
 	}
 	var items []store.InboxItem
-	if edited || at.LastSeq != r.known {
+	if edited || at.LastSeq != r.known || r.withholds {
 		r.known = 0
 		if news, err = r.reread(ctx, at, edited); err != nil {
 			return news, err
@@ -203,7 +215,10 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current = len(stops) == 0; !r.current {
 		r.known = 0 // what is taken in may be what they are about: they are looked at again
 	}
-	if items = r.takeDue(items); len(items) == 0 && !r.timeIsUp() {
+	if items, err = r.admit(ctx, r.takeDue(items)); err != nil {
+		return news, err
+	}
+	if len(items) == 0 && !r.timeIsUp() {
 		return news || r.canTell(), nil
 	}
 	return true, r.takeIn(ctx, items)

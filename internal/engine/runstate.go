@@ -29,6 +29,8 @@ type runState struct {
 	Decisions map[string]store.Approval `json:"decisions,omitempty"`
 	// ReplyTo are the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
+	// Input is the newest message that the run took in, kept where a side of the agent is code.
+	Input string `json:"input,omitempty"`
 	// Turn is whose turn it is, and what code has decided about it.
 	Turn turnState `json:"turn,omitzero"`
 	// Handoffs is how often the run has passed to another agent (SPEC AGT-03), which begins a turn of its own.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,18 +36,20 @@ const maxHookDepth = 1000
 // Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (SPEC EFF-01).
 type Effects struct {
 	client client.Client
+	live   client.Reader
 	clock  clock.PassiveClock
 }
 
 var _ engine.Effects = (*Effects)(nil)
 
-// NewEffects makes the port. The client must read its own writes, so that a list shows what was scheduled.
-func NewEffects(c client.Client, clk clock.PassiveClock) *Effects {
-	return &Effects{client: c, clock: clk}
+// NewEffects makes the port. The client must read its own writes, so that a list shows what was scheduled. live reads past
+// any cache.
+func NewEffects(c client.Client, live client.Reader, clk clock.PassiveClock) *Effects {
+	return &Effects{client: c, live: live, clock: clk}
 }
 
-// Schedule implements engine.Effects. The effect itself need not exist yet: until it does, the
-// ScheduledEffect says so in its conditions.
+// Schedule implements engine.Effects. The Effect must exist, or the caller would wait for nothing; it need not be ready
+// yet.
 func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
 	at := skeinv1.NewTimestamp(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
 	s := &skeinv1.ScheduledEffect{
@@ -68,6 +72,15 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 	if req.HookDepth > 0 {
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
+	if err := e.known(ctx, thread.Namespace, req.Name); err != nil {
+		var unknown *engine.UnknownError
+		if errors.As(err, &unknown) {
+			if id, err := e.existing(ctx, s); err == nil {
+				return id, nil // it was there when the call was made first
+			}
+		}
+		return "", err
+	}
 	err := e.client.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
 		return e.existing(ctx, s)
@@ -76,6 +89,35 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		return "", fmt.Errorf("create ScheduledEffect %q: %w", s.Name, err)
 	}
 	return string(s.UID), nil
+}
+
+// shownNames is how many names of Effects an error lists.
+const shownNames = 20
+
+// known returns an *engine.UnknownError unless the namespace has an Effect of a name.
+func (e *Effects) known(ctx context.Context, namespace, name string) error {
+	key := client.ObjectKey{Namespace: namespace, Name: EffectObjectName(name)}
+	err := e.client.Get(ctx, key, &skeinv1.Effect{})
+	if apierrors.IsNotFound(err) {
+		err = e.live.Get(ctx, key, &skeinv1.Effect{}) // it may have been made just now
+	}
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+		return fmt.Errorf("read Effect %q: %w", key.Name, err)
+	}
+	text := fmt.Sprintf("there is no Effect %q in namespace %q: create it first", key.Name, namespace)
+	var list skeinv1.EffectList
+	if err := e.client.List(ctx, &list, client.InNamespace(namespace)); err == nil && len(list.Items) > 0 {
+		var names []string
+		for _, o := range list.Items {
+			names = append(names, o.Name)
+		}
+		slices.Sort(names)
+		text += "; there are " + strings.Join(names[:min(len(names), shownNames)], ", ")
+	}
+	return &engine.UnknownError{Message: text}
 }
 
 // existing gives the effect that an earlier try of the same call scheduled.

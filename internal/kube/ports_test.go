@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -87,7 +88,16 @@ var _ = Describe("Effects", func() {
 			}
 			return c.Create(ctx, o, opts...)
 		}})
-		port := kube.NewEffects(c, testingclock.NewFakePassiveClock(now))
+		port := kube.NewEffects(c, c, testingclock.NewFakePassiveClock(now))
+		_, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "acme/remind_me"})
+		Expect(err).To(MatchError(HavePrefix(`there is no Effect "acme.remind-me" in namespace`)))
+		for _, name := range []string{"acme.remind-me", "later"} {
+			Expect(c.Create(ctx, &skeinv1.Effect{ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: name}})).To(Succeed())
+		}
+		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "none"})
+		var unknown *engine.UnknownError
+		Expect(errors.As(err, &unknown)).To(BeTrue())
+		Expect(err).To(MatchError(HaveSuffix("create it first; there are acme.remind-me, later")))
 		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))

@@ -7,7 +7,7 @@ package store
 // With IfExpired it does so only when the thread has an idle expiry, nothing has happened for so long, and
 // nobody is at it: no run, nothing in its inbox, no lease (SPEC THR-07). Done tells whether it did.
 //
-// With Within it is part of a run, which goes on: nobody is shut out.
+// With Within it is part of a run, which goes on: nobody is shut out, and the inbox keeps what waits for the next run.
 type Destroy struct {
 	Reason    string // DestroyedExplicit or DestroyedExpired
 	IfExpired bool

@@ -29,6 +29,9 @@ func (st *State) SetValue(ctx context.Context, key string, value json.RawMessage
 		return err
 	}
 	if len(value) > 0 {
+		if !json.Valid(value) {
+			return notJSON("value", key)
+		}
 		if err := st.svc.checkJSON("value", value, st.svc.limits.valueBytes); err != nil {
 			return err
 		}
@@ -37,6 +40,10 @@ func (st *State) SetValue(ctx context.Context, key string, value json.RawMessage
 		value = nil
 	}
 	return st.Apply(ctx, &store.PutValue{Key: key, Value: value})
+}
+
+func notJSON(field, key string) error {
+	return invalid(field, "the value for %q is not valid JSON", key)
 }
 
 func checkKey(key string) error {

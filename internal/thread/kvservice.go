@@ -72,6 +72,9 @@ func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessa
 	if len(bytes.TrimSpace(value)) == 0 {
 		return invalid("data", "give a JSON value; delete the key to remove it")
 	}
+	if !json.Valid(value) {
+		return notJSON("data", key)
+	}
 	if err := k.svc.checkJSON("data", value, k.svc.limits.valueBytes); err != nil {
 		return err
 	}

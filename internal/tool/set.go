@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -65,6 +66,15 @@ func (s *Set) Definitions() []Definition {
 func (s *Set) Has(name string) bool {
 	_, ok := s.byName[name]
 	return ok
+}
+
+// Parameters returns the JSON Schema of a tool's arguments; nil where there is no such tool.
+func (s *Set) Parameters(name string) json.RawMessage {
+	e, ok := s.byName[name]
+	if !ok {
+		return nil
+	}
+	return e.tool.Definition().Parameters
 }
 
 // Call checks the arguments that a model wrote and calls the tool.

@@ -103,6 +103,8 @@ type Wait struct {
 	// MessageID of the message that makes the call, and Name of the tool, of an approval.
 	MessageID string `json:"messageId,omitempty"`
 	Name      string `json:"name,omitempty"`
+	// Parameters is the JSON Schema of the tool's arguments, of an approval: who approves the call may give others.
+	Parameters json.RawMessage `json:"parameters,omitempty"`
 	// Within is the call of the prompt that makes the call; "" where none does.
 	Within string `json:"within,omitempty"`
 	// Ready: a called prompt can go on.

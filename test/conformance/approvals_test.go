@@ -68,6 +68,23 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 	}
 	set := func(key string, value any) map[string]any { return map[string]any{"key": key, "value": value} }
 
+	It("refuses arguments that the tool does not take, and waits for better ones", func(ctx SpecContext) {
+		t := needing(ctx, 0, set("a", 1))
+		approver := holding(ctx, t.Namespace, "ada", "approver_role.yaml").Thread(t.Namespace, t.Name)
+		call := awaiting(ctx, approver, 1)[0].ToolCallID
+		_, err := approver.Approve(ctx, call, "", json.RawMessage(`{"key":7}`))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring("the tool set_value does not take them"), ContainSubstring("/key"), ContainSubstring("value"))))
+		out, err := cluster.Plugin(ctx, "-n", t.Namespace, "approve", "thread", call, "--arguments", `{"key":7,"value":1}`, "--as", "ada")
+		Expect(err).To(HaveOccurred())
+		Expect(out + err.Error()).To(ContainSubstring("the call still waits"))
+		Expect(awaiting(ctx, approver, 1)[0].Decision).To(BeNil(), "it is not decided on")
+		_, err = approver.Approve(ctx, call, "", json.RawMessage(`{"key":"b","value":2}`))
+		Expect(err).NotTo(HaveOccurred())
+		settled(ctx, t, 1)
+		Expect(t.Value(ctx, "b")).To(Equal("2"))
+	}, SpecTimeout(3*time.Minute))
+
 	It("parks the run until those who may have decided on each call, over a restart", Serial, func(ctx SpecContext) {
 		t := needing(ctx, 0, set("a", 1), set("b", 2), set("c", 3))
 		writer := holding(ctx, t.Namespace, "wally", "conversation_writer_role.yaml").Thread(t.Namespace, t.Name)
@@ -183,15 +200,11 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 		admin := runtimeAs("").Thread(ns, "thread")
 		call := awaiting(ctx, admin, 1)[0]
 		_, err := admin.Approve(ctx, call.ToolCallID, "", json.RawMessage(`{"amount":"much"}`))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("the tool pay does not take them: /amount: got string, want number")))
+		_, err = admin.Approve(ctx, call.ToolCallID, "", json.RawMessage(`{"amount":100}`))
 		Expect(err).NotTo(HaveOccurred())
-		content, status := result(settled(ctx, t, 1), "pay")
-		Expect(status).To(Equal("error"), "arguments that do not fit are refused like any")
-		Expect(content).To(ContainSubstring("amount"))
-
-		Expect(t.Say(ctx, "go")).To(Succeed())
-		_, err = admin.Approve(ctx, awaiting(ctx, admin, 1)[0].ToolCallID, "", json.RawMessage(`{"amount":100}`))
-		Expect(err).NotTo(HaveOccurred())
-		content, _ = result(settled(ctx, t, 2), "pay")
+		content, _ := result(settled(ctx, t, 1), "pay")
 		Expect(content).To(And(ContainSubstring("paid 100"), ContainSubstring("approved with other arguments")))
 	}, SpecTimeout(5*time.Minute))
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/test/harness"
@@ -28,6 +29,53 @@ export default defineEffect({
 });`
 
 var _ = Describe("Effects", func() {
+	It("that nobody declared, and times that are none, are errors of the call; one that is declared heals", Label("EFF-01", "K8S-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Effect(ns, "remind-me", remind), harness.CodeTool(ns, "plan", `
+export default async (state: any) => {
+  const told: string[] = [];
+  const tries: [string, any][] = [['remind_mee', 0], ['acme/remind', 0], ['remind_me', NaN], ['remind_me', -1], ['remind_me', '5'], ['remind_me', 5n], ['remind_me', Infinity], ['', 0]];
+  for (const [name, delay] of tries) {
+    try { told.push('scheduled ' + await state.scheduleEffect(name, {}, delay)); } catch (e: any) { told.push(e.message); }
+  }
+  return JSON.stringify([told, (await state.getScheduledEffects()).length]);
+};`, nil))
+		t := converse(ctx, ns, []string{"plan", "builtin:effects"}, []skeinv1.ScriptStep{
+			harness.On("model", harness.Calls("schedule_effect", map[string]any{"name": "remind_mee"})), harness.Echo()})
+		res, err := golang(t).InvokeTool(ctx, "plan", nil)
+		Expect(err).NotTo(HaveOccurred())
+		missing := func(name string) string {
+			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; there are remind-me`
+		}
+		const delay = "state.scheduleEffect: argument 3 must be the delay in milliseconds: a number from 0, which is now, to a year"
+		want := must(json.Marshal([]any{[]string{missing("remind-mee"), missing("acme.remind"), delay, delay, delay, delay, delay,
+			"state.scheduleEffect: argument 1 must be the effect's name, a string that is not empty"}, 0}))
+		Expect(res.Result).To(MatchJSON(want), res.Error)
+
+		By("the model, and the runtime API")
+		ms := say(ctx, t, 1, "model")
+		content, status := result(ms, "schedule_effect")
+		Expect(status).To(Equal("error"))
+		Expect(content).To(Equal(missing("remind-mee")))
+		_, err = golang(t).ScheduleEffect(ctx, "remind_mee", nil, time.Hour)
+		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("there are remind-me"))))
+
+		By("a ScheduledEffect that names an Effect which comes later")
+		declared := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "early"}, Spec: skeinv1.ScheduledEffectSpec{
+			ThreadRef: skeinv1.LocalRef{Name: t.Name}, Effect: "comes-later", After: &metav1.Duration{Duration: time.Hour}}}
+		create(ctx, declared)
+		shows := func(want OmegaMatcher) {
+			GinkgoHelper()
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(declared), declared)).To(Succeed())
+				g.Expect(declared.Status.Conditions).To(ContainElement(want))
+			}).Should(Succeed())
+		}
+		shows(And(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound), HaveField("Message", ContainSubstring(`Effect "comes-later" does not exist`))))
+		create(ctx, harness.Effect(ns, "comes-later", remind))
+		shows(condition(skeinv1.ConditionReady, metav1.ConditionTrue))
+	}, SpecTimeout(4*time.Minute))
+
 	It("are scheduled, listed, cancelled and fired, each pending one an object", Label("EFF-01"), func(ctx SpecContext) {
 		ns := namespace(ctx)
 		create(ctx, harness.Effect(ns, "remind-me", remind),

@@ -365,6 +365,23 @@ export default defineThreadEndpoint(async (request, state) => Response.json([sta
 })
 
 var _ = Describe("The runtime context", Label("TOL-04"), func() {
+	It("is plain data: code that calls it is told so, and what to use instead", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		defaultPool(ctx, ns, skeinv1.SandboxPoolSpec{RuntimeContext: harness.Raw(map[string]any{"env": map[string]any{"DATABASE": map[string]any{"name": "orders"}}})})
+		create(ctx, harness.CodeTool(ns, "query", "import { defineTool } from '@standardagents/builder';\n"+
+			`export default defineTool({ description: 'x', execute: async (state) => {
+  const env = state._notPackableRuntimeContext?.env as any;
+  if (!env?.DATABASE) return { status: 'error', error: 'Database not available' };
+  const row = await env.DATABASE.prepare('SELECT 1').bind(1).first();
+  return { status: 'success', result: JSON.stringify(row) };
+} });`, nil))
+		t := golang(converse(ctx, ns, []string{"query"}, []skeinv1.ScriptStep{harness.Echo()}))
+		got, err := t.InvokeTool(ctx, "query", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.Status).To(Equal(runtimev1.ToolError))
+		Expect(got.Error).To(And(ContainSubstring("not a function"), ContainSubstring("state._notPackableRuntimeContext.env.DATABASE.prepare"), ContainSubstring("plain data"), ContainSubstring("Tool (http or mcp)")))
+	}, SpecTimeout(4*time.Minute))
+
 	It("gives code what the platform team configured, and marks a tool that reads it as not packable", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		defaultPool(ctx, ns, skeinv1.SandboxPoolSpec{RuntimeContext: harness.Raw(map[string]any{"env": map[string]any{"region": "north"}})})

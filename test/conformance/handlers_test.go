@@ -3,13 +3,16 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +67,100 @@ var _ = Describe("Agents in code", Label("AGT-09"), func() {
 		Eventually(ctx, func() []string { return handlerLog(ctx, t) }).Should(ContainElements(
 			MatchJSON(`{"level":"debug","message":"counted 5 words","data":{"agent":"Tally","fresh":true}}`),
 			MatchJSON(`{"level":"info","message":"session over","data":{"agent":"Tally","event":"completed","kind":"tally","session":"`+run.ID+`"}}`)))
+	}, SpecTimeout(5*time.Minute))
+
+	It("answer each message that was accepted, in order, and each sender its own", Label("MSG-05", "MSG-07"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := engage(ctx, ns, `import { createAgent } from '@agentuity/runtime';
+export default createAgent('Echo', { handler: async (ctx, input) => {
+  await ctx.thread.state.push('seen', input);
+  return 'answer to ' + input;
+} });`, nil)
+		By("twelve at once, of which those that find no room are refused")
+		var group errgroup.Group
+		var mu sync.Mutex
+		accepted := map[string]bool{}
+		for i := range 12 {
+			text := fmt.Sprint("message ", i)
+			group.Go(func() error {
+				_, err := t.Queue(ctx, runtimev1.NewMessage{Content: text})
+				if apierrors.IsTooManyRequests(err) {
+					return nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				accepted[text] = true
+				return err
+			})
+		}
+		Expect(group.Wait()).To(Succeed())
+		var ms []runtimev1.Message
+		Eventually(ctx, func(g Gomega) {
+			var err error
+			ms, err = t.Messages(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(ms).To(HaveLen(2 * len(accepted)))
+			g.Expect(t.Runs(ctx)).To(And(HaveLen(len(accepted)), HaveEach(HaveField("Status", runtimev1.RunSucceeded))))
+		}).Should(Succeed())
+		lines := texts(ms)
+		var seen []string
+		for i := 0; i < len(lines); i += 2 {
+			text := strings.TrimPrefix(lines[i], "user: ")
+			Expect(accepted).To(HaveKey(text))
+			Expect(lines[i+1]).To(Equal("assistant: answer to "+text), "each message is followed by its own answer")
+			seen = append(seen, text)
+		}
+		list, ok, err := golang(t).StateValue(ctx, "seen")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ok).To(BeTrue())
+		want, err := json.Marshal(seen)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(MatchJSON(want), "one call for each")
+
+		By("three commands that wait at once")
+		for i := range 3 {
+			text := fmt.Sprint("question ", i)
+			group.Go(func() error {
+				out, err := cluster.Plugin(ctx, "-n", ns, "send", "thread", text, "--wait")
+				if err == nil && out != "answer to "+text+"\n" {
+					err = fmt.Errorf("%q was shown %q", text, out)
+				}
+				return err
+			})
+		}
+		Expect(group.Wait()).To(Succeed())
+	}, SpecTimeout(5*time.Minute))
+
+	It("leave prompts as they are, which may answer several messages at once: each sender gets the answer of its run", Label("MSG-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		var group errgroup.Group
+		var mu sync.Mutex
+		shown := map[string]string{}
+		for i := range 5 {
+			text := fmt.Sprint("question ", i)
+			group.Go(func() error {
+				out, err := cluster.Plugin(ctx, "-n", ns, "send", t.Name, text, "--wait")
+				mu.Lock()
+				defer mu.Unlock()
+				shown[text] = strings.TrimSpace(out)
+				return err
+			})
+		}
+		Expect(group.Wait()).To(Succeed())
+		ms, err := t.Messages(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		answers := map[string]string{}
+		for _, m := range ms {
+			if m.Role == runtimev1.RoleAssistant {
+				answers[m.RunID] = *m.Content
+			}
+		}
+		for _, m := range ms {
+			if m.Role == runtimev1.RoleUser {
+				Expect(shown).To(HaveKeyWithValue(*m.Content, answers[m.RunID]))
+			}
+		}
 	}, SpecTimeout(5*time.Minute))
 
 	It("stream what a Model says, whose key they never see, and go on after the answer", Label("STA-07"), func(ctx SpecContext) {

@@ -149,6 +149,53 @@ var _ = Describe("State", func() {
 		Expect(apierrors.IsInvalid(c.SetState(ctx, "more", strings.Repeat("x", 700_000)))).To(BeTrue(), "a client is told at once")
 	}, SpecTimeout(4*time.Minute))
 
+	It("that cannot be serialised is logged and skipped: the run succeeds, and reads go on", Label("STA-05"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.CodeTool(ns, "odd", `
+import { defineTool } from '@standardagents/builder';
+const loop: any = {};
+loop.self = loop;
+const odd: [string, any][] = [
+  ['function', () => 1], ['nested', { list: [1, () => 2] }], ['symbol', Symbol('s')], ['circular', loop], ['bigint', 10n], ['bigint within', { n: [10n] }],
+  ['toJSON', new (class { toJSON() { throw new RangeError('no JSON') } })()], ['getter', { get x() { throw new RangeError('no x') } }],
+];
+export default defineTool({ description: 'x', execute: async (state) => {
+  for (const [key, value] of odd) {
+    state.request.state.set(key, value);
+    state.session.state.set(key, value);
+    await state.thread.state.set(key, value);
+    await state.thread.state.push(key + ' list', value);
+  }
+  const read = await state.thread.state.get('function');
+  state.session.state.set('kept', 1);
+  await state.thread.state.set('kept', { nan: NaN, list: [1, undefined], at: new Date(0), map: new Map([['a', 1]]) });
+  return { status: 'success', result: String([typeof read, (await state.thread.state.entries()).length > 0, state.session.state.size]) };
+} });`, nil))
+		t := converse(ctx, ns, []string{"odd"}, []skeinv1.ScriptStep{harness.After("odd", harness.Answer("done")), harness.Calls("odd", nil)})
+		ms := say(ctx, t, 1, "go")
+		Expect(texts(ms)).To(ContainElement("tool: undefined,true,9"))
+		run := ended(ctx, t)
+		Expect(run.Status).To(Equal(runtimev1.RunSucceeded), run.Message)
+		Expect(run.SessionState).To(MatchJSON(`{"kept":1}`))
+		list, err := api().Thread(t.Namespace, t.Name).State(ctx, runtimeclient.Page{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Entries).To(HaveExactElements(And(HaveField("Key", "kept"), HaveField("Value", MatchJSON(`{"nan":null,"list":[1,null],"at":"1970-01-01T00:00:00.000Z","map":{"a":1}}`)))))
+		log, err := t.Log(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		skipped := map[string]int{}
+		for _, e := range log {
+			if e.Type == runtimev1.EventStateSkipped {
+				var s struct{ Scope, Key, Reason string }
+				Expect(json.Unmarshal(e.Data, &s)).To(Succeed())
+				Expect(s.Reason).To(Equal("NotSerializable"))
+				skipped[s.Scope+" "+s.Key]++
+			}
+		}
+		for _, key := range []string{"function", "nested", "symbol", "circular", "bigint", "bigint within", "toJSON", "getter"} {
+			Expect(skipped).To(And(HaveKey("thread "+key), HaveKey("thread "+key+" list"), HaveKey("session "+key)))
+		}
+	}, SpecTimeout(3*time.Minute))
+
 	It("of work after the response is saved, and what happens is told to listeners", Label("STA-06"), func(ctx SpecContext) {
 		t, _ := scoped(ctx)
 		var seen []runtimev1.LifecycleEvent

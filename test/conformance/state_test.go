@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -43,6 +44,74 @@ export default defineTool({ description: 'adds', execute: async (state, args) =>
   return { status: 'success', result: String(args.a + args.b) };
 } });`, map[string]any{"a": map[string]any{"type": "number"}, "b": map[string]any{"type": "number"}}, "a", "b")
 }
+
+var _ = Describe("Key-values", Label("KVS-01", "STA-07"), func() {
+	It("take JSON only: anything else is an error that names the key and what is wrong", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		source := func(set string) string {
+			return `
+const loop: any = {};
+loop.self = loop;
+const values: [string, any][] = [
+  ['bigint', 10n], ['map', new Map([['a', 1]])], ['set', new Set([1])], ['nan', NaN], ['within', { list: [1, { n: -Infinity }] }], ['undefined', [undefined]],
+  ['bytes', new Uint8Array(2)], ['function', () => 1], ['symbol', { s: Symbol('s') }], ['circular', loop],
+  ['getter', { get x() { throw new RangeError('no x') } }],
+  ['fine', { text: 'x', list: [1, null, -0.5], at: new Date(0), gone: undefined }],
+];
+const all = async (set: (key: string, value: any) => Promise<void>) => {
+  const told: Record<string, string> = {};
+  for (const [key, value] of values) await set(key, value).catch((e) => { told[key] = e.message });
+  return told;
+};
+` + set
+		}
+		check := func(text, call string) {
+			GinkgoHelper()
+			var got map[string]string
+			Expect(json.Unmarshal([]byte(text), &got)).To(Succeed(), text)
+			want := map[string]string{
+				"bigint": "a bigint: give a number or a text instead", "map": "a Map: give Object.fromEntries(map) instead", "set": "a Set: give an array, [...set], instead",
+				"nan": "the number NaN: give null or a text instead", "within": "the number -Infinity: give null or a text instead, at .list[1].n",
+				"undefined": "undefined in a list: give null instead, at [0]", "bytes": "bytes: keep them in a file, or as a base64 text", "function": "a function",
+				"symbol": "a symbol, at .s", "circular": "it contains itself, at .self", "getter": "reading it throws RangeError: no x",
+			}
+			for key, reason := range want {
+				want[key] = call + ": the value for \"" + key + "\" is not JSON: " + reason
+			}
+			Expect(got).To(Equal(want))
+		}
+		create(ctx, harness.CodeTool(ns, "odd", source(`
+export default async (state: any) => JSON.stringify(await all((key, value) => state.setValue(key, value)));`), nil))
+		t := converse(ctx, ns, []string{"odd"}, []skeinv1.ScriptStep{harness.Echo()})
+		res, err := golang(t).InvokeTool(ctx, "odd", nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(res.Error).To(BeEmpty())
+		check(res.Result, "state.setValue")
+		fine := `{"text":"x","list":[1,null,-0.5],"at":"1970-01-01T00:00:00.000Z"}`
+		Expect(golang(t).Value(ctx, "fine")).To(MatchJSON(fine))
+		for _, key := range []string{"bigint", "map", "nan", "bytes"} {
+			Expect(golang(t).Value(ctx, key)).To(BeNil(), "nothing is kept of what was refused")
+		}
+
+		h := engage(ctx, namespace(ctx), `import { createAgent } from '@agentuity/runtime';`+source(`
+export default createAgent('KV', { handler: async (ctx) => all((key, value) => ctx.kv.set('odd', key, value)) });`), nil)
+		check(last(say(ctx, h, 1, "go")), "kv.set")
+		c, err := runtimeclient.New(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.KV(h.Namespace, "odd").Get(ctx, "fine")).To(HaveField("Data", MatchJSON(fine)))
+
+		By("the runtime API and the Go client")
+		for _, put := range []error{
+			golang(t).SetValue(ctx, "nan", math.NaN()),
+			c.KV(h.Namespace, "odd").Set(ctx, "nan", math.NaN(), 0),
+			golang(t).SetState(ctx, "nan", math.NaN()),
+		} {
+			Expect(put).To(MatchError(And(ContainSubstring(`"nan"`), ContainSubstring("NaN"))))
+		}
+		Expect(t.SetValue(ctx, "broken", "{1")).To(MatchError(And(ContainSubstring("broken"), ContainSubstring("JSON"))))
+		Expect(t.SetValue(ctx, "broken", "NaN")).To(MatchError(And(ContainSubstring("broken"), ContainSubstring("JSON"))))
+	}, SpecTimeout(4*time.Minute))
+})
 
 var _ = Describe("Tools from outside", Label("TOL-01"), func() {
 	numbers := func(a, b int) map[string]int { return map[string]int{"a": a, "b": b} }

@@ -26,5 +26,9 @@ func (t *Thread) SetValue(ctx context.Context, key string, value any) error {
 	if value == nil {
 		return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceKV, key)
 	}
-	return t.send(ctx, http.MethodPut, value, nil, runtimev1.SubresourceKV, key)
+	data, err := jsonFor(key, value)
+	if err != nil {
+		return err
+	}
+	return t.send(ctx, http.MethodPut, data, nil, runtimev1.SubresourceKV, key)
 }

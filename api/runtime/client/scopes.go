@@ -38,7 +38,11 @@ func (t *Thread) StateValue(ctx context.Context, key string) (value json.RawMess
 // SetState keeps any JSON value in the thread's state, null included. An error that IsInvalid when the state would
 // be larger than 1,048,576 bytes (SPEC STA-05).
 func (t *Thread) SetState(ctx context.Context, key string, value any) error {
-	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "set", Key: key, Value: rawOf(value)})
+	data, err := jsonFor(key, value)
+	if err != nil {
+		return err
+	}
+	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "set", Key: key, Value: data})
 }
 
 // DeleteState removes a key of the thread's state; a missing one is no error.
@@ -49,7 +53,11 @@ func (t *Thread) DeleteState(ctx context.Context, key string) error {
 // PushState appends to the array under a key of the thread's state, made when missing, and keeps the last max
 // elements, all when max is 0. An error that IsInvalid when something else is there (SPEC STA-04).
 func (t *Thread) PushState(ctx context.Context, key string, value any, max int) error {
-	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "push", Key: key, Value: rawOf(value), Max: max})
+	data, err := jsonFor(key, value)
+	if err != nil {
+		return err
+	}
+	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "push", Key: key, Value: data, Max: max})
 }
 
 // ClearState removes all of the thread's state.
@@ -61,19 +69,19 @@ func (t *Thread) ClearState(ctx context.Context) error {
 func (t *Thread) ChangeState(ctx context.Context, ops ...runtimev1.StateOperation) error {
 	for _, o := range ops {
 		if (o.Op == "set" || o.Op == "push") && o.Value == nil {
-			return fmt.Errorf("the value for %q cannot be written as JSON", o.Key)
+			return fmt.Errorf("there is no value for %q: give one as JSON, null included", o.Key)
 		}
 	}
 	return t.send(ctx, http.MethodPost, runtimev1.StateChanges{Ops: ops}, nil, runtimev1.SubresourceState)
 }
 
-// rawOf writes a value as JSON; nil when that cannot be done.
-func rawOf(v any) json.RawMessage {
+// jsonFor writes the value for a key as JSON.
+func jsonFor(key string, v any) (json.RawMessage, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("the value for %q is not JSON: %w", key, err)
 	}
-	return data
+	return data, nil
 }
 
 // KeyOptions select a page of keys.
@@ -184,7 +192,7 @@ func (k *KV) Set(ctx context.Context, key string, value any, ttl time.Duration) 
 	if key == "" {
 		return errNoKey
 	}
-	data, err := json.Marshal(value)
+	data, err := jsonFor(key, value)
 	if err != nil {
 		return err
 	}

@@ -137,3 +137,37 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+var _ = Describe("Values that have to be JSON", Label("KVS-01", "STA-05"), func() {
+	DescribeTable("are written as they are, or refused with the reason", func(v any, exact, serialized string) {
+		for i, write := range []func(any) (json.RawMessage, error){values.JSON, values.Serialized} {
+			raw, err := write(v)
+			if want := []string{exact, serialized}[i]; want[0] != '!' {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(raw).To(MatchJSON(want))
+			} else {
+				Expect(err).To(BeAssignableToTypeOf(&values.NotJSONError{}))
+				Expect(err).To(MatchError(want[1:]))
+			}
+		}
+	},
+		Entry("JSON", map[string]any{"a": []any{1.5, "x", nil, true}, "gone": values.Undefined{}}, `{"a":[1.5,"x",null,true]}`, `{"a":[1.5,"x",null,true]}`),
+		Entry("a Date", time.UnixMilli(0).UTC(), `"1970-01-01T00:00:00.000Z"`, `"1970-01-01T00:00:00.000Z"`),
+		Entry("NaN", map[string]any{"a": []any{math.NaN()}}, `!the number NaN: give null or a text instead, at .a[0]`, `{"a":[null]}`),
+		Entry("an infinity", math.Inf(-1), `!the number -Infinity: give null or a text instead`, `null`),
+		Entry("a bigint", map[string]any{"n": big.NewInt(10)}, `!a bigint: give a number or a text instead, at .n`, `!a bigint: give a number or a text instead, at .n`),
+		Entry("a bigint in a Map", &values.Map{Entries: [][2]any{{"a", big.NewInt(1)}}}, `!a Map: give Object.fromEntries(map) instead`, `!a bigint: give a number or a text instead, at (entry)`),
+		Entry("a Set", &values.Set{Members: []any{1.0}}, `!a Set: give an array, [...set], instead`, `[1]`),
+		Entry("bytes", []byte{1}, `!bytes: keep them in a file, or as a base64 text`, `"AQ=="`),
+		Entry("undefined in a list", []any{values.Undefined{}}, `!undefined in a list: give null instead, at [0]`, `[null]`),
+	)
+
+	It("have a bound to their depth", func() {
+		var deep any = 1.0
+		for range 2 * values.MaxDepth {
+			deep = []any{deep}
+		}
+		_, err := values.JSON(deep)
+		Expect(err).To(MatchError(ContainSubstring("nests deeper than 500 levels")))
+	})
+})

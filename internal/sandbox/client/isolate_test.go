@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -211,8 +212,86 @@ export default { execute: async (state, args) => args.text.length };
 
 	It("refuses functions and symbols to methods of state", Label("COD-07"), func() {
 		i := open(map[string]string{"t": "export default async (state) => { try { await state.setValue('k', { f() {} }) } catch (e) { return e.message } }"})
-		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal("the value at [1].f cannot cross the sandbox: a function"))
+		Expect(i.Invoke(ctx, "1", "t", nil)).To(Equal(`state.setValue: the value for "k" is not JSON: a function, at .f`))
 		Expect(h.seen()).To(BeEmpty())
+	})
+
+	It("gives code what the platform configured as plain data, and explains a call of it", Label("TOL-04"), func() {
+		i := open(map[string]string{"t": `export default async (state, { what }) => {
+  const p: any = state._notPackableRuntimeContext;
+  switch (what) {
+    case 'read': return [p.env.NONE === undefined, Array.isArray(p.env.list), [...p.env.list], Object.keys(p.env), { ...p.env.DATABASE }, structuredClone(p.env)];
+    case 'write': p.env.DATABASE.name = 'other'; return 'written';
+    case 'method': return p.env.DATABASE.prepare('x').bind(1);
+    case 'text': return p.env.URL.fetch('/x');
+  }
+}`}, func(r *sandbox.IsolateRequest) {
+			r.Static = map[string]any{"$runtimeContext": map[string]any{"env": map[string]any{"DATABASE": map[string]any{"name": "orders"}, "URL": "https://db.example", "list": []any{1.0}}}}
+		})
+		env := map[string]any{"DATABASE": map[string]any{"name": "orders"}, "URL": "https://db.example", "list": []any{1.0}}
+		Expect(i.Invoke(ctx, "1", "t", map[string]any{"what": "read"})).To(Equal([]any{true, true, []any{1.0}, []any{"DATABASE", "URL", "list"}, map[string]any{"name": "orders"}, env}))
+		for what, named := range map[string]string{"method": "env.DATABASE.prepare", "text": "env.URL"} {
+			_, err := i.Invoke(ctx, "2", "t", map[string]any{"what": what})
+			Expect(err).To(MatchError(And(ContainSubstring("not a function: if it is state._notPackableRuntimeContext."+named+" that was to be called"), ContainSubstring("plain data"))))
+		}
+		_, err := i.Invoke(ctx, "3", "t", map[string]any{"what": "write"})
+		Expect(err).To(HaveOccurred())
+		Expect(err).NotTo(MatchError(ContainSubstring("plain data")))
+	})
+
+	It("leaves out what cannot be kept in the scopes of state, and says why", Label("STA-05", "KVS-01"), func() {
+		i := open(map[string]string{"t": `
+const loop: any = { deep: {} };
+loop.deep.loop = loop;
+let nested: any = 0;
+for (let i = 0; i < 600; i++) nested = [nested];
+const values: [string, any][] = [
+  ['function', () => 1], ['nested', { a: [1, { f() {} }] }], ['symbol', Symbol('s')], ['circular', loop], ['deep', nested], ['promise', Promise.resolve(1)],
+  ['toJSON', new (class { toJSON() { throw new RangeError('no JSON') } })()], ['getter', { get x() { throw new RangeError('no x') } }],
+  ['proxy', new Proxy({}, { ownKeys() { throw new RangeError('no keys') } })], ['thrown', { get x() { throw { toString() { throw 1 } } } }],
+  ['date', { at: new Date(NaN) }],
+];
+export default async (state) => {
+  const refused: Record<string, string> = {};
+  for (const [key, value] of values) {
+    state.request.state.set(key, value);
+    state.session.state.set(key, value);
+    state.session.state.push(key + ' list', value);
+    await state.thread.state.set(key, value);
+    await state.thread.state.push(key, value, 3);
+    await state.setValue(key, value).catch((e) => { refused[key] = e.message });
+  }
+  await state.thread.state.set('kept', new Proxy({ a: [1, undefined] }, {}));
+  return [refused, state.request.state.size, state.session.state.size];
+}`}, func(r *sandbox.IsolateRequest) {
+			r.Static = map[string]any{"$scopes": map[string]any{"session": "sess_1", "thread": "t1", "entries": []any{}}}
+		})
+		reasons := map[string]string{
+			"function": "a function", "nested": "a function, at .a[1].f", "symbol": "a symbol", "circular": "it contains itself, at .deep.loop",
+			"deep": "it nests deeper than 500 levels, at ", "promise": "a promise: await it first", "toJSON": "reading it throws RangeError: no JSON",
+			"getter": "reading it throws RangeError: no x", "proxy": "reading it throws RangeError: no keys", "thrown": "reading it throws an error", "date": "an invalid Date, at .at",
+		}
+		v, err := i.Invoke(ctx, "1", "t", nil)
+		Expect(err).NotTo(HaveOccurred())
+		answer := v.([]any)
+		Expect(answer[1:]).To(Equal([]any{11.0, 22.0}), "they are there while the code runs")
+		Expect(answer[0]).To(HaveLen(len(reasons)))
+		for key, message := range answer[0].(map[string]any) {
+			Expect(message).To(HavePrefix("state.setValue: the value for %q is not JSON: %s", key, reasons[key]))
+		}
+		skipped := map[string]int{}
+		for _, c := range h.seen() {
+			if c.Method == "thread.set" {
+				Expect(c.Args).To(Equal([]any{"kept", map[string]any{"a": []any{1.0, value.Undefined{}}}}))
+				continue
+			}
+			Expect(c.Method).To(Equal("state.skip"))
+			key := strings.TrimSuffix(c.Args[1].(string), " list")
+			Expect(c.Args[2]).To(HavePrefix(strings.Split(reasons[key], ", at")[0]), key)
+			skipped[fmt.Sprint(c.Args[0], " ", key)]++
+		}
+		Expect(skipped).To(HaveLen(22))
+		Expect(skipped).To(HaveEach(2), "set and push, of the session and of the thread")
 	})
 
 	It("fires timers in the order in which they are due, however late it comes to it", func() {

@@ -162,7 +162,7 @@ func (t *tx) destroy(h *head, op *store.Destroy) error {
 		}
 	}
 	messages := h.counts.total(true, 0, true)
-	if err := t.clearConversation(h); err != nil {
+	if err := t.clearConversation(h, op.Within); err != nil {
 		return err
 	}
 	data, err := json.Marshal(map[string]any{"reason": op.Reason, "messages": messages})
@@ -184,16 +184,18 @@ func (t *tx) destroy(h *head, op *store.Destroy) error {
 }
 
 // clearConversation removes all that a conversation is made of: whatever else is part of it is to be removed
-// here. Its log keeps what there was, without what was said.
-func (t *tx) clearConversation(h *head) error {
+// here. Its log keeps what there was, without what was said. What waits in the inbox comes after a run that goes on.
+func (t *tx) clearConversation(h *head, within bool) error {
 	if err := t.cutMessages(h, 0, nil); err != nil {
 		return err
 	}
 	if err := t.clearState(h); err != nil {
 		return err
 	}
-	if err := t.emptyInbox(h); err != nil {
-		return err
+	if !within {
+		if err := t.emptyInbox(h); err != nil {
+			return err
+		}
 	}
 	// Their instructions are gone with the messages.
 	forget := &store.UpdateThread{EditFields: func(f *store.Fields) error { f.ActivatedSkills = nil; return nil }}

@@ -62,6 +62,7 @@ func describeLife(e *env) {
 		f, err := e.store.Acquire(ctx, id, "me", ttl)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(e.store.Apply(ctx, id, f, running("sess_1"))).To(Succeed())
+		e.apply(ctx, id, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxMessage, Payload: []byte(`{"id":"m2","role":"user"}`)}})
 		op := &store.Destroy{Reason: store.DestroyedExplicit, Within: true}
 		Expect(e.store.Apply(ctx, id, f, op, &store.AppendMessage{Message: message("first")})).To(Succeed())
 		Expect(op.Done).To(BeTrue())
@@ -69,6 +70,7 @@ func describeLife(e *env) {
 		Expect(e.store.Run(ctx, id, "")).To(HaveValue(HaveField("Status", store.RunRunning)))
 		Expect(e.info(ctx, id).DestroyedReason).To(Equal("explicit"))
 		Expect(e.eventTypes(ctx, id)).To(ContainElements(store.EventMessageDeleted, store.EventDestroyed))
+		Expect(e.store.Inbox(ctx, id)).To(HaveLen(1), "what waits is for the next run")
 	})
 
 	Describe("idle expiry", func() {

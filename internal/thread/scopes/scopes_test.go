@@ -229,6 +229,19 @@ var _ = Describe("the scopes of state", func() {
 			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"), HaveField("Reason", store.StateNotSerializable))))
 	})
 
+	It("says of what cannot be serialised so once, also when that is saved before the end", Label("STA-05"), func(ctx SpecContext) {
+		s := session()
+		s.State.Set("fn", func() {})
+		s.Skip(store.ScopeThread, "loop", "it contains itself")
+		save(ctx, s, false)
+		s.State.Set("more", 1)
+		Expect(string(save(ctx, s, false).State)).To(MatchJSON(`{"more":1}`))
+		Expect(save(ctx, s, true).Ops).To(BeEmpty())
+		Expect(skipped(ctx)).To(ConsistOf(
+			And(HaveField("Scope", store.ScopeThread), HaveField("Key", "loop"), HaveField("Message", HaveSuffix("was skipped: it contains itself"))),
+			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"))))
+	})
+
 	It("gives a session its state back, and each call its own", Label("STA-01"), func(ctx SpecContext) {
 		s := session()
 		s.State.Set("z", 1)

@@ -3,8 +3,11 @@ package scopes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -37,7 +40,9 @@ type Session struct {
 
 	mu        sync.Mutex
 	working   int
-	idle      chan struct{} // closed when nothing is under way
+	idle      chan struct{}   // closed when nothing is under way
+	skipped   []store.Op      // what tells of values that were left out
+	told      map[string]bool // keys of session state whose values are known to be left out
 	completed []func(ctx context.Context, s *Session)
 }
 
@@ -116,6 +121,21 @@ func (s *Session) Begin() (done func()) {
 		}
 	})
 }
+
+// maxSkipped bounds how many values that were left out one save tells of.
+const maxSkipped = 100
+
+// Skip notes that a value was left out of a scope's state, for a reason; the next save tells of it.
+func (s *Session) Skip(scope store.StateScope, key, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.skipped) < maxSkipped {
+		s.skipped = append(s.skipped, notSerializable(s.ID, scope, key, errors.New(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "\uFFFD"))))
+	}
+}
+
+// maxReason bounds what code says of such a value, in bytes.
+const maxReason = 500
 
 // Working tells whether work goes on that WaitUntil or Begin started.
 func (s *Session) Working() bool {
@@ -202,6 +222,8 @@ type Save struct {
 	session *Session
 	merge   *store.MergeState
 	writes  int // of the session's state that State has
+	skipped int // of the values that were left out: what Ops tells of
+	told    []string
 }
 
 // Save gives what stores the session's and the thread's state. final is for the run's end; saves before it hold
@@ -209,6 +231,9 @@ type Save struct {
 func (s *Session) Save(final bool) *Save {
 	save := &Save{session: s}
 	save.merge, save.Ops = s.Thread.State.save(s.ID, !final)
+	s.mu.Lock()
+	save.Ops, save.skipped = append(save.Ops, s.skipped...), len(s.skipped)
+	s.mu.Unlock()
 	s.State.mu.Lock()
 	save.writes = s.State.writes
 	dirty := s.State.writes != s.State.saved
@@ -218,6 +243,9 @@ func (s *Session) Save(final bool) *Save {
 		return save
 	}
 	data, skipped := s.encodeState(entries)
+	s.mu.Lock()
+	skipped = slices.DeleteFunc(skipped, func(op *store.SkipState) bool { return s.told[op.Skipped.Key] })
+	s.mu.Unlock()
 	if len(data) > thread.MaxStateBytes {
 		if final {
 			save.Ops = append(save.Ops, &store.SkipState{RunID: s.ID, Skipped: store.StateSkipped{
@@ -227,8 +255,9 @@ func (s *Session) Save(final bool) *Save {
 		}
 		return save
 	}
-	if final {
-		save.Ops = append(save.Ops, skipped...)
+	for _, op := range skipped {
+		save.Ops = append(save.Ops, op)
+		save.told = append(save.told, op.Skipped.Key)
 	}
 	save.State = data
 	return save
@@ -239,6 +268,15 @@ func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
 
 // Done notes that the save is stored.
 func (s *Save) Done() {
+	s.session.mu.Lock()
+	s.session.skipped = slices.Clone(s.session.skipped[s.skipped:])
+	for _, key := range s.told {
+		if s.session.told == nil {
+			s.session.told = map[string]bool{}
+		}
+		s.session.told[key] = true
+	}
+	s.session.mu.Unlock()
 	if s.merge != nil {
 		s.session.Thread.State.saved(s.merge)
 	}
@@ -250,7 +288,7 @@ func (s *Save) Done() {
 }
 
 // encodeState writes the session's state as one object. What cannot be written is left out.
-func (s *Session) encodeState(entries []Entry) (object []byte, skipped []store.Op) {
+func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.SkipState) {
 	object = []byte{'{'}
 	for _, e := range entries {
 		data, err := s.encode(e.Value)

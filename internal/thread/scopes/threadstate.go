@@ -249,7 +249,7 @@ func (s *ThreadState) saved(m *store.MergeState) {
 	s.saving = 0
 }
 
-func notSerializable(runID string, scope store.StateScope, key string, err error) store.Op {
+func notSerializable(runID string, scope store.StateScope, key string, err error) *store.SkipState {
 	return &store.SkipState{RunID: runID, Skipped: store.StateSkipped{
 		Scope: scope, Reason: store.StateNotSerializable, Key: clip(key),
 		Message: fmt.Sprintf("the value of %q in %s state cannot be saved and was skipped: %v", clip(key), scope, err),

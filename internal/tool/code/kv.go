@@ -51,7 +51,7 @@ func kvSet(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.json(2, "the value")
+	data, err := c.exactly(2, key)
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ func init() {
 
 		"kv.get": kvGet, "kv.set": kvSet, "kv.delete": kvDelete, "kv.keys": kvKeys,
 
+		"state.skip":  skipState,
 		"session.set": sessionSet, "session.delete": sessionDelete, "session.clear": sessionClear,
 		"thread.get": threadGet, "thread.has": threadHas, "thread.set": threadSet, "thread.delete": threadDelete,
 		"thread.clear": threadClear, "thread.push": threadPush, "thread.entries": threadEntries, "thread.status": threadStatus,
@@ -70,7 +71,7 @@ func setValue(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.json(1, "the value")
+	raw, err := c.exactly(1, key)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +90,8 @@ func scheduleEffect(ctx context.Context, c *stateCall) (any, error) {
 	delay := 0.0
 	if v := c.arg(2); v != nil {
 		var ok bool
-		if delay, ok = v.(float64); !ok || delay < 0 || delay > maxDelayMs {
-			return nil, c.wrong(2, "the delay in milliseconds, 0 to a year")
+		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= maxDelayMs) { // NaN is neither
+			return nil, c.wrong(2, "the delay in milliseconds: a number from 0, which is now, to a year")
 		}
 	}
 	return c.host.Effects.Schedule(ctx, c.key(), name, args, time.Duration(delay*float64(time.Millisecond)))

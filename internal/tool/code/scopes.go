@@ -2,7 +2,9 @@ package code
 
 import (
 	"context"
+	"slices"
 
+	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -41,7 +43,63 @@ func sessionSet(_ context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.State.Set(key, c.value(1))
+	if !c.skips(s, store.ScopeSession, key) {
+		s.State.Set(key, c.value(1))
+	}
+	return nil, nil
+}
+
+// skips leaves a value out that holds a function, which belongs to the isolate that it came from.
+func (c *stateCall) skips(s *scopes.Session, scope store.StateScope, key string) bool {
+	if !holdsFunction(c.value(1)) {
+		return false
+	}
+	s.Skip(scope, key, "a function")
+	return true
+}
+
+func (c *stateCall) redacted(text string) string {
+	if c.host.Redact == nil {
+		return text
+	}
+	return c.host.Redact(text)
+}
+
+func holdsFunction(v any) bool {
+	switch v := v.(type) {
+	case sandbox.FuncRef:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, holdsFunction)
+	case map[string]any:
+		for _, item := range v {
+			if holdsFunction(item) {
+				return true
+			}
+		}
+	case *values.Set:
+		return slices.ContainsFunc(v.Members, holdsFunction)
+	case *values.Map:
+		return slices.ContainsFunc(v.Entries, func(e [2]any) bool { return holdsFunction(e[0]) || holdsFunction(e[1]) })
+	}
+	return false
+}
+
+// skipState notes that the isolate has left a value out that cannot cross to here.
+func skipState(_ context.Context, c *stateCall) (any, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	scope, err := c.text(0, "scope")
+	if err != nil {
+		return nil, err
+	}
+	key, _ := c.arg(1).(string)
+	reason, _ := c.arg(2).(string)
+	if scope := store.StateScope(scope); scope == store.ScopeThread || scope == store.ScopeSession {
+		s.Skip(scope, c.redacted(key), c.redacted(reason)) // before they are cut short
+	}
 	return nil, nil
 }
 
@@ -87,7 +145,9 @@ func threadSet(_ context.Context, c *stateCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Thread.State.Set(key, c.value(1))
+	if !c.skips(s, store.ScopeThread, key) {
+		s.Thread.State.Set(key, c.value(1))
+	}
 	return nil, nil
 }
 
@@ -121,6 +181,9 @@ func threadPush(_ context.Context, c *stateCall) (any, error) {
 			return nil, c.wrong(2, "how many of the last elements to keep, a whole number from 1")
 		}
 		limit = int(n)
+	}
+	if c.skips(s, store.ScopeThread, key) {
+		return nil, nil
 	}
 	return nil, s.Thread.State.Push(key, c.value(1), limit)
 }
@@ -161,9 +224,7 @@ func scopesStatic(t *store.Thread, s *scopes.Session) any {
 	}
 	entries := []any{}
 	for _, e := range s.State.Entries() {
-		if _, isFunc := e.Value.(sandbox.FuncRef); !isFunc { // a function is of the isolate that it came from
-			entries = append(entries, []any{e.Key, e.Value})
-		}
+		entries = append(entries, []any{e.Key, e.Value})
 	}
 	return map[string]any{"session": s.ID, "thread": t.ID, "entries": entries}
 }

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/api/runtime/values"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/tool"
@@ -203,6 +205,23 @@ func (c *stateCall) json(i int, what string) (json.RawMessage, error) {
 	raw, err := value.ToJSON(v)
 	if err != nil {
 		return nil, c.wrong(i, what+": "+err.Error())
+	}
+	return raw, nil
+}
+
+// exactly reads the value for a key as JSON, and refuses one that JSON would change; nil when it is missing.
+func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
+	v := c.arg(i)
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := values.JSON(v)
+	if err != nil {
+		name := c.method // as the code has it: state.setValue, kv.set of a handler's ctx
+		if !strings.Contains(name, ".") {
+			name = "state." + name
+		}
+		return nil, &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("%s: the value for %q is not JSON: %v", name, key, err)}
 	}
 	return raw, nil
 }

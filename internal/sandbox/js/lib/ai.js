@@ -163,6 +163,16 @@ async function validated(schema, value) {
   return result.success === false ? { issues: [{ message: String(result.error?.message ?? result.error) }] } : result;
 }
 
+// What issues of a schema say, each with the place in the value.
+function explain(issues) {
+  return issues
+    .map((i) => {
+      const path = (i.path ?? []).map((p) => (p !== null && typeof p === 'object' ? p.key : p)).join('.');
+      return path === '' ? i.message : `${path}: ${i.message}`;
+    })
+    .join('; ');
+}
+
 // A schema written as JSON Schema.
 export const jsonSchema = (schema, { validate } = {}) => ({ jsonSchema: schema, validate });
 export const tool = (definition) => definition;
@@ -237,7 +247,7 @@ async function callTools(options, toolCalls, messages) {
       if (typeof t.execute !== 'function') return undefined;
       try {
         const checked = await validated(t.inputSchema ?? t.parameters, call.input);
-        if (checked.issues !== undefined) throw new TypeError('invalid arguments: ' + checked.issues.map((i) => i.message).join('; '));
+        if (checked.issues !== undefined) throw new TypeError('invalid arguments: ' + explain(checked.issues));
         return { ...call, output: await t.execute(checked.value, { toolCallId: call.toolCallId, messages, abortSignal: options.abortSignal }) };
       } catch (e) {
         return { ...call, output: String(e?.message ?? e), failed: true };
@@ -320,7 +330,7 @@ export async function generateObject(options) {
   for (const v of values) {
     const checked = schema === undefined ? { value: v } : await validated(schema, v);
     if (checked.issues !== undefined) {
-      throw new NoObjectGeneratedError('what the model gave is not what the schema says: ' + checked.issues.map((i) => i.message).join('; '), { text: result.text });
+      throw new NoObjectGeneratedError('what the model gave is not what the schema says: ' + explain(checked.issues), { text: result.text });
     }
     objects.push(checked.value);
   }

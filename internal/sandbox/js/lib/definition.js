@@ -131,6 +131,39 @@
   }
   const send = (invocation, name, args) => keep(invocation, sys.call(invocation, name, args, true));
 
+  // sendable copies a value as the host would get it, or says why it cannot: { value } or { refused }.
+  function sendable(value) {
+    try {
+      return { value: sys.clone(value) };
+    } catch (e) {
+      return { refused: refusalOf(e) };
+    }
+  }
+
+  function refusalOf(e) {
+    if (e?.name === 'InternalError') throw e; // out of memory
+    const told = e?.name === 'DataCloneError' && /^(?:the value at ([^]*?)|this value) cannot be cloned: ([^]*)$/.exec(e.message);
+    if (told) return told[1] ? `${told[2]}, at ${told[1]}` : told[2];
+    let text = 'an error';
+    try {
+      text = String(e);
+    } catch {}
+    return `reading it throws ${text}`;
+  }
+
+  // skip leaves a value out that cannot be saved, and tells why: in the log of the code, and in the thread's.
+  async function skip(invocation, scope, key, reason) {
+    console.error(`state was not kept: the value of "${String(key)}" in ${scope} state cannot be saved: ${reason}`);
+    await sys.call(invocation, 'state.skip', [scope, String(key), reason], false).catch(() => {});
+  }
+
+  function changeSession(invocation, name, args) {
+    if (name !== 'set') return send(invocation, 'session.' + name, args);
+    const { refused, value } = sendable(args[1]);
+    if (refused !== undefined) return keep(invocation, skip(invocation, 'session', args[0], refused));
+    send(invocation, 'session.set', [args[0], value]);
+  }
+
   function scopesFor(invocation) {
     const ask = (name, ...args) => sys.call(invocation, name, args, true);
     let loaded = false;
@@ -144,14 +177,19 @@
       await ask(name, ...args);
       dirty = true;
     };
+    const keepValue = async (name, key, value, ...more) => {
+      const copy = sendable(value); // before anything is awaited: the code may change the value
+      if (copy.refused !== undefined) await skip(invocation, 'thread', key, copy.refused);
+      else await write(name, key, copy.value, ...more);
+    };
     const entries = () => read('thread.entries');
     const threadState = {
       get: async (key) => (await read('thread.get', key))[0],
       has: (key) => read('thread.has', key),
-      set: (key, value) => write('thread.set', key, value),
+      set: (key, value) => keepValue('thread.set', key, value),
       delete: (key) => write('thread.delete', key),
       clear: () => write('thread.clear'),
-      push: (key, value, max) => write('thread.push', key, value, max),
+      push: (key, value, max) => keepValue('thread.push', key, value, max),
       entries,
       keys: async () => (await entries()).map(([k]) => k),
       values: async () => (await entries()).map(([, v]) => v),
@@ -165,7 +203,7 @@
     };
     return {
       request: { state: scopeOf(new Map(), () => {}) },
-      session: { id: scopes.session, state: scopeOf(session, (name, args) => send(invocation, 'session.' + name, args)) },
+      session: { id: scopes.session, state: scopeOf(session, (name, args) => changeSession(invocation, name, args)) },
       thread: { id: scopes.thread, state: threadState },
       waitUntil(work) {
         const list = waiting.get(invocation);
@@ -221,12 +259,12 @@
     if (failed !== undefined) throw failed;
   }
 
-  const { stateFor, refresh, used } = threads(sys, { runCode, post, scopesFor });
+  const { stateFor, refresh, used, explain } = threads(sys, { runCode, post, scopesFor, sendable });
 
   // ---- handlers of an agent's sides -------------------------------------------------------------------
 
   let handlerParts;
-  const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, keep, alive }));
+  const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, keep, alive, sendable }));
   const serving = new Set(); // the handlers' invocations under way, the newest last
   // The invocation in whose name is asked what the code of one that has ended asks, such as a listener.
   const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
@@ -321,7 +359,7 @@
         result = await execute(ns, invocation, args);
       } catch (e) {
         await settle(invocation); // what it did before it failed is not lost on the way
-        throw e;
+        throw explain(invocation, e);
       }
       await settlePosted(invocation);
       await settle(invocation);

@@ -104,7 +104,11 @@
     const ask = (name, ...args) => sys.call(parts.alive(invocation), 'kv.' + name, args, false);
     return Object.freeze({
       get: (store, key) => ask('get', store, key),
-      set: (store, key, value, options) => ask('set', store, key, value, options ?? {}),
+      async set(store, key, value, options) {
+        const copy = parts.sendable(value);
+        if (copy.refused !== undefined) throw new TypeError(`kv.set: the value for "${String(key)}" is not JSON: ${copy.refused}`);
+        return ask('set', store, key, copy.value, options ?? {});
+      },
       delete: (store, key) => ask('delete', store, key),
       getKeys: (store) => ask('keys', store),
     });
@@ -141,12 +145,28 @@
     return schema['~standard'].validate(value);
   }
 
+  const pathOf = (issue) => (issue.path ?? []).map((p) => (p !== null && typeof p === 'object' ? p.key : p));
+
+  // Whether an issue only says that the value is of another type than the schema's.
+  const mismatch = (issue) =>
+    pathOf(issue).length === 0 &&
+    (issue.kind === 'schema' || issue.code === 'invalid_type' || issue.code === 'invalid_union' || /^Expected .* got /.test(issue.message)) &&
+    within(issue).length === 0;
+
+  // What the members of a union say of a value that is of their type.
+  const within = (issue) => (Array.isArray(issue.issues) ? issue.issues : Array.isArray(issue.errors) ? issue.errors.flat() : []).filter((i) => !mismatch(i));
+
+  function reasons(issue, above = []) {
+    const path = [...above, ...pathOf(issue)];
+    const inner = within(issue);
+    if (inner.length > 0) return inner.flatMap((i) => reasons(i, path));
+    return [path.length === 0 ? issue.message : `${path.join('.')}: ${issue.message}`];
+  }
+
   function explain(issues) {
-    const list = issues.slice(0, 10).map((i) => {
-      const path = (i.path ?? []).map((p) => (p !== null && typeof p === 'object' ? p.key : p)).join('.');
-      return path === '' ? i.message : `${path}: ${i.message}`;
-    });
-    if (issues.length > 10) list.push(`and ${issues.length - 10} more`);
+    const all = issues.flatMap((i) => reasons(i));
+    const list = all.slice(0, 10);
+    if (all.length > 10) list.push(`and ${all.length - 10} more`);
     return list.join('; ');
   }
 
@@ -162,18 +182,22 @@
   }
 
   // The input that the schema takes: the message as JSON, as a text, or as the text of { message }. Of the refusals the
-  // one is told that fits what was written.
+  // first is told that says more than that the type is another one; else the one of what was written.
   async function inputOf(agent, text) {
     const { json, structured } = readings(text);
     const schema = agent.schema?.input;
     if (schema === undefined) return structured ? json : text;
     const candidates = json === undefined ? [text, { message: text }] : structured ? [json, text] : [json, text, { message: text }];
     let refused;
+    let better;
     for (const value of candidates) {
       const result = await check(schema, value);
       if (result.issues === undefined) return result.value;
+      const made = value !== json && value !== text; // { message }: of interest where nothing else is wrong with it
+      if (made ? result.issues.every((i) => pathOf(i)[0] === 'message') : !result.issues.every(mismatch)) better ??= result.issues;
       if (value === (structured ? json : text)) refused = result.issues;
     }
+    refused = better ?? refused;
     throw named('InvalidInputError', `the message is no input that ${agent.metadata.name} takes: ${explain(refused)}`);
   }
 

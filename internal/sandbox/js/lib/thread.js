@@ -1,6 +1,6 @@
 // ThreadState: what code gets as `state`, and what getChildThread and getParentThread give. The value is a function
 // that takes the host's side (sys) and what definition.js has for it (parts: runCode, post, scopesFor), and gives
-// { stateFor, refresh, used }.
+// { stateFor, refresh, used, explain }.
 (function (sys, parts) {
   'use strict';
   const { $scopes, $methods, $context, $runtimeContext, ...properties } = sys.statics;
@@ -85,6 +85,14 @@
     return (await route.call('readFileStream', [path])) ? chunks(route, path, options?.signal) : null;
   }
 
+  // ---- key-values -------------------------------------------------------------------------------------
+
+  async function setValue(route, key, value) {
+    const copy = parts.sendable(value);
+    if (copy.refused !== undefined) throw new TypeError(`state.setValue: the value for "${String(key)}" is not JSON: ${copy.refused}`);
+    return route.call('setValue', [key, copy.value]);
+  }
+
   // ---- execution --------------------------------------------------------------------------------------
 
   // One for the isolate: its run is one. What the host says last is in properties.execution.
@@ -124,6 +132,7 @@
 
   const methodOf = (route, own, name) => {
     if (name === 'runCode') return (source, options) => parts.runCode(route.invocation, source, options, route.call);
+    if (name === 'setValue') return (key, value) => setValue(route, key, value);
     if (name === 'readFileStream') return (path, options) => readFileStream(route, path, options);
     if (name === 'getChildThread' || name === 'getParentThread') {
       return async (...args) => {
@@ -189,15 +198,33 @@
 
   // What the platform team configured, for modules that name it (package compile says which): of the others nobody
   // would know that they cannot be packed.
-  const platform = $runtimeContext && deepFreeze($runtimeContext);
+  let lastRead = '';
+  const platform = $runtimeContext && watched($runtimeContext, '_notPackableRuntimeContext');
   const readers = new Set(); // invocations of such modules
 
-  function deepFreeze(value) {
-    if (value !== null && typeof value === 'object') {
-      for (const v of Object.values(value)) deepFreeze(v);
-      Object.freeze(value);
+  // A frozen copy of plain data that notes what is read of it, so that a failed call of it can be explained.
+  function watched(value, path) {
+    if (value === null || typeof value !== 'object') return value;
+    const copy = Array.isArray(value) ? [] : {};
+    for (const name of Object.keys(value)) {
+      Object.defineProperty(copy, name, { value: watched(value[name], `${path}.${name}`), enumerable: true });
     }
-    return value;
+    return new Proxy(Object.freeze(copy), {
+      get(target, name) {
+        if (typeof name === 'string') lastRead = `${path}.${name}`;
+        return target[name];
+      },
+    });
+  }
+
+  // explain adds to an error of code that has called what the platform team configured that there is nothing to call.
+  function explain(invocation, e) {
+    if (!readers.has(invocation) || lastRead === '' || !(e instanceof TypeError) || !/not a function/.test(e.message)) return e;
+    const note = `: if it is state.${lastRead} that was to be called, the runtimeContext of the SandboxPool holds plain data and no functions; reach a service with a Tool (http or mcp) and state.invokeTool, and shared values with ctx.kv of a handler`;
+    try {
+      Object.defineProperty(e, 'message', { value: e.message + note, writable: true, configurable: true });
+    } catch {} // the code has frozen it
+    return e;
   }
 
   // The state that an invocation of a module gets.
@@ -229,5 +256,5 @@
     return threadState(routeOf(invocation, statics.threadId), statics, false, { context: {}, execution: null });
   }
 
-  return { stateFor, refresh, used };
+  return { stateFor, refresh, used, explain };
 });

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// A handler gives one answer for each message that was accepted, in order. A run takes one message out of the inbox for
+// it, and leaves the others there for the runs that follow. So each message has a run of its own, with its own
+// outcome, and a crash between two of them finds the rest where they were.
+
+// withheldFor is how long messages that a waiting run leaves in the inbox stay out of sight. Nothing depends on it: the
+// end of the run has them looked at.
+const withheldFor = time.Minute
+
+// hasHandlers reports whether any side of an agent is code.
+func (a *Agent) hasHandlers() bool {
+	return a.A.Handler != nil || a.B != nil && a.B.Handler != nil
+}
+
+// admit returns the inbox items that the run takes now. While it is a handler's turn that is at most one message; what
+// follows that message, and would start a run by itself, waits too.
+func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
+	r.withholds = false
+	if r.side().Handler == nil || r.frame != nil {
+		return items, nil
+	}
+	full := r.kept.Input != "" || r.kept.Handoffs > 0
+	var now []store.InboxItem
+	var later []store.Op
+	for _, item := range items {
+		message := r.asMessage(item)
+		if full && (message || item.Kind == store.InboxTool) {
+			r.withholds = true
+			if item.HeldUntil <= r.engine.now() {
+				later = append(later, &store.Hold{Seq: item.Seq, Until: r.engine.now() + withheldFor.Microseconds(), Tries: item.Tries})
+			}
+			continue
+		}
+		full = full || message
+		now = append(now, item)
+	}
+	if len(later) == 0 || len(now) > 0 || r.record.Status != store.RunWaiting {
+		return now, nil
+	}
+	// The run may wait for long: what it leaves must not keep waking it.
+	r.engine.wakes.expect(r.engine.now() + withheldFor.Microseconds())
+	return now, r.apply(ctx, "park", later...)
+}
+
+// asMessage reports whether an inbox item becomes a message for a side to answer.
+func (r *run) asMessage(item store.InboxItem) bool {
+	switch item.Kind {
+	case store.InboxMessage:
+		return true
+	case store.InboxChildResult:
+		var result store.ChildResult
+		if json.Unmarshal(item.Payload, &result) != nil {
+			return false
+		}
+		_, waits := r.kept.Waits[result.ToolCallID]
+		return !waits && !slices.ContainsFunc(r.conv.outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
+	}
+	return false
+}
+
+// answersNothing reports whether a handler has no message to answer: the run began with a tool call that somebody
+// queued, or the message was deleted before the handler was called.
+func (r *run) answersNothing() bool {
+	if r.side().Handler == nil || r.frame != nil || r.kept.Turn.Over > 0 || r.kept.Handoffs > 0 {
+		return false
+	}
+	if r.kept.Input != "" {
+		_, there := r.conv.byID[r.kept.Input]
+		return !there
+	}
+	for i := range r.conv.msgs {
+		if m := &r.conv.msgs[i]; m.RunID == r.record.ID && m.Metadata[metadataQueuedTool] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
+// later what the other side has said.
+func (r *run) handlerInput(c *conversation, side *Side) *store.Message {
+	of := func(id string) *store.Message {
+		if i, ok := c.byID[id]; ok && id != "" {
+			return &c.msgs[i]
+		}
+		return nil
+	}
+	turn := r.kept.Turn
+	if turn.Over > 0 && r.agent.Dual() {
+		if m := of(turn.After); m != nil && writer(m) != side.Name && contentOf(m) != "" {
+			return m
+		}
+	} else if m := of(r.kept.Input); m != nil {
+		return m
+	}
+	return newestInput(c, side)
+}
+
+// newestInput returns the newest message that a person or the other side has written.
+func newestInput(c *conversation, side *Side) *store.Message {
+	for i := len(c.msgs) - 1; i >= 0; i-- {
+		m := &c.msgs[i]
+		if m.Silent {
+			continue
+		}
+		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && writer(m) != side.Name && contentOf(m) != "" {
+			return m
+		}
+	}
+	return nil
+}
+
+// unanswered tells the parent's calls, whose messages the run leaves in the inbox of a child that ends now, that nothing
+// answers them.
+func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
+	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		var m store.Message
+		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
+			continue
+		}
+		for i, call := range repliesOf(&m) {
+			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
+				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: r.thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
+				Content: "the subagent was over with the answer to the message before this one",
+			}))
+		}
+	}
+	return ops, nil
+}
