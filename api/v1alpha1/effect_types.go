@@ -39,7 +39,11 @@ type Effect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   EffectSpec       `json:"spec"`
+	Spec EffectSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 

@@ -313,7 +313,11 @@ type Prompt struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PromptSpec       `json:"spec"`
+	Spec PromptSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 

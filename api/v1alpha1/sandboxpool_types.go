@@ -206,7 +206,11 @@ type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   SandboxPoolSpec   `json:"spec"`
+	Spec SandboxPoolSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status SandboxPoolStatus `json:"status,omitempty"`
 }
 

@@ -87,7 +87,11 @@ type ScheduledEffect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ScheduledEffectSpec   `json:"spec"`
+	Spec ScheduledEffectSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status ScheduledEffectStatus `json:"status,omitempty"`
 }
 

@@ -101,7 +101,11 @@ type Subagent struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   SubagentSpec   `json:"spec"`
+	Spec SubagentSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status SubagentStatus `json:"status,omitempty"`
 }
 

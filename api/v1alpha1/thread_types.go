@@ -300,7 +300,11 @@ type Thread struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ThreadSpec   `json:"spec"`
+	Spec ThreadSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status ThreadStatus `json:"status,omitempty"`
 }
 

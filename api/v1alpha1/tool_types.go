@@ -65,7 +65,11 @@ type Tool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ToolSpec         `json:"spec"`
+	Spec ToolSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 
