@@ -27,6 +27,7 @@ type Definitions struct {
 	schemas  *schemaCache
 	models   model.Factory
 	secrets  thread.EnvSecrets
+	pools    bool // code needs a SandboxPool
 }
 
 var _ engine.Definitions = (*Definitions)(nil)
@@ -51,6 +52,9 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
 		return nil, err
+	}
+	if err := d.CheckPool(ctx, &a); err != nil {
+		return nil, within("Agent", name, err)
 	}
 	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
 	var err error

@@ -115,6 +115,9 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
 	definitions.TellSecrets(o.secrets)
+	if o.Sandbox == SandboxPods {
+		definitions.RequirePools()
+	}
 	if err := o.serveEnv(ctx, cfg, mgr, data, definitions); err != nil {
 		return err
 	}

@@ -53,6 +53,8 @@ type watch struct {
 	value func(client.Object) string
 	// reach: not only those that name the object, but those that name these in turn, and so on.
 	reach bool
+	// all: every definition of the namespace.
+	all bool
 }
 
 // Setup adds a controller for each kind of definition.
@@ -75,14 +77,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:   c.tool,
 			more:    c.packable,
 			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
-			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap)},
+			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap), anyPool()},
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
 			name:    "effect",
 			status:  func(e *skeinv1.Effect) *skeinv1.DefinitionStatus { return &e.Status },
 			check:   c.effect,
 			list:    func() client.ObjectList { return &skeinv1.EffectList{} },
-			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
+			watches: []watch{content("ConfigMap", kube.IndexConfigMap), anyPool()},
 		}),
 		setup(mgr, o, kind[skeinv1.ThreadEndpoint, *skeinv1.ThreadEndpoint]{
 			name:   "threadendpoint",
@@ -90,7 +92,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.endpoint,
 			list:   func() client.ObjectList { return &skeinv1.ThreadEndpointList{} },
 			watches: []watch{
-				content("ConfigMap", kube.IndexConfigMap),
+				content("ConfigMap", kube.IndexConfigMap), anyPool(),
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
 				// Of two with the same path the older one answers: each change of one may concern the others.
 				{object: &skeinv1.ThreadEndpoint{}, index: kube.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
@@ -126,6 +128,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
+				// Whether the agent has code shows in its prompts, in those that these call, and in their tools.
+				{object: &skeinv1.Prompt{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
+				{object: &skeinv1.Tool{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
@@ -135,6 +140,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 // content watches Secrets or ConfigMaps by their metadata: whatever changes in one changes its version.
 func content(kind, index string) watch {
 	return watch{object: kube.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
+}
+
+// anyPool watches whether there are SandboxPools.
+func anyPool() watch {
+	return watch{object: &skeinv1.SandboxPool{}, all: true, predicate: watches.Existence()}
 }
 
 // setup adds the controller of one kind.
@@ -149,8 +159,11 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 			value = client.Object.GetName
 		}
 		by := watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value)
-		if w.reach {
+		switch {
+		case w.reach:
 			by = watches.Reaching(mgr.GetCache(), k.list, w.index)
+		case w.all:
+			by = watches.Namespace(mgr.GetCache(), k.list)
 		}
 		b = b.Watches(w.object, by, builder.WithPredicates(w.predicate))
 	}
