@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Definitions is the engine's port of the same name, over a cache. The controllers check definitions by
@@ -27,7 +28,8 @@ type Definitions struct {
 	schemas  *schemaCache
 	models   model.Factory
 	secrets  thread.EnvSecrets
-	pools    bool // code needs a SandboxPool
+	pools    bool              // code needs a SandboxPool
+	network  *outbound.Network // that Tools use; nil: addresses are not judged
 }
 
 var _ engine.Definitions = (*Definitions)(nil)

@@ -27,8 +27,12 @@ func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
 }
 
 func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
-	if _, err := c.defs.ResolveTool(ctx, t); err != nil || t.Spec.Code == nil {
+	resolved, err := c.defs.ResolveTool(ctx, t)
+	if err != nil {
 		return err
+	}
+	if t.Spec.Code == nil {
+		return c.defs.CheckAddress(ctx, t, resolved)
 	}
 	return c.defs.CheckAnyPool(ctx, t.Namespace)
 }

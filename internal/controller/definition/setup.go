@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -42,6 +43,8 @@ type kind[T any, P object[T]] struct {
 	more    func(context.Context, P, conditions.Writer)
 	list    func() client.ObjectList
 	watches []watch
+	// again is after how long an object is checked again though nothing that is watched has changed; nil for never.
+	again func(P) time.Duration
 }
 
 // watch is one kind of object that a definition depends on.
@@ -72,12 +75,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
-			name:    "tool",
-			status:  func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
-			check:   c.tool,
-			more:    c.packable,
-			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
-			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap), anyPool()},
+			name:   "tool",
+			status: func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
+			check:  c.tool,
+			more:   c.packable,
+			list:   func() client.ObjectList { return &skeinv1.ToolList{} },
+			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap), anyPool(),
+				{object: kube.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
+			again: lookAgain,
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
 			name:    "effect",
@@ -147,6 +152,14 @@ func anyPool() watch {
 	return watch{object: &skeinv1.SandboxPool{}, all: true, predicate: watches.Existence()}
 }
 
+// lookAgain is when a Tool is checked again: the addresses of a host change without anybody telling.
+func lookAgain(t *skeinv1.Tool) time.Duration {
+	if t.Spec.Code != nil {
+		return 0
+	}
+	return 5 * time.Minute
+}
+
 // setup adds the controller of one kind.
 func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error {
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -167,7 +180,7 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 		}
 		b = b.Watches(w.object, by, builder.WithPredicates(w.predicate))
 	}
-	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more}
+	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more, again: k.again}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the %s controller: %w", k.name, err)
 	}

@@ -36,7 +36,7 @@ func get(n *outbound.Network, url string) (string, error) {
 	GinkgoHelper()
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	Expect(err).NotTo(HaveOccurred())
-	resp, err := n.RoundTrip(req)
+	resp, err := n.For("team").RoundTrip(req)
 	if err != nil {
 		return outbound.Explain(err, req.URL.Hostname()), err
 	}
