@@ -33,7 +33,9 @@ type set struct {
 	message string
 }
 
-func ready(reason, message string) set { return set{skeinv1.ConditionReady, metav1.ConditionTrue, reason, message} }
+func ready(reason, message string) set {
+	return set{skeinv1.ConditionReady, metav1.ConditionTrue, reason, message}
+}
 
 func unready(reason, message string) set {
 	return set{skeinv1.ConditionReady, metav1.ConditionFalse, reason, message}
