@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -102,6 +104,21 @@ var _ = Describe("Definition code", Label("TOL-02"), func() {
 		Entry("an await at the top", inspect.Tool, "const x = await Promise.resolve(1);\nexport default () => x"),
 		Entry("a regular expression with sets", inspect.Tool, "const r = /[\\p{L}--[a-z]]/v;\nexport default () => r.test('x')"),
 	)
+
+	It("is not refused where it is a fixture of other tests", func() {
+		for folder, use := range map[string]inspect.Use{
+			"tools": inspect.Tool, "effects": inspect.Effect, "hooks": inspect.Hook, "endpoints": inspect.Endpoint, "handlers": inspect.Handler,
+		} {
+			files, err := filepath.Glob("../../../test/fixtures/" + folder + "/*.ts")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(files).NotTo(BeEmpty())
+			for _, f := range files {
+				source, err := os.ReadFile(f)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(problems(use, string(source))).To(BeEmpty(), f)
+			}
+		}
+	})
 
 	It("can read every module that sandboxes have", func() {
 		for _, m := range lib.Modules {
