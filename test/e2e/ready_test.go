@@ -72,9 +72,13 @@ var _ = Describe("Ready", func() {
 			g.Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(neighbour), neighbour)).To(Succeed())
 			g.Expect(neighbour.Status.Phase).To(Equal(corev1.PodRunning))
 		}).Should(Succeed())
-		Expect(t.Say(ctx, "go")).To(Succeed())
-		ms := settled(ctx, t, 1)
-		Expect(ms[len(ms)-1].Content).To(HaveValue(ContainSubstring("hello")))
+		runs := 0
+		Eventually(ctx, func(g Gomega) { // the pod may not listen yet, and the Service may not lead to it
+			runs++
+			g.Expect(t.Say(ctx, "go")).To(Succeed())
+			ms := settled(ctx, t, runs)
+			g.Expect(ms[len(ms)-1].Content).To(HaveValue(ContainSubstring("hello")))
+		}).Should(Succeed())
 	}, SpecTimeout(12*time.Minute))
 })
 
