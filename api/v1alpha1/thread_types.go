@@ -11,7 +11,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
 // +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
 // +kubebuilder:validation:XValidation:rule="(has(self.taskID) == has(oldSelf.taskID)) && (!has(self.taskID) || self.taskID == oldSelf.taskID)",message="taskID is fixed when the thread is created: create a new Thread for another task"
-// +kubebuilder:validation:XValidation:rule="!has(self.message) || self.message == ” || (has(oldSelf.message) && self.message == oldSelf.message)",message="message is queued once, when the thread is created, and may only be left out later: send another one with kubectl skein send, or create a new Thread"
+// +kubebuilder:validation:XValidation:rule="!has(self.message) || size(self.message) == 0 || (has(oldSelf.message) && self.message == oldSelf.message)",message="message is queued once, when the thread is created, and may only be left out later: send another one with kubectl skein send, or create a new Thread"
 type ThreadSpec struct {
 	// AgentRef names the Agent that runs the conversation. A change hands the conversation over (SPEC AGT-03): at once
 	// while it rests, before the next model call while a run is under way. What the conversation itself hands over shows
