@@ -129,10 +129,9 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		opened := map[string]string{"team": l.Addr().String()}
 		n := opening(opened)
 		Expect(get(n, server.URL)).To(Equal("200 OK"))
-		req, err := http.NewRequest(http.MethodGet, server.URL, nil)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = n.For("other").RoundTrip(req) //nolint:bodyclose // there is none
-		Expect(outbound.Explain(err, "x")).To(ContainSubstring(outbound.AnnotationPrivateHosts))
+		said, err := getAs(n, "other", server.URL)
+		Expect(err).To(HaveOccurred())
+		Expect(said).To(ContainSubstring(outbound.AnnotationPrivateHosts))
 		Expect(get(n, server.URL)).To(Equal("200 OK"))
 		delete(opened, "team")
 		_, err = get(n, server.URL)
