@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evanw/esbuild/pkg/api"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -104,6 +105,30 @@ var _ = Describe("Definition code", Label("TOL-02"), func() {
 		Entry("an await at the top", inspect.Tool, "const x = await Promise.resolve(1);\nexport default () => x"),
 		Entry("a regular expression with sets", inspect.Tool, "const r = /[\\p{L}--[a-z]]/v;\nexport default () => r.test('x')"),
 	)
+
+	It("is not refused once it is bundled as the message says", func() {
+		dir := GinkgoT().TempDir()
+		write := func(name, text string) {
+			GinkgoHelper()
+			file := filepath.Join(dir, name)
+			Expect(os.MkdirAll(filepath.Dir(file), 0o700)).To(Succeed())
+			Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
+		}
+		write("node_modules/nanoid/package.json", `{"name":"nanoid","type":"module","main":"index.js"}`)
+		write("node_modules/nanoid/index.js", "export const nanoid = () => crypto.randomUUID();")
+		write("node_modules/old/package.json", `{"name":"old","main":"index.js"}`)
+		write("node_modules/old/index.js", "const env = typeof process !== 'undefined' ? process.env : {};\nmodule.exports = function old() { return env.X };")
+		write("lib/files.ts", "export const read = (path: string) => path;")
+		source := head + "import { nanoid } from 'nanoid';\nimport old from 'old';\nimport { read } from './lib/files';\n" +
+			"export default defineTool({ args: { p: z.string() }, execute: async (_, a) => read(a.p) + nanoid() + old() });"
+		write("tool.ts", source)
+		m, failed := compile.Transform("tool.ts", source, sandbox.TypeScript)
+		Expect(failed).To(BeNil())
+		Expect(inspect.Tool.Problems(inspect.Module(m.Code))).To(HaveLen(3))
+		out := api.Build(api.BuildOptions{AbsWorkingDir: dir, EntryPoints: []string{"tool.ts"}, Bundle: true, Format: api.FormatESModule, External: []string{"@standardagents/builder", "zod"}})
+		Expect(out.Errors).To(BeEmpty())
+		Expect(problems(inspect.Tool, string(out.OutputFiles[0].Contents))).To(BeEmpty())
+	})
 
 	It("is not refused where it is a fixture of other tests", func() {
 		for folder, use := range map[string]inspect.Use{
