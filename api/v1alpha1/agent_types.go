@@ -278,7 +278,11 @@ type Agent struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   AgentSpec        `json:"spec"`
+	Spec AgentSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 

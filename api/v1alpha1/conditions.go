@@ -4,6 +4,9 @@ package v1alpha1
 const (
 	// ConditionReady says that the object is accepted and can do its work.
 	ConditionReady = "Ready"
+	// ConditionStalled is True while the object is not Ready and only an edit can change that; it is absent otherwise. Tools
+	// that follow the kstatus convention, such as Flux and kpt, read it as a failure.
+	ConditionStalled = "Stalled"
 	// ConditionExecuting says that a run of the Thread is under way.
 	ConditionExecuting = "Executing"
 	// ConditionTerminated says that the Thread, or the child of a Subagent, has ended for good.
@@ -58,6 +61,15 @@ const ReasonInvalidArguments = "InvalidArguments"
 const (
 	// ReasonCompileFailed: the code does not compile; the message has line and column.
 	ReasonCompileFailed = "CompileFailed"
+	// ReasonInvalidCode: the code compiles but cannot run: an import that sandboxes do not have, no default export, or a
+	// definition of another kind. The message says what to change.
+	ReasonInvalidCode = "InvalidCode"
+	// ReasonAddressForbidden: the URL of a Tool leads to an address that no declaration opens, such as a loopback address,
+	// a cloud's metadata service or the API server.
+	ReasonAddressForbidden = "AddressForbidden"
+	// ReasonAddressNotAllowed: the URL of a Tool leads to a host that the installation does not let tools of this namespace
+	// reach; heals by itself when the Namespace, or the manager's flag, allows it.
+	ReasonAddressNotAllowed = "AddressNotAllowed"
 	// ReasonInvalidSchema: spec.parameters of a Tool or an Effect, or a schema of a Prompt, is not a usable JSON Schema.
 	ReasonInvalidSchema = "InvalidSchema"
 	// ReasonIncludeCycle: Prompts include one another in a circle; the message names them in their order.

@@ -332,7 +332,11 @@ type Model struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   ModelSpec        `json:"spec"`
+	Spec ModelSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 

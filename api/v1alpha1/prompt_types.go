@@ -314,7 +314,11 @@ type Prompt struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   PromptSpec       `json:"spec"`
+	Spec PromptSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status DefinitionStatus `json:"status,omitempty"`
 }
 

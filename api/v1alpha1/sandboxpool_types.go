@@ -207,7 +207,11 @@ type SandboxPool struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   SandboxPoolSpec   `json:"spec"`
+	Spec SandboxPoolSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status SandboxPoolStatus `json:"status,omitempty"`
 }
 

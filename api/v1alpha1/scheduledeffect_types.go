@@ -88,7 +88,11 @@ type ScheduledEffect struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   ScheduledEffectSpec   `json:"spec"`
+	Spec ScheduledEffectSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status ScheduledEffectStatus `json:"status,omitempty"`
 }
 

@@ -102,7 +102,11 @@ type Subagent struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   SubagentSpec   `json:"spec"`
+	Spec SubagentSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status SubagentStatus `json:"status,omitempty"`
 }
 

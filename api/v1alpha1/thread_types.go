@@ -10,6 +10,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.handoffPolicy) || self.handoffPolicy != 'Never' || self.agentRef == oldSelf.agentRef",message="the thread stays with its agent (handoffPolicy: Never): set handoffPolicy: Allow to hand it over, or create a new Thread"
 // +kubebuilder:validation:XValidation:rule="(has(self.userID) == has(oldSelf.userID)) && (!has(self.userID) || self.userID == oldSelf.userID)",message="userID is fixed when the thread is created: create a new Thread for another user"
 // +kubebuilder:validation:XValidation:rule="(has(self.threadID) == has(oldSelf.threadID)) && (!has(self.threadID) || self.threadID == oldSelf.threadID)",message="threadID is fixed when the thread is created: create a new Thread to adopt other data"
+// +kubebuilder:validation:XValidation:rule="(has(self.taskID) == has(oldSelf.taskID)) && (!has(self.taskID) || self.taskID == oldSelf.taskID)",message="taskID is fixed when the thread is created: create a new Thread for another task"
+// +kubebuilder:validation:XValidation:rule="!has(self.message) || size(self.message) == 0 || (has(oldSelf.message) && self.message == oldSelf.message)",message="message is queued once, when the thread is created, and may only be left out later: send another one with kubectl skein send, or create a new Thread"
 type ThreadSpec struct {
 	// AgentRef names the Agent that runs the conversation. A change hands the conversation over: at once
 	// while it rests, before the next model call while a run is under way. What the conversation itself hands over shows
@@ -21,7 +23,7 @@ type ThreadSpec struct {
 	// +optional
 	HandoffPolicy HandoffPolicy `json:"handoffPolicy,omitempty"`
 
-	// Title for people.
+	// Title for people. Leaving it out later keeps the title that the thread has.
 	// +kubebuilder:validation:MaxLength=500
 	// +optional
 	Title string `json:"title,omitempty"`
@@ -31,7 +33,7 @@ type ThreadSpec struct {
 	// +optional
 	UserID string `json:"userID,omitempty"`
 
-	// TaskID of the creator's own, for context.
+	// TaskID of the creator's own, for context. Fixed when the thread is created.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	TaskID string `json:"taskID,omitempty"`
@@ -42,7 +44,8 @@ type ThreadSpec struct {
 	// +optional
 	Arguments *runtime.RawExtension `json:"arguments,omitempty"`
 
-	// Message is queued once, as the first user message, when the thread is created.
+	// Message is queued once, as the first user message, when the thread is created. It may be left out later, which
+	// changes nothing, but not set or changed: further messages are sent with kubectl skein send or the runtime API.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -302,7 +305,11 @@ type Thread struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   ThreadSpec   `json:"spec"`
+	Spec ThreadSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
 	Status ThreadStatus `json:"status,omitempty"`
 }
 

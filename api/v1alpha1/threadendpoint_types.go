@@ -73,8 +73,12 @@ type ThreadEndpoint struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Decoding          `json:"-"`
 
-	Spec   ThreadEndpointSpec `json:"spec"`
-	Status DefinitionStatus   `json:"status,omitempty"`
+	Spec ThreadEndpointSpec `json:"spec"`
+
+	// Status as the controller last wrote it. Its observedGeneration is -1 until a controller has seen the object.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
+	Status DefinitionStatus `json:"status,omitempty"`
 }
 
 // ThreadEndpointList is a list of ThreadEndpoints.

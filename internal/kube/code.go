@@ -4,12 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // maxCompiled bounds how many modules are remembered.
@@ -87,4 +90,27 @@ func compileMessage(filename string, err *sandbox.Error) string {
 		return fmt.Sprintf("%s does not compile: %s", filename, err.Message)
 	}
 	return fmt.Sprintf("%s:%d:%d: %s (line %d, column %d)", filename, err.Line, err.Column, err.Message, err.Line, err.Column)
+}
+
+// invalidCode says what keeps code that compiles from being used, each problem with its place where it has one.
+func invalidCode(filename, source string, problems []inspect.Problem) *engine.NotReadyError {
+	lines := make([]string, 0, len(problems))
+	for _, p := range problems {
+		line := filename + ": " + p.Message
+		if p.Near != nil {
+			if at := p.Near.FindStringSubmatchIndex(source); at != nil {
+				row, column := position(source, at[2])
+				line = fmt.Sprintf("%s:%d:%d: %s", filename, row, column, p.Message)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return notReady(skeinv1.ReasonInvalidCode, "%s", strings.Join(lines, "\n"))
+}
+
+// position is the line and the column of an offset, both from 1.
+func position(source string, offset int) (line, column int) {
+	before := source[:offset]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[start:])
 }

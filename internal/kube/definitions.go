@@ -16,6 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
+	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
 // Definitions is the engine's port of the same name, over a cache. The controllers check definitions by
@@ -27,6 +28,8 @@ type Definitions struct {
 	schemas  *schemaCache
 	models   model.Factory
 	secrets  thread.EnvSecrets
+	pools    bool              // code needs a SandboxPool
+	network  *outbound.Network // that Tools use; nil: addresses are not judged
 }
 
 var _ engine.Definitions = (*Definitions)(nil)
@@ -51,6 +54,9 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
 		return nil, err
+	}
+	if err := d.CheckPool(ctx, &a); err != nil {
+		return nil, within("Agent", name, err)
 	}
 	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
 	var err error

@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/endpoint"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // maxPathsShown bounds the paths that an error names.
@@ -110,7 +111,7 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 	if t := e.Spec.Timeout; t != nil && t.Duration <= 0 {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.timeout must be above zero: leave it out for 30s")
 	}
-	c, err := d.compileCode(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code)
+	c, err := d.compileCode(ctx, codeOwner{"ThreadEndpoint", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code, inspect.Endpoint)
 	if err != nil {
 		return nil, err
 	}

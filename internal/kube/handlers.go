@@ -6,6 +6,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // resolveHandler compiles a side that is written in code, and follows the models that it may ask (SPEC AGT-09); field
@@ -41,7 +42,7 @@ func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name
 func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) (*compiled, error) {
 	owner := agentOwner(a)
 	owner.field = field + ".handler.code"
-	c, err := d.compileCode(ctx, owner, h.Code)
+	c, err := d.compileCode(ctx, owner, h.Code, inspect.Handler)
 	if err != nil {
 		return nil, within("the handler", field+".handler", err)
 	}

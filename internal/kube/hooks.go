@@ -6,6 +6,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // Hooks implements engine.Definitions.
@@ -80,7 +81,7 @@ func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []
 		}
 		of := owner
 		of.name, of.field = owner.name+"."+string(h.Hook), fmt.Sprintf("spec.hooks[%d].code", i)
-		c, err := d.compileCode(ctx, of, h.Code)
+		c, err := d.compileCode(ctx, of, h.Code, inspect.Hook)
 		if err != nil {
 			return within("the hook", string(h.Hook), err)
 		}

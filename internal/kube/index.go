@@ -32,7 +32,7 @@ const (
 	IndexAgent = "skein.agent"
 	// IndexShape: ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
-	// IndexPool: Agents by the SandboxPool that they name.
+	// IndexPool: Agents by the SandboxPool that they name, or else the default one.
 	IndexPool = "skein.pool"
 	// IndexThread: Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
@@ -158,10 +158,7 @@ func Indexes() []Index {
 			return names
 		}},
 		{&skeinv1.Agent{}, IndexPool, func(o client.Object) []string {
-			if p := o.(*skeinv1.Agent).Spec.SandboxPoolRef; p != nil {
-				return []string{p.Name}
-			}
-			return nil
+			return []string{PoolOf(&o.(*skeinv1.Agent).Spec)}
 		}},
 		{&skeinv1.Thread{}, IndexAgent, func(o client.Object) []string {
 			// Both the declared one and the one that has it now, which a handoff may have made another.

@@ -11,6 +11,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/sandbox"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -36,15 +37,16 @@ func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*en
 	if err := d.schemas.check("spec.parameters", e.Spec.Parameters); err != nil {
 		return nil, err
 	}
-	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code)
+	c, err := d.compileCode(ctx, codeOwner{"Effect", e.Namespace, e.Name, string(e.UID), e.Generation, "spec.code"}, e.Spec.Code, inspect.Effect)
 	if err != nil {
 		return nil, err
 	}
 	return &engine.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// compileCode finds the source and compiles it, or gives the module of last time.
-func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource) (*compiled, error) {
+// compileCode finds the source and compiles it, or gives the module of last time. Code that could not be used as what it
+// is declared as is refused.
+func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource, use inspect.Use) (*compiled, error) {
 	source, filename, lang := src.Inline, owner.name+".ts", sandbox.TypeScript
 	if src.Language == string(sandbox.JavaScript) {
 		filename, lang = owner.name+".js", sandbox.JavaScript
@@ -63,7 +65,14 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 			lang = sandbox.JavaScript
 		}
 	}
-	return d.code.get(owner, version, filename, source, lang)
+	c, err := d.code.get(owner, version, filename, source, lang)
+	if err != nil {
+		return nil, err
+	}
+	if problems := use.Problems(c.module.Facts); len(problems) > 0 {
+		return nil, invalidCode(filename, source, problems)
+	}
+	return c, nil
 }
 
 // CheckToolNames refuses two tools of a prompt that a model could not tell apart: Tools, agents, prompts, and the one by

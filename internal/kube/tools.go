@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/httptool"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
@@ -30,7 +31,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 	}
 	switch {
 	case t.Spec.Code != nil:
-		c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, *t.Spec.Code)
+		c, err := d.compileCode(ctx, codeOwner{"Tool", t.Namespace, t.Name, string(t.UID), t.Generation, "spec.code"}, *t.Spec.Code, inspect.Tool)
 		if err != nil {
 			return nil, err
 		}

@@ -163,6 +163,8 @@ type Module struct {
 	Filename  string // as written by the user, "tool.ts"
 	// ReadsRuntimeContext: the code names state._notPackableRuntimeContext (SPEC TOL-04).
 	ReadsRuntimeContext bool
+	// Facts are what was found out about the code where it was compiled; nil where nothing was.
+	Facts *Facts `json:",omitempty"`
 }
 
 // FuncRef names a function that lives in an isolate and that the host may call while the isolate lives.

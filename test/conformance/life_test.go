@@ -564,8 +564,23 @@ var _ = Describe("Deleted threads", func() {
 			g.Expect(o.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonThreadNotRetained)))
 		}).Should(Succeed())
 
-		By("adopting it")
-		create(ctx, adopting("again", ns))
+		By("trying with other arguments, which a conversation cannot get any more")
+		for _, edit := range []func(*skeinv1.ThreadSpec){
+			func(s *skeinv1.ThreadSpec) { s.Arguments = harness.Raw(map[string]any{"n": 4}) },
+			func(s *skeinv1.ThreadSpec) { s.TaskID = "another" },
+		} {
+			wrong := adopting("wrong", ns)
+			edit(&wrong.Spec)
+			create(ctx, wrong)
+			notReady("wrong", skeinv1.ReasonInvalidSpec)
+			Expect(cluster.Thread(ns, "wrong").Delete(ctx)).To(Succeed())
+			Eventually(ctx, func() bool { _, err := cluster.Thread(ns, "wrong").Object(ctx); return apierrors.IsNotFound(err) }).Should(BeTrue())
+		}
+
+		By("adopting it with the same ones")
+		same := adopting("again", ns)
+		same.Spec.Arguments = harness.Raw(map[string]any{"n": 3})
+		create(ctx, same)
 		again := ready(ctx, cluster.Thread(ns, "again"))
 		Expect(last(settled(ctx, again, 3))).To(Equal("echo: waits"), "what waited is taken up")
 		Expect(texts(must(again.Messages(ctx)))).To(Equal([]string{"user: one", "assistant: echo: one", "user: hang", "user: waits", "assistant: echo: waits"}))

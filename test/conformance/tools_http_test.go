@@ -70,12 +70,11 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		server := toolServer(func(w http.ResponseWriter, _ *http.Request, _ string) {
 			http.Error(w, "the warehouse burns", http.StatusServiceUnavailable)
 		})
-		create(ctx, harness.HTTPTool(ns, "gone", skeinv1.HTTPTool{URL: "http://127.0.0.1:1/"}, nil),
-			harness.HTTPTool(ns, "inside", skeinv1.HTTPTool{URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}, nil))
+		create(ctx, harness.HTTPTool(ns, "gone", skeinv1.HTTPTool{URL: "http://127.0.0.1:1/"}, nil))
 		create(ctx, harness.HTTPTool(ns, "count", skeinv1.HTTPTool{Method: "POST", URL: server.URL}, map[string]any{"n": map[string]any{"type": "integer"}}, "n"))
-		t := converse(ctx, ns, []string{"count", "gone", "inside"}, []skeinv1.ScriptStep{
+		t := converse(ctx, ns, []string{"count", "gone"}, []skeinv1.ScriptStep{
 			{ToolCalls: []skeinv1.ScriptToolCall{{Name: "count", Arguments: harness.Raw(map[string]any{"n": "many"})}, {Name: "counts", Arguments: harness.Raw(map[string]any{"n": 1})},
-				{Name: "gone", Arguments: harness.Raw(map[string]any{})}, {Name: "inside", Arguments: harness.Raw(map[string]any{})}}},
+				{Name: "gone", Arguments: harness.Raw(map[string]any{})}}},
 			harness.Calls("count", map[string]any{"n": 1}), harness.Answer("survived"),
 		})
 		ms := say(ctx, t, 1, "go")
@@ -91,7 +90,6 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			And(ContainSubstring("/n"), ContainSubstring("integer")),
 			ContainSubstring("did you mean count?"),
 			ContainSubstring("127.0.0.1"),
-			And(ContainSubstring("localhost"), ContainSubstring("--tool-private-hosts")),
 			And(ContainSubstring("503"), ContainSubstring("the warehouse burns")),
 		))
 		Expect(server.Requests()).To(HaveLen(1), "only the last call was made")

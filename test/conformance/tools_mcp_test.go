@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -121,14 +120,14 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 				h.ServeHTTP(w, r)
 			})
 		})
-		create(ctx, mcpTool(ns, "there", server.URL), mcpTool(ns, "never", "http://127.0.0.1:1/mcp"), mcpTool(ns, "inside", strings.Replace(server.URL, "127.0.0.1", "localhost", 1)))
-		t := converse(ctx, ns, []string{"there", "never", "inside", "builtin:kv"}, []skeinv1.ScriptStep{
+		create(ctx, mcpTool(ns, "there", server.URL), mcpTool(ns, "never", "http://127.0.0.1:1/mcp"))
+		t := converse(ctx, ns, []string{"there", "never", "builtin:kv"}, []skeinv1.ScriptStep{
 			harness.On("there", harness.Calls("there_hi", map[string]any{})), harness.On("never", harness.Calls("never_hi", map[string]any{})),
 			harness.After("there_hi", harness.Answer("it said {{ .Last.Content }}")), harness.After("never_hi", harness.Answer("it said {{ .Last.Content }}")),
 		})
 		listed(ctx, t, "there_hi", nil)
 		Expect(last(say(ctx, t, 1, "there"))).To(Equal("it said hello"))
-		Expect(last(say(ctx, t, 2, "never"))).To(And(ContainSubstring("no tool"), ContainSubstring("MCP server never"), ContainSubstring("127.0.0.1"), ContainSubstring("--tool-private-hosts")))
+		Expect(last(say(ctx, t, 2, "never"))).To(And(ContainSubstring("no tool"), ContainSubstring("MCP server never"), ContainSubstring("127.0.0.1")))
 		gone.Store(true)
 		server.CloseClientConnections()
 		Expect(last(say(ctx, t, 3, "there"))).To(And(ContainSubstring("MCP server of the tool there"), ContainSubstring("failed")))

@@ -115,13 +115,17 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
 	definitions := kube.NewDefinitions(mgr.GetCache(), contents, compile.Compile, models)
 	definitions.TellSecrets(o.secrets)
+	if o.Sandbox == SandboxPods {
+		definitions.RequirePools()
+	}
 	if err := o.serveEnv(ctx, cfg, mgr, data, definitions); err != nil {
 		return err
 	}
-	network, err := o.toolNetwork()
+	network, err := o.toolNetwork(ctx, cfg, mgr)
 	if err != nil {
 		return err
 	}
+	definitions.JudgeAddresses(network)
 	servers := mcptool.New(mcptool.Options{
 		Network: network, Log: o.Logger.WithName("mcp"),
 		Watch: kube.WatchServers(redact.NewRecorder(mgr.GetEventRecorder("skein.dev/manager"), o.secrets)), Redact: o.secrets.Text,

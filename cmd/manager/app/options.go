@@ -197,7 +197,7 @@ func (o *Options) validate() error {
 	if _, err := o.fileQuota(); err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := o.toolNetwork(); err != nil {
+	if _, err := o.toolPolicy(); err != nil {
 		errs = append(errs, err)
 	}
 	if msgs := validation.IsDNS1123Subdomain(o.EnvKeySecret); len(msgs) > 0 {
@@ -243,17 +243,4 @@ func (o *Options) blobURL() (string, error) {
 		return "", fmt.Errorf("--data-dir=%s: %w", o.DataDir, err)
 	}
 	return "file://" + filepath.ToSlash(dir), nil
-}
-
-// toolNetwork is how tools reach others.
-func (o *Options) toolNetwork() (*outbound.Network, error) {
-	allowed, err := outbound.ParseHosts(o.ToolAllowedHosts)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", outbound.FlagAllowed, err)
-	}
-	private, err := outbound.ParseHosts(o.ToolPrivateHosts)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", outbound.FlagPrivate, err)
-	}
-	return outbound.New(outbound.Policy{Allowed: allowed, Private: private}), nil
 }

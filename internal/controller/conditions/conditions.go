@@ -25,8 +25,21 @@ type Writer struct {
 	Now        time.Time
 }
 
-// Set puts a condition; its transition time moves only when its status does.
+// Set puts a condition; its transition time moves only when its status does. Ready brings the condition Stalled with it,
+// by which GitOps tools tell a mistake from work in progress.
 func (w Writer) Set(kind string, status metav1.ConditionStatus, reason, message string) {
+	w.put(kind, status, reason, message)
+	if kind != skeinv1.ConditionReady {
+		return
+	}
+	if status == metav1.ConditionFalse && Stalls(reason) {
+		w.put(skeinv1.ConditionStalled, metav1.ConditionTrue, reason, message)
+		return
+	}
+	meta.RemoveStatusCondition(w.List, skeinv1.ConditionStalled)
+}
+
+func (w Writer) put(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(w.List, metav1.Condition{
 		Type:               kind,
 		Status:             status,

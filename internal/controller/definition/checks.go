@@ -29,8 +29,14 @@ func (c *checker) model(ctx context.Context, m *skeinv1.Model) error {
 }
 
 func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
-	_, err := c.defs.ResolveTool(ctx, t)
-	return err
+	resolved, err := c.defs.ResolveTool(ctx, t)
+	if err != nil {
+		return err
+	}
+	if t.Spec.Code == nil {
+		return c.defs.CheckAddress(ctx, t, resolved)
+	}
+	return c.defs.CheckAnyPool(ctx, t.Namespace)
 }
 
 // packable says whether a Tool's code can be taken elsewhere (SPEC TOL-04); nothing is known of code that is not ready.
@@ -52,8 +58,10 @@ func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Wr
 }
 
 func (c *checker) effect(ctx context.Context, e *skeinv1.Effect) error {
-	_, err := c.defs.ResolveEffect(ctx, e)
-	return err
+	if _, err := c.defs.ResolveEffect(ctx, e); err != nil {
+		return err
+	}
+	return c.defs.CheckAnyPool(ctx, e.Namespace)
 }
 
 func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
@@ -65,7 +73,10 @@ func (c *checker) endpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) error
 	if _, err := c.defs.ResolveEndpoint(ctx, e); err != nil {
 		return err
 	}
-	return c.defs.CheckEndpointPath(ctx, e)
+	if err := c.defs.CheckEndpointPath(ctx, e); err != nil {
+		return err
+	}
+	return c.defs.CheckAnyPool(ctx, e.Namespace)
 }
 
 func (c *checker) prompt(ctx context.Context, p *skeinv1.Prompt) error {
@@ -135,7 +146,10 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 			return err
 		}
 	}
-	if ref := a.Spec.SandboxPoolRef; ref != nil {
+	if err := c.defs.CheckPool(ctx, a); err != nil {
+		return err
+	}
+	if ref := a.Spec.SandboxPoolRef; ref != nil { // also where no code needs it, and where pools are not needed
 		return c.exists(ctx, "SandboxPool", a.Namespace, ref.Name, "spec.sandboxPoolRef", &skeinv1.SandboxPool{})
 	}
 	return nil

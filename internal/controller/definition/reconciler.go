@@ -43,6 +43,8 @@ type reconciler[T any, P object[T]] struct {
 	check func(context.Context, P) error
 	// more sets the conditions that a kind has beside Ready; may be nil.
 	more func(context.Context, P, conditions.Writer)
+	// again is after how long to check once more; may be nil.
+	again func(P) time.Duration
 }
 
 // Reconcile checks one definition and writes its Ready condition when it changed.
@@ -65,6 +67,9 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, err
 	}
 	var result ctrl.Result
+	if r.again != nil {
+		result.RequeueAfter = r.again(obj)
+	}
 	if mistake != nil && mistake.Reason == skeinv1.ReasonInternalError {
 		result.RequeueAfter = retryAfter // our failure, not the user's mistake: nothing that is watched heals it
 	}

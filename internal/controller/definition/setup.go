@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -42,6 +43,8 @@ type kind[T any, P object[T]] struct {
 	more    func(context.Context, P, conditions.Writer)
 	list    func() client.ObjectList
 	watches []watch
+	// again is after how long an object is checked again though nothing that is watched has changed; nil for never.
+	again func(P) time.Duration
 }
 
 // watch is one kind of object that a definition depends on.
@@ -53,6 +56,8 @@ type watch struct {
 	value func(client.Object) string
 	// reach: not only those that name the object, but those that name these in turn, and so on.
 	reach bool
+	// all: every definition of the namespace.
+	all bool
 }
 
 // Setup adds a controller for each kind of definition.
@@ -70,19 +75,21 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			},
 		}),
 		setup(mgr, o, kind[skeinv1.Tool, *skeinv1.Tool]{
-			name:    "tool",
-			status:  func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
-			check:   c.tool,
-			more:    c.packable,
-			list:    func() client.ObjectList { return &skeinv1.ToolList{} },
-			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap)},
+			name:   "tool",
+			status: func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status },
+			check:  c.tool,
+			more:   c.packable,
+			list:   func() client.ObjectList { return &skeinv1.ToolList{} },
+			watches: []watch{content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap), anyPool(),
+				{object: kube.MetadataOf("Namespace"), all: true, predicate: predicate.AnnotationChangedPredicate{}}},
+			again: lookAgain,
 		}),
 		setup(mgr, o, kind[skeinv1.Effect, *skeinv1.Effect]{
 			name:    "effect",
 			status:  func(e *skeinv1.Effect) *skeinv1.DefinitionStatus { return &e.Status },
 			check:   c.effect,
 			list:    func() client.ObjectList { return &skeinv1.EffectList{} },
-			watches: []watch{content("ConfigMap", kube.IndexConfigMap)},
+			watches: []watch{content("ConfigMap", kube.IndexConfigMap), anyPool()},
 		}),
 		setup(mgr, o, kind[skeinv1.ThreadEndpoint, *skeinv1.ThreadEndpoint]{
 			name:   "threadendpoint",
@@ -90,7 +97,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			check:  c.endpoint,
 			list:   func() client.ObjectList { return &skeinv1.ThreadEndpointList{} },
 			watches: []watch{
-				content("ConfigMap", kube.IndexConfigMap),
+				content("ConfigMap", kube.IndexConfigMap), anyPool(),
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
 				// Of two with the same path the older one answers: each change of one may concern the others.
 				{object: &skeinv1.ThreadEndpoint{}, index: kube.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
@@ -127,6 +134,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
+				// Whether the agent has code shows in its prompts, in those that these call, and in their tools.
+				{object: &skeinv1.Prompt{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
+				{object: &skeinv1.Tool{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
 			},
 		}),
@@ -136,6 +146,19 @@ func Setup(mgr ctrl.Manager, o Options) error {
 // content watches Secrets or ConfigMaps by their metadata: whatever changes in one changes its version.
 func content(kind, index string) watch {
 	return watch{object: kube.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
+}
+
+// anyPool watches whether there are SandboxPools.
+func anyPool() watch {
+	return watch{object: &skeinv1.SandboxPool{}, all: true, predicate: watches.Existence()}
+}
+
+// lookAgain is when a Tool is checked again: the addresses of a host change without anybody telling.
+func lookAgain(t *skeinv1.Tool) time.Duration {
+	if t.Spec.Code != nil {
+		return 0
+	}
+	return 5 * time.Minute
 }
 
 // setup adds the controller of one kind.
@@ -150,12 +173,15 @@ func setup[T any, P object[T]](mgr ctrl.Manager, o Options, k kind[T, P]) error 
 			value = client.Object.GetName
 		}
 		by := watches.ByIndexOf(mgr.GetCache(), k.list, w.index, value)
-		if w.reach {
+		switch {
+		case w.reach:
 			by = watches.Reaching(mgr.GetCache(), k.list, w.index)
+		case w.all:
+			by = watches.Namespace(mgr.GetCache(), k.list)
 		}
 		b = b.Watches(w.object, by, builder.WithPredicates(w.predicate))
 	}
-	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more}
+	r := &reconciler[T, P]{client: o.Client, recorder: o.Recorder, clock: o.Clock, status: k.status, check: k.check, more: k.more, again: k.again}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the %s controller: %w", k.name, err)
 	}

@@ -2,10 +2,12 @@ package thread
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/store"
@@ -32,6 +34,9 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 			"spec.userID is %q, but thread %s is a conversation with another user: leave userID out, or name that user in a new Thread", o.Spec.UserID, row.ID)}
 		return false, nil
 	}
+	if s.problem = differs(o, row); s.problem != nil {
+		return false, nil
+	}
 	err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Adopt{
 		ObjectUID: string(o.UID), Name: o.Name, Agent: o.Spec.AgentRef.Name, Title: o.Spec.Title,
 	})
@@ -42,9 +47,34 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	if err != nil {
 		return false, fmt.Errorf("adopt thread %s: %w", row.ID, err)
 	}
-	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s belongs to this Thread now", row.ID)
+	said := ""
+	if o.Spec.Message != "" {
+		said = "; spec.message is not sent, because the conversation began before"
+	}
+	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s belongs to this Thread now%s", row.ID, said)
 	s.row = row
 	return true, r.reload(ctx, s)
+}
+
+// differs returns the problem of an object that names what the conversation does not have and cannot get any more.
+func differs(o *skeinv1.Thread, row *store.Thread) *problem {
+	if o.Spec.TaskID != "" && o.Spec.TaskID != row.TaskID {
+		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+			"spec.taskID is %q, but thread %s has the task %q: create the Thread without taskID, or with that one", o.Spec.TaskID, row.ID, row.TaskID)}
+	}
+	if a := o.Spec.Arguments; a != nil && len(a.Raw) > 0 && !sameJSON(a.Raw, row.Arguments) {
+		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
+			"spec.arguments differ from those that thread %s began with, which it keeps: create the Thread without arguments, or with those", row.ID)}
+	}
+	return nil
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(x, y)
 }
 
 // notRetained is the problem of an object that names data which is not there for it to adopt. It heals when

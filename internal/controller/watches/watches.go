@@ -72,12 +72,28 @@ func Reach(ctx context.Context, reader client.Reader, list client.ObjectList, na
 	return all
 }
 
+// Namespace enqueues all objects of a list that are in the namespace of the event's object, or in the Namespace that the
+// object is.
+func Namespace(reader client.Reader, newList func() client.ObjectList) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		namespace := o.GetNamespace()
+		if namespace == "" {
+			namespace = o.GetName()
+		}
+		return requests(ctx, reader, newList(), client.InNamespace(namespace))
+	})
+}
+
 // Requests gives the objects whose index has a value. A failing list is logged: a cache fails only when it
 // has not started.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, value string) []ctrl.Request {
-	err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
+	return requests(ctx, reader, list, client.InNamespace(namespace), client.MatchingFields{index: value})
+}
+
+func requests(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) []ctrl.Request {
+	err := reader.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot find the objects that depend on a changed one", "index", index, "name", value)
+		ctrl.LoggerFrom(ctx).Error(err, "cannot find the objects that depend on a changed one", "options", options)
 		return nil
 	}
 	var reqs []ctrl.Request
@@ -86,7 +102,7 @@ func Requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 		return nil
 	})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot walk a list", "index", index)
+		ctrl.LoggerFrom(ctx).Error(err, "cannot walk a list", "options", options)
 	}
 	return reqs
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
+	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 )
 
@@ -93,6 +94,7 @@ func answer(requests <-chan request) error {
 		module, failed := compile.Transform(r.Filename, r.Source, r.Language)
 		answer := response{Error: failed}
 		if failed == nil {
+			module.Facts = inspect.Module(module.Code)
 			answer.Module = &module
 		}
 		if err := out.Encode(answer); err != nil {
@@ -141,7 +143,7 @@ func New(o Options) *Compiler {
 	return &Compiler{opts: o}
 }
 
-// Compile compiles one module, like compile.Compile.
+// Compile compiles one module, like compile.Compile, and tells what it imports and exports.
 func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,6 +45,8 @@ var _ = Describe("the compiler process", Label("TOL-02"), func() {
 		Expect(failed).To(BeNil())
 		want, failed := compile.Transform("tool.ts", source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
+		Expect(got.Facts).To(HaveValue(HaveField("Default", sandbox.Export{Kind: sandbox.ExportFunction})), "it tells more")
+		got.Facts = nil
 		Expect(got).To(Equal(want))
 		_, failed = c.Compile("tool.ts", "export default () => {\n  let x = ;\n}", sandbox.TypeScript)
 		Expect(failed).To(HaveField("Line", 2))

@@ -88,6 +88,9 @@ func Compile(spec *skeinv1.HTTPTool, s Secrets) (*Request, error) {
 	return r, nil
 }
 
+// Origin is the scheme, host and port of the URL.
+func (r *Request) Origin() string { return r.origin }
+
 func (r *Request) compileURL(text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {

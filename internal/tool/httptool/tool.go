@@ -34,7 +34,7 @@ type Spec struct {
 type httpTool struct {
 	spec    Spec
 	host    *tool.Host
-	network *outbound.Network
+	network *outbound.Scope
 }
 
 // New makes the tool of a Tool object.
@@ -42,7 +42,7 @@ func New(s Spec, h *tool.Host, n *outbound.Network) tool.Tool {
 	if s.Timeout <= 0 {
 		s.Timeout = DefaultTimeout
 	}
-	return &httpTool{spec: s, host: h, network: n}
+	return &httpTool{spec: s, host: h, network: n.For(h.Thread.Namespace)}
 }
 
 // Definition implements tool.Tool.

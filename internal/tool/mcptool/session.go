@@ -49,7 +49,7 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 		return nil, errors.New("spec.mcp.url is no URL")
 	}
 	httpClient := &http.Client{
-		Transport: &transport{network: v.owner.opts.Network, origin: origin, headers: v.config.Headers},
+		Transport: &transport{network: v.owner.opts.Network.For(v.config.Namespace), origin: origin, headers: v.config.Headers},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if !outbound.SameOrigin(req.URL, origin) || len(via) > 5 {
 				return &outbound.RefusedError{Message: fmt.Sprintf("the MCP server redirects to the host %s: give its final URL", req.URL.Hostname())}
@@ -91,7 +91,7 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 
 // transport adds what says who asks, and keeps requests with their server.
 type transport struct {
-	network *outbound.Network
+	network *outbound.Scope
 	origin  *url.URL
 	headers http.Header
 }

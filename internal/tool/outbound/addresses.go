@@ -56,3 +56,42 @@ func Public(ip netip.Addr) bool {
 	}
 	return ip.Is4() || unicast.Contains(ip)
 }
+
+// metadata are the addresses at which clouds tell machines their secrets, beside the link-local ones.
+var metadata = func() map[netip.Addr]bool {
+	set := map[netip.Addr]bool{}
+	for _, s := range []string{
+		"168.63.129.16",      // Azure
+		"100.100.100.200",    // Alibaba Cloud
+		"192.0.0.192",        // Oracle Cloud, the older one
+		"fd00:ec2::254",      // AWS
+		"fd20:ce::254",       // Google Cloud
+		"fd00:c1::a9fe:a9fe", // Oracle Cloud
+	} {
+		set[netip.MustParseAddr(s)] = true
+	}
+	return set
+}()
+
+// thisNetwork is the block that stands for the machine itself.
+var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
+
+// Closed tells whether an address is one that a namespace cannot open to its tools: of the machine itself, of its link, of
+// a cloud's metadata, or none that a server has. Addresses of Services, pods and private networks are not closed.
+func Closed(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || metadata[ip] || thisNetwork.Contains(ip) {
+		return true
+	}
+	if ip.Is4() {
+		return false
+	}
+	b := ip.As16()
+	switch {
+	case nat64.Contains(ip):
+		return Closed(netip.AddrFrom4([4]byte(b[12:16])))
+	case sixTo4.Contains(ip):
+		return Closed(netip.AddrFrom4([4]byte(b[2:6])))
+	}
+	return !ip.IsPrivate() && !unicast.Contains(ip)
+}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -20,18 +21,32 @@ type Policy struct {
 	Allowed []Host
 	// Private hosts may have addresses that are not public. They are allowed, too.
 	Private []Host
+	// Opened returns the hosts that the tools of a namespace may reach, too, though their addresses are not public. Some
+	// addresses stay closed to them: see Closed. May be nil.
+	Opened func(namespace string) []Host
+	// Forbidden reports whether an address stays closed to hosts of Opened, beside those of Closed: the API server's and
+	// the manager's own. May be nil.
+	Forbidden func(netip.AddrPort) bool
 }
 
 // RefusedError says that a host may not be reached, and what to do.
-type RefusedError struct{ Message string }
+type RefusedError struct {
+	Message string
+	// Final: no declaration for the namespace would open the address.
+	Final bool
+}
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
-// Network makes connections under a policy. It is one for the process: connections are kept and shared by host.
+// Network makes connections under a policy. It is one for the process: connections are kept and shared by host. Those to
+// hosts that a namespace opens are its own, so that none is used in the name of another one.
 type Network struct {
 	policy    Policy
 	transport *http.Transport
+
+	mu     sync.Mutex
+	opened map[string]*http.Transport // by namespace
 }
 
 // The flags of the manager that the errors name.
@@ -42,10 +57,15 @@ const (
 
 // New makes a network.
 func New(p Policy) *Network {
-	n := &Network{policy: p}
-	n.transport = &http.Transport{
+	n := &Network{policy: p, opened: map[string]*http.Transport{}}
+	n.transport = newTransport(n.dial)
+	return n
+}
+
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
 		// No proxy: it would be the proxy whose address is looked at.
-		DialContext:            n.dial,
+		DialContext:            dial,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    10 * time.Second,
 		IdleConnTimeout:        90 * time.Second,
@@ -53,14 +73,20 @@ func New(p Policy) *Network {
 		MaxIdleConnsPerHost:    16,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return n
 }
 
 // Close closes idle connections.
-func (n *Network) Close() { n.transport.CloseIdleConnections() }
+func (n *Network) Close() {
+	n.transport.CloseIdleConnections()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.opened {
+		t.CloseIdleConnections()
+	}
+}
 
-// Check tells whether a URL may be asked for; addresses are looked at when a connection is made.
-func (n *Network) Check(u *url.URL) error {
+// check tells whether a URL may be asked for; addresses are looked at when a connection is made.
+func (n *Network) check(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return &RefusedError{Message: fmt.Sprintf("the scheme %q cannot be used: give a URL with https:// or http://", u.Scheme)}
@@ -72,14 +98,6 @@ func (n *Network) Check(u *url.URL) error {
 		return nil
 	}
 	return &RefusedError{Message: fmt.Sprintf("the host %s is not one that tools may reach: the manager's --%s names those", u.Hostname(), FlagAllowed)}
-}
-
-// RoundTrip implements http.RoundTripper. It follows no redirect, and its errors hold no URL.
-func (n *Network) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := n.Check(req.URL); err != nil {
-		return nil, err
-	}
-	return n.transport.RoundTrip(req)
 }
 
 // dial connects to a host. Whether its address may be used is asked for the very address that is connected to, so that a
@@ -94,8 +112,7 @@ func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, 
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil || !Public(at.Addr()) {
-				return &RefusedError{Message: fmt.Sprintf("the host %s has an address that is not public, so tools cannot reach it: "+
-					"if they should, have the manager's --%s name it", host, FlagPrivate)}
+				return notPublic(host)
 			}
 			return nil
 		}

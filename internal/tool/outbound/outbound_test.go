@@ -34,9 +34,14 @@ func network(allowed, private string) *outbound.Network {
 
 func get(n *outbound.Network, url string) (string, error) {
 	GinkgoHelper()
+	return getAs(n, "team", url)
+}
+
+func getAs(n *outbound.Network, namespace, url string) (string, error) {
+	GinkgoHelper()
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	Expect(err).NotTo(HaveOccurred())
-	resp, err := n.RoundTrip(req)
+	resp, err := n.For(namespace).RoundTrip(req)
 	if err != nil {
 		return outbound.Explain(err, req.URL.Hostname()), err
 	}

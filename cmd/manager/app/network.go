@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/skein-dev/skein/internal/kube"
+	"github.com/skein-dev/skein/internal/tool/outbound"
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// toolNetwork is how tools reach others.
+func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*outbound.Network, error) {
+	policy, err := o.toolPolicy()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, kube.MetadataOf("Namespace")); err != nil {
+		return nil, fmt.Errorf("watch the Namespaces: %w", err)
+	}
+	policy.Opened = kube.OpenedHosts(mgr.GetCache())
+	own := &ownAddresses{all: map[netip.Addr]bool{}, exact: map[netip.AddrPort]bool{}}
+	if err := own.find(ctx, cfg); err != nil {
+		return nil, err
+	}
+	own.listeners(o.RuntimeAPIBindAddress, o.MetricsBindAddress, o.HealthProbeBindAddress)
+	policy.Forbidden = own.has
+	return outbound.New(policy), nil
+}
+
+// toolPolicy is what the flags say of it.
+func (o *Options) toolPolicy() (outbound.Policy, error) {
+	allowed, err := outbound.ParseHosts(o.ToolAllowedHosts)
+	if err != nil {
+		return outbound.Policy{}, fmt.Errorf("--%s: %w", outbound.FlagAllowed, err)
+	}
+	private, err := outbound.ParseHosts(o.ToolPrivateHosts)
+	if err != nil {
+		return outbound.Policy{}, fmt.Errorf("--%s: %w", outbound.FlagPrivate, err)
+	}
+	return outbound.Policy{Allowed: allowed, Private: private}, nil
+}
+
+// ownAddresses are those of the API server and of the manager: no declaration of a namespace opens them to tools.
+type ownAddresses struct {
+	all   map[netip.Addr]bool // on every port
+	exact map[netip.AddrPort]bool
+}
+
+func (a *ownAddresses) has(at netip.AddrPort) bool { return a.all[at.Addr()] || a.exact[at] }
+
+// serviceHost ends the variables by which Kubernetes tells a pod of the Services in its namespace. Those of the manager's
+// namespace are its own, and the API server's is among them.
+const serviceHost = "_SERVICE_HOST"
+
+// find asks the configuration, the environment and the API server itself.
+func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
+	if u, err := url.Parse(cfg.Host); err == nil {
+		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // the API server was reached by it already
+		for _, ip := range addresses {
+			a.all[ip.Unmap()] = true
+		}
+	}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		if ip, err := netip.ParseAddr(value); err == nil && strings.HasSuffix(name, serviceHost) {
+			a.all[ip.Unmap()] = true
+		}
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	var versions metav1.APIVersions
+	if err := d.RESTClient().Get().AbsPath("/api").Do(ctx).Into(&versions); err != nil {
+		return fmt.Errorf("ask the API server for its address: %w", err)
+	}
+	for _, s := range versions.ServerAddressByClientCIDRs {
+		if at, err := netip.ParseAddrPort(s.ServerAddress); err == nil {
+			a.exact[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
+		}
+	}
+	return nil
+}
+
+// listeners adds the manager's own, at every address of the machine.
+func (a *ownAddresses) listeners(bound ...string) {
+	own, _ := net.InterfaceAddrs() // without them the loopback addresses are left, which are closed anyway
+	for _, address := range bound {
+		_, text, err := net.SplitHostPort(address)
+		if err != nil {
+			continue // it is switched off
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			continue
+		}
+		for _, of := range own {
+			if prefix, err := netip.ParsePrefix(of.String()); err == nil {
+				a.exact[netip.AddrPortFrom(prefix.Addr().Unmap(), uint16(port))] = true
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/tool/outbound"
+)
+
+// OpenedHosts gives the hosts that a Namespace opens to the tools in it. The reader is a cache of the Namespaces' metadata.
+func OpenedHosts(reader client.Reader) func(namespace string) []outbound.Host {
+	return func(namespace string) []outbound.Host {
+		text, err := hostsAnnotation(context.Background(), reader, namespace)
+		if err != nil {
+			return nil // what is not known is not open
+		}
+		hosts, _ := outbound.ParseAnnotation(text) // the conditions of Tools tell what is wrong with it
+		return hosts
+	}
+}
+
+func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+	ns := MetadataOf("Namespace")
+	if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, ns, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("read Namespace %q: %w", namespace, err)
+	}
+	return ns.Annotations[outbound.AnnotationPrivateHosts], nil
+}
+
+// JudgeAddresses has the addresses of Tools checked against the network that makes their requests. Call it before the
+// port is used.
+func (d *Definitions) JudgeAddresses(n *outbound.Network) { d.network = n }
+
+// CheckAddress finds out whether the host of a Tool's URL may be reached.
+func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *engine.Tool) error {
+	var text string
+	switch {
+	case d.network == nil:
+		return nil
+	case resolved.HTTP != nil:
+		text = resolved.HTTP.Origin()
+	case resolved.MCP != nil:
+		text = resolved.MCP.URL
+	default:
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil // it was parsed before
+	}
+	err = d.network.For(t.Namespace).Judge(ctx, u)
+	var refused *outbound.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused):
+		return err
+	case refused.Final:
+		return notReady(skeinv1.ReasonAddressForbidden, "%s", refused.Message)
+	}
+	message := refused.Message
+	if text, err := hostsAnnotation(ctx, d.reader, t.Namespace); err == nil {
+		if _, err := outbound.ParseAnnotation(text); err != nil {
+			message += fmt.Sprintf(". The annotation of Namespace %q has a mistake: %v", t.Namespace, err)
+		}
+	}
+	return notReady(skeinv1.ReasonAddressNotAllowed, "%s", message)
+}

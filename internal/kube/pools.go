@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// RequirePools has code that no SandboxPool could run reported as not ready. Call it before the port is used, unless
+// sandboxes are local processes.
+func (d *Definitions) RequirePools() { d.pools = true }
+
+// PoolOf is the name of the SandboxPool in which the code of an agent's threads runs.
+func PoolOf(spec *skeinv1.AgentSpec) string {
+	if spec.SandboxPoolRef != nil {
+		return spec.SandboxPoolRef.Name
+	}
+	return skeinv1.DefaultPoolName
+}
+
+// CheckPool finds out whether the SandboxPool of an agent is there, if anything of the agent is code.
+func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
+	if !d.pools {
+		return nil
+	}
+	name := PoolOf(&a.Spec)
+	err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, &skeinv1.SandboxPool{}, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read SandboxPool %q: %w", name, err)
+	}
+	code, err := d.codeOf(ctx, a)
+	if err != nil || code == "" {
+		return err
+	}
+	other := ""
+	if a.Spec.SandboxPoolRef != nil {
+		other = ", or correct spec.sandboxPoolRef"
+	}
+	return notReady(skeinv1.ReasonReferenceNotFound, "%s needs SandboxPool %q, which does not exist in namespace %q: create it%s: %s",
+		code, name, a.Namespace, other, makePool(a.Namespace, name))
+}
+
+// CheckAnyPool finds out whether a namespace has a SandboxPool at all. Which one runs a piece of code depends on the agent
+// that uses it; without any none can.
+func (d *Definitions) CheckAnyPool(ctx context.Context, namespace string) error {
+	if !d.pools {
+		return nil
+	}
+	var list skeinv1.SandboxPoolList
+	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the SandboxPools: %w", err)
+	}
+	if len(list.Items) > 0 {
+		return nil
+	}
+	return notReady(skeinv1.ReasonReferenceNotFound, "its code needs a SandboxPool, and namespace %q has none: create one: %s",
+		namespace, makePool(namespace, skeinv1.DefaultPoolName))
+}
+
+// makePool is a command that makes a pool.
+func makePool(namespace, name string) string {
+	return fmt.Sprintf(`echo '{"apiVersion":"skein.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"%s","namespace":"%s"},"spec":{"warm":1}}' | kubectl apply -f -`, name, namespace)
+}
+
+// codeOf names something of an agent that runs in a sandbox; "" when nothing does.
+func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
+	if len(a.Spec.Hooks) > 0 {
+		return fmt.Sprintf("the hook %s of Agent %q", a.Spec.Hooks[0].Hook, a.Name), nil
+	}
+	if len(handlersOf(&a.Spec)) > 0 {
+		return fmt.Sprintf("the handler of Agent %q", a.Name), nil
+	}
+	seen := map[string]bool{}
+	for next := PromptsOf(&a.Spec); len(next) > 0; next = next[1:] {
+		if seen[next[0]] {
+			continue
+		}
+		seen[next[0]] = true
+		var p skeinv1.Prompt
+		err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: next[0]}, &p, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			continue // whoever names it says so
+		}
+		if err != nil {
+			return "", fmt.Errorf("read Prompt %q: %w", next[0], err)
+		}
+		code, called, err := d.codeOfPrompt(ctx, &p)
+		if code != "" || err != nil {
+			return code, err
+		}
+		next = append(next, called...)
+	}
+	return "", nil
+}
+
+// codeOfPrompt names something of a prompt that runs in a sandbox, or gives the prompts that it calls.
+func (d *Definitions) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
+	if len(p.Spec.Hooks) > 0 {
+		return fmt.Sprintf("the hook %s of Prompt %q", p.Spec.Hooks[0].Hook, p.Name), nil, nil
+	}
+	for _, ref := range p.Spec.Tools {
+		switch {
+		case ref.Builtin == skeinv1.BuiltinCode:
+			return fmt.Sprintf("run_code, which Prompt %q offers,", p.Name), nil, nil
+		case ref.Prompt != "":
+			called = append(called, ref.Prompt)
+		case ref.Name != "":
+			var t skeinv1.Tool
+			err := d.reader.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: ref.Name}, &t, client.UnsafeDisableDeepCopy)
+			if client.IgnoreNotFound(err) != nil {
+				return "", nil, fmt.Errorf("read Tool %q: %w", ref.Name, err)
+			}
+			if err == nil && t.Spec.Code != nil {
+				return fmt.Sprintf("the code of Tool %q", t.Name), nil, nil
+			}
+		}
+	}
+	return "", called, nil
+}

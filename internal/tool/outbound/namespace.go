@@ -1,0 +1,170 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// AnnotationPrivateHosts of a Namespace names the hosts that the tools of the namespace may reach though their addresses
+// are not public, separated by commas or spaces.
+const AnnotationPrivateHosts = "skein.dev/tool-private-hosts"
+
+// ParseAnnotation reads the hosts of the annotation. What is no host is left out, and the error says so.
+func ParseAnnotation(text string) (list []Host, err error) {
+	for _, item := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
+		h, failed := ParseHost(item)
+		if failed != nil {
+			if err == nil {
+				err = failed
+			}
+			continue
+		}
+		list = append(list, h)
+	}
+	return list, err
+}
+
+// Scope is the network as the tools of one namespace have it.
+type Scope struct {
+	network   *Network
+	namespace string
+}
+
+// For gives the network to the tools of a namespace.
+func (n *Network) For(namespace string) *Scope { return &Scope{n, namespace} }
+
+// Check tells whether a URL may be asked for; addresses are looked at when a connection is made.
+func (s *Scope) Check(u *url.URL) error {
+	err := s.network.check(u)
+	if err != nil && u.User == nil && (u.Scheme == "http" || u.Scheme == "https") && s.opens(u) {
+		return nil
+	}
+	return err
+}
+
+// opens reports whether the namespace declares the host of a URL, and the manager does not do so by itself.
+func (s *Scope) opens(u *url.URL) bool {
+	p := &s.network.policy
+	return p.Opened != nil && !Match(p.Private, u) && Match(p.Opened(s.namespace), u)
+}
+
+// RoundTrip implements http.RoundTripper. It follows no redirect, and its errors hold no URL.
+func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := s.Check(req.URL); err != nil {
+		return nil, err
+	}
+	if s.opens(req.URL) {
+		return s.network.openedTransport(s.namespace).RoundTrip(req)
+	}
+	return s.network.transport.RoundTrip(req)
+}
+
+// openedTransport makes the connections to the hosts that a namespace declares. It is asked for those alone.
+func (n *Network) openedTransport(namespace string) *http.Transport {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.opened[namespace]
+	if t == nil {
+		t = newTransport(n.dialOpened)
+		n.opened[namespace] = t
+	}
+	return t
+}
+
+func (n *Network) dialOpened(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil || n.closed(at) {
+			return closedError(host)
+		}
+		return nil
+	}}
+	return d.DialContext(ctx, network, address)
+}
+
+// closed reports whether an address stays closed whatever a namespace declares.
+func (n *Network) closed(at netip.AddrPort) bool {
+	return Closed(at.Addr()) || n.policy.Forbidden != nil && n.policy.Forbidden(netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+}
+
+func closedError(host string) error {
+	return &RefusedError{Final: true, Message: fmt.Sprintf("the host %s has an address that no tool may reach: a loopback or link-local address, "+
+		"a cloud's metadata service, the API server or the manager itself", host)}
+}
+
+func notPublic(host string) error {
+	return &RefusedError{Message: fmt.Sprintf("the host %s has an address that is not public, so tools cannot reach it: if those of this namespace should, "+
+		"name it in the annotation %s of the Namespace; the manager's --%s opens a host to all namespaces", host, AnnotationPrivateHosts, FlagPrivate)}
+}
+
+// clusterNames end the names of Services and pods: their addresses are never public.
+var clusterNames = []string{".svc", ".cluster.local"}
+
+// lookupTime bounds how long a look-up for Judge may take.
+const lookupTime = 3 * time.Second
+
+// Judge tells beforehand whether a URL's host will be refused, as far as that can be told now: its addresses may be
+// others when a connection is made, and count again then. A host that cannot be looked up is not refused.
+func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
+	if err := s.Check(u); err != nil {
+		return err
+	}
+	p, host := &s.network.policy, canonical(u.Hostname())
+	if Match(p.Private, u) {
+		return nil
+	}
+	opened := s.opens(u)
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return closedError(host)
+	}
+	if !opened {
+		for _, suffix := range clusterNames {
+			if strings.HasSuffix(host, suffix) {
+				return notPublic(host)
+			}
+		}
+	}
+	var addresses []netip.Addr
+	if ip, err := netip.ParseAddr(host); err == nil {
+		addresses = []netip.Addr{ip}
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
+		// An address of the wrong kind is not told from one that is missing; either may be there later.
+		addresses, _ = net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	}
+	var port uint16
+	_, _ = fmt.Sscan(Port(u), &port) // it was parsed with the URL
+	var refused error
+	for _, ip := range addresses {
+		err := s.judge(host, netip.AddrPortFrom(ip, port), opened)
+		if err == nil {
+			return nil // the dialer tries each of them
+		}
+		refused = err
+	}
+	return refused
+}
+
+func (s *Scope) judge(host string, at netip.AddrPort, opened bool) error {
+	switch {
+	case !opened && Public(at.Addr()):
+		return nil
+	case s.network.closed(at):
+		return closedError(host)
+	case !opened:
+		return notPublic(host)
+	}
+	return nil
+}

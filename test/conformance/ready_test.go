@@ -1,0 +1,239 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/tool/outbound"
+	"github.com/skein-dev/skein/test/harness"
+	"github.com/skein-dev/skein/test/health"
+)
+
+const defines = "import { defineTool, defineEffect, defineHook } from '@standardagents/builder';\nimport { z } from 'zod';\n"
+
+// becomes waits until the Ready condition of a Tool has a status, a reason and a message.
+func becomes(ctx context.Context, t *skeinv1.Tool, status metav1.ConditionStatus, reason string, says ...string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(cluster.Client.Get(ctx, key(t), t)).To(Succeed())
+		g.Expect(t.Status.ObservedGeneration).To(Equal(t.Generation))
+		c := And(condition(skeinv1.ConditionReady, status, reason))
+		for _, s := range says {
+			c = And(c, HaveField("Message", ContainSubstring(s)))
+		}
+		g.Expect(t.Status.Conditions).To(ContainElement(c))
+	}).Should(Succeed())
+}
+
+var _ = Describe("Ready", func() {
+	DescribeTable("is not said of code that could not run", Label("TOL-02", "K8S-01"), func(ctx SpecContext, source string, says ...string) {
+		t := harness.CodeTool(namespace(ctx), "tool", source, nil)
+		create(ctx, t)
+		becomes(ctx, t, metav1.ConditionFalse, skeinv1.ReasonInvalidCode, says...)
+		Expect(t.Status.Conditions).To(ContainElement(condition(skeinv1.ConditionStalled, metav1.ConditionTrue, skeinv1.ReasonInvalidCode)))
+		t.Spec.Code.Inline = defines + "export default defineTool({ args: z.object({}), execute: async () => 'done' });"
+		Expect(cluster.Client.Update(ctx, t)).To(Succeed())
+		becomes(ctx, t, metav1.ConditionTrue, skeinv1.ReasonReady)
+		Expect(t.Status.Conditions).NotTo(ContainElement(HaveField("Type", skeinv1.ConditionStalled)))
+	},
+		Entry("a file beside it", defines+"import { read } from '../lib/files';\nexport default defineTool({ args: { a: z.string() }, execute: read });", "tool.ts:3:22", "../lib/files", "npx esbuild", SpecTimeout(2*patience)),
+		Entry("a package", defines+"import { nanoid } from 'nanoid';\nexport default defineTool({ args: { a: z.string() }, execute: async () => nanoid() });", "nanoid is not available in sandboxes", SpecTimeout(2*patience)),
+		Entry("no default export", defines+"export const tool = defineTool({ args: { a: z.string() }, execute: async () => 1 });", "no default export", SpecTimeout(2*patience)),
+		Entry("defineTool not imported", "export default defineTool({ execute: async () => 1 });", "add import { defineTool } from '@standardagents/builder'", SpecTimeout(2*patience)),
+		Entry("an effect in a Tool", defines+"export default defineEffect({ args: { a: z.string() }, execute: async () => {} });", "an effect (defineEffect)", SpecTimeout(2*patience)),
+	)
+
+	It("is not said of an Effect, an endpoint, a hook or a handler whose code could not run", Label("TOL-02", "EFF-01", "END-01", "HOK-01", "AGT-09"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		wrong := "import { nanoid } from 'nanoid';\nexport default () => nanoid();"
+		prompt := harness.Prompt(ns, "prompt", "model")
+		prompt.Spec.Hooks = []skeinv1.Hook{{Hook: skeinv1.HookAfterCreateMessage, Code: skeinv1.CodeSource{Inline: wrong}}}
+		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Effect(ns, "effect", wrong), harness.Endpoint(ns, "endpoint", "/e", wrong), prompt, harness.Handler(ns, "handler", wrong, nil))
+		for _, object := range []string{"effect/effect", "threadendpoint/endpoint", "prompt/prompt", "agent/handler"} {
+			Eventually(ctx, func() (string, error) {
+				return cluster.Kubectl(ctx, "-n", ns, "get", object, "-o", "jsonpath={.status.conditions[?(@.type=='Stalled')].message}")
+			}).Should(ContainSubstring("nanoid is not available in sandboxes"), object)
+		}
+	}, SpecTimeout(2*patience))
+
+	It("is said of twenty Tools at once that could run, and of none of twenty that could not", Label("TOL-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		var good, wrong []*skeinv1.Tool
+		for i := range 20 {
+			good = append(good, harness.CodeTool(ns, fmt.Sprintf("good-%d", i), fmt.Sprintf("%sexport default defineTool({ args: z.object({}), execute: async () => %d });", defines, i), nil))
+			wrong = append(wrong, harness.CodeTool(ns, fmt.Sprintf("wrong-%d", i), fmt.Sprintf("import x from 'package-%d';\nexport default () => x;", i), nil))
+		}
+		for i := range good {
+			create(ctx, good[i], wrong[i])
+		}
+		for i := range good {
+			becomes(ctx, good[i], metav1.ConditionTrue, skeinv1.ReasonReady)
+			becomes(ctx, wrong[i], metav1.ConditionFalse, skeinv1.ReasonInvalidCode, fmt.Sprintf("package-%d", i))
+		}
+	}, SpecTimeout(3*patience))
+
+	It("is not said of a Tool whose address tools may not reach, until the Namespace opens it", Label("TOL-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		server, at := elsewhere(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "from within") })
+		service := harness.HTTPTool(ns, "service", skeinv1.HTTPTool{URL: "http://orders.shop.svc:8080/orders"}, nil)
+		mcp := mcpTool(ns, "mcp", "http://10.9.8.7:8080/mcp")
+		own := harness.HTTPTool(ns, "own", skeinv1.HTTPTool{URL: "http://" + at + "/{{ arguments.id }}"}, map[string]any{"id": stringProperty})
+		metadata := harness.HTTPTool(ns, "metadata", skeinv1.HTTPTool{URL: "http://169.254.169.254/latest/meta-data"}, nil)
+		create(ctx, service, mcp, own, metadata)
+		for _, t := range []*skeinv1.Tool{service, mcp, own} {
+			becomes(ctx, t, metav1.ConditionFalse, skeinv1.ReasonAddressNotAllowed, outbound.AnnotationPrivateHosts)
+			Expect(t.Status.Conditions).NotTo(ContainElement(HaveField("Type", skeinv1.ConditionStalled)), "it heals when the Namespace opens it")
+		}
+		becomes(ctx, metadata, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden, "metadata")
+
+		annotate := func(value string) {
+			GinkgoHelper()
+			_, err := cluster.Kubectl(ctx, "annotate", "--overwrite", "namespace", ns, outbound.AnnotationPrivateHosts+"="+value)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		annotate("*.shop.svc https://nonsense")
+		becomes(ctx, service, metav1.ConditionTrue, skeinv1.ReasonReady)
+		becomes(ctx, mcp, metav1.ConditionFalse, skeinv1.ReasonAddressNotAllowed, "https://nonsense")
+		annotate("*.shop.svc, 10.9.8.7:8080, 169.254.169.254, " + at)
+		becomes(ctx, mcp, metav1.ConditionTrue, skeinv1.ReasonReady)
+		becomes(ctx, metadata, metav1.ConditionFalse, skeinv1.ReasonAddressForbidden)
+		if server != nil {
+			becomes(ctx, own, metav1.ConditionTrue, skeinv1.ReasonReady)
+			t := converse(ctx, ns, []string{"own"}, []skeinv1.ScriptStep{
+				harness.On("go", harness.Calls("own", map[string]any{"id": "7"})), harness.After("own", harness.Answer("{{ .Last.Content }}")),
+			})
+			Expect(last(say(ctx, t, 1, "go"))).To(Equal("from within"))
+			annotate("*.shop.svc")
+			becomes(ctx, own, metav1.ConditionFalse, skeinv1.ReasonAddressNotAllowed)
+			Expect(last(say(ctx, t, 2, "go"))).To(ContainSubstring(outbound.AnnotationPrivateHosts), "it is closed again at once")
+		}
+	}, SpecTimeout(4*patience))
+
+	It("leaves it to the cluster's administrators what a namespace opens", Label("TOL-02"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "dev"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "dev"}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}})
+		Eventually(ctx, func() error {
+			_, err := cluster.Kubectl(ctx, "--as=dev", "-n", ns, "create", "configmap", "mine")
+			return err
+		}).Should(Succeed(), "the role holds by now")
+		_, err := cluster.Kubectl(ctx, "--as=dev", "annotate", "namespace", ns, outbound.AnnotationPrivateHosts+"=*.svc")
+		Expect(err).To(MatchError(ContainSubstring("forbidden")))
+	}, SpecTimeout(patience))
+
+	It("reads in kstatus and Argo CD as what it is", Label("K8S-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		scripts, err := health.ArgoScripts(harness.Root())
+		Expect(err).NotTo(HaveOccurred())
+		create(ctx, harness.CodeTool(ns, "wrong", "export default {", nil), harness.CodeTool(ns, "right", "export default () => 1", nil),
+			harness.Effect(ns, "later", remind), harness.Endpoint(ns, "report", "/report", "export default () => 'report';"),
+			&skeinv1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}},
+			harness.Agent(ns, "lonely", "nothing"), harness.NewThread(ns, "waiting", "nobody"))
+		t := converse(ctx, ns, nil, []skeinv1.ScriptStep{harness.Echo()})
+		say(ctx, t, 1, "hi")
+		for _, want := range []struct{ kind, name, kstatus, argo string }{
+			{"Tool", "wrong", health.Failed, "Degraded"},
+			{"Tool", "right", health.Current, "Healthy"},
+			{"Effect", "later", health.Current, "Healthy"},
+			{"ThreadEndpoint", "report", health.Current, "Healthy"},
+			{"SandboxPool", "default", health.Current, "Healthy"},
+			{"Agent", "lonely", health.InProgress, "Progressing"},
+			{"Agent", "agent", health.Current, "Healthy"},
+			{"Prompt", "prompt", health.Current, "Healthy"},
+			{"Model", "model", health.Current, "Healthy"},
+			{"Thread", "waiting", health.InProgress, "Progressing"},
+			{"Thread", "thread", health.Current, "Healthy"},
+		} {
+			Eventually(ctx, func(g Gomega) {
+				o := &unstructured.Unstructured{}
+				o.SetGroupVersionKind(skeinv1.GroupVersion.WithKind(want.kind))
+				g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: want.name}, o)).To(Succeed())
+				verdict, message := health.KStatus(o)
+				g.Expect(verdict).To(Equal(want.kstatus), message)
+				status, message, err := health.Argo(scripts[health.ArgoKey(o)], o)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(status).To(Equal(want.argo), message)
+			}).Should(Succeed(), want.kind+" "+want.name)
+		}
+	}, SpecTimeout(3*patience))
+
+	It("is what a new object is not yet, for kstatus and before any controller has seen it", Label("K8S-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		created, err := cluster.KubectlIn(ctx, "apiVersion: skein.dev/v1alpha1\nkind: Agent\nmetadata: {name: new, namespace: "+ns+"}\nspec: {sideA: {promptRef: {name: p}}}\n", "create", "--dry-run=server", "-o", "json", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		o := &unstructured.Unstructured{}
+		Expect(o.UnmarshalJSON([]byte(created))).To(Succeed())
+		verdict, _ := health.KStatus(o)
+		Expect(verdict).To(Equal(health.InProgress), created)
+	}, SpecTimeout(patience))
+
+	It("goes to Argo CD by a ConfigMap that leaves the rest of it as it is", Label("K8S-01"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "argocd-cm"}, Data: map[string]string{"url": "https://argocd.example.com"}})
+		_, err := cluster.Kubectl(ctx, "apply", "--server-side", "-n", ns, "-k", harness.Root()+"/config/argocd")
+		Expect(err).NotTo(HaveOccurred())
+		var m corev1.ConfigMap
+		Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "argocd-cm"}, &m)).To(Succeed())
+		scripts, err := health.ArgoScripts(harness.Root())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(m.Data).To(HaveKeyWithValue("url", "https://argocd.example.com"))
+		for k, script := range scripts {
+			Expect(m.Data).To(HaveKeyWithValue(k, script))
+		}
+	}, SpecTimeout(patience))
+
+	It("refuses changes of a Thread that would do nothing, and takes manifests that are applied again", Label("K8S-02", "K8S-03"), func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, harness.Scripted(ns, "model", harness.Echo()), harness.Prompt(ns, "prompt", "model"), harness.Agent(ns, "agent", "prompt"))
+		manifest := func(more string) string {
+			return "apiVersion: skein.dev/v1alpha1\nkind: Thread\nmetadata: {name: thread, namespace: " + ns + "}\nspec: {agentRef: {name: agent}" + more + "}\n"
+		}
+		apply := func(more string) error {
+			_, err := cluster.KubectlIn(ctx, manifest(more), "apply", "--server-side", "-f", "-")
+			return err
+		}
+		Expect(apply(", message: Hello, taskID: t-1")).To(Succeed())
+		ms := settled(ctx, cluster.Thread(ns, "thread"), 1)
+		Expect(apply(", message: Hello, taskID: t-1")).To(Succeed(), "as GitOps tools do")
+		Expect(apply(", message: Good-bye, taskID: t-1")).To(MatchError(And(ContainSubstring("message is queued once"), ContainSubstring("kubectl skein send"))))
+		Expect(apply(", message: Hello, taskID: t-2")).To(MatchError(ContainSubstring("taskID is fixed")))
+		Expect(apply(", message: Hello")).To(MatchError(ContainSubstring("taskID is fixed")))
+		Expect(apply(", taskID: t-1")).To(Succeed(), "a message that was said may leave the manifest")
+		Expect(apply(", message: Hello again, taskID: t-1")).To(MatchError(ContainSubstring("message is queued once")))
+		Expect(cluster.Thread(ns, "thread").Messages(ctx)).To(HaveLen(len(ms)), "nothing was said again")
+	}, SpecTimeout(2*patience))
+})
+
+// elsewhere is a server at an address of this machine that is neither public nor a loopback one; nil, and an address that
+// nobody has, where the machine has none.
+func elsewhere(answer http.HandlerFunc) (*httptest.Server, string) {
+	GinkgoHelper()
+	addresses, err := net.InterfaceAddrs()
+	Expect(err).NotTo(HaveOccurred())
+	for _, a := range addresses {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || outbound.Public(p.Addr()) || outbound.Closed(p.Addr()) {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(p.Addr().String(), "0"))
+		Expect(err).NotTo(HaveOccurred())
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: answer}}
+		s.Start()
+		DeferCleanup(s.Close)
+		return s, l.Addr().String()
+	}
+	return nil, "10.9.8.6:8080"
+}
