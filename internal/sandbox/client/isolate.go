@@ -34,12 +34,6 @@ type isolate struct {
 	logBytes    int
 }
 
-// Bounds on the logs of an isolate, whose life is a whole run.
-const (
-	maxIsolateLogs     = 10_000
-	maxIsolateLogBytes = 8 << 20
-)
-
 // OpenIsolate implements sandbox.Sandbox.
 func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (sandbox.Isolate, error) {
 	open, err := encodeIsolate(req)
@@ -232,7 +226,7 @@ func (i *isolate) log(l *protocol.Log) {
 	i.mu.Lock()
 	i.logs++
 	i.logBytes += len(l.Message)
-	over := i.logs > maxIsolateLogs || i.logBytes > maxIsolateLogBytes
+	over := i.logs > sandbox.MaxIsolateLogs+1 || i.logBytes > sandbox.MaxIsolateLogBytes+protocol.MaxLog
 	if _, active := i.invocations[l.Invocation]; !active {
 		l.Invocation = ""
 	}
