@@ -87,6 +87,7 @@ verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
 
 .PHONY: build
 build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
+	@ln -sf kubectl-skein bin/kubectl_complete-skein
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein

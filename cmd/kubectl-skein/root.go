@@ -64,6 +64,7 @@ skein-conversation-writer when you are refused.`,
 		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newSkill(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
 	)
+	p.complete(cmd)
 	return cmd
 }
 

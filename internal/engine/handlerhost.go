@@ -9,7 +9,6 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
