@@ -51,7 +51,6 @@ func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name strin
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // of a request: a watch lasts
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, skeinv1.GroupVersion)
 	if err := skeinv1.AddToScheme(scheme); err != nil {
 		return nil, nil, err
 	}
