@@ -84,7 +84,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 	}, SpecTimeout(2*patience))
 
 	It("ends with a code for each outcome", func(ctx SpecContext) {
-		Expect(c.run("send", "hello", "stop", "--wait")).To(Equal(outputs{code: exitStopped, err: "error: run stopped: StoppedByUser\n"}))
+		Expect(c.run("send", "hello", "stop", "--wait")).To(Equal(outputs{code: exitStopped, out: "echo: stop\n", err: "error: run stopped: StoppedByUser\n"}))
 
 		By("a time that is over while the thread is at work")
 		got := c.run("send", "hello", "wait", "--wait", "--timeout=300ms")

@@ -34,7 +34,7 @@ const (
 
 // lines writes what code logs into the thread's log, in batches: whatever code does, it waits for no line, and the log
 // takes no more than the bounds allow. What is written is without secrets. Lines that cannot be written are lost, for
-// that is no reason to fail a run.
+// that is no reason to fail a run. A nil lines takes none.
 type lines struct {
 	clock  clock.WithDelayedExecution
 	redact func(text string) string
@@ -85,11 +85,17 @@ func sourceOf(module string) string {
 
 // console takes a line that code wrote to the console.
 func (l *lines) console(source, call string, line sandbox.Log) {
+	if l == nil {
+		return
+	}
 	l.add(store.CodeLine{Level: line.Level, Message: line.Message, Time: line.Time.UnixMicro(), Source: source, Call: call})
 }
 
 // fail takes what Skein has to say of code that failed where no result, message or status says it.
 func (l *lines) fail(source, text string) {
+	if l == nil {
+		return
+	}
 	l.add(store.CodeLine{Level: "error", Message: text, Time: l.clock.Now().UnixMicro(), Source: source})
 }
 
@@ -112,6 +118,9 @@ func (l *lines) add(line store.CodeLine) {
 
 // handler takes a line of a handler's logger.
 func (l *lines) handler(line handlerLine) {
+	if l == nil {
+		return
+	}
 	if !l.takes(len(line.Message) + len(line.Data)) {
 		return
 	}
@@ -172,6 +181,9 @@ func (l *lines) put(kind string, data json.RawMessage) {
 
 // flush writes what waits.
 func (l *lines) flush() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	waits := len(l.pending) > 0
 	l.mu.Unlock()
@@ -201,6 +213,9 @@ func (l *lines) flush() {
 
 // end says how many lines were dropped, and writes what waits.
 func (l *lines) end() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	if n := l.dropped; n > 0 {
 		l.dropped = 0

@@ -35,7 +35,7 @@ type Client struct {
 	// take to begin.
 	streams rest.Interface
 	timeout time.Duration
-	direct bool // straight to the manager, where a request may last as long as it makes progress
+	direct  bool // straight to the manager, where a request may last as long as it makes progress
 	// sockets is the client below for WebSockets, which know HTTP/1.1 only; made when one is opened.
 	sockets func() (*http.Client, error)
 }
