@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -232,6 +233,9 @@ func (i *isolate) log(l *protocol.Log) {
 	}
 	i.mu.Unlock()
 	if i.req.Log != nil && !over {
+		if strings.Contains(l.Message, "\n    at ") {
+			l.Message = i.mapper.Stack(l.Message) // an error, with the positions of the compiled code
+		}
 		i.req.Log(l.Invocation, l.Log)
 	}
 }
