@@ -94,6 +94,7 @@ prerequisites:
 
 .PHONY: build
 build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
+	@ln -sf kubectl-skein bin/kubectl_complete-skein
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein

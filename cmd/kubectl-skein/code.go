@@ -66,6 +66,11 @@ func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source st
 		o.Log = func(l runtimev1.CodeLog) { fmt.Fprintf(p.ErrOut, "%s: %s\n", l.Level, safe(l.Message)) }
 		o.Report = func(v json.RawMessage) { fmt.Fprintf(p.ErrOut, "report: %s\n", v) }
 	}
+	ctx, cancel, err := p.bounded(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	run := t.RunCode(context.WithoutCancel(ctx), source, o)
 	defer context.AfterFunc(ctx, func() { run.Terminate("interrupted") })()
 	result, err := run.Wait(context.WithoutCancel(ctx))
@@ -73,7 +78,7 @@ func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source st
 		return err
 	}
 	if ctx.Err() != nil && result.Status == runtimev1.CodeTerminated {
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	if output != "" {
 		err = encode(p.Out, output, result)

@@ -14,5 +14,5 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends us the hard way
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	os.Exit(run(ctx, streams, os.Args[1:]))
+	os.Exit(run(ctx, streams, commandLine(os.Args)))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,9 +89,15 @@ type echo struct {
 	svc  *thread.Service
 	mu   sync.Mutex
 	runs int
+	// free lets messages be taken that begin with "wait".
+	free atomic.Bool
+	// approvals wait in every thread.
+	approvals []engine.Approval
 	// ended has why code ended that only its end ends.
 	ended chan error
 }
+
+func (e *echo) Approvals(context.Context, string) ([]engine.Approval, error) { return e.approvals, nil }
 
 func (e *echo) MessageHooks(context.Context, *store.Thread) thread.MessageHooks { return nil }
 
@@ -126,6 +133,9 @@ func (e *echo) turn(ctx context.Context, id string) {
 	for _, item := range items {
 		var m store.Message
 		Expect(json.Unmarshal(item.Payload, &m)).To(Succeed())
+		if strings.HasPrefix(*m.Content, "wait") && !e.free.Load() {
+			continue
+		}
 		e.mu.Lock()
 		e.runs++
 		r := store.Run{ID: fmt.Sprintf("sess_%032x", e.runs), ThreadID: id, Agent: "helper", Status: store.RunRunning, StartedAt: time.Now().UnixMicro()}
@@ -141,8 +151,11 @@ func (e *echo) turn(ctx context.Context, id string) {
 		answer := &store.Message{Role: store.RoleAssistant, RunID: r.ID, Content: &say}
 		ended := r
 		ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, time.Now().UnixMicro(), 2
-		if *m.Content == "fail" {
+		switch *m.Content {
+		case "fail":
 			ended.Status, ended.Reason, ended.Message = store.RunFailed, "ModelTimeout", "the model took too long"
+		case "stop":
+			ended.Status, ended.Reason = store.RunStopped, "StoppedByUser"
 		}
 		ops := append([]store.Op{&store.PutRun{Run: r}, &store.AppendMessage{Message: &m}, &store.Dequeue{Seqs: []int64{item.Seq}}}, others...)
 		Expect(e.svc.Store().Apply(ctx, id, nil, append(ops,
@@ -188,7 +201,9 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 	if name == "bad" {
 		return tool.Failure("no good"), nil
 	}
-	return tool.Success(name + "(" + string(args) + ")"), nil
+	res := tool.Success(name + "(" + string(args) + ")")
+	res.Logs = []store.CodeLine{{Level: "info", Message: "called", Time: 5}}
+	return res, nil
 }
 
 // ServeEndpoint answers with what was asked; a path with "teapot" by that status.
@@ -311,7 +326,7 @@ var _ = Describe("kubectl skein", func() {
 
 	It("fails when the run does", func() {
 		got := c.run("send", "hello", "fail", "--wait", "--timeout=2m")
-		Expect(got.code).To(Equal(1))
+		Expect(got.code).To(Equal(exitFailed))
 		Expect(got.err).To(Equal("error: run failed: ModelTimeout: the model took too long\n"))
 	})
 
@@ -461,7 +476,7 @@ $`))
 		Expect(c.run("stop", "hello").out).To(Equal("thread/hello stopped\n"))
 		Expect(c.run("terminate", "hello").out).To(Equal("thread/hello terminated\n"))
 		got := c.run("send", "hello", "x")
-		Expect(got.code).To(Equal(1))
+		Expect(got.code).To(Equal(exitRefused))
 		Expect(got.err).To(And(HavePrefix("Error from server (Gone): "), ContainSubstring("terminated")))
 	})
 

@@ -23,7 +23,7 @@ type plugin struct {
 	style style
 }
 
-// run executes the command line and gives the exit code.
+// run executes the command line and returns the exit code.
 func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	cmd := newRoot(streams)
 	cmd.SetArgs(args)
@@ -32,10 +32,10 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 		return 0
 	}
 	if ctx.Err() != nil {
-		return 130 // ended by a signal, as shells have it
+		return exitInterrupted
 	}
 	printError(streams.ErrOut, err)
-	return 1
+	return exitCode(err)
 }
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
@@ -57,13 +57,14 @@ names the ClusterRole that has it.`,
 	cmd.SetErr(streams.ErrOut)
 	p.flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newSend(p), newMessages(p), newWatch(p), newTree(p),
+		newSend(p), newMessages(p), newWatch(p), newLogs(p), newTree(p),
 		newFiles(p), newCode(p), newEnv(p), newHistory(p), newArchive(p), newUnarchive(p),
 		newRuns(p), newCancel(p), newApprovals(p), newApprove(p), newRefuse(p),
 		newStop(p), newContinue(p), newDestroy(p), newTerminate(p), newRetained(p), newPurge(p),
 		newSearch(p), newMemory(p), newUsage(p), newExport(p), newImport(p),
 		newTool(p), newSkill(p), newEndpoint(p), newNotify(p), newStatus(p), newEmit(p), newTypes(p),
 	)
+	p.complete(cmd)
 	return cmd
 }
 

@@ -18,6 +18,9 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
+// defaultSendTimeout is long enough for a run with some tool calls, and for a person who approves one.
+const defaultSendTimeout = 10 * time.Minute
+
 type sendOptions struct {
 	wait    bool
 	timeout time.Duration
@@ -32,6 +35,21 @@ func newSend(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send THREAD MESSAGE",
 		Short: "Send a message to a thread, which starts it if it is idle",
+		Long: `Send a message to a thread, which starts it if it is idle.
+
+With --wait the command prints the answer to this very message. While the thread waits for something, such as an approval, a
+variable or a Secret, it prints the reason and what to do about it to standard error. It exits with
+
+  0  when the run succeeded
+  2  when the server refused the message
+  3  when the run failed
+  4  when the run was stopped or cancelled
+  5  when the thread was terminated or deleted before it answered
+  6  when the time was over while the thread worked
+  7  when the time was over while the thread waited for somebody
+  1  on any other error, and 130 when it was interrupted
+
+The message stays in the thread whatever the code.`,
 		Example: `  # Send, and print the answer
   kubectl skein send hello "good morning" --wait
 
@@ -54,11 +72,18 @@ func newSend(p *plugin) *cobra.Command {
 				}
 				text = string(data)
 			}
-			return p.send(cmd.Context(), t, args[0], text, &o)
+			if !cmd.Flags().Changed("timeout") {
+				if d, err := p.requestTimeout(); err != nil {
+					return err
+				} else if d > 0 {
+					o.timeout = d
+				}
+			}
+			return p.send(cmd.Context(), t, text, &o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait for the run and print what the agent says; fail when the run does.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "With --wait: how long to wait, 0 for ever.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", defaultSendTimeout, "With --wait: how long to wait, 0 for ever; --request-timeout, where that is given, unless this is.")
 	cmd.Flags().StringArrayVarP(&o.files, "file", "f", nil, "A file to attach, as PATH or PATH:/path/in/the/thread; may be given more than once.")
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the speaker.")
 	cmd.Flags().StringVar(&o.policy, "policy", "", "What becomes of a run under way: enqueue, reject, interrupt or rollback; the thread's own by default.")
@@ -66,7 +91,7 @@ func newSend(p *plugin) *cobra.Command {
 	return cmd
 }
 
-func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, name, text string, o *sendOptions) error {
+func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string, o *sendOptions) error {
 	rec, err := t.Get(ctx) // before the message, so that following it misses nothing
 	if err != nil {
 		return err
@@ -84,7 +109,7 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, name, text s
 	}
 	sent, err := t.Queue(ctx, m)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	if !o.wait {
 		fmt.Fprintf(p.Out, "message/%s queued\n", sent.ID)
@@ -95,18 +120,21 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, name, text s
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 		defer cancel()
 	}
+	why, stop, err := p.follow(ctx, t, rec.ObjectMeta.Name)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	after := rec.LastEvent
 	if sent.Status != runtimev1.MessagePending {
 		after = 0 // a repeat of a message that was taken long ago: its answer is in the log
 	}
 	err = p.await(ctx, t, after, sent.ID)
 	if errors.Is(context.Cause(ctx), errTimeout) {
-		return fmt.Errorf("no end of the run within %s: the message is in the thread all the same, `kubectl skein watch %s` follows it", o.timeout, name)
+		return why.timeout(o.timeout)
 	}
-	return err
+	return endedStream(err)
 }
-
-var errTimeout = errors.New("timeout")
 
 // upload writes a local file into the thread. spec is PATH or PATH:/remote.
 func upload(ctx context.Context, t *runtimeclient.Thread, spec string) (*runtimev1.Attachment, error) {
@@ -142,11 +170,11 @@ func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64
 		case e.Type == runtimev1.EventMessageCreated && e.MessageID == messageID:
 			taken, answer.run = true, e.RunID
 		case e.Type == runtimev1.EventTerminated:
-			return errors.New("the thread was terminated before it answered")
+			return coded(exitEnded, errors.New("the thread was terminated before it answered"))
 		case taken && e.Type == runtimev1.EventRunEnded && answer.mine(&e):
 			answer.finish()
 			if o := outcome(&e); o.Status != runtimev1.RunSucceeded {
-				return errors.New(o.String())
+				return failedRun(o)
 			}
 			return nil
 		case taken:

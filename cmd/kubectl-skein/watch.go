@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,11 @@ func newWatch(p *plugin) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
+			ctx, cancel, err := p.bounded(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer cancel()
 			rec, err := t.Get(ctx) // before the messages, so that nothing falls in between
 			if err != nil {
 				return err
@@ -45,11 +50,11 @@ func newWatch(p *plugin) *cobra.Command {
 			}
 			for e, err := range t.Events(ctx, runtimeclient.EventOptions{After: rec.LastEvent}) {
 				if err != nil {
-					return err
+					return endedStream(err)
 				}
 				view.event(&e)
 			}
-			return ctx.Err()
+			return context.Cause(ctx)
 		},
 	}
 	cmd.Flags().IntVar(&tail, "tail", tail, "How many messages to show from before.")

@@ -45,6 +45,34 @@ func (s *Server) streamEvents(c *call) error {
 	return s.serveSSE(c, f)
 }
 
+// streamLogs answers GET logs: the log lines of a thread, or of one of its runs.
+func (s *Server) streamLogs(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	f := &follower{server: s, threadID: c.row.ID, follow: q.flag("follow", false), lines: true}
+	f.after = afterParameter(q, c.r.Header.Get("Last-Event-ID"), c.row.LastSeq)
+	f.runID = q.text("runId")
+	f.tail = q.number("tail", 0, 0, runtimev1.MaxPageSize)
+	if err := q.check(); err != nil {
+		return err
+	}
+	if f.runID != "" {
+		_, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, f.runID)
+		if errors.Is(err, store.ErrNotFound) {
+			return notFound(c.name, "thread %q has no run %q: GET runs lists them", c.name, f.runID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if isWebSocket(c.r) {
+		return s.serveWebSocket(c, f)
+	}
+	return s.serveSSE(c, f)
+}
+
 // afterParameter reads where to begin: the parameter after, which a browser that reconnects repeats, loses
 // against Last-Event-ID, which is newer.
 func afterParameter(q *query, lastEventID string, newest int64) int64 {
@@ -76,6 +104,10 @@ type follower struct {
 	threadID string
 	after    int64
 	follow   bool
+	// lines has the log lines alone streamed, of runID where it is set. tail is how many of the present ones come first.
+	lines bool
+	runID string
+	tail  int
 }
 
 var errSlow = errors.New("the client takes events too slowly")
@@ -134,7 +166,7 @@ func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
 // drain sends what the log has after the last event sent. It gives why the stream ends, if it does.
 func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 	for {
-		events, err := f.server.opts.Threads.Store().Events(ctx, f.threadID, f.after, eventPage)
+		events, err := f.read(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -154,6 +186,22 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to go on", errSlow, took.Round(time.Millisecond)))
 		}
 	}
+}
+
+// read gives the next page.
+func (f *follower) read(ctx context.Context) ([]store.Event, error) {
+	from := f.server.opts.Threads.Store()
+	if !f.lines {
+		return from.Events(ctx, f.threadID, f.after, eventPage)
+	}
+	if f.tail > 0 {
+		newest, err := from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Tail: f.tail})
+		if err != nil || len(newest) == 0 {
+			return newest, err
+		}
+		f.tail, f.after = 0, newest[0].Seq-1
+	}
+	return from.Lines(ctx, f.threadID, store.LineQuery{After: f.after, RunID: f.runID, Limit: eventPage})
 }
 
 func (f *follower) closed(reason, message string) runtimev1.StreamClosed {

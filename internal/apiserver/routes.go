@@ -21,6 +21,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 			nested: verbs{"get": s.readFile, "update": s.writeFile, "delete": s.deleteFile},
 		},
 		runtimev1.SubresourceEvents:    {kind: "Event", longRunning: true, plain: verbs{"get": s.streamEvents, "watch": s.streamEvents, "create": s.emitEvent}},
+		runtimev1.SubresourceLogs:      {kind: "LogLine", longRunning: true, plain: verbs{"get": s.streamLogs, "watch": s.streamLogs}},
 		runtimev1.SubresourceRuns:      {kind: runtimev1.KindRunList, plain: verbs{"get": s.listRuns}, nested: verbs{"get": s.getRun, "create": s.cancelRun}},
 		runtimev1.SubresourceApprovals: {kind: runtimev1.KindApprovalList, plain: verbs{"get": s.listApprovals}, nested: verbs{"create": s.decideApproval}},
 		runtimev1.SubresourceStop:      {kind: runtimev1.KindThreadRecord, plain: verbs{"create": s.stopThread}},

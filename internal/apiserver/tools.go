@@ -76,6 +76,9 @@ func (s *Server) callTool(c *call) error {
 			out.Result = res.Content
 		}
 		out.Attachments = mapped(res.Attachments, func(a store.Attachment) runtimev1.Attachment { return runtimev1.Attachment(a) })
+		out.Logs = mapped(res.Logs, func(l store.CodeLine) runtimev1.CodeLog {
+			return runtimev1.CodeLog{Level: l.Level, Message: l.Message, Time: l.Time}
+		})
 		return c.writeJSON(http.StatusOK, out)
 	}
 	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "give invoke, which waits for the result, or queue, which does not")

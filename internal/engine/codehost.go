@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,10 @@ type codeHost struct {
 	iso      sandbox.Isolate
 	// responses are of invocations under way: what they answer before they are over.
 	responses map[string]chan any
+	// sources are of invocations under way: what their code is to people.
+	sources map[string]string
+	// lines takes what the code logs.
+	lines *lines
 
 	// endpoint is the invocation that answers a request, and answer takes what it says; set before the isolate opens.
 	endpoint string
@@ -59,7 +64,7 @@ type codeHost struct {
 }
 
 func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, state *code.State) *codeHost {
-	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, hooks: map[hookKey]string{}, responses: map[string]chan any{}}
+	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, hooks: map[hookKey]string{}, responses: map[string]chan any{}, sources: map[string]string{}}
 }
 
 // add makes a module known, before the isolate is opened.
@@ -75,6 +80,7 @@ func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
 }
 
 func (c *codeHost) close() {
+	defer c.lines.end() // what the end of the code had to say is in it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.iso != nil {
@@ -211,13 +217,16 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	responded := make(chan any, 1)
 	c.mu.Lock()
 	c.responses[invocation] = responded
+	c.sources[invocation] = sourceOf(module)
 	c.mu.Unlock()
 	settled := make(chan outcomeOf, 1)
 	over := func() {
 		cancel()
 		c.mu.Lock()
 		delete(c.responses, invocation)
+		delete(c.sources, invocation)
 		c.mu.Unlock()
+		c.lines.flush()
 	}
 	go func() {
 		v, err := iso.Invoke(call, invocation, module, args)
@@ -233,7 +242,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		over()
 		select {
 		case v := <-responded: // that was first: how the work after it ended is no part of the answer
-			c.worked(iso, invocation, o.err)
+			c.worked(iso, invocation, sourceOf(module), o.err)
 			return v, nil
 		default:
 			return o.value, o.err
@@ -243,19 +252,20 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		go func() {
 			defer done()
 			defer over()
-			c.worked(iso, invocation, (<-settled).err)
+			c.worked(iso, invocation, sourceOf(module), (<-settled).err)
 		}()
 		return v, nil
 	}
 }
 
 // worked says how the work after a response ended, where it failed. An isolate that ended with it is none for the next call.
-func (c *codeHost) worked(iso sandbox.Isolate, invocation string, err error) {
+func (c *codeHost) worked(iso sandbox.Isolate, invocation, source string, err error) {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) {
 		c.drop(iso)
 	}
 	if err != nil {
+		c.lines.fail(source, "work after the response failed: "+code.Explain(err))
 		c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
 	}
 }
@@ -310,7 +320,14 @@ func (c *codeHost) handle(invocation string, call *handlerCall) {
 	c.handlers[invocation] = call
 }
 
-// logged receives the console of definition code; it may hold what users wrote, so only at a high level.
+// logged receives the console of definition code. What it says belongs to the thread: the manager's own log has none of it.
 func (c *codeHost) logged(invocation string, l sandbox.Log) {
-	c.engine.log.V(2).Info("console", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "level", l.Level, "message", l.Message)
+	c.mu.Lock()
+	source := c.sources[invocation]
+	c.mu.Unlock()
+	call := ""
+	if strings.HasPrefix(source, "tool/") {
+		call = invocation
+	}
+	c.lines.console(source, call, l)
 }

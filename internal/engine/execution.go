@@ -61,6 +61,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	x.host.Session = scopes.New(scopes.Options{ID: runID, ThreadID: t.ID, Backend: st, Encode: func(v any) ([]byte, error) { return values.Serialized(v) }, Log: e.log})
 	x.code = newCodeHost(ctx, e, t, poolOf(agent), code.NewState(x.host, func() { x.edited.Store(true) }))
 	x.code.host, x.code.turn = x.host, x.turn
+	x.code.lines = e.newLines(t, st, runID)
 	x.host.Code = x.code
 	if agent != nil {
 		for _, s := range agent.Sides() {

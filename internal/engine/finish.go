@@ -109,6 +109,9 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 // end writes the run's end: its last message, its row and, for a child, what the parent is told, in one
 // transaction.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
+	if r.lines != nil {
+		r.lines.flush() // what the code logged comes before the end
+	}
 	record := r.record
 	record.EndedAt = r.engine.now()
 	record.State = r.engine.postRun.mark(r.thread, r.agent)

@@ -31,6 +31,7 @@ const handlerListeners = 10 * time.Second
 // handlerCall is one call of a handler, as the host sees it.
 type handlerCall struct {
 	run    *run
+	lines  *lines
 	deltas *deltas
 	models *modelCalls
 
@@ -38,7 +39,6 @@ type handlerCall struct {
 	over     bool // the answer is there: no piece of it comes any more
 	length   int
 	destroys bool // the conversation is to be cleared with the answer
-	lines    int  // that were logged
 }
 
 func handlerModule(s *Side) string { return "sides/" + s.Name }
@@ -97,7 +97,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 
 // callHandler makes the call and gives the text of the answer.
 func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id string, input *store.Message) (string, *handlerCall, error) {
-	call := &handlerCall{run: r, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
+	call := &handlerCall{run: r, lines: x.code.lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
 	x.code.handle(invocation, call)
 	r.handlers = append(r.handlers, call.models)
@@ -156,7 +156,7 @@ func (r *run) handlerFailed(ctx context.Context, side *Side, call *handlerCall, 
 			reason, message = failed.reason, failed.message
 		}
 		if reason == ReasonHandlerFailed && thrown.Stack != "" {
-			call.write(ctx, "error", message, map[string]any{"stack": code.Explain(err)})
+			call.write("error", message, map[string]any{"stack": code.Explain(err)})
 		}
 	}
 	message = r.redacted(message)
@@ -204,9 +204,10 @@ func (r *run) completes(x *execution, side *Side) {
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
 		invocation := handlerPrefix(runID) + "completed_" + side.Name
-		x.code.handle(invocation, &handlerCall{run: r, over: true}) // it may log, and ask no models
+		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, and ask no models
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
+			x.code.lines.fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
 			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})

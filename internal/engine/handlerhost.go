@@ -9,7 +9,6 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
@@ -74,7 +73,7 @@ func (c *handlerCall) destroy(context.Context, []any) (any, error) {
 func (c *handlerCall) state() *scopes.ThreadState { return c.run.exec.host.Session.Thread.State }
 
 // log writes a line of ctx.logger: level, message, data.
-func (c *handlerCall) log(ctx context.Context, args []any) (any, error) {
+func (c *handlerCall) log(_ context.Context, args []any) (any, error) {
 	level, _ := textArg(args, 0)
 	message, _ := textArg(args, 1)
 	if !handlerLevels[level] {
@@ -84,7 +83,7 @@ func (c *handlerCall) log(ctx context.Context, args []any) (any, error) {
 	if len(args) > 2 {
 		data = args[2]
 	}
-	c.write(ctx, level, message, data)
+	c.write(level, message, data)
 	return nil, nil
 }
 
@@ -105,35 +104,15 @@ type handlerLine struct {
 
 var errAnswered = errors.New("the answer was given already")
 
-// maxHandlerLines bounds the lines of one call in the thread's log, maxHandlerLine each of them, in bytes.
-const (
-	maxHandlerLines = 1000
-	maxHandlerLine  = 16 << 10
-)
-
 var handlerLevels = map[string]bool{"trace": true, "debug": true, "info": true, "warn": true, "error": true, "fatal": true}
 
 // write puts a line into the thread's log.
-func (c *handlerCall) write(ctx context.Context, level, message string, data any) {
-	c.mu.Lock()
-	c.lines++
-	n := c.lines
-	c.mu.Unlock()
-	if n > maxHandlerLines {
-		return
-	}
-	if n == maxHandlerLines {
-		level, message, data = "warn", fmt.Sprintf("more than %d lines: the rest is left out", maxHandlerLines-1), nil
-	}
-	line := handlerLine{Level: level, Message: clipText(message, maxHandlerLine)}
-	if raw, err := value.ToJSON(data); err == nil && len(raw) <= maxHandlerLine && string(raw) != "{}" && string(raw) != "null" {
+func (c *handlerCall) write(level, message string, data any) {
+	line := handlerLine{Level: level, Message: message}
+	if raw, err := value.ToJSON(data); err == nil && len(raw) <= MaxLogLine && string(raw) != "{}" && string(raw) != "null" {
 		line.Data = raw
-	} else if err == nil && len(raw) > maxHandlerLine {
+	} else if err == nil && len(raw) > MaxLogLine {
 		line.Message += " [data left out: too large]"
 	}
-	r := c.run
-	// A line that cannot be written is no reason to fail: the answer's own transaction will find out.
-	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, eventOp(r.record.ID, store.EventHandlerLog, "", line)); err != nil {
-		r.log.Info("a handler's line could not be logged", "run", r.record.ID, "error", err.Error())
-	}
+	c.lines.handler(line)
 }

@@ -35,11 +35,15 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	if _, err := x.knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
+	x.code.lines.keep = true
 	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
 	if err != nil {
 		return res, err
 	}
-	return res, x.saveOutside(ctx)
+	err = x.saveOutside(ctx)
+	x.code.lines.end()
+	res.Logs = x.code.lines.taken()
+	return res, err
 }
 
 // QueueTool has a tool called in the execution under way, or starts one, and does not wait (SPEC TOL-01). A repeat

@@ -65,6 +65,8 @@ type run struct {
 	// seen is the sequence number up to which whatever was edited or removed shows in the conversation.
 	seen  int64
 	hooks runHooks
+	// lines takes what the run's code logs; nil before there was any code.
+	lines *lines
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
 	// handlers is what the run's handlers have asked of models.
@@ -347,6 +349,10 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
 	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.kept.Handoffs}
+	if r.lines == nil {
+		r.lines = r.exec.code.lines
+	}
+	r.exec.code.lines = r.lines // their bounds are the run's
 	if r.session != nil {
 		r.exec.host.Session = r.session
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {

@@ -114,6 +114,12 @@ type Result struct {
 	Retriable       bool   // the sandbox went away before any of the code ran: safe to run again elsewhere
 }
 
+// MaxIsolateLogs and MaxIsolateLogBytes bound what an isolate, whose life is a whole run, sends of its console.
+const (
+	MaxIsolateLogs     = 10_000
+	MaxIsolateLogBytes = 8 << 20
+)
+
 // Log is one console call.
 type Log struct {
 	Level   string // debug, info, warn, error

@@ -232,6 +232,7 @@ const (
 	EventApprovalRequested = "approval.requested"
 	EventApprovalDecided   = "approval.decided"
 	EventHookFailed        = "hook.failed" // Data HookFailure
+	EventCodeLog           = "code.log"    // Data CodeLine: a line that code wrote to the console
 	EventHandlerLog        = "handler.log" // Data {"level": "info", "message": "…", "data": {…}}: a line of ctx.logger
 	EventTaskFailed        = "task.failed" // Data TaskFailure
 	EventTerminated        = "thread.terminated"

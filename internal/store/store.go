@@ -99,6 +99,8 @@ type Store interface {
 	// message.created, message.updated and message.queued is the message as it is now, pending and with
 	// metadata.queued while it waits, absent once it was deleted.
 	Events(ctx context.Context, threadID string, after int64, limit int) ([]Event, error)
+	// Lines gives the log lines of a thread, oldest first. ErrNotFound when there is no thread.
+	Lines(ctx context.Context, threadID string, q LineQuery) ([]Event, error)
 	// Run by id; the newest run of the thread when id is empty. ErrNotFound when absent.
 	Run(ctx context.Context, threadID, runID string) (*Run, error)
 	// Runs lists a page, newest first: 100 when limit is 0, from the offset-th on.

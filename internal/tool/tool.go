@@ -61,6 +61,8 @@ type Result struct {
 	Status      Status
 	Content     string
 	Attachments []store.Attachment // files of the thread that belong to the result
+	// Logs are what code wrote to the console, where the call was made outside of a run.
+	Logs []store.CodeLine
 	// Prompt is set instead of all else when the call is one of a prompt, which the run makes (SPEC AGT-05).
 	Prompt *PromptCall
 	// Handoff names the agent that the conversation passes to with this result (SPEC AGT-03).

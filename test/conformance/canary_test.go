@@ -256,7 +256,7 @@ func everyAnswer(ctx context.Context, th *harness.Thread) string {
 	var all strings.Builder
 	for _, sub := range []string{
 		"", "messages?limit=1000&includeSilent=true&maxDepth=-1", "queue", "runs", "events?after=0&follow=false", "files?recursive=true", "env", "env/THREAD", "env/none",
-		"kv/plain", "kv", "effects", "children", "execution", "state", "usage", "export", "definitions/agents/agent", "definitions/models/openai", "definitions/prompts/prompt", "relationships", "env/pending",
+		"kv/plain", "kv", "effects", "children", "execution", "state", "usage", "export", "logs", "definitions/agents/agent", "definitions/models/openai", "definitions/prompts/prompt", "relationships", "env/pending",
 	} {
 		raw, err := th.Request(http.MethodGet, sub).DoRaw(ctx)
 		all.Write(raw)

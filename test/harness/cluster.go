@@ -112,6 +112,9 @@ func (c *Cluster) LoadTree(ctx context.Context, image, binary, folder string) er
 	return devcluster(ctx, c.log, args...)
 }
 
+// KubectlPath is the kubectl of the cluster's version.
+func (c *Cluster) KubectlPath() string { return c.kubectl }
+
 // Kubectl runs kubectl and gives what it printed on both outputs.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlIn(ctx, "", args...)

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,8 +30,12 @@ import (
 
 // Client reaches the runtime API. It is safe for concurrent use.
 type Client struct {
-	rest   rest.Interface
-	direct bool // straight to the manager, where a request may last as long as it makes progress
+	rest rest.Interface
+	// streams is the same for answers that last: timeout, which bounds a request otherwise, bounds how long such an answer may
+	// take to begin.
+	streams rest.Interface
+	timeout time.Duration
+	direct  bool // straight to the manager, where a request may last as long as it makes progress
 	// sockets is the client below for WebSockets, which know HTTP/1.1 only; made when one is opened.
 	sockets func() (*http.Client, error)
 }
@@ -60,7 +65,13 @@ func New(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{rest: r, sockets: sync.OnceValues(func() (*http.Client, error) {
+	lasting := rest.CopyConfig(cfg)
+	lasting.Timeout = 0
+	s, err := rest.RESTClientFor(lasting)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rest: r, streams: s, timeout: cfg.Timeout, sockets: sync.OnceValues(func() (*http.Client, error) {
 		cfg := rest.CopyConfig(cfg)
 		cfg.NextProtos = []string{"http/1.1"}
 		return rest.HTTPClientFor(cfg)

@@ -36,8 +36,41 @@ var ErrThreadDeleted = errors.New("the thread was deleted")
 // event, so that nothing is lost or doubled; it ends with ctx (no error), with the thread (ErrThreadDeleted),
 // at the end of the log with NoFollow, or with the error of a server that refuses.
 func (t *Thread) Events(ctx context.Context, o EventOptions) iter.Seq2[runtimev1.Event, error] {
+	params := map[string]string{}
+	if o.NoFollow {
+		params["follow"] = "false"
+	}
+	return t.stream(ctx, runtimev1.SubresourceEvents, o, params)
+}
+
+// LogOptions say which log lines to read.
+type LogOptions struct {
+	// After is the sequence number to begin after: 0 for all lines that are kept.
+	After int64
+	// RunID selects the lines of one run.
+	RunID string
+	// Tail begins with so many of the newest lines; all of them when 0.
+	Tail int
+	// Follow waits for more lines instead of ending with the last one.
+	Follow bool
+}
+
+// Logs streams what the code of a thread logged: events of the types EventCodeLog, EventHandlerLog, EventHookFailed and
+// EventTaskFailed. It connects again and ends as Events does.
+func (t *Thread) Logs(ctx context.Context, o LogOptions) iter.Seq2[runtimev1.Event, error] {
+	params := map[string]string{"follow": strconv.FormatBool(o.Follow)}
+	if o.RunID != "" {
+		params["runId"] = o.RunID
+	}
+	if o.Tail > 0 {
+		params["tail"] = strconv.Itoa(o.Tail)
+	}
+	return t.stream(ctx, runtimev1.SubresourceLogs, EventOptions{After: o.After}, params)
+}
+
+func (t *Thread) stream(ctx context.Context, sub runtimev1.Subresource, o EventOptions, params map[string]string) iter.Seq2[runtimev1.Event, error] {
 	return func(yield func(runtimev1.Event, error) bool) {
-		s := &stream{thread: t, opts: o, after: strconv.FormatInt(o.After, 10)}
+		s := &stream{thread: t, sub: sub, params: params, after: strconv.FormatInt(o.After, 10)}
 		if o.Latest {
 			s.after = runtimev1.AfterLatest
 			if rec, err := t.Get(ctx); err == nil { // a reconnection must not skip what came in between
@@ -82,7 +115,8 @@ func initialPause() wait.Backoff {
 
 type stream struct {
 	thread *Thread
-	opts   EventOptions
+	sub    runtimev1.Subresource
+	params map[string]string
 	after  string
 	pause  wait.Backoff
 	// connected is true once a connection stood: only then is a failure an interruption.
@@ -106,16 +140,29 @@ func (s *stream) wait(ctx context.Context) bool {
 // once reads one connection to its end.
 func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bool) (progress bool, err error) {
 	// A path below /watch/ is one that API servers do not time out.
-	r, err := s.thread.requestAt(http.MethodGet, "watch", runtimev1.SubresourceEvents)
+	through := *s.thread.client
+	through.rest = through.streams
+	t := *s.thread
+	t.client = &through
+	r, err := t.requestAt(http.MethodGet, "watch", s.sub)
 	if err != nil {
 		yield(runtimev1.Event{}, err)
 		return false, errDone
 	}
 	r.Param("after", s.after).SetHeader("Accept", "text/event-stream")
-	if s.opts.NoFollow {
-		r.Param("follow", "false")
+	for name, v := range s.params {
+		r.Param(name, v)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := func() bool { return true }
+	if through.timeout > 0 {
+		begun = time.AfterFunc(through.timeout, cancel).Stop
 	}
 	body, err := open(ctx, r)
+	if !begun() && err != nil {
+		return false, fmt.Errorf("the server did not answer within %s: %w", through.timeout, err)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -124,6 +171,7 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 	err = readEvents(body, func(e runtimev1.Event) error {
 		progress = true
 		s.after = strconv.FormatInt(e.Seq, 10)
+		delete(s.params, "tail") // a connection made again goes on after the last line
 		if !yield(e, nil) {
 			return errDone
 		}

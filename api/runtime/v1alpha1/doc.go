@@ -90,6 +90,9 @@ const (
 	SubresourceState  Subresource = "state"
 	SubresourceUsage  Subresource = "usage"
 	SubresourceExport Subresource = "export"
+	// SubresourceLogs are the events of a thread that code wrote for people: code.log, handler.log, hook.failed and
+	// task.failed. GET logs streams them as GET events does, and ends with the last unless follow=true.
+	SubresourceLogs   Subresource = "logs"
 	SubresourceImport Subresource = "import"
 )
 

@@ -52,6 +52,9 @@ const (
 	// EventHookFailed has data {"hook", "owner", "error", "messageId", "toolCallId"}: code of a hook did not do its part,
 	// and the thread went on with the data as it was.
 	EventHookFailed = "hook.failed"
+	// EventCodeLog has data LogLine: what code of a tool, a hook, an effect, an endpoint or a handler wrote to the console,
+	// how work after its answer failed, or how many lines were dropped.
+	EventCodeLog = "code.log"
 	// EventHandlerLog: a line that the handler of an agent's side logged: level, message, data.
 	EventHandlerLog = "handler.log"
 	// EventTaskFailed has data {"task", "error"}: a task that follows a run, "title" or "embeddings", did not do its part.
@@ -79,6 +82,23 @@ const (
 	// EventCustomPrefix comes before the name of an event that code emitted.
 	EventCustomPrefix = "event:"
 )
+
+// LogLine is the data of EventCodeLog.
+type LogLine struct {
+	// Level: debug, info, warn or error.
+	Level string `json:"level"`
+	// Message as text, at most 8 KiB.
+	Message string `json:"message"`
+	// Time in microseconds.
+	Time int64 `json:"time,omitempty"`
+	// Source is whose code it was: tool/NAME, hook/NAME, effect/NAME, endpoint/NAME or handler/SIDE. It is absent where
+	// several were at work at once.
+	Source string `json:"source,omitempty"`
+	// Call is the id of the tool call that it belongs to.
+	Call string `json:"call,omitempty"`
+	// Dropped is how many lines this one stands for that were not kept.
+	Dropped int64 `json:"dropped,omitempty"`
+}
 
 // StreamClosed is the data of the last server-sent event of a stream, named StreamClosedEvent, when it is the
 // server that ends it. A WebSocket says the same in its close frame. It has no id and is not in the log.

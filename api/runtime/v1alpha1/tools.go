@@ -34,6 +34,9 @@ type ToolResult struct {
 	Error string `json:"error,omitempty"`
 	// Attachments are files of the thread that belong to the result.
 	Attachments []Attachment `json:"attachments,omitempty"`
+	// Logs are the calls of console that the tool's code made, and how work after its result failed. They are in the
+	// thread's logs too.
+	Logs []CodeLog `json:"logs,omitempty"`
 }
 
 // KindToolResult is the kind of a ToolResult.

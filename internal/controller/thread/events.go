@@ -1,6 +1,8 @@
 package thread
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,8 +11,11 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// tell records Events for the turns of a thread's life. Runs are not among them: an Event is a write to the
-// API server, and a busy thread would drown it (SPEC K8S-07).
+// maxEventNote bounds the note of an Event, of which the API server takes 1,024 bytes.
+const maxEventNote = 1000
+
+// tell records Events for the turns of a thread's life. Of runs only those that failed are among them, and of these the newest
+// when a status is written: an Event is a write to the API server, and a busy thread would flood it.
 func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
@@ -19,6 +24,7 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "the thread can be served now")
 	}
+	r.tellRun(before.Status.LastRun, after)
 	if was, is := before.Status.Agent, after.Status.Agent; was != is && was != "" && is != "" {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "HandedOver", "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
 	}
@@ -34,4 +40,24 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 		reason := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionTerminated).Reason
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Terminated", "Terminate", "the thread was terminated (%s) and takes no new work", reason)
 	}
+}
+
+// tellRun records that the last run of a thread has failed.
+func (r *Reconciler) tellRun(before *skeinv1.RunStatus, after *skeinv1.Thread) {
+	run := after.Status.LastRun
+	if run == nil || run.Outcome != skeinv1.RunFailed || before != nil && before.ID == run.ID && before.Outcome == run.Outcome {
+		return
+	}
+	reason := run.Reason
+	if reason == "" {
+		reason = "RunFailed"
+	}
+	note := "run " + run.ID + " failed"
+	if run.Message != "" {
+		note += ": " + run.Message
+	}
+	if len(note) > maxEventNote {
+		note = strings.ToValidUTF8(note[:maxEventNote], "") + "…"
+	}
+	r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, reason, "Run", "%s", note)
 }

@@ -260,6 +260,35 @@ var _ = Describe("The thread controller", func() {
 		})
 	})
 
+	It("tells of a run that failed by one Event, and of no other", Label("K8S-06"), func(ctx SpecContext) {
+		e.ReadyAgent(ctx, "a")
+		t := newThread(ctx, "failing")
+		Reconcile(ctx, r, t)
+		var told []string
+		ended := func(id string, status store.RunStatus, reason, message string) {
+			GinkgoHelper()
+			at := e.Clock.Now().UnixMicro()
+			run(ctx, t, store.Run{ID: id, Agent: "a", Status: status, Reason: reason, Message: message, StartedAt: at, EndedAt: at})
+			for range 3 { // the second and third find nothing new
+				Reconcile(ctx, r, t)
+				e.Clock.Step(time.Minute)
+			}
+			told = nil
+			for len(e.Recorder.Events) > 0 {
+				told = append(told, <-e.Recorder.Events)
+			}
+		}
+		ended("sess_1", store.RunSucceeded, "", "")
+		Expect(told).To(BeEmpty())
+		ended("sess_2", store.RunFailed, "ModelTimeout", "the model took too long")
+		Expect(told).To(Equal([]string{"Warning ModelTimeout run sess_2 failed: the model took too long"}))
+		ended("sess_3", store.RunStopped, "StoppedByUser", "")
+		Expect(told).To(BeEmpty())
+		ended("sess_4", store.RunFailed, "", strings.Repeat("é", 1000))
+		Expect(told).To(HaveExactElements(And(HavePrefix("Warning RunFailed run sess_4 failed: éé"), HaveSuffix("é…"))))
+		Expect(len(told[0])).To(BeNumerically("<=", 1024+len("Warning RunFailed ")))
+	})
+
 	// child makes a Subagent of a parent thread and the Thread that it owns.
 	child := func(ctx context.Context, parent *skeinv1.Thread, edit ...func(*skeinv1.Subagent)) (*skeinv1.Subagent, *skeinv1.Thread) {
 		GinkgoHelper()

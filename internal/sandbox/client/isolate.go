@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -33,12 +34,6 @@ type isolate struct {
 	logs        int
 	logBytes    int
 }
-
-// Bounds on the logs of an isolate, whose life is a whole run.
-const (
-	maxIsolateLogs     = 10_000
-	maxIsolateLogBytes = 8 << 20
-)
 
 // OpenIsolate implements sandbox.Sandbox.
 func (c *Client) OpenIsolate(ctx context.Context, req sandbox.IsolateRequest) (sandbox.Isolate, error) {
@@ -232,12 +227,15 @@ func (i *isolate) log(l *protocol.Log) {
 	i.mu.Lock()
 	i.logs++
 	i.logBytes += len(l.Message)
-	over := i.logs > maxIsolateLogs || i.logBytes > maxIsolateLogBytes
+	over := i.logs > sandbox.MaxIsolateLogs+1 || i.logBytes > sandbox.MaxIsolateLogBytes+protocol.MaxLog
 	if _, active := i.invocations[l.Invocation]; !active {
 		l.Invocation = ""
 	}
 	i.mu.Unlock()
 	if i.req.Log != nil && !over {
+		if strings.Contains(l.Message, "\n    at ") {
+			l.Message = i.mapper.Stack(l.Message) // an error, with the positions of the compiled code
+		}
 		i.req.Log(l.Invocation, l.Log)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-sourcemap/sourcemap"
 
@@ -12,8 +13,9 @@ import (
 )
 
 // Mapper maps the positions in stacks of the engine back to the sources as written. Maps are parsed when
-// the first stack needs them: most code never throws.
+// the first stack needs them: most code never throws. It is safe for concurrent use.
 type Mapper struct {
+	mu      sync.Mutex
 	modules map[string]*mapped
 }
 
@@ -60,6 +62,8 @@ func (m *Mapper) Stack(stack string) string {
 
 // Position maps one position, 1-based. What is not mapped stays as it is.
 func (m *Mapper) Position(name string, line, column int) (string, int, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	e, ok := m.modules[name]
 	if !ok {
 		return name, line, column

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Bounds on what a console takes; what is above is dropped, and the last line says so.
+// Bounds on what the console of a run of code takes; what is above is dropped, and the last line says so.
 const (
 	maxLogs     = 1000
 	maxLogBytes = 1 << 20
@@ -22,6 +22,8 @@ type console struct {
 	m     *machine
 	lines int
 	bytes int
+	// most and mostBytes bound them.
+	most, mostBytes int
 	// invocation names whose call it is, as far as that can be known.
 	invocation func() string
 }
@@ -110,12 +112,12 @@ func (c *console) fill(out *strings.Builder, text string, args []qjs.Value) []qj
 
 // write sends one line, within the bounds.
 func (c *console) write(level, message string) {
-	if c.lines > maxLogs || c.bytes > maxLogBytes {
+	if c.lines > c.most || c.bytes > c.mostBytes {
 		return
 	}
 	c.lines++
 	c.bytes += len(message)
-	if c.lines > maxLogs || c.bytes > maxLogBytes {
+	if c.lines > c.most || c.bytes > c.mostBytes {
 		level, message = "warn", "the console's limit is reached: what comes after is dropped"
 	}
 	l := protocol.Log{Log: sandbox.Log{Level: level, Message: message, Time: time.Now()}}

@@ -67,6 +67,7 @@ func (i *isolate) prepare(open *protocol.Open) error {
 	global := i.vm.Global()
 	defer i.vm.Free(global)
 	i.console.invocation = i.speaker
+	i.console.most, i.console.mostBytes = sandbox.MaxIsolateLogs, sandbox.MaxIsolateLogBytes
 	if !i.console.install(global) {
 		return errMemory
 	}

@@ -98,7 +98,7 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 		calls:   map[uint64]*call{},
 		timers:  map[int32]*timer{},
 	}
-	m.console.m = m
+	m.console.m, m.console.most, m.console.mostBytes = m, maxLogs, maxLogBytes
 	m.life, m.die = context.WithCancel(context.Background())
 	defer m.die()
 	if open.Memory > 0 {

@@ -88,6 +88,8 @@ func (t *tx) apply(h *head, op store.Op) error {
 		seq, err := t.log(h, op.Event)
 		op.Event.Seq = seq
 		return err
+	case *store.TrimLines:
+		return t.trimLines(h, op.Keep)
 	case *store.PutValue:
 		return t.putValue(h, op)
 	case *store.PutFile:

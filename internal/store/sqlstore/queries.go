@@ -95,7 +95,16 @@ const (
 			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
 		FROM message m WHERE m.thread = ? AND m.seq > ?
 		ORDER BY seq LIMIT ?`
-	qLastEdit = `SELECT COALESCE(MAX(l.seq), 0) FROM thread t JOIN log l ON l.thread = t.key AND l.seq > ? WHERE t.id = ?
+	// lineTypes is the condition of the index log_lines, word for word.
+	lineTypes    = `type IN ('code.log', 'handler.log', 'hook.failed', 'task.failed')`
+	lineColumns  = `seq, type, run_id, message_id, data, created_at`
+	qLines       = `SELECT ` + lineColumns + ` FROM log WHERE thread = ? AND seq > ? AND ` + lineTypes + ` AND (? = '' OR run_id = ?) ORDER BY seq LIMIT ?`
+	qNewestLines = `SELECT ` + lineColumns + ` FROM log WHERE thread = ? AND seq > ? AND ` + lineTypes + ` AND (? = '' OR run_id = ?) ORDER BY seq DESC LIMIT ?`
+	qCountLines  = `SELECT count(*) FROM log WHERE thread = ? AND ` + lineTypes
+	qOldestLines = `SELECT ` + lineColumns + ` FROM log WHERE thread = ? AND ` + lineTypes + ` ORDER BY seq LIMIT ?`
+	qRemoveLines = `DELETE FROM log WHERE thread = ? AND seq < ? AND ` + lineTypes
+	qReplaceLine = `UPDATE log SET type = ?, run_id = '', message_id = '', data = ? WHERE thread = ? AND seq = ?`
+	qLastEdit    = `SELECT COALESCE(MAX(l.seq), 0) FROM thread t JOIN log l ON l.thread = t.key AND l.seq > ? WHERE t.id = ?
 		AND l.type IN ('` + store.EventMessageUpdated + `', '` + store.EventMessageDeleted + `', '` + store.EventTruncated + `', '` + store.EventDestroyed + `')`
 )
 

@@ -208,7 +208,9 @@
       waitUntil(work) {
         const list = waiting.get(invocation);
         if (list === undefined) throw new Error('waitUntil: the call that this belongs to has ended');
-        list.push((async () => (typeof work === 'function' ? work() : work))());
+        const promise = (async () => (typeof work === 'function' ? work() : work))();
+        promise.catch(() => {}); // told of when it is awaited
+        list.push(promise);
       },
     };
   }
@@ -368,9 +370,9 @@
         await sys.call(invocation, 'waitUntil.respond', [result], false);
         while (work.length > 0) {
           for (const r of await Promise.allSettled(work.splice(0))) {
-            if (r.status === 'rejected') console.error('work after the response failed: ' + (r.reason?.stack ?? r.reason));
+            if (r.status === 'rejected') console.error('work after the response failed:', r.reason);
           }
-          await settlePosted(invocation).catch((e) => console.error('work after the response failed: ' + (e?.stack ?? e)));
+          await settlePosted(invocation).catch((e) => console.error('work after the response failed:', e));
           await settle(invocation);
         }
       }

@@ -14,13 +14,13 @@ function start() {
 
 // ---- the console ------------------------------------------------------------------------------------------
 
-const logs = { __proto__: null, lines: 0, length: 0, invocation: () => '' };
+const logs = { __proto__: null, lines: 0, length: 0, most: MAX_LOGS, mostLength: MAX_LOG_LENGTH, invocation: () => '' };
 
 function log(level, message) {
-  if (logs.lines > MAX_LOGS || logs.length > MAX_LOG_LENGTH) return;
+  if (logs.lines > logs.most || logs.length > logs.mostLength) return;
   logs.lines++;
   logs.length += message.length;
-  if (logs.lines > MAX_LOGS || logs.length > MAX_LOG_LENGTH) {
+  if (logs.lines > logs.most || logs.length > logs.mostLength) {
     level = 'warn';
     message = "the console's limit is reached: what comes after is dropped";
   }

@@ -10,6 +10,8 @@ function isolate(open) {
     if (mapSize(active) === 1) mapEach(active, (invocation) => (only = invocation));
     return only;
   };
+  logs.most = 10_000; // the life of an isolate is a whole run
+  logs.mostLength = 8 << 20;
   installConsole();
   const prepared = (async () => {
     const script = new SourceTextModule('export default ' + open.definition, {

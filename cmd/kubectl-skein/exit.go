@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+// Exit codes, as docs/kubectl-skein.md lists them.
+const (
+	exitError       = 1   // anything else that went wrong
+	exitRefused     = 2   // the server refused the message
+	exitFailed      = 3   // the run failed
+	exitStopped     = 4   // the run was stopped or cancelled
+	exitEnded       = 5   // the thread was terminated or deleted before it answered
+	exitTimeout     = 6   // the time was over while the thread worked
+	exitWaits       = 7   // the time was over while the thread waited for somebody
+	exitInterrupted = 130 // ended by a signal, as shells have it
+)
+
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+func coded(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codedError{code, err}
+}
+
+// exitCode is the code that an error ends the command with.
+func exitCode(err error) int {
+	var c *codedError
+	if errors.As(err, &c) {
+		return c.code
+	}
+	return exitError
+}
+
+// refused marks an error by which the server refused what was asked.
+func refused(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 {
+		return coded(exitRefused, err)
+	}
+	return err
+}
+
+// failedRun is the error of a run that did not succeed.
+func failedRun(o runOutcome) error {
+	err := errors.New(o.String())
+	switch o.Status {
+	case runtimev1.RunStopped:
+		return coded(exitStopped, err)
+	case runtimev1.RunTerminated:
+		return coded(exitEnded, err)
+	}
+	return coded(exitFailed, err)
+}
+
+// endedStream marks the error of a stream that ended with its thread.
+func endedStream(err error) error {
+	if errors.Is(err, runtimeclient.ErrThreadDeleted) {
+		return coded(exitEnded, err)
+	}
+	return err
+}
+
+// errTimeout is the cause of a context that ended because its time was over.
+var errTimeout = errors.New("timeout")
+
+// bounded gives commands that follow something --request-timeout as their time, as `kubectl get --watch` has it.
+func (p *plugin) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	d, err := p.requestTimeout()
+	if err != nil || d <= 0 {
+		return ctx, func() {}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d, coded(exitTimeout, fmt.Errorf("--request-timeout=%s is over", d)))
+	return ctx, cancel, nil
+}
+
+// requestTimeout is what --request-timeout says; 0 for no bound.
+func (p *plugin) requestTimeout() (time.Duration, error) {
+	cfg, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return 0, err
+	}
+	return cfg.Timeout, nil
+}

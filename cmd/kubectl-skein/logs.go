@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
+)
+
+func newLogs(p *plugin) *cobra.Command {
+	var o runtimeclient.LogOptions
+	var output string
+	cmd := &cobra.Command{
+		Use:   "logs THREAD",
+		Short: "Show what the code of a thread logged",
+		Long: `Show what the code of a thread logged: the console and the logger of tools, hooks, effects, endpoints and handlers,
+work after an answer that failed, hooks that failed.
+
+A run keeps 1,000 lines, a thread the newest 5,000; a line says how many were dropped.`,
+		Example: `  # All lines that are kept
+  kubectl skein logs orders
+
+  # The last twenty, then those that come
+  kubectl skein logs orders --tail 20 --follow
+
+  # Those of one run
+  kubectl skein logs orders --run sess_4f1c54b8a9c44f7d8f2f6f1b1c0f0a11`,
+		Args: exactly("THREAD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" && output != "json" {
+				return fmt.Errorf("--output=%s: give json, which prints one event a line", output)
+			}
+			if o.Tail < 0 || o.Tail > runtimev1.MaxPageSize {
+				return fmt.Errorf("--tail=%d: give a number from 0, which is all of them, to %d", o.Tail, runtimev1.MaxPageSize)
+			}
+			t, err := p.thread(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, cancel, err := p.bounded(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			enc := json.NewEncoder(p.Out)
+			enc.SetEscapeHTML(false)
+			for e, err := range t.Logs(ctx, o) {
+				if err != nil {
+					return endedStream(err)
+				}
+				if output == "" {
+					p.logLine(&e)
+				} else if err := enc.Encode(e); err != nil {
+					return err
+				}
+			}
+			return context.Cause(ctx)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.Follow, "follow", "f", false, "Wait for more lines.")
+	f.StringVar(&o.RunID, "run", "", "Only the lines of this run; `kubectl skein runs` lists them.")
+	f.IntVar(&o.Tail, "tail", 0, "How many of the newest lines to begin with; 0 for all.")
+	f.StringVarP(&output, "output", "o", "", "Output format: json, one event a line.")
+	return cmd
+}
+
+// logLine prints one line as text: time, level, source, message.
+func (p *plugin) logLine(e *runtimev1.Event) {
+	var l struct {
+		runtimev1.LogLine
+		Data  json.RawMessage `json:"data"`
+		Hook  string          `json:"hook"`
+		Task  string          `json:"task"`
+		Error string          `json:"error"`
+	}
+	_ = json.Unmarshal(e.Data, &l) // without data there is only the time to print
+	switch e.Type {
+	case runtimev1.EventHookFailed:
+		l.Level, l.Source, l.Message = "error", "hook/"+l.Hook, l.Error
+	case runtimev1.EventTaskFailed:
+		l.Level, l.Source, l.Message = "error", "task/"+l.Task, l.Error
+	case runtimev1.EventHandlerLog:
+		l.Source = orElse(l.Source, "handler")
+	}
+	at := e.CreatedAt
+	if l.Time != 0 {
+		at = l.Time
+	}
+	text := indent(safe(l.Message))
+	if len(l.Data) > 0 {
+		text += " " + safe(plainJSON(string(l.Data)))
+	}
+	level := fmt.Sprintf("%-5s", l.Level)
+	switch l.Level {
+	case "error", "fatal":
+		level = p.style.red(level)
+	case "debug", "trace":
+		level = p.style.dim(level)
+	}
+	source := ""
+	if l.Source != "" {
+		source = p.style.cyan(safe(l.Source)) + ": "
+	}
+	fmt.Fprintf(p.Out, "%s %s %s%s\n", p.style.dim(time.UnixMicro(at).Format(time.RFC3339)), level, source, strings.TrimRight(text, "\n"))
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
+	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+)
+
+// watchPause is how long a watch that ended waits before it begins anew.
+const watchPause = time.Second
+
+// reasons follows a Thread object and says to people, whenever it changes, why the thread does not go on and what to do.
+type reasons struct {
+	out       io.Writer
+	thread    *runtimeclient.Thread
+	name      string
+	namespace string
+	command   string // how commands for this thread begin: "kubectl skein", with the namespace where it was given
+
+	mu   sync.Mutex
+	last blocker
+}
+
+// blocker is why a thread does not go on; the zero value for none.
+type blocker struct {
+	reason, message string
+	// somebody has to do something.
+	somebody bool
+}
+
+// follow starts to follow a thread; stop ends it. name is that of the Thread object.
+func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *reasons, stop func(), err error) {
+	cfg, ns, err := p.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0 // of a request: a watch lasts
+	scheme := runtime.NewScheme()
+	if err := skeinv1.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &reasons{out: p.ErrOut, thread: t, name: name, namespace: ns, command: "kubectl skein"}
+	if p.flags.Namespace != nil && *p.flags.Namespace != "" {
+		r.command += " -n " + ns
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.run(ctx, c)
+	}()
+	return r, func() { cancel(); <-done }, nil
+}
+
+func (r *reasons) run(ctx context.Context, c client.WithWatch) {
+	for ctx.Err() == nil {
+		w, err := c.Watch(ctx, &skeinv1.ThreadList{}, client.InNamespace(r.namespace), client.MatchingFields{"metadata.name": r.name})
+		if apierrors.IsForbidden(err) {
+			fmt.Fprintln(r.out, "You may not watch the Thread object, so this cannot say what the thread waits for: ask for the role skein-viewer in this namespace.")
+			return
+		}
+		if err == nil {
+			r.take(ctx, w)
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *reasons) take(ctx context.Context, w watch.Interface) {
+	defer w.Stop()
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return
+			}
+			if t, is := e.Object.(*skeinv1.Thread); is && e.Type != watch.Deleted {
+				r.say(ctx, blockerOf(t))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// blockerOf finds out what keeps a thread from going on.
+func blockerOf(t *skeinv1.Thread) blocker {
+	conditions := t.Status.Conditions
+	if t.DeletionTimestamp != nil {
+		return blocker{reason: "Deleting", message: "the Thread is being deleted", somebody: true}
+	}
+	if c := meta.FindStatusCondition(conditions, skeinv1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		return blocker{reason: c.Reason, message: c.Message, somebody: c.Reason != skeinv1.ReasonProgressing}
+	}
+	c := meta.FindStatusCondition(conditions, skeinv1.ConditionExecuting)
+	if c != nil && c.Status == metav1.ConditionTrue && c.Reason != skeinv1.ReasonRunning {
+		somebody := c.Reason == skeinv1.ReasonWaitingForApproval || c.Reason == skeinv1.ReasonEnvMissing
+		return blocker{reason: c.Reason, message: c.Message, somebody: somebody}
+	}
+	if t.Status.Phase == "Parked" {
+		return blocker{reason: "Parked", message: "the thread was stopped, and what waits in its queue stays there", somebody: true}
+	}
+	return blocker{}
+}
+
+// say prints a blocker that is not the last one.
+func (r *reasons) say(ctx context.Context, b blocker) {
+	r.mu.Lock()
+	was := r.last
+	r.last = b
+	r.mu.Unlock()
+	switch {
+	case b == was:
+	case b == blocker{}:
+		fmt.Fprintf(r.out, "thread/%s goes on\n", r.name)
+	default:
+		text := "thread/" + r.name + " waits: " + b.reason
+		if b.message != "" {
+			text += ": " + b.message
+		}
+		fmt.Fprintln(r.out, indent(safe(text)))
+		for _, next := range r.nextSteps(ctx, b) {
+			fmt.Fprintln(r.out, "  "+safe(next))
+		}
+	}
+}
+
+// maxShownApprovals bounds how many calls a step is shown for.
+const maxShownApprovals = 5
+
+// nextSteps are the commands that help.
+func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
+	switch b.reason {
+	case skeinv1.ReasonWaitingForApproval:
+		list, err := r.thread.Approvals(ctx, runtimeclient.Page{Limit: maxShownApprovals})
+		if err != nil {
+			return []string{fmt.Sprintf("%s approvals %s", r.command, r.name)}
+		}
+		var steps []string
+		for _, a := range list.Approvals {
+			if a.Decision == nil {
+				steps = append(steps, fmt.Sprintf("%s approve %s %s   # %s(%s), or refuse", r.command, r.name, a.ToolCallID, a.Name, shorten(plainJSON(a.Arguments))))
+			}
+		}
+		return steps
+	case skeinv1.ReasonEnvMissing:
+		return []string{fmt.Sprintf("%s env pending %s", r.command, r.name)}
+	case skeinv1.ReasonWaitingForChild:
+		return []string{fmt.Sprintf("%s tree %s", r.command, r.name)}
+	case "Parked":
+		return []string{fmt.Sprintf("%s continue %s", r.command, r.name)}
+	}
+	return nil
+}
+
+// timeout is the error of a wait whose time is over.
+func (r *reasons) timeout(d time.Duration) error {
+	r.mu.Lock()
+	b := r.last
+	r.mu.Unlock()
+	text := fmt.Sprintf("no end of the run within %s", d)
+	code := exitTimeout
+	if b.reason != "" {
+		text += ", for the thread waits (" + strings.TrimSuffix(b.reason+": "+b.message, ": ") + ")"
+	}
+	if b.somebody {
+		code = exitWaits
+	}
+	return coded(code, fmt.Errorf("%s: the message is in the thread all the same, `%s watch %s` follows it", text, r.command, r.name))
+}

@@ -1,0 +1,91 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// Lines gives log lines of a thread.
+func (s *Store) Lines(ctx context.Context, threadID string, q store.LineQuery) ([]store.Event, error) {
+	query, limit := qLines, q.Limit
+	if limit <= 0 {
+		limit = defaultEvents
+	}
+	if q.Tail > 0 {
+		query, limit = qNewestLines, q.Tail
+	}
+	lines := []store.Event{}
+	err := s.readers.snapshot(ctx, func(c *conn) error {
+		lines = lines[:0]
+		var key int64
+		if err := c.row(ctx, qThreadKey, []any{threadID}, &key); err != nil {
+			return err
+		}
+		return c.rows(ctx, query, []any{key, q.After, q.RunID, q.RunID, limit}, func(scan scanner) error {
+			e, err := scanLine(scan)
+			if err == nil {
+				lines = append(lines, *e)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("log lines of thread %s: %w", threadID, err)
+	}
+	if q.Tail > 0 {
+		slices.Reverse(lines)
+	}
+	return lines, nil
+}
+
+func scanLine(scan scanner) (*store.Event, error) {
+	var e store.Event
+	var data text
+	if err := scan(&e.Seq, &e.Type, &e.RunID, &e.MessageID, &data, &e.CreatedAt); err != nil {
+		return nil, err
+	}
+	e.Data = data.raw()
+	return &e, nil
+}
+
+// trimLines drops the oldest log lines above keep.
+func (t *tx) trimLines(h *head, keep int) error {
+	if h.lastSeq <= int64(keep) {
+		return nil // it cannot have that many
+	}
+	var n int
+	if err := t.row(t.ctx, qCountLines, []any{h.key}, &n); err != nil {
+		return err
+	}
+	if n <= keep || keep < 1 {
+		return nil
+	}
+	// One more than is too many goes, for the record takes a place.
+	var last store.Event
+	dropped := int64(0)
+	if err := t.rows(t.ctx, qOldestLines, []any{h.key, n - keep + 1}, func(scan scanner) error {
+		e, err := scanLine(scan)
+		if err != nil {
+			return err
+		}
+		dropped += max(store.DroppedIn(e), 1)
+		last = *e
+		return nil
+	}); err != nil {
+		return err
+	}
+	record, err := json.Marshal(store.CodeLine{
+		Level: "warn", Message: fmt.Sprintf("… %d older lines dropped: a thread keeps the newest %d", dropped, keep), Time: last.CreatedAt, Dropped: dropped,
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.write(t.ctx, qRemoveLines, h.key, last.Seq); err != nil {
+		return err
+	}
+	return t.write(t.ctx, qReplaceLine, store.EventCodeLog, string(record), h.key, last.Seq)
+}
