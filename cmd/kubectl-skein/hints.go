@@ -10,13 +10,13 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// refused matches what RBAC says of a request that it refuses. Quotas and admission answer Forbidden too, and no role
+// deniedByRBAC matches what RBAC says of a request that it refuses. Quotas and admission answer Forbidden too, and no role
 // helps against those.
-var refused = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+var deniedByRBAC = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
 // hint returns what to do about an error of the server where the server cannot know it, or "".
 func hint(s metav1.Status) string {
-	m := refused.FindStringSubmatch(s.Message)
+	m := deniedByRBAC.FindStringSubmatch(s.Message)
 	if s.Reason != metav1.StatusReasonForbidden || m == nil {
 		return ""
 	}
