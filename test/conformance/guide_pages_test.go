@@ -78,7 +78,7 @@ var pagesToFollow = map[string]followed{
 	"docs/state.md":           {prepare: (*reader).echoing},
 	"docs/subagents.md":       {prepare: (*reader).asked},
 	"docs/thread-records.md":  {prepare: (*reader).authorized},
-	"docs/tools.md":           {},
+	"docs/tools.md":           {prepare: (*reader).logged},
 	"docs/troubleshooting.md": {prepare: (*reader).samples},
 	"docs/usage.md":           {prepare: (*reader).samples},
 }
@@ -246,6 +246,24 @@ spec:
 	create(ctx, harness.Scripted(r.ns, "model", harness.On("pay", both), harness.After("pay_invoice", harness.Answer("done"))),
 		harness.Prompt(r.ns, "prompt", "model", "pay-invoice"), harness.Agent(r.ns, "clerk", "prompt"), harness.NewThread(r.ns, "orders", "clerk"))
 	Expect(r.ready(ctx, "orders").Say(ctx, "pay both")).To(Succeed())
+}
+
+// logged has a tool called that logs, and whose work after its answer fails.
+func (r *reader) logged(ctx SpecContext) {
+	GinkgoHelper()
+	create(ctx, harness.CodeTool(r.ns, "word-count", `
+import { defineTool } from '@standardagents/builder';
+export default defineTool({
+  description: 'Counts.',
+  execute: async (state) => {
+    console.log('3 lines of /orders.csv');
+    state.waitUntil(async () => { throw new Error('too late'); });
+    return '3';
+  },
+});`, nil),
+		harness.Scripted(r.ns, "model", harness.On("go", harness.Calls("word_count", nil)), harness.After("word_count", harness.Answer("three"))),
+		harness.Prompt(r.ns, "prompt", "model", "word-count"), harness.Agent(r.ns, "counter", "prompt"), harness.NewThread(r.ns, "orders", "counter"))
+	say(ctx, r.ready(ctx, "orders"), 1, "go")
 }
 
 // authorized gives the reader what docs/runtime-api.md says of applications.

@@ -74,6 +74,7 @@ var (
 		what *regexp.Regexp
 		name string
 	}{
+		{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z`), "DATE"},
 		{id, "ID"},
 		{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "HASH"},
 		{regexp.MustCompile(`\b([0-9]+(ms|s|m|h|d))+\b`), "TIME"},

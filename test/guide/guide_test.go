@@ -71,6 +71,7 @@ func TestOutputsAreComparedButForWhatVaries(t *testing.T) {
 	}{
 		{"NAME   AGE\nx-0123456789abcdef   4s\n", "NAME    AGE\nx-fedcba9876543210   1m12s\n", true},
 		{"a\n…\nz\n", "a\nb\nc\nz\n", true},
+		{"2026-11-22T09:30:12Z info x\n", "2027-01-01T00:00:00.5Z info x\n", true},
 		{"a\n…\n", "a\nb\n", true},
 		{"a\n…\nz\n", "a\nb\n", false},
 		{"├─a\n└─Pod/x\n", "└─a\n", true},
