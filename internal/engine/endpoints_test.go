@@ -249,13 +249,17 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 
 	It("read a thread that is terminated, and do nothing else there", Label("THR-04", "THR-05"), func(ctx SpecContext) {
 		put(`export default defineThreadEndpoint(async (request, state) => {
-  try { await state.queueMessage({ role: 'user', content: 'x' }); return 'queued'; } catch (e) { return [state.terminated > 0, e.message]; }
+  const out = [state.terminated > 0];
+  for (const call of [() => state.queueMessage({ role: 'user', content: 'x' }), () => state.setValue('k', 1), () => state.writeFile('/a', 'x'), () => state.thread?.state?.set?.('k', 1) ?? state.emit('e', 1)])
+    try { await call(); out.push('taken'); } catch (e) { out.push(e.message); }
+  return [...out, await state.getValue('k')];
 });`)
 		Expect(e.Terminate(ctx, id, "x")).To(Succeed())
 		reads := func(r *engine.EndpointRequest) { r.Reads = true }
 		a, err := ask(ctx, "GET", "", reads)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(a.body()).To(And(HavePrefix("[true,"), ContainSubstring("terminated")))
+		Expect(a.body()).To(And(HavePrefix("[true,"), HaveSuffix(",null]"), Not(ContainSubstring("taken"))))
+		Expect(strings.Count(a.body(), "the thread is terminated")).To(Equal(4), a.body())
 		_, err = ask(ctx, "POST", "{}")
 		Expect(err).To(MatchError(store.ErrTerminated))
 	})

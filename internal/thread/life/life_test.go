@@ -1,6 +1,7 @@
 package life_test
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,7 +24,7 @@ var _ = Describe("The table of what a thread takes", Label("THR-05"), func() {
 			Expect(life.Of(&t).String()).To(Equal(state))
 			for _, a := range all {
 				err := life.Check(&t, a)
-				if want == nil || contains(taken, a) {
+				if want == nil || slices.Contains(taken, a) {
 					Expect(err).NotTo(HaveOccurred(), string(a))
 				} else {
 					Expect(err).To(MatchError(want), string(a))
@@ -43,12 +44,3 @@ var _ = Describe("The table of what a thread takes", Label("THR-05"), func() {
 		Expect(life.Check(&store.Thread{}, "dance")).To(MatchError(ContainSubstring("dance")))
 	})
 })
-
-func contains(list []life.Action, a life.Action) bool {
-	for _, x := range list {
-		if x == a {
-			return true
-		}
-	}
-	return false
-}
