@@ -85,8 +85,24 @@ verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
 
 ##@ Build
 
+# One go build makes all of them, in the workspace hack/all.work, where the dev cluster's programs are made too: a package that
+# several need is compiled once. Programs that are unlike the others are built one by one.
 .PHONY: build
-build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
+ifneq ($(RELEASE)$(RACE)$(LATE),)
+build: bin/manager bin/sandbox bin/kubectl-skein
+else
+build: ## Build the static programs into bin/.
+	@$(DEVCLUSTER) build --programs --bin bin
+endif
+
+# Programs and dev cluster, gVisor included, which only tests ask for: all that `make test` builds before it begins.
+.PHONY: build-all
+ifneq ($(RELEASE)$(RACE)$(LATE),)
+build-all: build cluster-build
+else
+build-all:
+	@$(DEVCLUSTER) build --gvisor --bin bin >/dev/null
+endif
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein
@@ -122,7 +138,7 @@ test-unit: $(TESTRUN) ## Packages that need nothing around them.
 	@$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
 
 # PREBUILT=1 says that the programs are there already, testrun among them, as `make test` does after it has built them once.
-NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
+NEEDS := $(TESTRUN) $(if $(PREBUILT),,build-all)
 
 # The TypeScript compiler that checks the types of the API, at the version that hack/typescript pins.
 .PHONY: typescript
@@ -185,11 +201,11 @@ bench: $(NEEDS) ## Print the figures of the budget.
 
 .PHONY: cluster-build
 cluster-build: ## Build the dev cluster's programs, where they are not in the cache.
-	@$(DEVCLUSTER) build
+	@$(DEVCLUSTER) build --gvisor
 
 .PHONY: cluster-up
-cluster-up: ## Start a dev cluster [CLUSTER=name NODE=auto|true|false].
-	@$(DEVCLUSTER) up --name $(CLUSTER) --node=$(NODE)
+cluster-up: ## Start a dev cluster [CLUSTER=name NODE=auto|true|false GVISOR=1].
+	@$(DEVCLUSTER) up --name $(CLUSTER) --node=$(NODE) $(if $(GVISOR),--gvisor)
 
 .PHONY: cluster-down
 cluster-down: ## Stop it and remove all of it, also after a crash.
@@ -202,7 +218,7 @@ cluster-status: ## Say what runs.
 ##@ Demo
 
 .PHONY: demo
-demo: build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+demo: ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
 	@NODE=$(NODE) hack/demo/run.sh
 
 .PHONY: demo-down

@@ -31,6 +31,8 @@ type ClusterOptions struct {
 	// Name of the cluster; $SKEIN_CLUSTER_SUFFIX is put behind it, so that several checkouts can test at once.
 	Name string
 	Node bool // with a real node: needs root on Linux
+	// GVisor offers the RuntimeClass gvisor.
+	GVisor bool
 	// AuditLog makes the API server write its audit log, by which writes are counted.
 	AuditLog bool
 	Log      io.Writer
@@ -49,6 +51,9 @@ func devcluster(ctx context.Context, log io.Writer, args ...string) error {
 func Up(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	o.Name += os.Getenv("SKEIN_CLUSTER_SUFFIX")
 	args := []string{"up", "--name", o.Name, fmt.Sprintf("--node=%t", o.Node)}
+	if o.GVisor {
+		args = append(args, "--gvisor")
+	}
 	if o.AuditLog {
 		args = append(args, "--audit-log")
 	}

@@ -82,11 +82,15 @@ type Config struct {
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
 	LinkCIDR    netip.Prefix `json:"linkCIDR"`
-	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor.
+	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor. The last is empty in a
+	// cluster without gVisor.
 	NodeBin   string `json:"nodeBin,omitempty"`
 	DNSBin    string `json:"dnsBin,omitempty"`
 	GVisorBin string `json:"gvisorBin,omitempty"`
 }
+
+// GVisor reports whether pods can run on gVisor.
+func (c Config) GVisor() bool { return c.GVisorBin != "" }
 
 // NodeName is the name of the cluster's Node object and the host name inside it.
 func (c Config) NodeName() string { return c.Name + "-node" }
