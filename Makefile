@@ -225,6 +225,21 @@ demo: ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=�
 demo-down: ## Remove everything that the demo started.
 	@hack/demo/run.sh --down
 
+##@ A fresh machine
+
+# In a clean clone of the last commit, with an empty HOME and empty caches. It needs 40 GB and an hour for both commands.
+.PHONY: fresh
+fresh: ## Time the README's commands with empty caches [WHAT=demo|test|both AS=root|user|both].
+	@WHAT='$(WHAT)' AS='$(AS)' hack/fresh.sh
+
+.PHONY: fresh-interrupt
+fresh-interrupt: ## Interrupt a cold `make demo` at random moments; the next one has to work [TIMES=20 SEED=…].
+	@TIMES='$(TIMES)' SEED='$(SEED)' hack/fresh.sh interrupt
+
+.PHONY: fresh-twins
+fresh-twins: ## Play the demo in two clones at once.
+	@hack/fresh.sh twins
+
 ##@ Deploy
 
 # The cluster of your kubeconfig; any kubectl of 1.30 or later, or the dev cluster's own.
