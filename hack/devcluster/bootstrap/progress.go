@@ -15,7 +15,7 @@ import (
 const beat = 15 * time.Second
 
 // usualSpeed is how many bytes of Go source two processors compile in a second, as measured. The estimate begins with it.
-const usualSpeed = 180_000
+const usualSpeed = 450_000
 
 // progress counts what all go builds of one run do, and says how far they are: on a terminal in one line that is rewritten, elsewhere
 // in plain lines.
