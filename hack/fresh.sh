@@ -62,15 +62,12 @@ as() {
 	return "$status"
 }
 
-# ours: the processes that a newcomer started and that still run.
+# ours prints the processes that a newcomer started and that still run.
 ours() {
 	local p
-	for p in /proc/[0-9]*; do
-		if tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qxF "SKEIN_FRESH=$base"; then
-			printf '%s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <"$p/cmdline" 2>/dev/null | cut -c 1-150)"
-		fi
+	{ grep -lszxF "SKEIN_FRESH=$base" /proc/[0-9]*/environ || true; } | while IFS=/ read -r _ _ p _; do
+		printf '%s %s\n' "$p" "$(ps -o args= -p "$p" | cut -c 1-150)"
 	done
-	return 0
 }
 
 finish() {

@@ -24,7 +24,6 @@ type demo struct {
 	node       bool
 	model      *realModel // nil: the scripted ones
 	total      string     // of the paid orders, as the demo itself adds them up
-	installed  time.Time  // when the custom resources were
 }
 
 const (

@@ -27,6 +27,7 @@ type upFlags struct {
 	node                   string
 	audit, egress, stay    bool
 	gvisor                 bool
+	crds                   string
 	pods, services, linked string
 }
 
@@ -38,6 +39,7 @@ func up(ctx context.Context, args []string) (int, error) {
 	fl.BoolVar(&f.audit, "audit-log", false, "write who called the API server what to logs/audit.log, one JSON object a line, without bodies")
 	fl.BoolVar(&f.egress, "egress", false, "let pods reach what this host reaches")
 	fl.BoolVar(&f.gvisor, "gvisor", false, "offer gVisor as RuntimeClass gvisor; building it takes a minute the first time")
+	fl.StringVar(&f.crds, "crds", "", "`folder` of custom resources, one .yaml file each, to create before the controllers start")
 	fl.BoolVar(&f.stay, "foreground", false, "stay; an interrupt takes the cluster down")
 	fl.StringVar(&f.pods, "pod-cidr", "", "addresses of pods, a `range` like 100.96.0.0/24; chosen by default")
 	fl.StringVar(&f.services, "service-cidr", "", "addresses of Services, a `range` like 100.97.0.0/16")
@@ -106,7 +108,7 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 		if err != nil {
 			return false, err
 		}
-		if f.node != "auto" && is.Node != cfg.Node || f.audit && !is.Audit || f.egress && !is.Egress || f.gvisor && !is.GVisor() {
+		if f.node != "auto" && is.Node != cfg.Node || f.audit && !is.Audit || f.egress && !is.Egress || f.gvisor && !is.GVisor() || cfg.CRDs != "" && is.CRDs != cfg.CRDs {
 			return false, fmt.Errorf("the cluster %s is up already, with other settings (%s): run down first", cfg.Name, is.NodeReason)
 		}
 		fmt.Printf("devcluster: %s is up already\n", cfg.Name)
@@ -175,6 +177,16 @@ func (f upFlags) config() (layout.Config, error) {
 			return cfg, fmt.Errorf("%s %q is not an IPv4 range between /%d and /%d, like 100.96.0.0/%d", r.flag, r.value, r.min, r.max, r.max)
 		}
 		*r.to = p.Masked()
+	}
+	if f.crds != "" {
+		abs, err := filepath.Abs(f.crds)
+		if err != nil {
+			return cfg, err
+		}
+		if files, _ := filepath.Glob(filepath.Join(abs, "*.yaml")); len(files) == 0 {
+			return cfg, fmt.Errorf("--crds: no .yaml file in %s", abs)
+		}
+		cfg.CRDs = abs
 	}
 	possible := node.Possible()
 	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "") {

@@ -77,6 +77,8 @@ type Config struct {
 	Egress bool `json:"egress"`
 	// Nameservers are where cluster DNS sends questions about other domains, with egress.
 	Nameservers []string `json:"nameservers,omitempty"`
+	// CRDs is a folder of custom resources that are there before the controllers start; none when empty.
+	CRDs string `json:"crds,omitempty"`
 	// PodCIDR, ServiceCIDR and LinkCIDR are the node's address ranges; the link has two addresses, host end first.
 	// The zero ones are chosen when the node is started.
 	PodCIDR     netip.Prefix `json:"podCIDR"`
