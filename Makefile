@@ -92,9 +92,27 @@ verify: ## Fail when a generated file, a go.mod or the formatting has drifted.
 prerequisites:
 	@$(if $(PREREQUISITES_MET),,NODE=$(NODE) hack/prerequisites.sh $(or $(filter demo test,$(MAKECMDGOALS)),build))
 
+# One go build makes all of them, in the workspace hack/all.work, where the dev cluster's programs are made too: a package that
+# several need is compiled once. Programs that are unlike the others are built one by one.
 .PHONY: build
-build: bin/manager bin/sandbox bin/kubectl-skein ## Build the static programs into bin/.
+ifneq ($(RELEASE)$(RACE)$(LATE),)
+build: bin/manager bin/sandbox bin/kubectl-skein
 	@ln -sf kubectl-skein bin/kubectl_complete-skein
+else
+build: prerequisites ## Build the static programs into bin/.
+	@$(DEVCLUSTER) build --programs --bin bin
+	@ln -sf kubectl-skein bin/kubectl_complete-skein
+endif
+
+# Programs and dev cluster, gVisor included, which only tests ask for: all that `make test` builds before it begins.
+.PHONY: build-all
+ifneq ($(RELEASE)$(RACE)$(LATE),)
+build-all: build cluster-build
+else
+build-all: prerequisites
+	@$(DEVCLUSTER) build --gvisor --bin bin >/dev/null
+	@ln -sf kubectl-skein bin/kubectl_complete-skein
+endif
 
 # Always asked for: the Go tool knows better than make what has changed.
 .PHONY: bin/manager bin/sandbox bin/kubectl-skein
@@ -130,7 +148,7 @@ test-unit: $(TESTRUN) ## Packages that need nothing around them.
 	@$(TESTRUN) tier $(TESTFLAGS) -p $(JOBS) unit $(PKG)
 
 # PREBUILT=1 says that the programs are there already, testrun among them, as `make test` does after it has built them once.
-NEEDS := $(TESTRUN) $(if $(PREBUILT),,build cluster-build)
+NEEDS := $(TESTRUN) $(if $(PREBUILT),,build-all)
 
 # The TypeScript compiler that checks the types of the API, at the version that hack/typescript pins.
 .PHONY: typescript
@@ -193,11 +211,11 @@ bench: $(NEEDS) ## Print the figures of the budget.
 
 .PHONY: cluster-build
 cluster-build: ## Build the dev cluster's programs, where they are not in the cache.
-	@$(DEVCLUSTER) build
+	@$(DEVCLUSTER) build --gvisor
 
 .PHONY: cluster-up
-cluster-up: ## Start a dev cluster [CLUSTER=name NODE=auto|true|false].
-	@$(DEVCLUSTER) up --name $(CLUSTER) --node=$(NODE)
+cluster-up: ## Start a dev cluster [CLUSTER=name NODE=auto|true|false GVISOR=1].
+	@$(DEVCLUSTER) up --name $(CLUSTER) --node=$(NODE) $(if $(GVISOR),--gvisor)
 
 .PHONY: cluster-down
 cluster-down: ## Stop it and remove all of it, also after a crash.
@@ -210,12 +228,27 @@ cluster-status: ## Say what runs.
 ##@ Demo
 
 .PHONY: demo
-demo: prerequisites build ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
+demo: prerequisites ## Play the demo [NODE=auto|true|false MODEL_BASE_URL=… MODEL_API_KEY=… MODEL=…].
 	@NODE=$(NODE) hack/demo/run.sh
 
 .PHONY: demo-down
 demo-down: ## Remove everything that the demo started.
 	@hack/demo/run.sh --down
+
+##@ A fresh machine
+
+# In a clean clone of the last commit, with an empty HOME and empty caches. It needs 40 GB and an hour for both commands.
+.PHONY: fresh
+fresh: ## Time the README's commands with empty caches [WHAT=demo|test|both AS=root|user|both].
+	@WHAT='$(WHAT)' AS='$(AS)' hack/fresh.sh
+
+.PHONY: fresh-interrupt
+fresh-interrupt: ## Interrupt a cold `make demo` at random moments; the next one has to work [TIMES=20 SEED=…].
+	@TIMES='$(TIMES)' SEED='$(SEED)' hack/fresh.sh interrupt
+
+.PHONY: fresh-twins
+fresh-twins: ## Play the demo in two clones at once.
+	@hack/fresh.sh twins
 
 ##@ Deploy
 

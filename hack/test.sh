@@ -15,7 +15,7 @@ go build -o build/testrun ./hack/testrun || exit 1
 trap 'echo "interrupted" >&2; exit 130' INT TERM
 
 # What every later tier needs is built first, so that its time is told apart from that of the tests.
-"$make" --no-print-directory build cluster-build || exit 1
+"$make" --no-print-directory build-all || exit 1
 # What tests need of others is installed before them: where two lanes install at once, one waits for the other, and what a package
 # adds to the machine would look like something that a cluster has left behind. A tier that misses something says so itself.
 "$make" --no-print-directory --keep-going prefetch || true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,17 +12,37 @@ import (
 
 const devcluster = "hack/devcluster/devcluster.sh"
 
+// build makes the programs that the demo needs, where they are missing. Its progress goes to the terminal as it is; no time limit
+// covers it.
+func (d *demo) build(ctx context.Context) error {
+	args := []string{devcluster, "build", "--bin", "bin"}
+	if os.Getenv("NODE") == "false" || d.model != nil && d.model.onLoopback() {
+		args = append(args, "--control-plane")
+	}
+	cmd := d.command(ctx, args...)
+	cmd.Stderr = os.Stderr // its standard output says where each program is
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%s: %w", quote(args), err)
+	}
+	return nil
+}
+
 // startCluster starts a cluster of the demo's own, with a node where this machine can have one.
 func (d *demo) startCluster(ctx context.Context) error {
 	// An earlier demo may have left its cluster up for somebody to look at.
-	if err := d.remove(io.Discard); err != nil {
+	if err := d.down(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.state, 0o755); err != nil {
 		return err
 	}
 	d.say("1. A Kubernetes cluster")
-	args := []string{devcluster, "up", "--name", clusterName}
+	// The custom resources are there before the cluster's garbage collector starts: later ones it finds only after up to 30 s, and
+	// until then nothing that they own is collected.
+	args := []string{devcluster, "up", "--name", d.cluster, "--crds", "config/crd/bases"}
 	node := os.Getenv("NODE")
 	if d.model != nil && d.model.onLoopback() {
 		fmt.Println("The model is on this machine's loopback, where pods cannot reach it: no node, the manager runs as a local process.")
@@ -45,7 +64,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 	if err := d.run(ctx, args...); err != nil {
 		return err
 	}
-	out, err := d.output(ctx, devcluster, "env", "--name", clusterName)
+	out, err := d.output(ctx, devcluster, "env", "--name", d.cluster)
 	if err != nil {
 		return err
 	}
@@ -81,7 +100,6 @@ func (d *demo) installSkein(ctx context.Context) error {
 		if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
 			return err
 		}
-		d.installed = time.Now()
 		if err := d.run(ctx, "kubectl", "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=skein", "--timeout=60s"); err != nil {
 			return err
 		}
@@ -92,14 +110,13 @@ func (d *demo) installSkein(ctx context.Context) error {
 	}
 	d.say("2. Skein, as a Deployment in the cluster")
 	for _, program := range []string{"manager", "sandbox"} {
-		if err := d.run(ctx, devcluster, "load", "--cluster", clusterName, "--name", "skein.dev/"+program+":dev", "--binary", "bin/"+program); err != nil {
+		if err := d.run(ctx, devcluster, "load", "--cluster", d.cluster, "--name", "skein.dev/"+program+":dev", "--binary", "bin/"+program); err != nil {
 			return err
 		}
 	}
 	if err := d.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/default"); err != nil {
 		return err
 	}
-	d.installed = time.Now()
 	if err := d.run(ctx, "kubectl", "rollout", "status", "-n", "skein-system", "deployment/skein-manager", "--timeout=120s"); err != nil {
 		return err
 	}
@@ -115,15 +132,11 @@ func (d *demo) awaitRuntimeAPI(ctx context.Context) error {
 	})
 }
 
-// down removes the local manager and the cluster, and says so.
-func (d *demo) down() error { return d.remove(os.Stdout) }
-
-// remove takes no context: an interrupt must not stop it.
-func (d *demo) remove(out io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
+// down removes the local manager and the cluster, and says so. It takes no context, as an interrupt must not stop it, and sets no
+// time limit: devcluster has its own for a cluster that does not stop, and may have to compile itself first.
+func (d *demo) down() error {
 	managerErr := d.stopManager()
-	clusterErr := d.quietly(ctx, nil, out, devcluster, "down", "--name", clusterName)
+	clusterErr := d.quietly(context.Background(), nil, os.Stdout, devcluster, "down", "--name", d.cluster)
 	if err := errors.Join(managerErr, clusterErr); err != nil {
 		return err
 	}

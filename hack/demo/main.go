@@ -40,7 +40,10 @@ func run(down bool) int {
 		return 0
 	}
 	began := time.Now()
-	err = d.play(ctx)
+	if err = d.build(ctx); err == nil {
+		began = time.Now()
+		err = d.play(ctx)
+	}
 	if err == nil {
 		d.say("The demo is over after %s. The cluster is still there:", seconds(time.Since(began)))
 		fmt.Printf("  export KUBECONFIG=%s PATH=%s:$PATH\n  kubectl skein send -n demo --help\n", d.kubeconfig, filepath.Join(d.root, "bin"))
@@ -48,7 +51,7 @@ func run(down bool) int {
 		return 0
 	}
 	if ctx.Err() != nil {
-		d.say("Interrupted. Removing everything that the demo started …")
+		d.say("Interrupted. Removing everything that the demo started … What is built already is kept.")
 	} else {
 		fmt.Fprintln(os.Stderr, "\nThe demo failed:", err)
 		d.explain()

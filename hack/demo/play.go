@@ -166,9 +166,6 @@ func (d *demo) awaitReminder(ctx context.Context) error {
 // deleteTree deletes the thread and shows that all that it had made goes with it.
 func (d *demo) deleteTree(ctx context.Context) error {
 	d.say("9. Deleting the thread takes the whole tree with it")
-	if err := d.awaitCollector(ctx); err != nil {
-		return err
-	}
 	began := time.Now()
 	if err := d.run(ctx, "kubectl", "delete", "thread", "-n", namespace, threadName); err != nil {
 		return err
@@ -196,26 +193,6 @@ func (d *demo) deleteTree(ctx context.Context) error {
 	}
 	fmt.Printf("(all of it gone after %s)\n", seconds(time.Since(began)))
 	return d.run(ctx, "kubectl", "get", "-n", namespace, "threads,subagents,scheduledeffects,pods")
-}
-
-// collectorPeriod is how often a cluster's garbage collector looks for kinds that are new.
-const collectorPeriod = 30 * time.Second
-
-// awaitCollector waits until the garbage collector knows Skein's kinds, so that the time of the deletion is the one
-// of a cluster that is older than a minute.
-func (d *demo) awaitCollector(ctx context.Context) error {
-	left := collectorPeriod + time.Second - time.Since(d.installed)
-	if left <= 0 {
-		return nil
-	}
-	fmt.Printf("(The cluster's garbage collector looks for new kinds every %s, and Skein's are %s old: %s to wait.)\n",
-		collectorPeriod, seconds(time.Since(d.installed)), seconds(left))
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(left):
-		return nil
-	}
 }
 
 // threadObject is what the demo reads of the Thread.

@@ -17,19 +17,18 @@ import (
 type demo struct {
 	root       string // of the repository
 	state      string // folder for what the demo keeps while it runs
+	cluster    string // its name
 	kubeconfig string
 	env        []string
 	colour     bool
 	node       bool
 	model      *realModel // nil: the scripted ones
 	total      string     // of the paid orders, as the demo itself adds them up
-	installed  time.Time  // when the custom resources were
 }
 
 const (
-	clusterName = "demo"
-	namespace   = "demo"
-	threadName  = "orders"
+	namespace  = "demo"
+	threadName = "orders"
 )
 
 func newDemo() (*demo, error) {
@@ -40,7 +39,10 @@ func newDemo() (*demo, error) {
 	if _, err := os.Stat(filepath.Join(root, "config", "samples")); err != nil {
 		return nil, fmt.Errorf("run it with `make demo` in the repository's root: %w", err)
 	}
-	d := &demo{root: root, state: filepath.Join(root, "build", "demo-state"), env: os.Environ()}
+	d := &demo{root: root, state: filepath.Join(root, "build", "demo-state"), cluster: os.Getenv("SKEIN_DEMO_CLUSTER"), env: os.Environ()}
+	if d.cluster == "" {
+		d.cluster = "demo"
+	}
 	if fi, err := os.Stdout.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" {
 		d.colour = true
 	}

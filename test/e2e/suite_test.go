@@ -38,7 +38,7 @@ func TestE2E(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "e2e", Node: true, Log: GinkgoWriter})
+	cluster, err = harness.Up(ctx, harness.ClusterOptions{Name: "e2e", Node: true, GVisor: true, Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(cluster.Down(ctx)).To(Succeed()) }, NodeTimeout(5*time.Minute))
 	Expect(cluster.Install(ctx)).To(Succeed())

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -28,9 +29,12 @@ type Cluster struct {
 
 // ClusterOptions say which cluster a test wants.
 type ClusterOptions struct {
-	// Name of the cluster; $SKEIN_CLUSTER_SUFFIX is put behind it, so that several checkouts can test at once.
+	// Name of the cluster. $SKEIN_CLUSTER_SUFFIX is put behind it, by default a number of this checkout, so that several can test
+	// at once.
 	Name string
 	Node bool // with a real node: needs root on Linux
+	// GVisor offers the RuntimeClass gvisor.
+	GVisor bool
 	// AuditLog makes the API server write its audit log, by which writes are counted.
 	AuditLog bool
 	Log      io.Writer
@@ -47,8 +51,11 @@ func devcluster(ctx context.Context, log io.Writer, args ...string) error {
 
 // Up starts the cluster, or joins the one that runs under this name, and waits until it is usable.
 func Up(ctx context.Context, o ClusterOptions) (*Cluster, error) {
-	o.Name += os.Getenv("SKEIN_CLUSTER_SUFFIX")
+	o.Name += clusterSuffix()
 	args := []string{"up", "--name", o.Name, fmt.Sprintf("--node=%t", o.Node)}
+	if o.GVisor {
+		args = append(args, "--gvisor")
+	}
 	if o.AuditLog {
 		args = append(args, "--audit-log")
 	}
@@ -69,6 +76,14 @@ func Up(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	c.Config.QPS, c.Config.Burst = -1, -1 // a test must not measure its own throttling
 	c.Client, err = client.NewWithWatch(rest.CopyConfig(c.Config), client.Options{Scheme: Scheme()})
 	return c, err
+}
+
+// clusterSuffix tells the clusters of this checkout from those of others.
+func clusterSuffix() string {
+	if suffix, ok := os.LookupEnv("SKEIN_CLUSTER_SUFFIX"); ok {
+		return suffix
+	}
+	return fmt.Sprintf("-%08x", crc32.ChecksumIEEE([]byte(Root())))
 }
 
 func clusterEnv(ctx context.Context, name string) (map[string]string, error) {

@@ -20,6 +20,9 @@ type artifact struct {
 	module string   // folder of its module, relative to hack/devcluster
 	skip   []string // folders in it that belong to other artifacts, or to tests
 	steps  func(src string) ([]step, error)
+	// joint is set when its module is in the workspace: its only step is part of the one build that the repository's own programs
+	// are made by, so that a package which several of them need is compiled once.
+	joint bool
 }
 
 // step is one go build: packages into a folder or a file of the artifact.
@@ -32,17 +35,23 @@ type step struct {
 }
 
 // recipe is part of every key: raise it when the way of building changes without a change in the modules.
-const recipe = "1"
+const recipe = "2"
 
 var (
-	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "gvisor", "test"}, steps: controlPlaneSteps}
+	controlPlane = artifact{name: "controlplane", module: ".", skip: []string{"bootstrap", "node", "dns", "gvisor", "test"}, steps: controlPlaneSteps, joint: true}
 	nodeRuntime  = artifact{name: "node", module: "node", steps: nodeSteps}
-	clusterDNS   = artifact{name: "dns", module: "dns", steps: dnsSteps}
+	clusterDNS   = artifact{name: "dns", module: "dns", steps: dnsSteps, joint: true}
 	gvisor       = artifact{name: "gvisor", module: "gvisor", steps: gvisorSteps}
 )
 
 // assets are the names under which envtest looks for its programs.
 var assets = []string{"kube-apiserver", "etcd", "kubectl"}
+
+// The packages of the two artifacts that are built together with the repository's own programs.
+const (
+	controlPlanePackage = "github.com/skein-dev/skein/hack/devcluster"
+	dnsPackage          = controlPlanePackage + "/dns"
+)
 
 func controlPlaneSteps(src string) ([]step, error) {
 	k, err := moduleVersion(filepath.Join(src, "go.mod"), "k8s.io/kubernetes")
@@ -59,7 +68,7 @@ func controlPlaneSteps(src string) ([]step, error) {
 			ld += fmt.Sprintf(" -X %s.%s=%s", p, x[0], x[1])
 		}
 	}
-	return []step{{ld: ld, out: "devcluster", pkgs: []string{"."}}}, nil
+	return []step{{ld: ld, out: "devcluster", pkgs: []string{controlPlanePackage}}}, nil
 }
 
 func nodeSteps(src string) ([]step, error) {
@@ -75,7 +84,9 @@ func nodeSteps(src string) ([]step, error) {
 	const cmd = "github.com/containerd/containerd/v2/cmd/"
 	const cni = "github.com/containernetworking/plugins/plugins/"
 	return []step{
-		{tags: "no_btrfs,no_devmapper,no_zfs,osusergo,netgo,static_build", out: "bin/",
+		// No tag that means something to a package of the standard library or of another program here: it would be compiled anew
+		// with all that needs it. Without cgo, names and users are looked up in Go anyway.
+		{tags: "no_btrfs,no_devmapper,no_zfs", out: "bin/",
 			ld:   "-s -w -X github.com/containerd/containerd/v2/version.Version=" + containerd,
 			pkgs: []string{cmd + "containerd", cmd + "containerd-shim-runc-v2", cmd + "ctr"}},
 		{ld: "-s -w", out: "cni/", pkgs: []string{cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local", cni + "meta/portmap"}},
@@ -89,7 +100,7 @@ func nodeSteps(src string) ([]step, error) {
 }
 
 func dnsSteps(string) ([]step, error) {
-	return []step{{ld: "-s -w", out: "bin/coredns", pkgs: []string{"."}}}, nil
+	return []step{{ld: "-s -w", out: "bin/coredns", pkgs: []string{dnsPackage}}}, nil
 }
 
 func gvisorSteps(string) ([]step, error) {

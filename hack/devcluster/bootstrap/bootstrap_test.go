@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -90,18 +91,18 @@ func TestBuildMakesACompleteArtifactOrNone(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(b.cache.dir, ".build-old"), 0o755); err != nil { // an interrupted build
 		t.Fatal(err)
 	}
-	key, err := b.key(a)
-	if err != nil {
+	if err := b.buildAll(context.Background(), wish{artifacts: []artifact{a}}, func(string, string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.build(context.Background(), a, key); err != nil {
+	key, err := b.key(a)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(b.cache.path("x", key), "x")); err != nil {
 		t.Error(err)
 	}
-	if !b.built(a) || !strings.Contains(out.String(), "building x") || !strings.Contains(out.String(), "x built in") {
-		t.Errorf("built %v, output %q", b.built(a), out.String())
+	if !b.built(a) {
+		t.Errorf("not built, output %q", out.String())
 	}
 
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() { nonsense }\n"), 0o644); err != nil {
@@ -111,7 +112,7 @@ func TestBuildMakesACompleteArtifactOrNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.build(context.Background(), a, key)
+	err = b.build(context.Background(), []keyed{{a, key}}, "")
 	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
 		t.Errorf("a broken source gives %v", err)
 	}
@@ -124,7 +125,7 @@ func TestAnInterruptedBuildLeavesNothing(t *testing.T) {
 	b := newBuilder(t, module(t, files), io.Discard)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := b.build(ctx, small(), "k"); err == nil {
+	if err := b.build(ctx, []keyed{{small(), "k"}}, ""); err == nil {
 		t.Error("no error")
 	}
 	if b.cache.has("x", "k") {
@@ -180,20 +181,120 @@ func TestPruneKeepsWhatIsUsed(t *testing.T) {
 
 func TestProgressCounts(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, "x")
-	p.start(func() int { return 3 })
+	p := newProgress(&out)
+	p.say()
+	if want := "looking at what is to be compiled"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in %q", want, out.String())
+	}
+	f := p.feed()
+	f.expect(map[string]int64{"example.test/a": 1000, "example.test/b": 1000, "example.test/c": 8000})
 	for _, s := range []string{"go: downloading a v1\n", "exam", "ple.test/a\nexample.test/b\n", "# example.test/b\n./b.go:1:1: broken\n"} {
-		if _, err := p.Write([]byte(s)); err != nil {
+		if _, err := f.Write([]byte(s)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.say()
-	p.stop()
-	if want := "2 of 3 packages compiled, 1 modules downloaded"; !strings.Contains(out.String(), want) {
+	if want := "2 of 3 packages, 1 modules fetched, 0:00 gone, about 0:15 left"; !strings.Contains(out.String(), want) {
 		t.Errorf("no %q in %q", want, out.String())
 	}
-	if !strings.Contains(p.tail(), "broken") {
-		t.Errorf("the error message lost the compiler's: %q", p.tail())
+	if !strings.Contains(f.tail(), "broken") {
+		t.Errorf("the error message lost the compiler's: %q", f.tail())
+	}
+	select {
+	case <-f.started:
+		t.Error("one package has not begun, and the next build may begin")
+	default:
+	}
+	if _, err := f.Write([]byte("example.test/c\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-f.started
+	p.done()
+	if want := "3 packages compiled"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in %q", want, out.String())
+	}
+}
+
+// What was measured before counts at first, then more and more what this build itself needs.
+func TestEstimate(t *testing.T) {
+	t.Setenv("JOBS", "2")
+	p := newProgress(&bytes.Buffer{})
+	defer p.stop()
+	const each = usualSpeed * 10
+	sizes := map[string]int64{}
+	for _, path := range strings.Split("abcdefghijklmnopqrst", "") {
+		sizes["x/"+path] = each
+	}
+	p.feed().expect(sizes)
+	at := func(began int, spent time.Duration) time.Duration {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.compiling = time.Now().Add(-spent)
+		for path := range sizes {
+			if len(p.order) >= began {
+				break
+			}
+			if !p.begun[path] {
+				p.begun[path], p.order = true, append(p.order, path)
+			}
+		}
+		return p.left(time.Now()).Round(5 * time.Second)
+	}
+	if got := at(0, 0); got != 215*time.Second {
+		t.Errorf("at first %s", got)
+	}
+	// Two packages run; ten of twenty are done, in twice the usual time.
+	if got := at(12, 200*time.Second); got < 190*time.Second || got > 220*time.Second {
+		t.Errorf("half-way on a slow machine %s", got)
+	}
+}
+
+func TestBuildWish(t *testing.T) {
+	t.Chdir(t.TempDir())
+	w, err := buildWish([]string{"--bin=x", "--programs"})
+	if err != nil || len(w.artifacts) != 0 || !filepath.IsAbs(w.bin) {
+		t.Errorf("%v, %v", w, err)
+	}
+	if w, err = buildWish([]string{"--control-plane"}); err != nil || len(w.artifacts) != 1 || w.bin != "" {
+		t.Errorf("%v, %v", w, err)
+	}
+	for _, wrong := range [][]string{{"--programs"}, {"x"}, {"--nonsense"}} {
+		if _, err := buildWish(wrong); err == nil {
+			t.Errorf("%v was taken", wrong)
+		}
+	}
+	if hasFlag([]string{"up", "--gvisor=false"}, "gvisor") || !hasFlag([]string{"up", "-gvisor"}, "gvisor") || hasFlag([]string{"gvisor"}, "gvisor") {
+		t.Error("--gvisor is read wrongly")
+	}
+	if n := len(wants(true, false)); n != 3 {
+		t.Errorf("a node without gVisor has %d artifacts", n)
+	}
+}
+
+// One go build makes the manager, the control plane and cluster DNS, so that what they share is compiled once. That the same
+// packages are compiled by builds of each module alone, as tests are, needs the same version of every module that they share.
+func TestModulesAgree(t *testing.T) {
+	required := regexp.MustCompile(`(?m)^\s*(?:require )?([^\s/]+\.[^\s]+) (v[^\s]+)(?: // indirect)?$`)
+	versions := map[string]string{}
+	for _, file := range []string{"../../../go.mod", "../go.mod", "../dns/go.mod"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := strings.Cut(string(b), "\nexclude (")
+		for _, m := range required.FindAllStringSubmatch(text, -1) {
+			module, version := m[1], m[2]
+			if version == "v0.0.0" { // of Kubernetes, which replaces it
+				continue
+			}
+			if have := versions[module]; have != "" && have != version {
+				t.Errorf("%s requires %s %s, another module here %s: run `go get` for the newer one in each", file, module, version, have)
+			}
+			versions[module] = version
+		}
+	}
+	if len(versions) < 100 {
+		t.Errorf("only %d modules found", len(versions))
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 )
 
 // builder makes artifacts from the sources in src and puts them into the cache.
@@ -17,9 +19,42 @@ type builder struct {
 	cache *cache
 	out   io.Writer
 	gover string
+	// programs are the repository's own commands, as import paths.
+	programs []string
 }
 
-// built says whether the present version of an artifact is in the cache.
+// ownPrograms are what `make build` puts into bin/.
+var ownPrograms = []string{
+	"github.com/skein-dev/skein/cmd/manager",
+	"github.com/skein-dev/skein/cmd/sandbox",
+	"github.com/skein-dev/skein/cmd/kubectl-skein",
+}
+
+// wish is what a command line needs.
+type wish struct {
+	artifacts []artifact
+	bin       string // folder for the repository's own programs; none when empty
+}
+
+// wants returns the artifacts for a control plane, and on demand those for a node.
+func wants(node, withGVisor bool) []artifact {
+	w := []artifact{controlPlane}
+	if node {
+		w = append(w, nodeRuntime, clusterDNS)
+		if withGVisor {
+			w = append(w, gvisor)
+		}
+	}
+	return w
+}
+
+// keyed is an artifact with the key of its present sources.
+type keyed struct {
+	artifact
+	key string
+}
+
+// built reports whether the present version of an artifact is in the cache.
 func (b *builder) built(a artifact) bool {
 	key, err := b.key(a)
 	return err == nil && b.cache.has(a.name, key)
@@ -28,7 +63,7 @@ func (b *builder) built(a artifact) bool {
 func (b *builder) key(a artifact) (string, error) {
 	if b.gover == "" {
 		// In the module's folder: its go line may select another toolchain.
-		out, err := b.goCommand(context.Background(), controlPlane, false, "env", "GOVERSION").Output()
+		out, err := b.goCommand(context.Background(), command{dir: b.src}, "env", "GOVERSION").Output()
 		if err != nil {
 			return "", fmt.Errorf("go env GOVERSION: %w", explain(err))
 		}
@@ -37,123 +72,354 @@ func (b *builder) key(a artifact) (string, error) {
 	return a.key(b.src, b.gover)
 }
 
-// buildAll makes the control plane, and with node the node's artifacts as well, where they are missing,
-// and reports each one's folder.
-func (b *builder) buildAll(ctx context.Context, node bool, report func(name, dir string)) error {
-	wanted := []artifact{controlPlane}
-	if node {
-		wanted = append(wanted, nodeRuntime, clusterDNS, gvisor)
+// buildAll makes what is wanted where it is missing, and reports the folder of each artifact.
+func (b *builder) buildAll(ctx context.Context, w wish, report func(name, dir string)) error {
+	if hasArtifact(w.artifacts, nodeRuntime) {
 		if err := b.installPackages(ctx, runtimePackages); err != nil {
 			return err
 		}
 	}
-	for _, a := range wanted {
+	all := make([]keyed, 0, len(w.artifacts))
+	for _, a := range w.artifacts {
 		key, err := b.key(a)
 		if err != nil {
 			return err
 		}
-		if !b.cache.has(a.name, key) {
-			if err := b.build(ctx, a, key); err != nil {
-				return fmt.Errorf("building %s: %w", a.name, err)
-			}
+		all = append(all, keyed{a, key})
+	}
+	missing := b.missing(all)
+	if len(missing) > 0 {
+		unlock, err := b.cache.lock(ctx, b.out)
+		if err != nil {
+			return err
 		}
-		report(a.name, b.cache.path(a.name, key))
+		defer unlock()
+		missing = b.missing(all) // the build that was waited for may have made them
+		b.cache.prune()
+	}
+	if len(missing) > 0 || w.bin != "" {
+		if err := b.build(ctx, missing, w.bin); err != nil {
+			return err
+		}
+	}
+	for _, k := range all {
+		report(k.name, b.cache.path(k.name, k.key))
 	}
 	return nil
 }
 
-// build makes one artifact under a temporary name and renames it when it is complete.
-func (b *builder) build(ctx context.Context, a artifact, key string) error {
-	unlock, err := b.cache.lock(ctx, b.out)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if b.cache.has(a.name, key) { // the build that was waited for made it
-		return nil
-	}
-	b.cache.prune()
-	if a.name == nodeRuntime.name {
-		if err := b.installPackages(ctx, buildPackages); err != nil {
-			return err
+func (b *builder) missing(all []keyed) []keyed {
+	var m []keyed
+	for _, k := range all {
+		if !b.cache.has(k.name, k.key) {
+			m = append(m, k)
 		}
 	}
-	steps, err := a.steps(b.src)
-	if err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(b.cache.dir, ".build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	p := newProgress(b.out, a.name)
-	for _, s := range steps {
-		if err := b.step(ctx, a, s, tmp, p); err != nil {
-			return err
+	return m
+}
+
+func hasArtifact(list []artifact, a artifact) bool {
+	return slices.ContainsFunc(list, func(x artifact) bool { return x.name == a.name })
+}
+
+// build makes the missing artifacts, and the programs when bin is given. One go build compiles what is joint. The others follow
+// when it has begun its last package: from then on it links, and links use one processor.
+func (b *builder) build(ctx context.Context, missing []keyed, bin string) error {
+	var joint, apart []keyed
+	for _, k := range missing {
+		if k.name == nodeRuntime.name {
+			if err := b.installPackages(ctx, buildPackages); err != nil {
+				return err
+			}
+		}
+		if k.joint {
+			joint = append(joint, k)
+		} else {
+			apart = append(apart, k)
 		}
 	}
-	if a.name == controlPlane.name {
-		if err := linkAssets(tmp); err != nil {
-			return err
-		}
+	p := newProgress(b.out)
+	defer p.stop()
+	together := p.feed()
+	var wg []chan error
+	if len(joint) > 0 || bin != "" {
+		done := make(chan error, 1)
+		go func() { done <- b.buildJoint(ctx, joint, bin, together) }()
+		wg = append(wg, done)
+	} else {
+		together.finish()
 	}
-	b.cache.touch(tmp)
-	if err := os.Rename(tmp, b.cache.path(a.name, key)); err != nil {
+	if len(apart) > 0 {
+		done := make(chan error, 1)
+		go func() { done <- b.buildApart(ctx, apart, p, together) }()
+		wg = append(wg, done)
+	}
+	var errs []error
+	for _, done := range wg {
+		errs = append(errs, <-done)
+	}
+	if err := errors.Join(errs...); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		return err
 	}
 	p.done()
 	return nil
 }
 
-func (b *builder) step(ctx context.Context, a artifact, s step, dir string, p *progress) error {
-	flags := []string{"-tags=" + s.tags}
-	p.start(b.stale(ctx, a, s, flags, p))
-	defer p.stop()
-	out := filepath.Join(dir, s.out)
-	if strings.HasSuffix(s.out, "/") {
-		out += "/"
+// buildJoint compiles the repository's programs and the joint artifacts with one go build in the workspace.
+func (b *builder) buildJoint(ctx context.Context, joint []keyed, bin string, f *feed) error {
+	defer f.finish()
+	dirs, cleanup, err := b.folders(joint)
+	if err != nil {
+		return err
 	}
-	args := append([]string{"build", "-v", "-p=2", "-ldflags=" + s.ld, "-o", out}, flags...)
-	cmd := b.goCommand(ctx, a, s.cgo, append(args, s.pkgs...)...)
-	cmd.Stderr = p
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+	defer cleanup()
+	out := bin
+	var pkgs []string
+	if out == "" {
+		if out, err = os.MkdirTemp(b.cache.dir, ".build-"); err != nil {
+			return err
 		}
-		return fmt.Errorf("go build: %w\n%s", err, p.tail())
+		defer os.RemoveAll(out)
+	} else {
+		pkgs = append(pkgs, b.programs...)
+	}
+	// The flags of the control plane are always there: the Go tool records all of them in each program, and a program with others
+	// would be linked anew.
+	first, err := controlPlane.steps(b.src)
+	if err != nil {
+		return err
+	}
+	flags := []string{"-ldflags=-s -w", "-ldflags=" + first[0].pkgs[0] + "=" + first[0].ld}
+	steps := make([]step, len(joint))
+	for i, k := range joint {
+		s, err := k.steps(b.src)
+		if err != nil {
+			return err
+		}
+		steps[i] = s[0]
+		pkgs = append(pkgs, s[0].pkgs...)
+	}
+	c := command{dir: filepath.Join(b.src, "..", ".."), work: filepath.Join(b.src, "..", "all.work"), flags: flags}
+	if err := b.compile(ctx, c, out+"/", pkgs, f); err != nil {
+		return err
+	}
+	for i, k := range joint {
+		to := filepath.Join(dirs[i], steps[i].out)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := move(filepath.Join(out, filepath.Base(steps[i].pkgs[0])), to); err != nil {
+			return err
+		}
+		if err := b.complete(k, dirs[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// stale counts the packages that are to be compiled; 0 when that is not known.
-func (b *builder) stale(ctx context.Context, a artifact, s step, flags []string, p *progress) func() int {
-	args := append([]string{"list", "-e", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, flags...)
-	return func() int {
-		cmd := b.goCommand(ctx, a, s.cgo, append(args, s.pkgs...)...)
-		cmd.Stderr = p
-		out, err := cmd.Output()
-		if err != nil {
-			return 0
-		}
-		return len(strings.Fields(string(out)))
+// buildApart makes artifacts of other modules, one after the other.
+func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, together *feed) error {
+	type work struct {
+		c    command
+		step step
+		feed *feed
 	}
+	dirs, cleanup, err := b.folders(apart)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	todo := make([][]work, len(apart))
+	for i, k := range apart {
+		steps, err := k.steps(b.src)
+		if err != nil {
+			return err
+		}
+		for _, s := range steps {
+			c := command{dir: filepath.Join(b.src, k.module), cgo: s.cgo, flags: []string{"-tags=" + s.tags, "-ldflags=" + s.ld}}
+			f := p.feed()
+			todo[i] = append(todo[i], work{c, s, f})
+			f.expect(b.toCompile(ctx, c, s.pkgs, f)) // now, so that the estimate covers it and modules are fetched meanwhile
+		}
+	}
+	select {
+	case <-together.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if availableMemory() < 3<<30 { // a linker and two compilers
+		select {
+		case <-together.finished:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for i, k := range apart {
+		for _, w := range todo[i] {
+			out := filepath.Join(dirs[i], w.step.out)
+			if strings.HasSuffix(w.step.out, "/") {
+				out += "/"
+			}
+			err := b.compile(ctx, w.c, out, w.step.pkgs, w.feed)
+			w.feed.finish()
+			if err != nil {
+				return fmt.Errorf("building %s: %w", k.name, err)
+			}
+		}
+		if err := b.complete(k, dirs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// goCommand is the go tool in a module of this folder, free of settings that belong to the caller's own work.
-func (b *builder) goCommand(ctx context.Context, a artifact, cgo bool, args ...string) *exec.Cmd {
+// folders makes a temporary folder for each artifact, and a function that removes those that were not completed.
+func (b *builder) folders(list []keyed) (dirs []string, cleanup func(), err error) {
+	cleanup = func() {
+		for _, d := range dirs {
+			_ = os.RemoveAll(d)
+		}
+	}
+	for range list {
+		d, err := os.MkdirTemp(b.cache.dir, ".build-")
+		if err != nil {
+			cleanup()
+			return nil, nil, err
+		}
+		dirs = append(dirs, d)
+		if err := os.Chmod(d, 0o755); err != nil {
+			cleanup()
+			return nil, nil, err
+		}
+	}
+	return dirs, cleanup, nil
+}
+
+// complete gives a finished artifact its name in the cache.
+func (b *builder) complete(k keyed, dir string) error {
+	if k.name == controlPlane.name {
+		if err := linkAssets(dir); err != nil {
+			return err
+		}
+	}
+	b.cache.touch(dir)
+	return os.Rename(dir, b.cache.path(k.name, k.key))
+}
+
+// command is how the go tool is called: where, and with which flags of a build.
+type command struct {
+	dir   string
+	work  string // go.work file; none when empty
+	cgo   bool
+	flags []string
+}
+
+// compile runs go build.
+func (b *builder) compile(ctx context.Context, c command, out string, pkgs []string, f *feed) error {
+	args := append([]string{"build", "-v", "-p=" + jobs(), "-o", out}, c.flags...)
+	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
+	cmd.Stderr = f
+	running := make(chan struct{})
+	defer close(running)
+	go func() {
+		// A build that has nothing to do is over before it is known how much there is.
+		select {
+		case <-running:
+		case <-time.After(1500 * time.Millisecond):
+			if !f.known() {
+				f.expect(b.toCompile(ctx, c, pkgs, f))
+			}
+		}
+	}()
+	if err := runTied(cmd); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("go build: %w\n%s", err, f.tail())
+	}
+	return nil
+}
+
+// toCompile lists the packages that are to be compiled, with the sizes of their sources; nil when that is not known.
+func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *feed) map[string]int64 {
+	args := append([]string{"list", "-e", "-deps", "-f", `{{if .Stale}}{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`}, c.flags...)
+	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
+	cmd.Stderr = f
+	out, err := outputTied(cmd)
+	if err != nil {
+		return nil
+	}
+	sizes := map[string]int64{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) < 3 {
+			continue
+		}
+		for _, name := range fields[2:] {
+			if i, err := os.Stat(filepath.Join(fields[1], name)); err == nil {
+				sizes[fields[0]] += i.Size()
+			}
+		}
+	}
+	return sizes
+}
+
+// goCommand is the go tool, free of settings that belong to the caller's own work.
+func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(b.src, a.module)
+	cmd.Dir = c.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	enabled := "0"
-	if cgo {
+	cmd.WaitDelay = 20 * time.Second
+	work, enabled := "off", "0"
+	if c.work != "" {
+		work = c.work
+	}
+	if c.cgo {
 		enabled = "1"
 	}
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
+	if os.Getenv("GOGC") == "" && availableMemory() > 8<<30 {
+		// The compiler is a Go program that spends a sixth of its time on collecting garbage. Where there is memory it collects less.
+		cmd.Env = append(cmd.Env, "GOGC=300", "GOMEMLIMIT=2GiB")
+	}
+	tie(cmd)
 	return cmd
+}
+
+// jobs is how many packages are compiled at once: $JOBS, or two.
+func jobs() string {
+	if j := os.Getenv("JOBS"); j != "" {
+		return j
+	}
+	return "2"
+}
+
+// move renames a file, or copies it where the names are on different file systems.
+func move(from, to string) error {
+	if os.Rename(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Remove(from)
 }
 
 // linkAssets makes the folder that envtest is pointed at.

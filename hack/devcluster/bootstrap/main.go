@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	b := &builder{src: src, cache: c, out: os.Stderr}
+	b := &builder{src: src, cache: c, out: os.Stderr, programs: ownPrograms}
 	switch command {
 	case "down", "status":
 		// Stopping a cluster must not wait for a compiler: any version that was built before can do it.
@@ -53,14 +54,53 @@ func run(ctx context.Context, args []string) error {
 			return become(map[string]string{controlPlane.name: dir}, args)
 		}
 	case "build":
-		node := nodePossible() == "" && !slices.Contains(args[1:], "--control-plane")
-		return b.buildAll(ctx, node, func(name, dir string) { fmt.Printf("%s %s\n", name, dir) })
+		w, err := buildWish(args[1:])
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return b.buildAll(ctx, w, func(name, dir string) { fmt.Printf("%s %s\n", name, dir) })
 	}
 	dirs := map[string]string{}
-	if err := b.buildAll(ctx, needsNode(args), func(name, dir string) { dirs[name] = dir }); err != nil {
+	w := wish{artifacts: wants(needsNode(args), hasFlag(args, "gvisor"))}
+	if err := b.buildAll(ctx, w, func(name, dir string) { dirs[name] = dir }); err != nil {
 		return err
 	}
 	return become(dirs, args)
+}
+
+// buildWish reads the flags of the build command.
+func buildWish(args []string) (wish, error) {
+	fs := flag.NewFlagSet("build", flag.ContinueOnError)
+	controlPlaneOnly := fs.Bool("control-plane", false, "nothing for a node")
+	withGVisor := fs.Bool("gvisor", false, "gVisor too, where a node is possible")
+	programs := fs.Bool("programs", false, "nothing of the cluster; with --bin")
+	bin := fs.String("bin", "", "also build the repository's own programs, into this `folder`")
+	if err := fs.Parse(args); err != nil {
+		return wish{}, err
+	}
+	if fs.NArg() > 0 {
+		return wish{}, fmt.Errorf("build takes flags only, got %q", fs.Arg(0))
+	}
+	w := wish{bin: *bin}
+	if w.bin != "" {
+		abs, err := filepath.Abs(w.bin)
+		if err != nil {
+			return wish{}, err
+		}
+		if err := os.MkdirAll(abs, 0o755); err != nil {
+			return wish{}, err
+		}
+		w.bin = abs
+	}
+	if !*programs {
+		w.artifacts = wants(nodePossible() == "" && !*controlPlaneOnly, *withGVisor)
+	} else if w.bin == "" {
+		return wish{}, errors.New("build --programs needs --bin, the folder for them")
+	}
+	return w, nil
 }
 
 // become replaces this process by the devcluster binary, which learns from its environment where the node's programs are.
@@ -75,7 +115,7 @@ func become(dirs map[string]string, args []string) error {
 	return fmt.Errorf("%s: %w", bin, syscall.Exec(bin, append([]string{bin}, args...), env))
 }
 
-// needsNode says whether a command will start or feed a node on this machine.
+// needsNode reports whether a command will start or feed a node on this machine.
 func needsNode(args []string) bool {
 	if len(args) == 0 || (args[0] != "up" && args[0] != "load") || nodePossible() != "" {
 		return false
@@ -91,6 +131,14 @@ func needsNode(args []string) bool {
 		}
 	}
 	return true
+}
+
+// hasFlag reports whether a command line sets a flag that is either there or not.
+func hasFlag(args []string, name string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		given, value, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		return strings.HasPrefix(a, "-") && given == name && value != "false"
+	})
 }
 
 // nodePossible gives the reason why no node can run here, or "". It looks at what is cheap to know and settles most cases

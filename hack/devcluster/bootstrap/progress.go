@@ -4,111 +4,289 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// beat is the time between two progress lines. Plain lines, no terminal tricks: the same in a terminal and in CI.
+// beat is the time between two plain progress lines, once a build has lasted longer than that.
 const beat = 15 * time.Second
 
-// progress reads what go build -v writes (a line for each downloaded module and each compiled package), counts it,
-// and says once every beat how far it is. Everything else is kept for the error message.
+// usualSpeed is how many bytes of Go source two processors compile in a second, as measured. The estimate begins with it.
+const usualSpeed = 450_000
+
+// progress counts what all go builds of one run do, and says how far they are: on a terminal in one line that is rewritten, elsewhere
+// in plain lines.
 type progress struct {
-	out   io.Writer
-	name  string
-	began time.Time
+	out      io.Writer
+	terminal bool
+	began    time.Time
+	quit     chan struct{}
+	over     sync.WaitGroup
 
-	mu                         sync.Mutex
-	part                       []byte
-	downloaded, compiled, want int
-	other                      []string
-	quit                       chan struct{}
+	mu         sync.Mutex
+	compiling  time.Time // when the first package began
+	size       map[string]int64
+	begun      map[string]bool
+	order      []string // the packages that began, in that order
+	downloaded int
+	said       bool
 }
 
-func newProgress(out io.Writer, name string) *progress {
-	fmt.Fprintf(out, "devcluster: building %s (once for each version; minutes on a cold machine)\n", name)
-	return &progress{out: out, name: name, began: time.Now()}
-}
-
-// start begins the next step. want counts its packages, which downloads their modules on a cold machine.
-func (p *progress) start(want func() int) {
-	p.mu.Lock()
-	p.compiled, p.want, p.quit = 0, 0, make(chan struct{})
-	quit := p.quit
-	p.mu.Unlock()
-	go func() {
-		t := time.NewTicker(beat)
-		defer t.Stop()
-		for {
-			select {
-			case <-quit:
-				return
-			case <-t.C:
-				p.say()
-			}
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out, began: time.Now(), quit: make(chan struct{}), size: map[string]int64{}, begun: map[string]bool{}}
+	if f, ok := out.(*os.File); ok {
+		if i, err := f.Stat(); err == nil && i.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" {
+			p.terminal = true
 		}
-	}()
-	n := want() // before the build: afterwards less is stale
-	p.mu.Lock()
-	p.want = n
-	p.mu.Unlock()
+	}
+	p.over.Go(p.run)
+	return p
 }
 
-func (p *progress) stop() { close(p.quit) }
+// run says something after two seconds, so that short builds say nothing, then soon again and then once every beat.
+func (p *progress) run() {
+	wait, next := 2*time.Second, 4*time.Second
+	if p.terminal {
+		wait, next = time.Second, time.Second
+	}
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-time.After(wait):
+			p.say()
+		}
+		wait = next
+		if !p.terminal {
+			next = min(2*next, beat)
+		}
+	}
+}
+
+// stop ends the lines. It may be called twice.
+func (p *progress) stop() {
+	select {
+	case <-p.quit:
+		return
+	default:
+	}
+	close(p.quit)
+	p.over.Wait()
+	if p.terminal && p.said {
+		fmt.Fprint(p.out, "\r\033[K")
+	}
+}
 
 func (p *progress) say() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := fmt.Sprintf("%d packages compiled", p.compiled)
+	p.said = true
+	line := "==> Build: " + p.text(time.Now())
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r%s\033[K", line)
+		return
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// text is what there is to say at a time.
+func (p *progress) text(now time.Time) string {
+	n, total := len(p.order), len(p.order)
+	for path := range p.size {
+		if !p.begun[path] {
+			total++
+		}
+	}
+	var s string
 	switch {
-	case p.want > 0 && p.compiled >= p.want:
-		s = "linking"
-	case p.want > 0:
-		s = fmt.Sprintf("%d of %d packages compiled", p.compiled, p.want)
+	case n == 0 && len(p.size) == 0:
+		s = "looking at what is to be compiled"
+	case len(p.size) == 0:
+		s = fmt.Sprintf("%d packages", n)
+	case n >= total:
+		s = fmt.Sprintf("%d packages, linking", n)
+	default:
+		s = fmt.Sprintf("%d of %d packages", n, total)
 	}
 	if p.downloaded > 0 {
-		s += fmt.Sprintf(", %d modules downloaded", p.downloaded)
+		s += fmt.Sprintf(", %d modules fetched", p.downloaded)
 	}
-	fmt.Fprintf(p.out, "devcluster: %s: %s, %.0f s\n", p.name, s, time.Since(p.began).Seconds())
+	s += ", " + clock(now.Sub(p.began)) + " gone"
+	switch left := p.left(now); {
+	case len(p.size) == 0:
+		s += "; where nothing is compiled yet this takes about 7 minutes on two processors"
+	case n < total:
+		s += ", about " + clock(left) + " left"
+	}
+	return s
 }
 
+// left estimates the time that the rest takes. A package counts by the size of its sources, and as done when the next ones
+// have begun, as the go tool only says what it begins with.
+func (p *progress) left(now time.Time) time.Duration {
+	width, err := strconv.Atoi(jobs())
+	if err != nil {
+		width = 2
+	}
+	var done, total int64
+	for i, path := range p.order {
+		total += p.size[path]
+		if i < len(p.order)-width {
+			done += p.size[path]
+		}
+	}
+	for path, size := range p.size {
+		if !p.begun[path] {
+			total += size
+		}
+	}
+	var spent float64
+	if !p.compiling.IsZero() {
+		spent = now.Sub(p.compiling).Seconds()
+	}
+	// The speed that was measured before weighs as much as the first 20 seconds.
+	const trust = 20
+	speed := (usualSpeed*trust + float64(done)) / (trust + spent)
+	const linking = 15
+	return time.Duration((float64(total-done)/speed + linking) * float64(time.Second))
+}
+
+func clock(d time.Duration) string {
+	s := int(d.Round(time.Second).Seconds())
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
+}
+
+// done says what was done, and how long it took.
 func (p *progress) done() {
-	fmt.Fprintf(p.out, "devcluster: %s built in %.0f s\n", p.name, time.Since(p.began).Seconds())
-}
-
-// Write takes the output of go build.
-func (p *progress) Write(b []byte) (int, error) {
+	p.stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.part = append(p.part, b...)
+	took := clock(time.Since(p.began))
+	switch {
+	case len(p.order) > 0:
+		fmt.Fprintf(p.out, "==> Build: %d packages compiled, done after %s\n", len(p.order), took)
+	case p.said:
+		fmt.Fprintf(p.out, "==> Build: done after %s\n", took)
+	}
+}
+
+// feed reads what one go build or go list writes: a line for each module that it downloads and for each package that it begins
+// to compile. It keeps everything else for the error message.
+type feed struct {
+	p *progress
+	// started is closed when the build has begun its last package, or is over.
+	started chan struct{}
+	// finished is closed when the build is over.
+	finished chan struct{}
+
+	part  []byte
+	other []string
+	want  map[string]int64
+	begun map[string]bool
+}
+
+func (p *progress) feed() *feed {
+	return &feed{p: p, started: make(chan struct{}), finished: make(chan struct{}), begun: map[string]bool{}}
+}
+
+// expect tells what is to be compiled, by import path.
+func (f *feed) expect(sizes map[string]int64) {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if sizes == nil {
+		return
+	}
+	f.want = sizes
+	for path, size := range sizes {
+		f.p.size[path] = size
+	}
+	f.check()
+}
+
+// known reports whether it is known what is to be compiled.
+func (f *feed) known() bool {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	return f.want != nil
+}
+
+// finish ends the feed: what did not begin was there already.
+func (f *feed) finish() {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	for path := range f.want {
+		if !f.p.begun[path] {
+			delete(f.p.size, path)
+		}
+	}
+	shut(f.started)
+	shut(f.finished)
+}
+
+func shut(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// check closes started once everything that was expected has begun.
+func (f *feed) check() {
+	if f.want == nil {
+		return
+	}
+	for path := range f.want {
+		if !f.begun[path] {
+			return
+		}
+	}
+	shut(f.started)
+}
+
+// Write implements io.Writer for the standard error of the go tool.
+func (f *feed) Write(b []byte) (int, error) {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	f.part = append(f.part, b...)
 	for {
-		i := bytes.IndexByte(p.part, '\n')
+		i := bytes.IndexByte(f.part, '\n')
 		if i < 0 {
 			return len(b), nil
 		}
-		p.line(string(p.part[:i]))
-		p.part = p.part[i+1:]
+		f.line(string(f.part[:i]))
+		f.part = f.part[i+1:]
 	}
 }
 
-func (p *progress) line(s string) {
+func (f *feed) line(s string) {
 	switch {
 	case strings.HasPrefix(s, "go: downloading "):
-		p.downloaded++
+		f.p.downloaded++
 	case !strings.ContainsAny(s, " :\t") && s != "": // an import path
-		p.compiled++
+		if f.p.compiling.IsZero() {
+			f.p.compiling = time.Now()
+		}
+		f.begun[s] = true
+		if !f.p.begun[s] {
+			f.p.begun[s] = true
+			f.p.order = append(f.p.order, s)
+		}
+		f.check()
 	default:
-		p.other = append(p.other, s)
+		f.other = append(f.other, s)
 	}
 }
 
-// tail gives the last lines that were neither a download nor a package.
-func (p *progress) tail() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.other); n > 30 {
-		p.other = p.other[n-30:]
+// tail returns the last lines that were neither a download nor a package.
+func (f *feed) tail() string {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if n := len(f.other); n > 30 {
+		f.other = f.other[n-30:]
 	}
-	return strings.Join(p.other, "\n")
+	return strings.Join(f.other, "\n")
 }

@@ -10,11 +10,28 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// widgets is a custom resource.
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.test}
+spec:
+  group: example.test
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+
 var _ = Describe("A control plane without a node", Ordered, func() {
 	var c cluster
 	BeforeAll(func() {
 		c = newCluster("cp")
-		out := c.must("up", append(c.flags(), "--node=false", "--audit-log")...)
+		crds := GinkgoT().TempDir()
+		r := call("up", append(c.flags(), "--node=false", "--crds="+crds)...)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.out).To(ContainSubstring("no .yaml file in " + crds))
+		Expect(os.WriteFile(filepath.Join(crds, "widgets.yaml"), []byte(widgets), 0o600)).To(Succeed())
+		out := c.must("up", append(c.flags(), "--node=false", "--audit-log", "--crds="+crds)...)
 		Expect(out).To(ContainSubstring("control plane only, as asked for"))
 	})
 
@@ -22,6 +39,14 @@ var _ = Describe("A control plane without a node", Ordered, func() {
 		Expect(c.get("get", "serviceaccount", "default", "-o", "name")).To(Equal("serviceaccount/default"))
 		Expect(c.get("version")).To(ContainSubstring("Server Version: v1."))
 		Expect(c.get("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")).To(Equal("devcluster-admin"))
+	})
+
+	It("has the custom resources that it was given, and collects what they own", func() {
+		c.apply("{apiVersion: example.test/v1, kind: Widget, metadata: {name: w, namespace: default}}")
+		uid := c.get("get", "widget", "w", "-o", "jsonpath={.metadata.uid}")
+		c.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: owned, namespace: default, ownerReferences: [{apiVersion: example.test/v1, kind: Widget, name: w, uid: " + uid + "}]}}")
+		c.get("delete", "widget", "w")
+		Eventually(func() string { return c.kubectl("get", "configmap", "owned").out }, patience).Should(ContainSubstring("not found"))
 	})
 
 	It("says so when it is up already, and refuses other settings", func() {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -82,5 +83,35 @@ var _ = Describe("Egress", func() {
 
 	It("lets pods reach what the host reaches", func() {
 		Expect(reach("--egress")).To(ContainSubstring("hello from"))
+	})
+})
+
+var _ = Describe("gVisor", func() {
+	BeforeEach(needNode)
+
+	onGVisor := func(name string) string {
+		return strings.Replace(restricted("default", name, `[get, "http://127.0.0.1:1/", "1s"]`), "spec:\n", "spec:\n  runtimeClassName: gvisor\n", 1)
+	}
+
+	It("is there when it was asked for, and only then", func() {
+		c := newCluster("gvisor")
+		c.must("up", c.flags()...)
+		Expect(c.kubectl("get", "runtimeclass", "gvisor").out).To(ContainSubstring("not found"))
+		r := call("up", append(c.flags(), "--gvisor")...)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.out).To(ContainSubstring("run down first"))
+		c.must("down", c.flags()...)
+
+		c.must("up", append(c.flags(), "--gvisor")...)
+		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
+		c.apply(onGVisor("one"))
+		Eventually(func() string { return c.get("get", "pod", "one", "-o", "jsonpath={.status.phase}") }, patience).Should(Or(Equal("Succeeded"), Equal("Failed")))
+		Expect(c.get("logs", "one")).To(ContainSubstring("refused"), "it ran, and nothing listens there")
+	})
+
+	It("needs a node", func() {
+		r := call("up", append(newCluster("nogv").flags(), "--gvisor", "--node=false")...)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.out).To(ContainSubstring("--gvisor needs a node"))
 	})
 })

@@ -44,7 +44,7 @@ var _ = BeforeSuite(func() {
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	// The first build takes minutes, which are no cluster's start time.
-	cmd := exec.Command(script, "build")
+	cmd := exec.Command(script, "build", "--gvisor")
 	cmd.Stderr = GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
 })

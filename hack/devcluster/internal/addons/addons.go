@@ -1,5 +1,5 @@
 // Package addons installs what a cluster with a node needs inside: permissions of the node's
-// helpers, cluster DNS, and the RuntimeClass of gVisor.
+// helpers, cluster DNS, and on demand the RuntimeClass of gVisor.
 package addons
 
 import (
@@ -30,8 +30,10 @@ func Install(ctx context.Context, client kubernetes.Interface, cfg layout.Config
 		rule("", "pods", "namespaces"), rule("networking.k8s.io", "networkpolicies")); err != nil {
 		return fmt.Errorf("permissions of the network policy enforcer: %w", err)
 	}
-	if err := installGVisor(ctx, client); err != nil {
-		return fmt.Errorf("the RuntimeClass of gVisor: %w", err)
+	if cfg.GVisor() {
+		if err := installGVisor(ctx, client); err != nil {
+			return fmt.Errorf("the RuntimeClass of gVisor: %w", err)
+		}
 	}
 	if err := installDNS(ctx, client, cfg); err != nil {
 		return fmt.Errorf("cluster DNS: %w", err)

@@ -157,7 +157,7 @@ func versions(cfg layout.Config) []string {
 		{filepath.Join(cfg.DNSBin, "bin", "coredns"), "github.com/coredns/coredns", "coredns"},
 		{filepath.Join(cfg.GVisorBin, "bin", "runsc"), "gvisor.dev/gvisor", "gvisor"},
 	} {
-		i, err := buildinfo.ReadFile(b.path)
+		i, err := buildinfo.ReadFile(b.path) // without a node, or without gVisor, there is none
 		if err != nil {
 			continue
 		}

@@ -26,6 +26,8 @@ type upFlags struct {
 	place
 	node                   string
 	audit, egress, stay    bool
+	gvisor                 bool
+	crds                   string
 	pods, services, linked string
 }
 
@@ -36,6 +38,8 @@ func up(ctx context.Context, args []string) (int, error) {
 	fl.StringVar(&f.node, "node", "auto", "whether to run a node: true, false, or `auto` where it is possible")
 	fl.BoolVar(&f.audit, "audit-log", false, "write who called the API server what to logs/audit.log, one JSON object a line, without bodies")
 	fl.BoolVar(&f.egress, "egress", false, "let pods reach what this host reaches")
+	fl.BoolVar(&f.gvisor, "gvisor", false, "offer gVisor as RuntimeClass gvisor; building it takes a minute the first time")
+	fl.StringVar(&f.crds, "crds", "", "`folder` of custom resources, one .yaml file each, to create before the controllers start")
 	fl.BoolVar(&f.stay, "foreground", false, "stay; an interrupt takes the cluster down")
 	fl.StringVar(&f.pods, "pod-cidr", "", "addresses of pods, a `range` like 100.96.0.0/24; chosen by default")
 	fl.StringVar(&f.services, "service-cidr", "", "addresses of Services, a `range` like 100.97.0.0/16")
@@ -104,7 +108,7 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 		if err != nil {
 			return false, err
 		}
-		if f.node != "auto" && is.Node != cfg.Node || f.audit && !is.Audit || f.egress && !is.Egress {
+		if f.node != "auto" && is.Node != cfg.Node || f.audit && !is.Audit || f.egress && !is.Egress || f.gvisor && !is.GVisor() || cfg.CRDs != "" && is.CRDs != cfg.CRDs {
 			return false, fmt.Errorf("the cluster %s is up already, with other settings (%s): run down first", cfg.Name, is.NodeReason)
 		}
 		fmt.Printf("devcluster: %s is up already\n", cfg.Name)
@@ -159,7 +163,7 @@ func printUsage(d layout.Dir) {
 // config decides what the cluster will be, ranges aside.
 func (f upFlags) config() (layout.Config, error) {
 	cfg := layout.Config{Name: f.name, Audit: f.audit, Egress: f.egress,
-		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS"), GVisorBin: os.Getenv("SKEIN_DEVCLUSTER_GVISOR")}
+		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS")}
 	for _, r := range []struct {
 		flag, value string
 		min, max    int
@@ -174,8 +178,18 @@ func (f upFlags) config() (layout.Config, error) {
 		}
 		*r.to = p.Masked()
 	}
+	if f.crds != "" {
+		abs, err := filepath.Abs(f.crds)
+		if err != nil {
+			return cfg, err
+		}
+		if files, _ := filepath.Glob(filepath.Join(abs, "*.yaml")); len(files) == 0 {
+			return cfg, fmt.Errorf("--crds: no .yaml file in %s", abs)
+		}
+		cfg.CRDs = abs
+	}
 	possible := node.Possible()
-	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "" || cfg.GVisorBin == "") {
+	if possible == nil && (cfg.NodeBin == "" || cfg.DNSBin == "") {
 		possible = errors.New("the node's programs are not built: start it with hack/devcluster/devcluster.sh up")
 	}
 	switch f.node {
@@ -199,6 +213,14 @@ func (f upFlags) config() (layout.Config, error) {
 			return cfg, errors.New("--egress needs a node")
 		}
 		cfg.Nameservers = node.HostNameservers()
+	}
+	if f.gvisor {
+		if !cfg.Node {
+			return cfg, errors.New("--gvisor needs a node")
+		}
+		if cfg.GVisorBin = os.Getenv("SKEIN_DEVCLUSTER_GVISOR"); cfg.GVisorBin == "" {
+			return cfg, errors.New("gVisor is not built: start the cluster with hack/devcluster/devcluster.sh up --gvisor")
+		}
 	}
 	return cfg, nil
 }

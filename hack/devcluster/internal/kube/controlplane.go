@@ -81,6 +81,12 @@ func Start(ctx context.Context, d layout.Dir, cfg layout.Config, progress func(s
 		return nil, err
 	}
 	progress("the API server is ready")
+	if cfg.CRDs != "" {
+		if err := c.installCRDs(ctx); err != nil {
+			return nil, err
+		}
+		progress("the custom resources are there")
+	}
 	c.run(&c.controllers, "kube-controller-manager", func() error { return runControllerManager(ctlCtx, manager, c.controllerManagerFlags()) })
 	c.run(&c.controllers, "kube-scheduler", func() error { return runScheduler(ctlCtx, sched, c.schedulerFlags()) })
 	return c, nil

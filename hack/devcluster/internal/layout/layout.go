@@ -77,16 +77,22 @@ type Config struct {
 	Egress bool `json:"egress"`
 	// Nameservers are where cluster DNS sends questions about other domains, with egress.
 	Nameservers []string `json:"nameservers,omitempty"`
+	// CRDs is a folder of custom resources that are there before the controllers start; none when empty.
+	CRDs string `json:"crds,omitempty"`
 	// PodCIDR, ServiceCIDR and LinkCIDR are the node's address ranges; the link has two addresses, host end first.
 	// The zero ones are chosen when the node is started.
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
 	LinkCIDR    netip.Prefix `json:"linkCIDR"`
-	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor.
+	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor. The last is empty in a
+	// cluster without gVisor.
 	NodeBin   string `json:"nodeBin,omitempty"`
 	DNSBin    string `json:"dnsBin,omitempty"`
 	GVisorBin string `json:"gvisorBin,omitempty"`
 }
+
+// GVisor reports whether pods can run on gVisor.
+func (c Config) GVisor() bool { return c.GVisorBin != "" }
 
 // NodeName is the name of the cluster's Node object and the host name inside it.
 func (c Config) NodeName() string { return c.Name + "-node" }

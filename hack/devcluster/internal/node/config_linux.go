@@ -18,8 +18,8 @@ import (
 // settings fill in the configuration files of the node's programs.
 type settings struct {
 	layout.Config
-	NodeDir, Socket, Bin, CNI, GVisor, PauseImage, Snapshotter string
-	CACert, Cert, Key                                          string
+	NodeDir, Socket, Bin, CNI, GVisorPrograms, PauseImage, Snapshotter string
+	CACert, Cert, Key                                                  string
 	// NoOOMPriority is whether this machine forbids processes that the kernel should spare when memory is short.
 	NoOOMPriority bool
 	CgroupV1      bool
@@ -34,7 +34,7 @@ func newSettings(d layout.Dir, cfg layout.Config) (settings, error) {
 	p := pki.Dir(d.PKI())
 	return settings{
 		Config: cfg, NodeDir: d.Node(), Socket: d.Containerd(),
-		Bin: filepath.Join(cfg.NodeBin, "bin"), CNI: filepath.Join(cfg.NodeBin, "cni"), GVisor: filepath.Join(cfg.GVisorBin, "bin"),
+		Bin: filepath.Join(cfg.NodeBin, "bin"), CNI: filepath.Join(cfg.NodeBin, "cni"), GVisorPrograms: filepath.Join(cfg.GVisorBin, "bin"),
 		PauseImage: addons.PauseImage, Snapshotter: snapshotter(d),
 		CACert: p.Cert(pki.CA), Cert: p.Cert(pki.Kubelet), Key: p.Key(pki.Kubelet),
 		NoOOMPriority: !hasCapability(unix.CAP_SYS_RESOURCE), CgroupV1: !cgroupV2(), MaxFiles: min(files.Max, 1<<20),
@@ -87,16 +87,18 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "{{.Bin}}/runc"
 SystemdCgroup = false
+{{- if .GVisor}}
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runsc]
 runtime_type = "io.containerd.runsc.v1"
-runtime_path = "{{.GVisor}}/containerd-shim-runsc-v1"
+runtime_path = "{{.GVisorPrograms}}/containerd-shim-runsc-v1"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runsc.options]
 TypeUrl = "io.containerd.runsc.v1.options"
 ConfigPath = "{{.NodeDir}}/runsc.toml"
+{{- end}}
 `))
 
 // The shim reads it. Systrap needs nothing of the machine, neither KVM nor ptrace.
-var runscConfig = template.Must(template.New("runsc").Parse(`binary_name = "{{.GVisor}}/runsc"
+var runscConfig = template.Must(template.New("runsc").Parse(`binary_name = "{{.GVisorPrograms}}/runsc"
 root = "/run/containerd/runsc"
 [runsc_config]
 platform = "systrap"

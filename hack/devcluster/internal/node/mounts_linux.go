@@ -71,6 +71,9 @@ func mountSys() error {
 func mountRunAndVar(d layout.Dir, cfg layout.Config) error {
 	var keep []kept
 	for _, p := range []string{string(d), cfg.NodeBin, cfg.DNSBin, cfg.GVisorBin} {
+		if p == "" { // a cluster without gVisor
+			continue
+		}
 		k, err := keepPath(p)
 		if err != nil {
 			return err
