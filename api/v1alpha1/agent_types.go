@@ -112,8 +112,8 @@ type AgentSpec struct {
 	// +optional
 	Hooks []Hook `json:"hooks,omitempty"`
 
-	// RunPolicy of this agent's threads that have none of their own: what becomes of a user's message that meets a run under way and does not say itself
-	//; enqueue when absent.
+	// RunPolicy of this agent's threads that have none of their own: what becomes of a user's message that meets a run under way and does not say itself;
+	// enqueue when absent.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 

@@ -84,8 +84,8 @@ type ThreadSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
-	// RunPolicy of this thread: what becomes of a user's message that meets a run under way and does not say itself
-	//; enqueue when absent.
+	// RunPolicy of this thread: what becomes of a user's message that meets a run under way and does not say itself;
+	// enqueue when absent.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
