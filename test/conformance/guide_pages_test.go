@@ -44,12 +44,15 @@ var runElsewhere = map[string]string{
 	"kubectl -n skein-system create secret generic skein-database \\\n  --from-literal=url='postgres://skein:PASSWORD@db.example.com:5432/skein?sslmode=verify-full' \\\n  --from-literal=blobURL='s3://skein-files?region=eu-central-1'": "needs a database of the reader's",
 	"make deploy OVERLAY=postgres": "needs nodes that run the manager, and a database of the reader's",
 	"kubectl delete threads --all -A      # first: the manager purges stored conversations while it still runs": "other specs have threads here",
-	"make undeploy OVERLAY=persistent":                                                                "needs nodes that run the manager",
-	"kubectl -n skein-system logs deployment/skein-manager":                                           "needs nodes that run the manager",
-	"kubectl skein env rotate            # adds a primary key; the manager uses it within 15 seconds": "changes the key of the whole installation; the specs of ENV-05 rotate it",
-	"kubectl skein env rotate --prune    # later: removes the older keys":                             "works a minute later only; the specs of ENV-05 prune",
-	"npm install --save-dev typescript zod":                                                           "needs the registry of npm; the specs of TOL-03 compile with the same packages",
-	"npx tsc --noEmit":                                                                                "needs the registry of npm; the specs of TOL-03 compile with the same packages",
+	"make undeploy OVERLAY=persistent":                                                                 "needs nodes that run the manager",
+	"kubectl -n skein-system logs deployment/skein-manager":                                            "needs nodes that run the manager",
+	"kubectl skein env rotate            # adds a primary key; the manager uses it within 15 seconds":  "changes the key of the whole installation; the specs of ENV-05 rotate it",
+	"kubectl skein env rotate --prune    # later: removes the older keys":                              "works a minute later only; the specs of ENV-05 prune",
+	"kubectl skein send orders \"Pay the invoice\" --wait":                                             "waits until somebody else decides; the specs of RUN-11 decide",
+	"kubectl apply --server-side -n argocd -k config/argocd":                                           "needs Argo CD; test/health runs its scripts",
+	"kubectl annotate namespace shop skein.dev/tool-private-hosts='orders.shop.svc, *.tools.svc:8080'": "names a Namespace and Services of the reader's; the specs of TOL-02 open theirs",
+	"npm install --save-dev typescript zod":                                                            "needs the registry of npm; the specs of TOL-03 compile with the same packages",
+	"npx tsc --noEmit":                                                                                 "needs the registry of npm; the specs of TOL-03 compile with the same packages",
 }
 
 // goesOn has the commands that follow what happens until they are interrupted.
