@@ -64,9 +64,9 @@ func (o *Subagent) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.
-func (o *Thread) UnmarshalJSON(data []byte) error {
+func (t *Thread) UnmarshalJSON(data []byte) error {
 	type plain Thread
-	return decode(data, (*plain)(o), &o.Decoding)
+	return decode(data, (*plain)(t), &t.Decoding)
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is not a JSON object; see Decoding.

@@ -131,9 +131,9 @@ func (r *reasons) say(ctx context.Context, b blocker) {
 	was := r.last
 	r.last = b
 	r.mu.Unlock()
-	switch {
-	case b == was:
-	case b == blocker{}:
+	switch b {
+	case was:
+	case blocker{}:
 		fmt.Fprintf(r.out, "thread/%s goes on\n", r.name)
 	default:
 		text := "thread/" + r.name + " waits: " + b.reason

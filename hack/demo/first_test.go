@@ -79,7 +79,7 @@ func TestNothingIsCompiledToFindThatNothingIsUp(t *testing.T) {
 		{up, []string{"status", "--name", "x"}, 1, "x"},
 		{up, []string{"env"}, 1, "run up first"},
 		{up, []string{"down", "--help"}, 0, "Usage of down"},
-		{up, []string{"down", "--nmae=x"}, 2, `does not know "--nmae=x"`},
+		{up, []string{"down", "--called=x"}, 2, `does not know "--called=x"`},
 		{up, []string{"down", "--name"}, 2, "--name needs a value"},
 		{up, []string{"status", "--name=No"}, 1, `"No" is not valid`},
 	} {

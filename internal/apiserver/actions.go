@@ -43,6 +43,8 @@ var actions = map[string]life.Action{
 	"watch events":         life.Read,
 	"create events":        life.Tell,
 	"create notify":        life.Tell,
+	"get logs":             life.Read,
+	"watch logs":           life.Read,
 	"get status":           life.Read,
 	"update status":        life.Tell,
 	"get relationships":    life.Read,

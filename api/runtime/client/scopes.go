@@ -203,7 +203,7 @@ func (k *KV) Set(ctx context.Context, key string, value any, ttl time.Duration) 
 	if ttl != 0 {
 		r.Param("ttl", strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10))
 	}
-	return get(ctx, r.Body(data).SetHeader("Content-Type", runtime.ContentTypeJSON).MaxRetries(0), nil)
+	return get(ctx, r.Body([]byte(data)).SetHeader("Content-Type", runtime.ContentTypeJSON).MaxRetries(0), nil)
 }
 
 // Delete removes a value; false when there is none.

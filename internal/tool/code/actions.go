@@ -32,7 +32,7 @@ var actions = map[string]life.Action{
 
 	"env": life.Read, "envType": life.Read, "setEnv": life.Keep,
 
-	"state.now": life.Read, "state.of": life.Read, // the method of the other thread has an action of its own
+	"state.now": life.Read, "state.skip": life.Read, "state.of": life.Read, // the method of the other thread has an action of its own
 	"readFileStream.open": life.Read, "readFileStream.next": life.Read, "readFileStream.close": life.Read,
 	"execution.stop": life.End, "execution.forceTurn": life.Work,
 
