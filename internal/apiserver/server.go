@@ -168,6 +168,9 @@ func (s *Server) setUp() error {
 	cfg.EnableProfiling = false
 	cfg.LongRunningFunc = rt.longRunning
 	cfg.RequestTimeout = s.opts.RequestTimeout
+	// Requests are answered first, and then connections have two seconds to end. Without this, a connection that has sent part of
+	// a request holds up the end of the process for as long as a request may take.
+	cfg.ShutdownSendRetryAfter = true
 	cfg.RequestInfoResolver = optionsAsGet{genericapiserver.NewRequestInfoResolver(cfg)}
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
 		return s.opts.Threads.Store().Ping(r.Context())

@@ -68,11 +68,13 @@ type env struct {
 	config *rest.Config
 	http   *http.Client
 	stop   func() // begins to stop the server
+	// stopped is closed when it has stopped.
+	stopped chan struct{}
 }
 
 func newEnv(change ...func(*Options)) *env {
 	GinkgoHelper()
-	e := &env{rights: &rights{}}
+	e := &env{rights: &rights{}, stopped: make(chan struct{})}
 	db, err := sqlitetest.Open(context.Background(), sqlstore.SQLiteOptions{Dir: scratch.Folder(GinkgoT())})
 	Expect(err).NotTo(HaveOccurred())
 	bucket, err := thread.OpenBucket(context.Background(), "file://"+scratch.Folder(GinkgoT()))
@@ -102,7 +104,10 @@ func newEnv(change ...func(*Options)) *env {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
 	done := make(chan error, 1)
-	go func() { done <- e.server.Start(ctx) }()
+	go func() {
+		done <- e.server.Start(ctx)
+		close(e.stopped)
+	}()
 	DeferCleanup(func() {
 		cancel()
 		Eventually(done).Should(Receive(BeNil()))
