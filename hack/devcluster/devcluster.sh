@@ -84,7 +84,10 @@ flags() {
 }
 
 refuse() {
-	echo "devcluster $1 does not know \"$2\"" >&2
+	case $2 in
+	-*) echo "devcluster $1 does not know \"$2\"" >&2 ;;
+	*) echo "devcluster $1 takes flags only, and \"$2\" is none" >&2 ;;
+	esac
 	flags "$1" >&2
 	exit 2
 }

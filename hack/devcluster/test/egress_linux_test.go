@@ -74,7 +74,10 @@ var _ = Describe("Egress", func() {
 		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
 		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/", "20s"]`))
 		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, patience).Should(Or(Equal("Succeeded"), Equal("Failed")))
-		return c.get("logs", "out")
+		// The runtime copies what a container wrote, and may be at it still when the container has ended.
+		var log string
+		Eventually(func() string { log = c.get("logs", "out"); return log }, patience).ShouldNot(BeEmpty())
+		return log
 	}
 
 	It("is closed unless asked for", func() {
