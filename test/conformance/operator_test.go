@@ -77,7 +77,7 @@ var _ = Describe("The operator", func() {
 		Entry("an OpenAI Model without a model id", "Model", `{provider: openai}`, "need spec.model", SpecTimeout(2*time.Minute)),
 		Entry("a Tool with two sources", "Tool", `{description: x, code: {inline: "1", configMapKeyRef: {name: a, key: b}}}`, "either inline or by configMapKeyRef", SpecTimeout(2*time.Minute)),
 		Entry("a Prompt's tool with neither name nor family", "Prompt", `{text: x, modelRef: {name: m}, tools: [{}]}`, "exactly one of name (of a Tool object), builtin", SpecTimeout(2*time.Minute)),
-		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "either at (a time) or after", SpecTimeout(2*time.Minute)),
+		Entry("a ScheduledEffect with two times", "ScheduledEffect", `{threadRef: {name: t}, effect: e, after: 1s, at: "2030-01-01T00:00:00.000000Z"}`, "exactly one of at", SpecTimeout(2*time.Minute)),
 		Entry("a SandboxPool with more warm than max", "SandboxPool", `{warm: 5, max: 2}`, "warm must not be above max", SpecTimeout(2*time.Minute)),
 		Entry("a SandboxPool with more warm than maxWarm", "SandboxPool", `{warm: 5, maxWarm: 2}`, "warm must not be above maxWarm", SpecTimeout(2*time.Minute)),
 		Entry("a SandboxPool with more maxWarm than max", "SandboxPool", `{maxWarm: 5, max: 2}`, "maxWarm must not be above max", SpecTimeout(2*time.Minute)),
