@@ -51,21 +51,6 @@ func (s *Store) IndexMessages(ctx context.Context) error {
 
 // indexSome brings some messages into the index: those that have changed, then the next ones.
 func (t *tx) indexSome() error {
-	var done, newest int64
-	if err := t.row(t.ctx, qTextDone, nil, &done); err != nil {
-		return err
-	}
-	if err := t.row(t.ctx, qNewestKey, nil, &newest); err != nil {
-		return err
-	}
-	if newest < done {
-		// The newest messages were removed, and their keys will be given again. What gets them is new to the index, also when it
-		// comes before all that was removed has left the index, which may take several steps.
-		done = newest
-		if err := t.write(t.ctx, qTextSetDone, done); err != nil {
-			return err
-		}
-	}
 	var stale []int64
 	if err := t.rows(t.ctx, qTextStale, []any{textStep}, func(scan scanner) error {
 		var key int64
@@ -75,17 +60,15 @@ func (t *tx) indexSome() error {
 	}); err != nil {
 		return err
 	}
+	var done int64
+	if err := t.row(t.ctx, qTextDone, nil, &done); err != nil {
+		return err
+	}
 	for _, key := range stale {
-		if err := t.write(t.ctx, qTextRemove, key); err != nil {
-			return err
-		}
-		if key <= done { // others are among the next ones
-			if err := t.write(t.ctx, qTextAdd, key); err != nil {
+		for _, query := range []string{qTextRemove, qTextAdd, qTextFresh} {
+			if err := t.write(t.ctx, query, key); err != nil {
 				return err
 			}
-		}
-		if err := t.write(t.ctx, qTextFresh, key); err != nil {
-			return err
 		}
 	}
 	if len(stale) == textStep {
@@ -93,10 +76,14 @@ func (t *tx) indexSome() error {
 	}
 	var last int64
 	var n int
-	if err := t.row(t.ctx, qTextNext, []any{done, textStep}, &last, &n); err != nil || n == 0 {
+	if err := t.row(t.ctx, qTextNext, []any{done, textStep}, &last, &n); err != nil {
 		return err
 	}
-	if err := t.write(t.ctx, qTextAddNext, done, last); err != nil {
+	if n == 0 { // the newest may have been removed, and its key be given again
+		if err := t.row(t.ctx, qNewestKey, nil, &last); err != nil {
+			return err
+		}
+	} else if err := t.write(t.ctx, qTextAddNext, done, last); err != nil {
 		return err
 	}
 	return t.write(t.ctx, qTextSetDone, last)
