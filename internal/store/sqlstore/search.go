@@ -14,7 +14,7 @@ const (
 	searchJoin    = ` JOIN thread t ON t.key = m.thread JOIN thread_head h ON h.thread = t.key`
 
 	// SQLite: message_text is brought up to date before.
-	qTextBehind = `SELECT CASE WHEN s.done <> COALESCE((SELECT max(key) FROM message), 0) OR EXISTS (SELECT 1 FROM message_text_stale) THEN 1 ELSE 0 END
+	qTextBehind = `SELECT CASE WHEN s.done < COALESCE((SELECT max(key) FROM message), 0) OR EXISTS (SELECT 1 FROM message_text_stale) THEN 1 ELSE 0 END
 		FROM message_text_state s`
 	qTextDone     = `SELECT done FROM message_text_state`
 	qTextSetDone  = `UPDATE message_text_state SET done = ?`
@@ -24,7 +24,6 @@ const (
 	qTextAdd      = `INSERT INTO message_text (rowid, content) SELECT key, content FROM message WHERE key = ? AND content IS NOT NULL`
 	qTextAddNext  = `INSERT INTO message_text (rowid, content) SELECT key, content FROM message WHERE key > ? AND key <= ? AND content IS NOT NULL`
 	qTextNext     = `SELECT COALESCE(max(n.key), 0), count(*) FROM (SELECT key FROM message WHERE key > ? ORDER BY key LIMIT ?) n`
-	qNewestKey    = `SELECT COALESCE(max(key), 0) FROM message`
 	searchSQLite  = `SELECT ` + searchColumns + `, -bm25(message_text) AS rank FROM message_text JOIN message m ON m.key = message_text.rowid` + searchJoin
 	matchSQLite   = `message_text MATCH ?`
 	textOfMessage = `to_tsvector('simple', regexp_replace(left(m.content, 200000), '[\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+', ' ', 'g'))`
@@ -65,7 +64,11 @@ func (t *tx) indexSome() error {
 		return err
 	}
 	for _, key := range stale {
-		for _, query := range []string{qTextRemove, qTextAdd, qTextFresh} {
+		queries := []string{qTextRemove, qTextFresh}
+		if key <= done { // a message with a later key is among the next ones
+			queries = append(queries, qTextAdd)
+		}
+		for _, query := range queries {
 			if err := t.write(t.ctx, query, key); err != nil {
 				return err
 			}
@@ -76,14 +79,10 @@ func (t *tx) indexSome() error {
 	}
 	var last int64
 	var n int
-	if err := t.row(t.ctx, qTextNext, []any{done, textStep}, &last, &n); err != nil {
+	if err := t.row(t.ctx, qTextNext, []any{done, textStep}, &last, &n); err != nil || n == 0 {
 		return err
 	}
-	if n == 0 { // the newest may have been removed, and its key be given again
-		if err := t.row(t.ctx, qNewestKey, nil, &last); err != nil {
-			return err
-		}
-	} else if err := t.write(t.ctx, qTextAddNext, done, last); err != nil {
+	if err := t.write(t.ctx, qTextAddNext, done, last); err != nil {
 		return err
 	}
 	return t.write(t.ctx, qTextSetDone, last)

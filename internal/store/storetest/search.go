@@ -92,6 +92,37 @@ func describeSearch(e *env) {
 			Expect(text(ctx, "lemons")).To(BeEmpty())
 		})
 
+		It("finds new messages in a database from which all others were removed", func(ctx SpecContext) {
+			// SQLite gives the keys of the newest removed messages again. Keys 1 to 3 are removed before the first search, so that the
+			// index never saw them; keys 4 to 6 afterwards.
+			first, second := e.said(ctx, 3), e.said(ctx, 3)
+			_, err := e.store.PurgeThread(ctx, first)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(text(ctx, "absent")).To(BeEmpty())
+			third := e.said(ctx, 3) // keys 7 to 9: the index never sees them
+			for _, id := range []string{second, third} {
+				_, err = e.store.PurgeThread(ctx, id)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			id := e.thread(ctx)
+			e.say(ctx, id, "xylophones")
+			e.say(ctx, id, "more xylophones")
+			Expect(text(ctx, "xylophones")).To(HaveLen(2))
+		})
+
+		It("finds a message that has the key of a removed one, once", func(ctx SpecContext) {
+			id := e.thread(ctx)
+			e.say(ctx, id, "kept")
+			old := e.say(ctx, id, "cellos")
+			Expect(text(ctx, "cellos")).To(HaveLen(1))
+			e.apply(ctx, id, &store.DeleteMessage{ID: old.ID})
+			e.say(ctx, id, "violas")
+			e.say(ctx, id, "more violas")
+			Expect(text(ctx, "violas")).To(HaveLen(2))
+			Expect(text(ctx, "cellos")).To(BeEmpty())
+			Expect(text(ctx, "kept")).To(HaveLen(1))
+		})
+
 		It("finds what a fork has inherited once, under the origin", Label("REL-02"), func(ctx SpecContext) {
 			origin := e.said(ctx, 3)
 			e.say(ctx, origin, "treasure")
