@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -36,14 +35,17 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		asked = append(asked, r.askApproval(call, need))
 		blocked = blocked || !r.parallel()
 	}
+	if len(asked)+len(started) == 0 {
+		return now, nil
+	}
+	s := r.newStep("approval")
+	s.add(asked...)
 	if len(asked) > 0 {
 		r.record.State = r.kept.encode()
-		asked = append(asked, &store.PutRun{Run: r.record})
+		s.checkpoint(r.record)
 	}
-	if ops := slices.Concat(asked, started); len(ops) > 0 {
-		return now, r.apply(ctx, "approval", ops...)
-	}
-	return now, nil
+	s.add(started...)
+	return now, s.commit(ctx)
 }
 
 // asksFirst tells whether a call of the newest answer waits for its approval before it starts.

@@ -125,38 +125,33 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			}
 		}
 	}
-	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+	s := r.newStep("answer")
+	s.clear()
+	s.createMessage(ctx, m)
+	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
 		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
-			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+			s.add(eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
-	r.afterCreate(ctx, m)
-	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
-	if err := r.apply(ctx, "answer", append(ops, scoped...)...); err != nil {
-		return false, err
-	}
-	saved()
-	r.conv.add(*m)
-	return false, nil
+	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	return false, s.commit(ctx)
 }
 
 // recordMisfit puts an answer into the log that does not fit its schema, with what the model is told about it. A
 // *failure when it was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
 	told, failed := r.repair(m, wrong)
-	r.afterCreate(ctx, m)
-	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+	s := r.newStep("answer")
+	s.clear()
+	s.createMessage(ctx, m)
+	s.checkpoint(r.record)
 	if told != nil {
 		r.place(told)
-		ops = append(ops, &store.AppendMessage{Message: told})
+		s.appendMessage(told)
 	}
-	if err := r.apply(ctx, "answer", ops...); err != nil {
+	if err := s.commit(ctx); err != nil {
 		return err
-	}
-	r.conv.add(*m)
-	if told != nil {
-		r.conv.add(*told)
 	}
 	return failed
 }

@@ -167,12 +167,9 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return err
 	}
-	r.afterCreate(ctx, m)
-	if err := r.apply(ctx, "prompt", &store.AppendMessage{Message: m}); err != nil {
-		return err
-	}
-	r.conv.add(*m)
-	return nil
+	s := r.newStep("prompt")
+	s.createMessage(ctx, m)
+	return s.commit(ctx)
 }
 
 // loadFrame reads the messages of the call.

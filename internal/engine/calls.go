@@ -214,38 +214,34 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		Side: r.mark(),
 	}
 	r.place(m)
-	var decision []store.Op
 	waited := r.kept.settled(call.ID)
-	if r.kept.markDecision(call, m) || waited {
-		r.record.State = r.kept.encode()
-		decision = append(decision, &store.PutRun{Run: r.record})
-	}
+	changed := r.kept.markDecision(call, m) || waited
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
 	content = r.clip(r.redacted(contentOf(m))) // a hook may have put secrets in, too
 	m.Content = &content
 	r.afterResult(ctx, call, m)
-	ops := []store.Op{
-		&store.AppendMessage{Message: m},
-		eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}),
-	}
+	s := r.newStep("result")
+	s.appendMessage(m)
+	s.add(eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}))
 	if next != nil {
-		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+		s.add(eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	ops = append(append(ops, decision...), r.decided()...)
+	if changed = r.decided() || changed; changed {
+		r.record.State = r.kept.encode()
+		s.checkpoint(r.record)
+	}
 	if o.result.Handoff != "" {
-		ops = append(ops, handoffOp(o.result.Handoff, r.record.ID, call.ID))
+		s.add(handoffOp(o.result.Handoff, r.record.ID, call.ID))
 	}
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	saved()
 	if o.result.Handoff != "" {
 		r.next = o.result.Handoff
 	}
-	r.conv.add(*m)
 	return nil
 }
 

@@ -35,8 +35,8 @@ func reaches(suite string, points map[string]int) {
 var (
 	faultPoint = regexp.MustCompile(`\.fault\("([a-z.]+)"\)`)
 	// A step of a run has a point before it and one after it.
-	stepPoint  = regexp.MustCompile(`\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), "([a-z]+)"`)
-	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), [a-z]+`)
+	stepPoint  = regexp.MustCompile(`\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
+	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
 )
 
 var _ = Describe("The crash suites", Label("RUN-02"), func() {
@@ -57,7 +57,7 @@ var _ = Describe("The crash suites", Label("RUN-02"), func() {
 				source[m[1]+".before"], source[m[1]+".after"] = true, true
 			}
 			for _, found := range otherPoint.FindAllString(string(code), -1) {
-				Expect(f.Name()+" "+found).To(BeElementOf("run.go .fault(point + ", "finish.go .apply(ctx, point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+				Expect(f.Name()+" "+found).To(BeElementOf("step.go .fault(s.point + ", "finish.go .newStep(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
 			}
 		}
 		crashed := map[string]bool{}

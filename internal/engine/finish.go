@@ -116,32 +116,30 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	record.EndedAt = r.engine.now()
 	record.State = r.engine.postRun.mark(r.thread, r.agent)
 	record.Message = clipText(record.Message, maxRunMessage)
-	ops := r.destroyOps()
+	s := r.newStep(point)
+	s.clear()
 	if m != nil {
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		s.createMessage(ctx, m)
 	}
-	save, scoped := r.saveScopes(true)
-	if save != nil {
-		record.SessionState = save.State
-	}
-	ops = append(append(ops, scoped...), &store.PutRun{Run: record})
+	s.saveScopes(true)
+	s.checkpoint(record)
 	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
 		park := &store.Park{} // SPEC MSG-08
 		if r.quiet {
 			park = parkOnly(r.over)
 		}
-		ops = append(ops, park)
+		s.add(park)
 	}
 	child, err := r.childOps(ctx, text, attachments)
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, point, append(append(ops, child...), r.orders...)...); err != nil {
+	s.add(child...)
+	s.add(r.orders...)
+	if err := s.commit(ctx); err != nil {
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	r.record = record
 	if r.endsWithResult() {
 		// The thread is terminated; so are, from now on, the children that it may have left behind. They do not wait for
 		// hooks.
@@ -155,9 +153,8 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	if marked(&record) {
 		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	}
-	if save != nil {
-		save.Done()
-		r.scopes().Complete(context.WithoutCancel(ctx))
+	if session := r.scopes(); session != nil {
+		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
 }

@@ -172,21 +172,6 @@ func pastWallTime(gone *sandbox.IsolateGoneError) bool {
 	return gone.Started && strings.Contains(gone.Reason, "ran for longer than")
 }
 
-// destroyOps clear the conversation with the answer that comes next, where a handler has asked for it.
-func (r *run) destroyOps() []store.Op {
-	if !r.destroys {
-		return nil
-	}
-	r.destroys = false
-	seen := r.conv.readSeq
-	if n := len(r.conv.msgs); n > 0 {
-		seen = max(seen, r.conv.msgs[n-1].Seq)
-	}
-	r.conv = newConversation()
-	r.conv.readSeq = seen
-	return []store.Op{&store.Destroy{Reason: store.DestroyedExplicit, Within: true}}
-}
-
 // completes has the handler told when the session is over and saved (SPEC STA-06), once.
 func (r *run) completes(x *execution, side *Side) {
 	runID := r.record.ID

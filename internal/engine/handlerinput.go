@@ -51,7 +51,9 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	}
 	// The run may wait for long: what it leaves must not keep waking it.
 	r.engine.wakes.expect(r.engine.now() + withheldFor.Microseconds())
-	return now, r.apply(ctx, "park", later...)
+	s := r.newStep("park")
+	s.add(later...)
+	return now, s.commit(ctx)
 }
 
 // asMessage reports whether an inbox item becomes a message for a side to answer.

@@ -52,11 +52,12 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	}
 	r.kept.Handoffs++
 	r.record.Agent, r.record.State = agent.Name, r.kept.encode()
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "handoff", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+	s := r.newStep("handoff")
+	s.checkpoint(r.record)
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	saved()
 	r.takeOver(t, agent)
 	return r.awaitEnv(ctx, nil)
 }

@@ -295,11 +295,12 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 		return m, nil
 	}
 	if m != nil {
-		r.afterCreate(ctx, m)
-		if err := r.apply(ctx, "answer", &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}); err != nil {
+		s := r.newStep("answer")
+		s.createMessage(ctx, m)
+		s.checkpoint(r.record)
+		if err := s.commit(ctx); err != nil {
 			return m, err
 		}
-		r.conv.add(*m)
 	}
 	return nil, r.tell(ctx)
 }

@@ -76,20 +76,17 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
-	in.ops = append([]store.Op{&store.PutRun{Run: record}}, in.ops...) // the run's start before what it takes in
+	s := r.newStep("intake")
+	s.checkpoint(record) // the run's start before what it takes in
+	s.add(in.ops...)
 	if r.thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
-		in.ops = append(in.ops, &store.UpdateThread{RegistryStatus: &running})
+		s.add(&store.UpdateThread{RegistryStatus: &running})
 	}
-	if err := r.apply(ctx, "intake", in.ops...); err != nil {
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	for _, op := range in.ops {
-		if a, ok := op.(*store.AppendMessage); ok && !a.Existed && a.Message.Depth == 0 {
-			r.conv.add(*a.Message)
-		}
-	}
-	r.record, r.kept = record, in.kept
+	r.kept = in.kept
 	return nil
 }
 

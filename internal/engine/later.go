@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/store"
 )
 
 // A Model with few permits must not hold all workers: a run that would wait behind many others for its turn gives its
@@ -31,11 +30,12 @@ func (r *run) comeLater(ctx context.Context, later *model.Later) error {
 		r.keepScratch(ctx)
 		r.countTime()
 		r.record.State = r.kept.encode()
-		saved, scoped := r.stepScopes()
-		if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+		s := r.newStep("park")
+		s.checkpoint(r.record)
+		s.saveScopes(false)
+		if err := s.commit(ctx); err != nil {
 			return err
 		}
-		saved()
 	}
 	r.engine.turnedAway(later, r.active)
 	return model.ErrLater

@@ -184,8 +184,11 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		r := rest(ctx, w, id)
 		Expect(r.Status).To(Equal(store.RunSucceeded), r.Message)
 		dropped := fmt.Sprintf("warn : … %d lines dropped", 6000-engine.MaxRunLogLines)
-		Eventually(func() string { return lines(ctx, id)[len(lines(ctx, id))-1] }).Should(Equal(dropped))
-		got := lines(ctx, id)
+		var got []string
+		Eventually(func() string {
+			got = lines(ctx, id)
+			return got[len(got)-1]
+		}).Should(Equal(dropped))
 		Expect(got).To(HaveLen(engine.MaxRunLogLines + 2))
 		Expect(got[engine.MaxRunLogLines-1]).To(Equal(fmt.Sprintf("info tool/t: line %d", engine.MaxRunLogLines-1)))
 		Expect(got[engine.MaxRunLogLines]).To(HavePrefix("warn : more than 1000 lines"))

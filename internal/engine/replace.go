@@ -65,36 +65,31 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
 	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.mark(r.thread, r.agent)
-	var ops []store.Op
+	step := r.newStep("stop")
 	if s.kind == stopRollback {
 		gone, taken, err := r.takeBack(ctx)
 		if err != nil {
 			return err
 		}
 		record.Reason, record.Message = ReasonRolledBack, clipText(taken.String(), maxRunMessage)
-		ops = append(ops, gone...)
-		ops = append(ops, eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
+		step.add(gone...)
+		step.add(eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
-		m := r.note(interruptedText, store.MessageCompleted, nil)
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
 	}
-	save, scoped := r.saveScopes(true)
-	if save != nil {
-		record.SessionState = save.State
-	}
+	step.saveScopes(true)
 	if err := handOn(s.with, r.kept.ReplyTo); err != nil {
 		return err
 	}
-	ops = append(append(append(ops, scoped...), &store.PutRun{Run: record}, s.with), r.orders...)
-	if err := r.apply(ctx, "stop", ops...); err != nil {
+	step.checkpoint(record)
+	step.add(s.with)
+	step.add(r.orders...)
+	if err := step.commit(ctx); err != nil {
 		return err
 	}
-	r.record = record
 	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
-	if save != nil {
-		save.Done()
-		r.exec.host.Session.Complete(context.WithoutCancel(ctx))
+	if session := r.scopes(); session != nil {
+		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
 }

@@ -261,50 +261,14 @@ func (r *run) park(ctx context.Context) error {
 	r.record.WakeAt = r.kept.wakeAt()
 	r.countTime()
 	r.record.State = r.kept.encode()
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+	s := r.newStep("park")
+	s.checkpoint(r.record)
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	saved()
 	r.engine.wakes.expect(r.record.WakeAt)
 	return nil
-}
-
-// apply commits a step of the run, between two fault points.
-func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
-	r.engine.fault(point + ".before")
-	ops, written := r.withHooks(ops)
-	mark := &store.Mark{}
-	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, append(ops, mark)...); err != nil {
-		return err
-	}
-	r.account(mark, ops)
-	written()
-	r.engine.fault(point + ".after")
-	return nil
-}
-
-// account notes what a transaction of the run has added, so that it need not be read.
-func (r *run) account(mark *store.Mark, ops []store.Op) {
-	if r.known != mark.Before {
-		r.known = 0 // others have written meanwhile
-		return
-	}
-	r.known = mark.After
-	for _, op := range ops {
-		switch op := op.(type) {
-		case *store.AppendMessage:
-			if op.Existed {
-				r.known = 0
-			} else if (op.To == "" || op.To == r.thread.ID) && (r.frame != nil || op.Message.Depth == 0) {
-				r.conv.add(*op.Message) // else it is a called prompt's, which reads it when it goes on
-			}
-		case *store.Enqueue:
-			if op.To == "" || op.To == r.thread.ID {
-				r.known = 0 // it is to be taken out of the inbox
-			}
-		}
-	}
 }
 
 func (r *run) maxSteps() int {

@@ -169,26 +169,23 @@ func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended
 		said = append(said, m)
 	}
 	after := r.conv.lastAnswer(r.record.ID)
-	ops := r.destroyOps()
+	s := r.newStep("turn")
+	s.clear()
 	for _, m := range said {
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		s.createMessage(ctx, m)
 		after = m
 	}
 	turn := turnState{Side: keptName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
-	ops = append(ops, eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
+	s.add(eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
 	r.kept.Turn = turn
 	r.record.State = r.kept.encode()
-	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
-	if err := r.apply(ctx, "turn", append(append(ops, &store.PutRun{Run: r.record}), scoped...)...); err != nil {
+	s.checkpoint(r.record)
+	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	if err := s.commit(ctx); err != nil {
 		return false, err
-	}
-	saved()
-	for _, m := range said {
-		r.conv.add(*m)
 	}
 	if r.exec != nil && r.exec.turn != nil {
 		r.exec.turn.given()

@@ -134,21 +134,22 @@ func (r *run) beginTurn() {
 	}
 }
 
-// decided takes over what code has asked of the turn; the operations keep it with the run.
-func (r *run) decided() []store.Op {
+// decided takes over what code has asked of the turn, and reports whether it asked for anything. The run's next checkpoint
+// keeps it.
+func (r *run) decided() bool {
 	if r.exec == nil || r.exec.turn == nil {
-		return nil
+		return false
 	}
 	t := r.exec.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.news {
-		return nil
+		return false
 	}
 	t.news = false
 	r.kept.Turn.Ends, r.kept.Turn.Passes, r.kept.Turn.Again = t.asked.Ends, t.asked.Passes, t.asked.Again
 	r.record.State = r.kept.encode()
-	return []store.Op{&store.PutRun{Run: r.record}}
+	return true
 }
 
 // turned holds what comes next against what code has decided about the turn.
