@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -22,7 +23,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 	play := func(ctx SpecContext, point string, n int, parallel bool) (points map[string]int, transcript []string) {
 		w := newWorld()
 		w.Logger = logr.Discard() // crashes are loud
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinWait), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinWait), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = parallel
 		}, enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{

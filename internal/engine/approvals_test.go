@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -98,7 +99,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 	})
 
 	It("do not hold up the others where calls are made at once", func(ctx SpecContext) {
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		}, enginetest.Script(calls(set("a", 1), enginetest.ToolCall("schedule_effect", map[string]any{"name": "now"})), say))
 		e, _ := start(w)

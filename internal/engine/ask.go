@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -74,7 +75,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 }
 
 // client speaks with a model of the agent.
-func (r *run) client(m *Model) (model.Client, error) {
+func (r *run) client(m *definition.Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
@@ -109,7 +110,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	r.heed()
 	r.record.Steps++
-	if r.kept.Turn.Side == sideB {
+	if r.kept.Turn.Side == definition.SideB {
 		r.kept.Turn.StepsB++
 		r.record.State = r.kept.encode()
 	}

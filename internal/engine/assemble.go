@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -17,7 +18,7 @@ func (r *run) assembled(system string, c *conversation) []model.Message {
 	}
 	other := ""
 	if r.agent.Dual() {
-		other = nameOfSpeaker(r.agent.other(r.side()))
+		other = definition.SpeakerName(r.agent.Other(r.side()))
 		c = withoutRepairs(c, r.side().Name)
 	}
 	return r.opened(assemble(system, c, r.side().Name, other))

@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
@@ -26,7 +27,7 @@ const metadataPromptCall = "prompt_call_id"
 
 // frame is a called prompt at work.
 type frame struct {
-	side      *Side
+	side      *definition.Side
 	call      store.ToolCall
 	arguments json.RawMessage
 	depth     int // of its messages
@@ -120,7 +121,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 }
 
 // enter lets the run be a called prompt, until leave.
-func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPrompt, a *promptAsk) (leave func()) {
+func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *promptAsk) (leave func()) {
 	side := *called.Side
 	side.Name, side.Hooks = r.side().Name, r.side().Hooks // those that watch over the conversation
 	side.Spec.MaxSteps = int32(r.maxSteps())
@@ -270,7 +271,7 @@ func (c *conversation) report(p *tool.PromptCall, text string) string {
 	return strings.Join(parts, "\n\n")
 }
 
-func promptTool(ref skeinv1.PromptTool, p *CalledPrompt) tool.Tool {
+func promptTool(ref skeinv1.PromptTool, p *definition.CalledPrompt) tool.Tool {
 	var description string
 	var required json.RawMessage
 	if p.Side != nil {

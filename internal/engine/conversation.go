@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -136,7 +137,7 @@ func (c *conversation) sideOf(callID string) string {
 // writer names the side that wrote an assistant message: side a unless it says otherwise.
 func writer(m *store.Message) string {
 	if m.Side == "" {
-		return sideA
+		return definition.SideA
 	}
 	return m.Side
 }

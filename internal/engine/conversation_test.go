@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -49,7 +50,7 @@ func TestResultsStandBehindTheirCalls(t *testing.T) {
 		store.Message{Role: store.RoleTool, ToolCallID: "nobody", Content: text("stray")},
 		store.Message{Role: store.RoleSystem, Content: text("note")},
 	)
-	got := assemble("sys", c, sideA, "")
+	got := assemble("sys", c, definition.SideA, "")
 	var lines []string
 	for _, m := range got {
 		lines = append(lines, string(m.Role)+" "+m.ToolCallID+" "+m.Text())
@@ -63,17 +64,17 @@ func TestResultsStandBehindTheirCalls(t *testing.T) {
 func TestEachSideReadsTheOtherAsAUser(t *testing.T) {
 	c := conversationOf(
 		store.Message{Role: store.RoleUser, Content: text("go"), Name: "ada"},
-		store.Message{Role: store.RoleAssistant, Side: sideA, Content: text("let me look"), ToolCalls: calls("a"), ReasoningContent: "hm", Metadata: map[string]any{"k": "v"}},
-		store.Message{Role: store.RoleTool, Side: sideA, ToolCallID: "a", Content: text("A")},
-		store.Message{Role: store.RoleAssistant, Side: sideA, Content: text("look at this"), Attachments: []store.Attachment{{Path: "/f"}}},
-		store.Message{Role: store.RoleAssistant, Side: sideB, ToolCalls: calls("b")},
-		store.Message{Role: store.RoleTool, Side: sideB, ToolCallID: "b", Content: text("B")},
-		store.Message{Role: store.RoleAssistant, Side: sideB, Content: text("fine")},
+		store.Message{Role: store.RoleAssistant, Side: definition.SideA, Content: text("let me look"), ToolCalls: calls("a"), ReasoningContent: "hm", Metadata: map[string]any{"k": "v"}},
+		store.Message{Role: store.RoleTool, Side: definition.SideA, ToolCallID: "a", Content: text("A")},
+		store.Message{Role: store.RoleAssistant, Side: definition.SideA, Content: text("look at this"), Attachments: []store.Attachment{{Path: "/f"}}},
+		store.Message{Role: store.RoleAssistant, Side: definition.SideB, ToolCalls: calls("b")},
+		store.Message{Role: store.RoleTool, Side: definition.SideB, ToolCallID: "b", Content: text("B")},
+		store.Message{Role: store.RoleAssistant, Side: definition.SideB, Content: text("fine")},
 		store.Message{Role: store.RoleAssistant, Content: text("of before there were sides")},
 	)
 	for side, want := range map[string][]string{
-		sideA: {"system : sys", "user ada: go", "assistant : let me look", "tool t: A", "assistant : look at this\n\n[attached files: /f]", "user other: fine", "assistant : of before there were sides"},
-		sideB: {"system : sys", "user ada: go", "user other: let me look", "user other: look at this\n\n[attached files: /f]", "assistant : ", "tool t: B", "assistant : fine", "user other: of before there were sides"},
+		definition.SideA: {"system : sys", "user ada: go", "assistant : let me look", "tool t: A", "assistant : look at this\n\n[attached files: /f]", "user other: fine", "assistant : of before there were sides"},
+		definition.SideB: {"system : sys", "user ada: go", "user other: let me look", "user other: look at this\n\n[attached files: /f]", "assistant : ", "tool t: B", "assistant : fine", "user other: of before there were sides"},
 	} {
 		var lines []string
 		for _, m := range assemble("sys", c, side, "other") {
@@ -96,7 +97,7 @@ func TestNameOfSpeaker(t *testing.T) {
 		"审稿人":                    "",
 		strings.Repeat("x", 200): strings.Repeat("x", 64),
 	} {
-		if got := nameOfSpeaker(&Side{Spec: skeinv1.AgentSide{Label: label}}); got != want {
+		if got := definition.SpeakerName(&definition.Side{Spec: skeinv1.AgentSide{Label: label}}); got != want {
 			t.Errorf("%q: got %q, want %q", label, got, want)
 		}
 	}
@@ -118,7 +119,7 @@ func TestAnyLogMakesAValidConversation(t *testing.T) {
 			}
 			c.add(m)
 		}
-		got := assemble("sys", c, sideA, "")
+		got := assemble("sys", c, definition.SideA, "")
 		for i := 0; i < len(got); i++ {
 			m := got[i]
 			if m.Role == model.RoleTool {
@@ -185,14 +186,14 @@ func TestPlan(t *testing.T) {
 		"a stop tool that failed":                   {msgs: []store.Message{user, answer("", "a"), {Role: store.RoleTool, ToolCallID: "a", ToolStatus: "error"}}, side: stopTool, want: decision{action: actionAsk}},
 		"a queued tool is no answer":                {msgs: []store.Message{{Role: store.RoleAssistant, RunID: run, ToolCalls: calls("q"), Metadata: map[string]any{metadataQueuedTool: true}}, result("q")}, side: stopTool, want: decision{action: actionAsk}},
 		"a session tool":                            {msgs: []store.Message{user, answer("", "a"), result("a")}, side: skeinv1.AgentSide{SessionFail: &skeinv1.SessionTool{Name: "t"}}, want: decision{action: actionEnd, end: &ending{session: true, failed: true, append: true}}},
-		"the turn of the other side":                {msgs: []store.Message{user, by(sideA, "m", answer("x"))}, turn: sideB, after: "m", want: decision{action: actionAsk}},
-		"its answer":                                {msgs: []store.Message{user, by(sideA, "m", answer("x")), by(sideB, "n", answer("y"))}, turn: sideB, after: "m", want: decision{action: actionTurn, end: &ending{text: "y"}}},
-		"the same side again":                       {msgs: []store.Message{user, by(sideA, "m", answer("x"))}, after: "m", want: decision{action: actionAsk}},
-		"what came before was deleted":              {msgs: []store.Message{user, by(sideA, "l", answer("x"))}, turn: sideB, after: "m", want: decision{action: actionAsk}},
-		"calls of both sides": {msgs: []store.Message{user, by(sideA, "m", answer("", "a", "b")), by(sideB, "n", answer("", "c"))}, turn: sideB,
+		"the turn of the other side":                {msgs: []store.Message{user, by(definition.SideA, "m", answer("x"))}, turn: definition.SideB, after: "m", want: decision{action: actionAsk}},
+		"its answer":                                {msgs: []store.Message{user, by(definition.SideA, "m", answer("x")), by(definition.SideB, "n", answer("y"))}, turn: definition.SideB, after: "m", want: decision{action: actionTurn, end: &ending{text: "y"}}},
+		"the same side again":                       {msgs: []store.Message{user, by(definition.SideA, "m", answer("x"))}, after: "m", want: decision{action: actionAsk}},
+		"what came before was deleted":              {msgs: []store.Message{user, by(definition.SideA, "l", answer("x"))}, turn: definition.SideB, after: "m", want: decision{action: actionAsk}},
+		"calls of both sides": {msgs: []store.Message{user, by(definition.SideA, "m", answer("", "a", "b")), by(definition.SideB, "n", answer("", "c"))}, turn: definition.SideB,
 			want: decision{action: actionCalls, calls: calls("a", "b")}},
 	} {
-		if got := plan(conversationOf(c.msgs...), run, &Side{Name: cmp.Or(c.turn, sideA), Spec: c.side}, c.after, c.waits, c.parallel); !reflect.DeepEqual(got, c.want) {
+		if got := plan(conversationOf(c.msgs...), run, &definition.Side{Name: cmp.Or(c.turn, definition.SideA), Spec: c.side}, c.after, c.waits, c.parallel); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -207,7 +208,7 @@ func TestStopToolResponseProperty(t *testing.T) {
 		`{"answer":null,"x":1}`: "",
 	} {
 		m := store.Message{Role: store.RoleAssistant, RunID: "r", Content: text("content"), ToolCalls: []store.ToolCall{{ID: "a", Name: "t", Arguments: arguments}}}
-		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", &Side{Name: sideA, Spec: side}, "", nil, false)
+		d := plan(conversationOf(m, store.Message{Role: store.RoleTool, ToolCallID: "a"}), "r", &definition.Side{Name: definition.SideA, Spec: side}, "", nil, false)
 		if d.end == nil || d.end.text != want {
 			t.Errorf("%s: got %+v, want %q", arguments, d.end, want)
 		}

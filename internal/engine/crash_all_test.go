@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -43,7 +44,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 	}}
 	w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "child says so"}))
 	w.Definitions.Put("run", codeTool("stamp", `export default async (state) => { await state.injectMessage({ role: 'system', silent: true, content: 'stamped' }); return 'stamp'; }`),
-		enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(
 			skeinv1.ScriptStep{Content: "first", ToolCalls: []skeinv1.ScriptToolCall{
@@ -58,7 +59,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 	w.Definitions.Put("cleared", enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
 	m, failed := compile.Compile("effect.ts", `export default async (state) => { await state.setValue('fired', true); }`, sandbox.TypeScript)
 	Expect(failed).To(BeNil())
-	w.Definitions.PutEffect("fires", engine.Effect{Module: m, Digest: "fires"})
+	w.Definitions.PutEffect("fires", definition.Effect{Module: m, Digest: "fires"})
 	w.run, w.coded = makeThread(ctx, w.World, "run", withID(at.first)), makeThread(ctx, w.World, "coded", withID(at.second))
 	w.wrong, w.hangs, w.cleared = makeThread(ctx, w.World, "wrong"), makeThread(ctx, w.World, "hangs"), makeThread(ctx, w.World, "cleared")
 	for _, id := range []string{w.run, w.coded, w.wrong, w.hangs, w.cleared} {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -153,7 +154,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 	}
 	e.delay(id, false)
 	err := e.process(ctx, id)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	switch {
 	case err == nil, errors.Is(err, errShutdown), errors.Is(err, model.ErrLater):
 		e.queue.Forget(id)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -41,9 +42,9 @@ type handlerCall struct {
 	destroys bool // the conversation is to be cleared with the answer
 }
 
-func handlerModule(s *Side) string { return "sides/" + s.Name }
+func handlerModule(s *definition.Side) string { return "sides/" + s.Name }
 
-func handlerTimeout(s *Side) time.Duration {
+func handlerTimeout(s *definition.Side) time.Duration {
 	if s.Handler.Timeout > 0 {
 		return s.Handler.Timeout
 	}
@@ -96,7 +97,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 }
 
 // callHandler makes the call and gives the text of the answer.
-func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id string, input *store.Message) (string, *handlerCall, error) {
+func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
 	call := &handlerCall{run: r, lines: x.code.lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
 	x.code.handle(invocation, call)
@@ -128,7 +129,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 
 // handlerFailed is why there is no answer. What the code threw goes into the thread's log with its stack; the run says
 // what it was.
-func (r *run) handlerFailed(ctx context.Context, side *Side, call *handlerCall, err error) error {
+func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *handlerCall, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -173,7 +174,7 @@ func pastWallTime(gone *sandbox.IsolateGoneError) bool {
 }
 
 // completes has the handler told when the session is over and saved (SPEC STA-06), once.
-func (r *run) completes(x *execution, side *Side) {
+func (r *run) completes(x *execution, side *definition.Side) {
 	runID := r.record.ID
 	if x.completing[side.Name] {
 		return

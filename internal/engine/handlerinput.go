@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -18,11 +19,6 @@ import (
 // withheldFor is how long messages that a waiting run leaves in the inbox stay out of sight. Nothing depends on it: the
 // end of the run has them looked at.
 const withheldFor = time.Minute
-
-// hasHandlers reports whether any side of an agent is code.
-func (a *Agent) hasHandlers() bool {
-	return a.A.Handler != nil || a.B != nil && a.B.Handler != nil
-}
 
 // admit returns the inbox items that the run takes now. While it is a handler's turn that is at most one message; what
 // follows that message, and would start a run by itself, waits too.
@@ -92,7 +88,7 @@ func (r *run) answersNothing() bool {
 
 // handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
 // later what the other side has said.
-func (r *run) handlerInput(c *conversation, side *Side) *store.Message {
+func (r *run) handlerInput(c *conversation, side *definition.Side) *store.Message {
 	of := func(id string) *store.Message {
 		if i, ok := c.byID[id]; ok && id != "" {
 			return &c.msgs[i]
@@ -111,7 +107,7 @@ func (r *run) handlerInput(c *conversation, side *Side) *store.Message {
 }
 
 // newestInput returns the newest message that a person or the other side has written.
-func newestInput(c *conversation, side *Side) *store.Message {
+func newestInput(c *conversation, side *definition.Side) *store.Message {
 	for i := len(c.msgs) - 1; i >= 0; i-- {
 		m := &c.msgs[i]
 		if m.Silent {

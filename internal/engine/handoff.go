@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -14,10 +15,10 @@ import (
 
 // agentOf resolves the agent that a run goes on with: the one whose step is under way, or the thread's when that one
 // is not there any more.
-func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*Agent, error) {
+func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*definition.Agent, error) {
 	if under != nil && under.Agent != "" && under.Agent != t.Agent {
 		agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, under.Agent)
-		var notReady *NotReadyError
+		var notReady *definition.NotReadyError
 		if err == nil || !errors.As(err, &notReady) {
 			return agent, err
 		}
@@ -63,7 +64,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 }
 
 // takeOver makes an agent the run's.
-func (r *run) takeOver(t *store.Thread, agent *Agent) {
+func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
 	own.Agent = agent.Name // whose the code is that reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -59,7 +60,7 @@ func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]mode
 }
 
 // filter calls a filter for the next step. When it fails the step is made with what there was.
-func (r *run) filter(ctx context.Context, h *Hook, take func(v any) error, list any) error {
+func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) error, list any) error {
 	x, err := r.execution(ctx)
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (in *intake) message(m store.Message) *store.Message {
 
 // input notes what a handler is to answer.
 func (in *intake) input(messageID string) {
-	if in.run.agent.hasHandlers() {
+	if in.run.agent.HasHandlers() {
 		in.kept.Input = messageID
 	}
 }
@@ -201,7 +201,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
-		Metadata: map[string]any{metadataQueuedTool: true}, Side: in.run.agent.mark(in.run.agent.Side(q.Side)),
+		Metadata: map[string]any{metadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
 	}
 	in.kept.HookDepth = q.HookDepth
 	in.message(m)

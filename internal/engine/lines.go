@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 	"github.com/skein-dev/skein/internal/store"
@@ -75,7 +76,7 @@ func sourceOf(module string) string {
 		return ""
 	}
 	if folder+"/" == hookFolder {
-		return "hook/" + strings.TrimPrefix(name, sideB+"/")
+		return "hook/" + strings.TrimPrefix(name, definition.SideB+"/")
 	}
 	if kind := sourceKinds[folder]; kind != "" {
 		return kind + "/" + name

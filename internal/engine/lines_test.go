@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -93,7 +94,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	})
 
 	It("in an effect, with why it failed", Label("EFF-02"), func(ctx SpecContext) {
-		w.Definitions.PutEffect("remind", engine.Effect{ObjectName: "remind", Module: compiled(`export default async () => { console.debug('at work'); throw new RangeError('too far'); }`)})
+		w.Definitions.PutEffect("remind", definition.Effect{ObjectName: "remind", Module: compiled(`export default async () => { console.debug('at work'); throw new RangeError('too far'); }`)})
 		start(w)
 		id := makeThread(ctx, w, "a")
 		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: id, Namespace: enginetest.Namespace, Name: "se", Effect: "remind", Args: enginetest.JSON(nil)}
@@ -102,7 +103,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	})
 
 	It("in an endpoint, with the stack that whoever asks is not told", Label("END-01"), func(ctx SpecContext) {
-		w.Definitions.PutEndpoint("GET /x", engine.Endpoint{ObjectName: "report", Module: compiled(endpointHead +
+		w.Definitions.PutEndpoint("GET /x", definition.Endpoint{ObjectName: "report", Module: compiled(endpointHead +
 			`export default defineThreadEndpoint(async () => { console.log('asked'); throw new Error('no report'); });`)})
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")

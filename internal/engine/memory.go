@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -31,12 +32,12 @@ type Embedded struct {
 
 // Embed turns texts into vectors by the model of an agent's memory, after secrets of the namespace were taken out of
 // them. ErrNoMemory when it has none.
-func (e *Engine) Embed(ctx context.Context, a *Agent, texts ...string) (*Embedded, error) {
+func (e *Engine) Embed(ctx context.Context, a *definition.Agent, texts ...string) (*Embedded, error) {
 	return Embed(ctx, e.opts.Models, e.opts.Redact, a, texts...)
 }
 
 // Embed is Engine.Embed for those who have no engine.
-func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *Agent, texts ...string) (*Embedded, error) {
+func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *definition.Agent, texts ...string) (*Embedded, error) {
 	m := a.Memory
 	if m == nil {
 		return nil, ErrNoMemory
@@ -64,7 +65,7 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 }
 
 // UsageOf is what one call of a model used, as the store counts it.
-func UsageOf(m *Model, u *model.Usage) store.RunUsage {
+func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 	out := store.RunUsage{Models: []string{m.Name}}
 	if u == nil {
 		return out
@@ -103,14 +104,14 @@ func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.Memor
 }
 
 // countSearch adds what a search used. A search is worth more than its count: that is lost when it cannot be kept.
-func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *Agent, runID, call string, usage store.RunUsage) {
+func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *definition.Agent, runID, call string, usage store.RunUsage) {
 	err := e.store.Apply(ctx, t.ID, nil, &store.AddTaskUsage{RunID: runID, Task: "search " + call, Agent: a.Name, Usage: usage})
 	if err = ignoreGone(err); err != nil {
 		e.log.Error(err, "cannot count what a search of the memory used", "thread", t.ID, "run", runID)
 	}
 }
 
-func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *Agent, q tool.MemoryQuery) ([]store.NearMessage, store.RunUsage, error) {
+func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *definition.Agent, q tool.MemoryQuery) ([]store.NearMessage, store.RunUsage, error) {
 	if strings.TrimSpace(q.Text) == "" {
 		return nil, store.RunUsage{}, nil
 	}

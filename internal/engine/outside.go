@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -173,11 +174,11 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 }
 
 // knows gives the side of the agent that has a tool of that name: an *UnknownError when none has.
-func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
+func (x *execution) knows(ctx context.Context, name string) (*definition.Side, error) {
 	set, side, err := x.offering(ctx, name)
 	var f *failure
 	if errors.As(err, &f) {
-		return nil, &NotReadyError{Reason: f.reason, Message: f.message}
+		return nil, &definition.NotReadyError{Reason: f.reason, Message: f.message}
 	}
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
 
 // offering gives the tools of the side that has one of that name: the one whose turn it is in a run, outside of one
 // whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
-func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side, error) {
+func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
 	if c := x.callerIn(ctx); c != nil {
 		set, err := x.builtFor(ctx, c.desk)
 		return set, c.side, err
@@ -203,7 +204,7 @@ func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side
 	if err != nil || set.Has(name) || x.turn != nil || !x.agent.Dual() {
 		return set, side, err
 	}
-	other := x.agent.other(side)
+	other := x.agent.Other(side)
 	x.use(other)
 	theirs, err := x.built(ctx)
 	if err != nil || theirs.Has(name) {

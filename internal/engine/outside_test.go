@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -68,7 +69,7 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(err).To(BeAssignableToTypeOf(unknown))
 		Expect(e.QueueTool(ctx, id, "", "nothing", nil)).To(BeAssignableToTypeOf(unknown))
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV, skeinv1.BuiltinKV))
-		var notReady *engine.NotReadyError
+		var notReady *definition.NotReadyError
 		_, err = e.InvokeTool(ctx, id, "", "set_value", nil)
 		Expect(err).To(BeAssignableToTypeOf(notReady), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("two tools")))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/session"
@@ -41,7 +42,7 @@ type ending struct {
 // rightly: side is the one whose turn the log says it is, after the answer that ended the turn before, and waits are the
 // calls whose results come later. Where calls are made one after the other, none is made behind one that waits for an
 // approval or a time, itself or within a called prompt; a child works beside them. Of two sides, only the calls of one are made at a time.
-func plan(c *conversation, runID string, side *Side, after string, waits map[string]tool.Wait, parallel bool) decision {
+func plan(c *conversation, runID string, side *definition.Side, after string, waits map[string]tool.Wait, parallel bool) decision {
 	outstanding := c.outstanding(runID)
 	var now []store.ToolCall
 	for _, call := range outstanding {

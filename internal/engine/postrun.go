@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -28,7 +29,7 @@ type PostRunTask struct {
 	Do func(ctx context.Context, run PostRun) error
 	// Due tells from the thread as it was when its run began, and from the agent, whether there may be anything to
 	// do: what is not due costs nothing. Always, when it is nil or the agent is not known.
-	Due func(t *store.Thread, a *Agent) bool
+	Due func(t *store.Thread, a *definition.Agent) bool
 }
 
 // PostRun is what a task is told of the run that it follows.
@@ -53,7 +54,7 @@ func newPostRunWorker(e *Engine) *postRunWorker {
 }
 
 // mark is the state of a run that ends: that tasks are to follow it, if any are. The agent may be nil.
-func (w *postRunWorker) mark(t *store.Thread, a *Agent) json.RawMessage {
+func (w *postRunWorker) mark(t *store.Thread, a *definition.Agent) json.RawMessage {
 	for _, task := range w.engine.opts.PostRun {
 		if task.Due == nil || a == nil || task.Due(t, a) {
 			return store.RunUnsettled

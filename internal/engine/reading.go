@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -62,7 +63,7 @@ func presentTurn(c *conversation, runID string) int {
 }
 
 // asking fills in what the prompt asks of the model beside the messages, as far as the model knows of it.
-func asking(req *model.Request, s *Side, tools *tool.Set) {
+func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
 	p, can := &s.Prompt.Spec, s.Model.Spec.Capabilities
 	if r := p.Reasoning; r != nil && can.Reasons() {
 		req.Reasoning = &model.Reasoning{Effort: r.Effort, MaxTokens: ptr.Deref(r.MaxTokens, 0), Exclude: r.Exclude}

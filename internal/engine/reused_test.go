@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -49,7 +50,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		})
 		e, _ := start(w)
@@ -110,7 +111,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider
-		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		})
 		start(w)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -23,7 +24,7 @@ type run struct {
 	log    logr.Logger
 	thread *store.Thread
 	fence  *store.Fence
-	agent  *Agent
+	agent  *definition.Agent
 	active *activeThread
 	// frame is the called prompt that is at work; nil for the side itself.
 	frame *frame
@@ -53,8 +54,8 @@ type run struct {
 	edited bool
 	// envLoaded: the variables of the thread have been resolved.
 	envLoaded bool
-	tools     *tool.Set // of the side; nil when they are to be made
-	acting    *Side     // see actAs
+	tools     *tool.Set        // of the side; nil when they are to be made
+	acting    *definition.Side // see actAs
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
@@ -329,7 +330,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 }
 
 // hasTools tells whether a side has any tools at all.
-func hasTools(s *Side) bool {
+func hasTools(s *definition.Side) bool {
 	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
 

@@ -2,87 +2,18 @@ package engine
 
 import (
 	"context"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// The sides of an agent. Of an ai_human one, b is the person.
-const (
-	sideA = "a"
-	sideB = "b"
-)
-
 // defaultMaxSessionTurns of an agent that does not say.
 const defaultMaxSessionTurns = 50
 
-// Dual tells whether models play both sides (SPEC AGT-02).
-func (a *Agent) Dual() bool { return a.B != nil }
-
-// Side gives the side of a name: side a for "", and where there is no other.
-func (a *Agent) Side(name string) *Side {
-	if name == sideB && a.B != nil {
-		return a.B
-	}
-	return a.A
-}
-
-// Sides lists them.
-func (a *Agent) Sides() []*Side {
-	if a.B == nil {
-		return []*Side{a.A}
-	}
-	return []*Side{a.A, a.B}
-}
-
-// other gives the side that a side talks with; nil where that is a person.
-func (a *Agent) other(s *Side) *Side {
-	if s == a.A {
-		return a.B
-	}
-	return a.A
-}
-
-// nameOfSpeaker makes of a side's label a name that providers take: letters, digits, '_' and '-'; "" when nothing of
-// it is left.
-func nameOfSpeaker(s *Side) string {
-	name := strings.Map(func(c rune) rune {
-		if c == '-' || c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
-			return c
-		}
-		return '_'
-	}, s.Spec.Label)
-	return clipName(strings.Trim(name, "_"))
-}
-
-// clipName bounds a name to what providers take.
-func clipName(name string) string { return name[:min(len(name), 64)] }
-
-// hasHooks tells whether any side has any.
-func (a *Agent) hasHooks() bool { return len(a.A.Hooks) > 0 || a.B != nil && len(a.B.Hooks) > 0 }
-
-// mark is what messages of a side carry: its name where there are two, nothing where there is one.
-func (a *Agent) mark(s *Side) string {
-	if a == nil || !a.Dual() || s == nil {
-		return ""
-	}
-	return s.Name
-}
-
-// keptName names a side where side a, as the only one that most agents have, goes without saying.
-func keptName(s *Side) string {
-	if s == nil || s.Name != sideB {
-		return ""
-	}
-	return s.Name
-}
-
 // side is the one whose turn it is or, while calls of the other are made, that one; a called prompt stands for the side that called it.
-func (r *run) side() *Side {
+func (r *run) side() *definition.Side {
 	if r.frame != nil {
 		return r.frame.side
 	}
@@ -97,12 +28,12 @@ func (r *run) mark() string {
 	if r.agent == nil {
 		return ""
 	}
-	return r.agent.mark(r.side())
+	return r.agent.MessageSide(r.side())
 }
 
 // actAs has calls of a side made, which may not be the one whose turn it is: what its code has queued is taken in
 // when it may be the other's already. Call back once they are.
-func (r *run) actAs(s *Side) (back func()) {
+func (r *run) actAs(s *definition.Side) (back func()) {
 	if s == r.side() {
 		return func() {}
 	}
@@ -132,7 +63,7 @@ func (r *run) maxTurns() int {
 
 // following gives the side that has the turn after this one; nil when the session ends with it: code has stopped it,
 // or the other side is a person.
-func (r *run) following() *Side {
+func (r *run) following() *definition.Side {
 	switch t := r.kept.Turn; {
 	case t.Ends:
 		return nil
@@ -140,7 +71,7 @@ func (r *run) following() *Side {
 		return r.side()
 	case !r.agent.Dual():
 		return nil
-	case t.Side == sideB:
+	case t.Side == definition.SideB:
 		return r.agent.A
 	default:
 		return r.agent.B
@@ -175,7 +106,7 @@ func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended
 		s.createMessage(ctx, m)
 		after = m
 	}
-	turn := turnState{Side: keptName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
+	turn := turnState{Side: definition.ShortName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
@@ -219,7 +150,7 @@ const wordless = "(the turn ended without a message)"
 
 // Progress tells how far the run of a row is, for whoever asks from outside (SPEC RUN-03).
 func Progress(r *store.Run) tool.ExecutionState {
-	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: sideA, StepCount: r.Steps}
+	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
 	if kept, err := readRunState(r); err == nil && !r.Status.Ended() {
 		s.SideBStepCount = kept.Turn.StepsB
 		if kept.Turn.Side != "" {

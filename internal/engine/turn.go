@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -49,7 +50,7 @@ type turn struct {
 	news      bool // something was asked since it was last taken over
 }
 
-func newTurn(runID string) *turn { return &turn{run: runID, side: sideA} }
+func newTurn(runID string) *turn { return &turn{run: runID, side: definition.SideA} }
 
 // resume takes over what code asked of the turn before it was cut off.
 func (t *turn) resume(kept turnState) {
@@ -57,7 +58,7 @@ func (t *turn) resume(kept turnState) {
 	defer t.mu.Unlock()
 	t.asked = turnState{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
 	if kept.Ends {
-		t.stoppedBy = sideA
+		t.stoppedBy = definition.SideA
 		if kept.Side != "" {
 			t.stoppedBy = kept.Side
 		}
@@ -65,7 +66,7 @@ func (t *turn) resume(kept turnState) {
 }
 
 // use tells whose turn it is.
-func (t *turn) use(s *Side) {
+func (t *turn) use(s *definition.Side) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.side, t.prompt = s.Name, s.Prompt.Name
@@ -112,8 +113,8 @@ func (t *turn) Stop() {
 func (t *turn) ForceTurn(side string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if side != sideA && side != sideB {
-		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", sideA, sideB, side)}
+	if side != definition.SideA && side != definition.SideB {
+		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", definition.SideA, definition.SideB, side)}
 	}
 	// The other side's turn: this one is over, and where that is a person the session.
 	t.asked.Again, t.asked.Passes, t.news = side == t.side, side != t.side, true

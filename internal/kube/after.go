@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // Where an Agent names the models of what follows its runs.
@@ -16,7 +16,7 @@ const (
 )
 
 // resolveAfter resolves what an agent needs once its runs are over: the models of its memory and of its titles.
-func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) (err error) {
+func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
 	if out.Memory, err = d.afterModel(ctx, a, MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *e
 		return nil
 	}
 	if a.Spec.TitleModelRef != nil {
-		var unusable *engine.NotReadyError
+		var unusable *definition.NotReadyError
 		out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
 		if errors.As(err, &unusable) {
 			return nil // threads run without titles, and a condition of the Agent says so
@@ -44,7 +44,7 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *e
 	return nil
 }
 
-func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*engine.Model, error) {
+func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
 	if ref == nil {
 		return nil, nil
 	}

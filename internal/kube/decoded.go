@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // partial is an object of which some fields may not have been decoded.
@@ -20,7 +20,7 @@ type partial interface {
 
 // CheckDecoded returns a *engine.NotReadyError when fields of an object could not be decoded, and nil otherwise. Such an
 // object must not be acted upon: what it says is not known.
-func CheckDecoded(o client.Object) *engine.NotReadyError {
+func CheckDecoded(o client.Object) *definition.NotReadyError {
 	if p, ok := o.(partial); ok && p.DecodingProblem() != "" {
 		return notReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
 	}

@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/endpoint"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
@@ -19,7 +20,7 @@ import (
 const maxPathsShown = 20
 
 // Endpoint implements engine.Definitions.
-func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*engine.Endpoint, error) {
+func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
 	var list skeinv1.ThreadEndpointList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
@@ -51,7 +52,7 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 	}
 	switch {
 	case best == nil && len(others) > 0:
-		return nil, &engine.MethodError{Method: method, Allow: endpoint.Allow(others)}
+		return nil, &definition.MethodError{Method: method, Allow: endpoint.Allow(others)}
 	case best == nil:
 		return nil, &engine.UnknownError{Message: noEndpoint(namespace, path, there)}
 	}
@@ -104,7 +105,7 @@ func noEndpoint(namespace string, path, there []string) string {
 }
 
 // ResolveEndpoint compiles a ThreadEndpoint and checks its path.
-func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*engine.Endpoint, error) {
+func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
 	}
@@ -115,7 +116,7 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+	return &definition.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
 // CheckEndpointPath finds out whether an older ThreadEndpoint answers in place of this one.

@@ -5,17 +5,17 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // Hooks implements engine.Definitions.
-func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
 		return nil, err
 	}
-	var hooks map[skeinv1.HookName]*engine.Hook
+	var hooks map[skeinv1.HookName]*definition.Hook
 	for _, side := range []struct {
 		field string
 		spec  *skeinv1.AgentSide
@@ -48,11 +48,11 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 
 // resolveHooks gives the hooks of an agent with this prompt: the prompt's take the place of the agent's of the same
 // name (SPEC HOK-01). Without any it is nil.
-func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil
 	}
-	hooks := make(map[skeinv1.HookName]*engine.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
+	hooks := make(map[skeinv1.HookName]*definition.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
 	if err := d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
 		return nil, within("Prompt", p.Name, err)
 	}
@@ -64,16 +64,16 @@ func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *ske
 
 // CheckAgentHooks tells what is wrong with the hooks of an Agent, those that its prompt overrides included.
 func (d *Definitions) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
-	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // CheckPromptHooks tells what is wrong with the hooks of a Prompt.
 func (d *Definitions) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
-	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // compileHooks adds the hooks of one object to those that are known, which stay.
-func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*engine.Hook) error {
+func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
 	for i := range list {
 		h := &list[i]
 		if known[h.Hook] != nil {
@@ -85,7 +85,7 @@ func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []
 		if err != nil {
 			return within("the hook", string(h.Hook), err)
 		}
-		hook := &engine.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
+		hook := &definition.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
 		if h.Timeout != nil {
 			hook.Timeout = h.Timeout.Duration
 		}

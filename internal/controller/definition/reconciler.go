@@ -18,7 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 )
 
@@ -62,7 +62,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else {
 		err = r.check(ctx, obj)
 	}
-	var mistake *engine.NotReadyError
+	var mistake *definition.NotReadyError
 	if err != nil && !errors.As(err, &mistake) {
 		return ctrl.Result{}, err
 	}
@@ -90,7 +90,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 }
 
 // settle computes the whole status.
-func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *engine.NotReadyError) {
+func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definition.NotReadyError) {
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}

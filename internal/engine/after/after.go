@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -39,9 +40,9 @@ func Tasks(o Options) []engine.PostRunTask {
 }
 
 // agent that made a run; nil when it is not ready (any more): there is nothing to do then.
-func (o *Options) agent(ctx context.Context, run *engine.PostRun) (*engine.Agent, error) {
+func (o *Options) agent(ctx context.Context, run *engine.PostRun) (*definition.Agent, error) {
 	a, err := o.Definitions.Agent(ctx, run.Thread.Namespace, run.Run.Agent)
-	var notReady *engine.NotReadyError
+	var notReady *definition.NotReadyError
 	if errors.As(err, &notReady) {
 		return nil, nil
 	}

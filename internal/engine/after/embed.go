@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -15,7 +16,7 @@ const (
 )
 
 // remembers tells whether what is said in the threads of an agent is to be found again.
-func remembers(_ *store.Thread, a *engine.Agent) bool { return a.Memory != nil }
+func remembers(_ *store.Thread, a *definition.Agent) bool { return a.Memory != nil }
 
 // embed keeps vectors of the last message of the user and of the last answer of a run. Doing it again changes nothing.
 func (o *Options) embed(ctx context.Context, run engine.PostRun) error {
