@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -65,8 +66,8 @@ func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	if need.Timeout > 0 {
 		w.Until = w.Since + need.Timeout.Microseconds()
 	}
-	if i, ok := r.conv.calls[call.ID]; ok {
-		w.MessageID = r.conv.msgs[i].ID
+	if m := r.conv.Caller(call.ID); m != nil {
+		w.MessageID = m.ID
 	}
 	r.waits(call, w)
 	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
@@ -116,7 +117,7 @@ func (s *runState) markDecision(call store.ToolCall, m *store.Message) bool {
 		return false
 	}
 	if d.Approved && d.Arguments != nil { // what the model asked for is in the log as it was
-		text := contentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
+		text := transcript.ContentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
 		m.Content = &text
 	}
 	if m.Metadata == nil {

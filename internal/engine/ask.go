@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -89,7 +91,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(chosen(conv, &r.side().Prompt.Spec, r.record.ID))))
+	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))))
 	if err != nil {
 		return req, err
 	}
@@ -116,12 +118,12 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
-		if end := endOf(r.conv, m, r.side().Spec); end != nil {
+		if end := plan.EndOf(r.conv, m, r.side().Spec); end != nil {
 			if wrong := r.misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
 			if r.frame == nil { // the answer of a called prompt is a message like others
-				end.text = contentOf(m)
+				end.Text = transcript.ContentOf(m)
 				return r.endTurn(ctx, end, m)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -28,7 +29,7 @@ type making struct {
 // result. The results keep the order of the calls (SPEC TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
-	if caller := r.conv.sideOf(calls[0].ID); caller != "" && r.frame == nil {
+	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.frame == nil {
 		defer r.actAs(r.agent.Side(caller))()
 	}
 	if err := r.buildTools(ctx); err != nil {
@@ -80,8 +81,8 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, error) {
 	set := r.tools
 	for _, call := range calls {
-		i, known := r.conv.calls[call.ID]
-		if set.Has(call.Name) || !known || r.conv.msgs[i].Metadata[metadataQueuedTool] == nil {
+		m := r.conv.Caller(call.ID)
+		if set.Has(call.Name) || m == nil || m.Metadata[transcript.MetadataQueuedTool] == nil {
 			continue
 		}
 		x, err := r.execution(ctx)
@@ -219,7 +220,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(r.redacted(contentOf(m))) // a hook may have put secrets in, too
+	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have put secrets in, too
 	m.Content = &content
 	r.afterResult(ctx, call, m)
 	s := r.newStep("result")

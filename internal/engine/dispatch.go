@@ -50,7 +50,7 @@ func (e *Engine) hint(h store.Hint) {
 		e.observed.Add(h.ThreadID)
 	}
 	if h.Changed&store.ChangedThread != 0 && !e.here(h.ThreadID) {
-		e.recent.drop(h.ThreadID) // it may have been cleared, or purged
+		e.recent.Drop(h.ThreadID) // it may have been cleared, or purged
 	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()

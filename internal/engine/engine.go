@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/skein-dev/skein/internal/engine/fair"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -46,7 +47,7 @@ type Engine struct {
 	namespaces *lru.Cache
 
 	// recent are conversations of threads whose runs have ended.
-	recent *recentConversations
+	recent *transcript.Cache
 
 	mu     sync.Mutex
 	active map[string]*activeThread
@@ -78,7 +79,7 @@ func New(o Options) (*Engine, error) {
 		schemas: lru.New(maxDescribed),
 
 		namespaces: lru.New(maxNamespaces),
-		recent:     newRecentConversations(maxRecentBytes),
+		recent:     transcript.NewCache(transcript.CacheBytes),
 
 		active:  map[string]*activeThread{},
 		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},

@@ -8,13 +8,15 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
 // finish ends the session with an answer. m is the answer's message when it is not in the log yet.
-func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
+func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) error {
 	m, err := r.recordAhead(ctx, m)
 	if err != nil {
 		return err
@@ -23,29 +25,29 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 		return err
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
-	if end.failed {
-		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
+	if end.Failed {
+		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.Text
 	}
-	if end.turns > 0 {
+	if end.Turns > 0 {
 		r.record.Reason = ReasonMaxSessionTurnsReached
-		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.turns)
+		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.Turns)
 	}
-	if end.append {
+	if end.Append {
 		if m, err = r.answerOf(ctx, end); err != nil {
 			return err
 		}
 	}
-	return r.end(ctx, "finish", m, end.text, end.attachments)
+	return r.end(ctx, "finish", m, end.Text, end.Attachments)
 }
 
 // answerOf makes the answer's message where it is the argument of a call.
-func (r *run) answerOf(ctx context.Context, end *ending) (*store.Message, error) {
+func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, error) {
 	st, err := r.state(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := r.note(end.text, store.MessageCompleted, nil)
-	for _, path := range end.attachments {
+	m := r.note(end.Text, store.MessageCompleted, nil)
+	for _, path := range end.Attachments {
 		rec, err := st.StatFile(ctx, path)
 		if err != nil && !thread.IsInvalid(err) {
 			return nil, err
@@ -57,7 +59,7 @@ func (r *run) answerOf(ctx context.Context, end *ending) (*store.Message, error)
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return nil, err
 	}
-	end.text = contentOf(m)
+	end.Text = transcript.ContentOf(m)
 	return m, nil
 }
 

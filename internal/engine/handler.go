@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -107,7 +108,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 	r.engine.fault("handler.before")
 	args := map[string]any{"event": "call", "text": "", "message": nil}
 	if input != nil {
-		args["text"] = contentOf(input)
+		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
 	v, err := x.code.Invoke(r.trail(ctx), invocation, handlerModule(side), args, handlerTimeout(side))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -63,7 +64,7 @@ func (r *run) asMessage(item store.InboxItem) bool {
 			return false
 		}
 		_, waits := r.kept.Waits[result.ToolCallID]
-		return !waits && !slices.ContainsFunc(r.conv.outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
+		return !waits && !slices.ContainsFunc(r.conv.Outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
 	}
 	return false
 }
@@ -75,11 +76,10 @@ func (r *run) answersNothing() bool {
 		return false
 	}
 	if r.kept.Input != "" {
-		_, there := r.conv.byID[r.kept.Input]
-		return !there
+		return r.conv.Message(r.kept.Input) == nil
 	}
-	for i := range r.conv.msgs {
-		if m := &r.conv.msgs[i]; m.RunID == r.record.ID && m.Metadata[metadataQueuedTool] != nil {
+	for i := range r.conv.Messages {
+		if m := &r.conv.Messages[i]; m.RunID == r.record.ID && m.Metadata[transcript.MetadataQueuedTool] != nil {
 			return true
 		}
 	}
@@ -88,32 +88,26 @@ func (r *run) answersNothing() bool {
 
 // handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
 // later what the other side has said.
-func (r *run) handlerInput(c *conversation, side *definition.Side) *store.Message {
-	of := func(id string) *store.Message {
-		if i, ok := c.byID[id]; ok && id != "" {
-			return &c.msgs[i]
-		}
-		return nil
-	}
+func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
 	turn := r.kept.Turn
 	if turn.Over > 0 && r.agent.Dual() {
-		if m := of(turn.After); m != nil && writer(m) != side.Name && contentOf(m) != "" {
+		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
-	} else if m := of(r.kept.Input); m != nil {
+	} else if m := c.Message(r.kept.Input); m != nil {
 		return m
 	}
 	return newestInput(c, side)
 }
 
 // newestInput returns the newest message that a person or the other side has written.
-func newestInput(c *conversation, side *definition.Side) *store.Message {
-	for i := len(c.msgs) - 1; i >= 0; i-- {
-		m := &c.msgs[i]
+func newestInput(c *transcript.Conversation, side *definition.Side) *store.Message {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		m := &c.Messages[i]
 		if m.Silent {
 			continue
 		}
-		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && writer(m) != side.Name && contentOf(m) != "" {
+		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
 	}

@@ -48,7 +48,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 		return false, err
 	}
 	r.kept.Turn = turnState{Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
-	if last := r.conv.lastAnswer(r.record.ID); last != nil {
+	if last := r.conv.LastAnswer(r.record.ID); last != nil {
 		r.kept.Turn.After = last.ID // it was another agent's, whose rules are not this one's
 	}
 	r.kept.Handoffs++

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -22,7 +23,7 @@ type intake struct {
 	// freed: calls can be made that could not before.
 	freed bool
 	// inner is what called prompts have left of calls without a result, where it was needed.
-	inner *conversation
+	inner *transcript.Conversation
 	// answered are the calls that got their results here, results those results.
 	answered map[string]bool
 	results  []arrival
@@ -58,7 +59,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 		return err
 	}
 	record := r.record
-	if c := r.thread.Child; c != nil && !r.resumed && len(in.kept.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.answered() {
+	if c := r.thread.Child; c != nil && !r.resumed && len(in.kept.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
 		in.kept.ReplyTo = []string{c.ToolCallID} // the parent's call that made this child
 	}
 	record.State = in.kept.encode()
@@ -201,7 +202,7 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
-		Metadata: map[string]any{metadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
 	}
 	in.kept.HookDepth = q.HookDepth
 	in.message(m)

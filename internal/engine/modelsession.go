@@ -33,14 +33,14 @@ const (
 // another agent, another thread, or a message that was changed or removed since, and it is begun anew.
 func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 	of := r.sessionOf(m)
-	for i := len(r.conv.msgs) - 1; i >= 0; i-- {
-		msg := &r.conv.msgs[i]
+	for i := len(r.conv.Messages) - 1; i >= 0; i-- {
+		msg := &r.conv.Messages[i]
 		if msg.Role != store.RoleAssistant {
 			continue
 		}
 		s, ok := msg.Metadata[metadataSession].(map[string]any)
 		if ok && r.takesImported(m) {
-			if id, agent := thread.ImportedSession(r.conv.msgs[:i+1]); id != "" && agent == r.agent.Name {
+			if id, agent := thread.ImportedSession(r.conv.Messages[:i+1]); id != "" && agent == r.agent.Name {
 				goOnWithImported(req, id)
 				return
 			}

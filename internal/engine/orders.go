@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -46,7 +47,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	}
 	conv := r.conv
 	if conv == nil { // it is ended by somebody who was not at it
-		if conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
+		if conv, err = transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
 			return nil, err
 		}
 	}
@@ -54,7 +55,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	for id := range r.kept.Waits {
 		open[id] = true
 	}
-	for _, call := range conv.outstanding(r.record.ID) {
+	for _, call := range conv.Outstanding(r.record.ID) {
 		open[call.ID] = true
 	}
 	var out []awaitedChild

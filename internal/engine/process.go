@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -146,8 +147,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	} else {
 		r.record = store.Run{ID: newRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
 	}
-	if r.conv = e.recent.take(work); r.conv == nil {
-		if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
+	if r.conv = e.recent.Take(work); r.conv == nil {
+		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err
 		}
 	}
@@ -159,7 +160,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	e.postRun.flush(active) // the lease is the next run's now
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
-		e.recent.keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
+		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
 	}
 	if err == nil && r.leavesOverdue() {
 		return true, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -50,20 +51,20 @@ func (r *run) waits(call store.ToolCall, w tool.Wait) {
 }
 
 // framesMessages gives, in order, the messages of called prompts behind a place of the log that are wanted.
-func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*conversation, error) {
-	c := newConversation()
+func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*transcript.Conversation, error) {
+	c := transcript.New()
 	for {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: pageSize, IncludeSilent: true, AllDepths: true})
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: transcript.PageSize, IncludeSilent: true, AllDepths: true})
 		if err != nil {
 			return nil, fmt.Errorf("read the messages of a called prompt: %w", err)
 		}
 		for i := range page.Messages {
 			m := &page.Messages[i]
 			if after = m.Seq; wanted(m) {
-				c.add(*m)
+				c.Add(*m)
 			}
 		}
-		if len(page.Messages) < pageSize {
+		if len(page.Messages) < transcript.PageSize {
 			return c, nil
 		}
 	}
@@ -83,11 +84,11 @@ func (s *runState) prompts() bool {
 // waits, may be about it.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
-	outstanding := r.conv.outstanding(r.record.ID)
+	outstanding := r.conv.Outstanding(r.record.ID)
 	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.kept.prompts() || len(items) == 0 && !r.timeIsUp() {
 		return nil
 	}
-	after := r.conv.msgs[r.conv.calls[outstanding[0].ID]].Seq
+	after := r.conv.Caller(outstanding[0].ID).Seq
 	in.inner, err = r.framesMessages(ctx, after, func(m *store.Message) bool {
 		return m.RunID == r.record.ID && within(m) != ""
 	})
@@ -105,11 +106,7 @@ func (in *intake) caller(callID string) *store.Message {
 	if in.inner == nil {
 		return nil
 	}
-	i, ok := in.inner.calls[callID]
-	if !ok {
-		return nil
-	}
-	return &in.inner.msgs[i]
+	return in.inner.Caller(callID)
 }
 
 // awaits tells whether a call of the run has no result yet, be it one of a called prompt, and gives it: a run that a
@@ -125,9 +122,9 @@ func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
 
 // outstanding lists the calls of the run without a result, those of called prompts last.
 func (in *intake) outstanding() []store.ToolCall {
-	calls := in.run.conv.outstanding(in.run.record.ID)
+	calls := in.run.conv.Outstanding(in.run.record.ID)
 	if in.inner != nil {
-		calls = append(calls, in.inner.outstanding(in.run.record.ID)...)
+		calls = append(calls, in.inner.Outstanding(in.run.record.ID)...)
 	}
 	return calls
 }
@@ -135,7 +132,7 @@ func (in *intake) outstanding() []store.ToolCall {
 // result puts what has come for a call where results of its conversation are, and lets those go on that wait for it.
 func (in *intake) result(call store.ToolCall, m store.Message) {
 	m.Role, m.ToolCallID, m.Name = store.RoleTool, call.ID, call.Name
-	m.Side = in.run.conv.sideOf(call.ID)
+	m.Side = in.run.conv.SideOf(call.ID)
 	if caller := in.caller(call.ID); caller != nil {
 		m.Side, m.Depth, m.ParentID = caller.Side, caller.Depth, caller.ParentID
 		if m.Metadata == nil {

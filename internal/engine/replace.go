@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -123,8 +124,8 @@ func (t takenBack) String() string {
 func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err error) {
 	results := map[string]string{}
 	var calls []store.ToolCall
-	for offset := 0; ; offset += pageSize {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: offset, IncludeSilent: true, AllDepths: true})
+	for offset := 0; ; offset += transcript.PageSize {
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "desc", Limit: transcript.PageSize, Offset: offset, IncludeSilent: true, AllDepths: true})
 		if err != nil {
 			return nil, t, fmt.Errorf("read what the run has appended: %w", err)
 		}
@@ -142,7 +143,7 @@ func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err er
 				results[m.ToolCallID] = m.ToolStatus
 			}
 		}
-		if len(page.Messages) < pageSize || !newer {
+		if len(page.Messages) < transcript.PageSize || !newer {
 			break
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -36,7 +38,7 @@ type run struct {
 	kept         runState
 	sessionState json.RawMessage // of a run that goes on, as it was saved
 	resumed      bool            // it was under way before: calls without a result may have been made
-	conv         *conversation
+	conv         *transcript.Conversation
 	leftOut      int  // messages that the last request was made without, to fit the model's window
 	shortened    int  // results that it had a part of
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
@@ -138,21 +140,21 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan(r.conv, r.record.ID, r.side(), r.kept.Turn.After, r.kept.Waits, r.parallel()))
-		switch d.action {
-		case actionEnd:
-			return r.finish(ctx, d.end, nil)
-		case actionTurn:
-			if ended, err := r.endTurn(ctx, d.end, nil); ended || err != nil {
+		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.kept.Turn.After, r.kept.Waits, r.parallel()))
+		switch d.Action {
+		case plan.EndSession:
+			return r.finish(ctx, d.End, nil)
+		case plan.EndTurn:
+			if ended, err := r.endTurn(ctx, d.End, nil); ended || err != nil {
 				return err
 			}
 			continue
-		case actionCalls:
-			if err := r.makeCalls(ctx, d.calls); err != nil {
+		case plan.MakeCalls:
+			if err := r.makeCalls(ctx, d.Calls); err != nil {
 				return err
 			}
 			continue
-		case actionAsk:
+		case plan.Ask:
 			if r.isHanded() {
 				if waits, err := r.follow(ctx); waits || err != nil {
 					return err
@@ -170,11 +172,11 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		} else if news {
 			continue // it may hold the awaited result, or a tool call
 		}
-		if d.action == actionWait {
+		if d.Action == plan.Wait {
 			return r.park(ctx)
 		}
 		if r.answersNothing() {
-			if ended, err := r.endTurn(ctx, &ending{}, nil); ended || err != nil {
+			if ended, err := r.endTurn(ctx, &plan.Ending{}, nil); ended || err != nil {
 				return err
 			}
 			continue
@@ -236,14 +238,14 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 			return false, err
 		}
 		if last == 0 {
-			news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID)
+			news, err = r.conv.Refresh(ctx, r.engine.store, r.thread.ID)
 			if err == nil {
 				r.seen = at.LastSeq
 			}
 			return news, err
 		}
 	}
-	conv, err := loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
+	conv, err := transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
 	if err != nil {
 		return false, err
 	}

@@ -13,8 +13,6 @@ import (
 
 // Keys of message metadata that the engine sets.
 const (
-	// metadataQueuedTool marks an assistant message that stands for a tool call from outside the model.
-	metadataQueuedTool = "queued_tool"
 	// metadataReplyTo is, on a message to a child, the parent's tool call that waits for the answer.
 	metadataReplyTo = "parent_tool_call_id"
 	// metadataHookDepth is, on a message that a hook queued, how many hooks, one caused by the other, led to it.

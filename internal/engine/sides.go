@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -80,10 +81,10 @@ func (r *run) following() *definition.Side {
 
 // endTurn ends the turn: the session goes on with the next one, which is in the log together with the end of this one
 // (SPEC AGT-02), or is over. m is the answer when it is not in the log yet.
-func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended bool, err error) {
+func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
 	next := r.following()
 	if limit := r.maxTurns(); next != nil && r.kept.Turn.Over+1 >= limit {
-		next, end.turns = nil, limit
+		next, end.Turns = nil, limit
 	}
 	if next == nil {
 		return true, r.finish(ctx, end, m)
@@ -92,14 +93,14 @@ func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended
 	if m != nil {
 		said = append(said, m)
 	}
-	if end.append {
+	if end.Append {
 		m, err := r.answerOf(ctx, end)
 		if err != nil {
 			return false, err
 		}
 		said = append(said, m)
 	}
-	after := r.conv.lastAnswer(r.record.ID)
+	after := r.conv.LastAnswer(r.record.ID)
 	s := r.newStep("turn")
 	s.clear()
 	for _, m := range said {

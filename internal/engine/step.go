@@ -99,14 +99,14 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 	for _, op := range ops {
 		switch op := op.(type) {
 		case *store.Destroy:
-			r.forgetConversation()
+			r.conv, r.destroys = r.conv.Forget(), false
 		case *store.AppendMessage:
 			if op.Existed {
 				known = 0
 			}
 			own := op.To == "" || op.To == r.thread.ID
 			if own && (r.frame != nil || op.Message.Depth == 0 && !op.Existed) {
-				r.conv.add(*op.Message) // others belong to a called prompt, which reads them when it goes on
+				r.conv.Add(*op.Message) // others belong to a called prompt, which reads them when it goes on
 			}
 		case *store.Enqueue:
 			if op.To == "" || op.To == r.thread.ID {
@@ -125,15 +125,4 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 		}
 		s.save.Done()
 	}
-}
-
-// forgetConversation empties the conversation in memory after it was cleared in the store.
-func (r *run) forgetConversation() {
-	seen := r.conv.readSeq
-	if n := len(r.conv.msgs); n > 0 {
-		seen = max(seen, r.conv.msgs[n-1].Seq)
-	}
-	r.conv = newConversation()
-	r.conv.readSeq = seen
-	r.destroys = false
 }

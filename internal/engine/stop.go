@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -98,7 +99,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 
 // stopHeld ends a run that nobody is at, of a thread whose lease is held.
 func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
-	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: newConversation()}
+	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: transcript.New()}
 	if r.kept, err = readRunState(last); err != nil {
 		return err
 	}

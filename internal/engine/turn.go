@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -131,7 +132,7 @@ func (r *run) beginTurn() {
 	defer t.mu.Unlock()
 	t.steps, t.stepsB = r.record.Steps, r.kept.Turn.StepsB
 	if t.wanted {
-		t.history = slices.Clone(r.conv.msgs) // which the run goes on changing
+		t.history = slices.Clone(r.conv.Messages) // which the run goes on changing
 	}
 }
 
@@ -154,15 +155,15 @@ func (r *run) decided() bool {
 }
 
 // turned holds what comes next against what code has decided about the turn.
-func (r *run) turned(d decision) decision {
-	if d.action != actionAsk {
+func (r *run) turned(d plan.Decision) plan.Decision {
+	if d.Action != plan.Ask {
 		return d
 	}
 	switch t := r.kept.Turn; {
 	case t.Ends:
-		return decision{action: actionEnd, end: &ending{}}
+		return plan.Decision{Action: plan.EndSession, End: &plan.Ending{}}
 	case t.Passes:
-		return decision{action: actionTurn, end: &ending{}}
+		return plan.Decision{Action: plan.EndTurn, End: &plan.Ending{}}
 	}
 	return d
 }
