@@ -172,7 +172,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Entry("the code", &engine.EndpointError{Endpoint: "r", Message: "why"}, 500, metav1.StatusReasonInternalError, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
 		Entry("too slow", &engine.EndpointError{Endpoint: "r", Message: "why", Timeout: true}, 504, metav1.StatusReasonTimeout, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
 		Entry("its sandbox lost", &engine.EndpointError{Endpoint: "r", Message: "why", Lost: true}, 503, metav1.StatusReasonServiceUnavailable, Not(BeEmpty())),
-		Entry("no such path", &engine.UnknownError{Message: "why"}, 404, metav1.StatusReasonNotFound, BeEmpty()),
+		Entry("no such path", &definition.UnknownError{Message: "why"}, 404, metav1.StatusReasonNotFound, BeEmpty()),
 		Entry("not compiled", &definition.NotReadyError{Reason: "CompileFailed", Message: "why"}, 503, metav1.StatusReasonServiceUnavailable, BeEmpty()),
 	)
 
@@ -234,7 +234,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Expect(asked.Path).To(BeEmpty())
 
 		e.engine.endpoint = func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error {
-			return &engine.UnknownError{Message: "no endpoint has the path /x"}
+			return &definition.UnknownError{Message: "no endpoint has the path /x"}
 		}
 		_, err = t.Endpoint(ctx, runtimeclient.EndpointRequest{Path: "/x"})
 		Expect(err).To(And(MatchError(runtimeclient.ErrNotFound), MatchError(ContainSubstring("no endpoint has the path"))))

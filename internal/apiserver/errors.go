@@ -36,7 +36,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	var bad *thread.InvalidError
 	var notReady *definition.NotReadyError
 	var noSandbox *engine.NoSandboxError
-	var unknown *engine.UnknownError
+	var unknown *definition.UnknownError
 	var endpoint *engine.EndpointError
 	var method *definition.MethodError
 	var tooLarge *http.MaxBytesError

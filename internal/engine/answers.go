@@ -13,7 +13,7 @@ import (
 // is. It takes away the fence that models like to put around JSON.
 func (r *run) misfit(m *store.Message) string {
 	text := raw(r.side().Prompt.Spec.ResponseSchema)
-	if len(text) == 0 || r.kept.Turn.Ends || r.kept.Turn.Passes {
+	if len(text) == 0 || r.checkpoint.Turn.Ends || r.checkpoint.Turn.Passes {
 		return ""
 	}
 	schema, err := tool.CompileSchema(text)
@@ -44,14 +44,14 @@ func unfenced(text string) string {
 // repair tells the model once what is wrong with its answer, and lets it go on; the operations keep that with the
 // answer. A *failure the second time.
 func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
-	if r.kept.Turn.Repairs > 0 {
+	if r.checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
 		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s, nor did the one before it, of which the model was told: %s",
 			r.side().Prompt.Name, wrong)
 	}
-	r.kept.Turn.Repairs++
-	r.kept.Turn.After = m.ID
-	r.record.State = r.kept.encode()
+	r.checkpoint.Turn.Repairs++
+	r.checkpoint.Turn.After = m.ID
+	r.record.State = r.checkpoint.Encode()
 	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
 	return &store.Message{
 		ID: newMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,

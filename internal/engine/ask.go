@@ -19,7 +19,7 @@ import (
 // last of the session, and that the run's end is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps-r.kept.Turn.Before >= limit {
+	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.overLimit(); err != nil {
@@ -112,9 +112,9 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	r.heed()
 	r.record.Steps++
-	if r.kept.Turn.Side == definition.SideB {
-		r.kept.Turn.StepsB++
-		r.record.State = r.kept.encode()
+	if r.checkpoint.Turn.Side == definition.SideB {
+		r.checkpoint.Turn.StepsB++
+		r.record.State = r.checkpoint.Encode()
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {

@@ -143,12 +143,12 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 		f.code = append(f.code, a.life)
 	}
 	f.path = append(f.path, p.Prompt)
-	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.kept.Turn.Repairs
-	r.kept.Turn.Repairs = 0
+	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs
+	r.checkpoint.Turn.Repairs = 0
 	r.frame, r.conv, r.tools = f, transcript.New(), nil
 	r.exec.frame(f)
 	return func() {
-		r.frame, r.conv, r.tools, r.kept.Turn.Repairs = before, conv, tools, repairs
+		r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs = before, conv, tools, repairs
 		r.exec.frame(before)
 		r.current = false
 	}
@@ -159,7 +159,7 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
 		if err := r.loadFrame(ctx); err != nil || len(r.conv.Messages) > 0 {
-			_, r.kept.Turn.Repairs = r.conv.Repaired()
+			_, r.checkpoint.Turn.Repairs = r.conv.Repaired()
 			return err
 		}
 	}
@@ -198,7 +198,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", false, failf(ReasonCancelled, "the code that called it has ended")
 		}
 		wrong, _ := r.conv.Repaired()
-		d := plan.Next(r.conv, r.record.ID, r.side(), wrong, r.kept.Waits, r.parallel())
+		d := plan.Next(r.conv, r.record.ID, r.side(), wrong, r.checkpoint.Waits, r.parallel())
 		switch {
 		case d.Action == plan.EndTurn, d.Action == plan.EndSession:
 			return d.End.Text, false, nil
@@ -206,7 +206,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", true, nil
 		case d.Action == plan.MakeCalls:
 			err = r.makeCalls(ctx, d.Calls)
-		case r.kept.Turn.Ends: // code has stopped the run
+		case r.checkpoint.Turn.Ends: // code has stopped the run
 			return "", false, nil
 		default:
 			_, err = r.ask(ctx)

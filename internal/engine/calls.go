@@ -44,7 +44,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 		return err
 	}
 	r.beginTurn()
-	how := making{set: set, decided: maps.Clone(r.kept.Decisions), repeat: r.resumed}
+	how := making{set: set, decided: maps.Clone(r.checkpoint.Decisions), repeat: r.resumed}
 	r.resumed = false // later calls are new
 	if r.frame != nil {
 		how.code = r.frame.code
@@ -68,7 +68,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 			if err := r.recordResult(ctx, call, o, next); err != nil {
 				return err
 			}
-			if w, waits := r.kept.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+			if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
 				return nil // those behind it come after it
 			}
 		}
@@ -215,8 +215,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		Side: r.mark(),
 	}
 	r.place(m)
-	waited := r.kept.settled(call.ID)
-	changed := r.kept.markDecision(call, m) || waited
+	waited := r.checkpoint.RemoveWait(call.ID)
+	changed := r.checkpoint.MarkDecision(call, m) || waited
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		s.add(eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
 	if changed = r.decided() || changed; changed {
-		r.record.State = r.kept.encode()
+		r.record.State = r.checkpoint.Encode()
 		s.checkpoint(r.record)
 	}
 	if o.result.Handoff != "" {

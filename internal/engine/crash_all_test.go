@@ -94,7 +94,7 @@ func (w *everything) people(ctx context.Context, e *engine.Engine, isCut func() 
 			for _, a := range list {
 				if a.Decision == nil {
 					_, err := e.Decide(ctx, w.run, a.ToolCallID, store.Approval{Approved: true, By: "ada"})
-					var gone *engine.UnknownError
+					var gone *definition.UnknownError
 					Expect(err == nil || errors.As(err, &gone) || isCut()).To(BeTrue(), "%v", err)
 				}
 			}

@@ -310,7 +310,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Expect(errors.As(err, &method)).To(BeTrue())
 		Expect(method.Allow).To(Equal([]string{"GET", "HEAD", "POST"}))
 		_, err = ask(ctx, "GET", "", func(r *engine.EndpointRequest) { r.Path = []string{"y"} })
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 	})
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/fair"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -35,6 +36,8 @@ type Engine struct {
 	effects *effectWorker
 	postRun *postRunWorker
 	wakes   *wakes
+	// approvals lists and decides calls that wait for approval.
+	approvals *approval.Service
 	// observed are threads of which another replica may have decided something.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
@@ -98,6 +101,7 @@ func New(o Options) (*Engine, error) {
 	e.effects = newEffectWorker(e)
 	e.postRun = newPostRunWorker(e)
 	e.wakes = newWakes(e)
+	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }
 
@@ -143,6 +147,19 @@ func (e *Engine) Wake(threadID string) {
 
 // WakeEffects hints that a firing was recorded.
 func (e *Engine) WakeEffects() { e.effects.wake() }
+
+// Approvals returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
+// which they were requested.
+func (e *Engine) Approvals(ctx context.Context, threadID string) ([]approval.Call, error) {
+	return e.approvals.List(ctx, threadID)
+}
+
+// Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision
+// returns the first one; another decision is a *DecidedError. A call that does not wait is an *UnknownError, and arguments that the
+// tool does not accept are a *thread.InvalidError.
+func (e *Engine) Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error) {
+	return e.approvals.Decide(ctx, threadID, callID, d)
+}
 
 // now in microseconds since 1970.
 func (e *Engine) now() int64 { return e.opts.Clock.Now().UnixMicro() }

@@ -178,7 +178,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	if r.record.Reason == ReasonMaxSessionTurnsReached {
 		text += "\n[" + r.record.Message + "]" // the parent has to know that it may be cut off
 	}
-	replies := r.kept.ReplyTo
+	replies := r.checkpoint.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits: a message
 	}

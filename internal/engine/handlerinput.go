@@ -28,7 +28,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	if r.side().Handler == nil || r.frame != nil {
 		return items, nil
 	}
-	full := r.kept.Input != "" || r.kept.Handoffs > 0
+	full := r.checkpoint.Input != "" || r.checkpoint.Handoffs > 0
 	var now []store.InboxItem
 	var later []store.Op
 	for _, item := range items {
@@ -63,7 +63,7 @@ func (r *run) asMessage(item store.InboxItem) bool {
 		if json.Unmarshal(item.Payload, &result) != nil {
 			return false
 		}
-		_, waits := r.kept.Waits[result.ToolCallID]
+		_, waits := r.checkpoint.Waits[result.ToolCallID]
 		return !waits && !slices.ContainsFunc(r.conv.Outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
 	}
 	return false
@@ -72,11 +72,11 @@ func (r *run) asMessage(item store.InboxItem) bool {
 // answersNothing reports whether a handler has no message to answer: the run began with a tool call that somebody
 // queued, or the message was deleted before the handler was called.
 func (r *run) answersNothing() bool {
-	if r.side().Handler == nil || r.frame != nil || r.kept.Turn.Over > 0 || r.kept.Handoffs > 0 {
+	if r.side().Handler == nil || r.frame != nil || r.checkpoint.Turn.Over > 0 || r.checkpoint.Handoffs > 0 {
 		return false
 	}
-	if r.kept.Input != "" {
-		return r.conv.Message(r.kept.Input) == nil
+	if r.checkpoint.Input != "" {
+		return r.conv.Message(r.checkpoint.Input) == nil
 	}
 	for i := range r.conv.Messages {
 		if m := &r.conv.Messages[i]; m.RunID == r.record.ID && m.Metadata[transcript.MetadataQueuedTool] != nil {
@@ -89,12 +89,12 @@ func (r *run) answersNothing() bool {
 // handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
 // later what the other side has said.
 func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
-	turn := r.kept.Turn
+	turn := r.checkpoint.Turn
 	if turn.Over > 0 && r.agent.Dual() {
 		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
-	} else if m := c.Message(r.kept.Input); m != nil {
+	} else if m := c.Message(r.checkpoint.Input); m != nil {
 		return m
 	}
 	return newestInput(c, side)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -47,12 +48,12 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err := r.leaveExecution(ctx); err != nil {
 		return false, err
 	}
-	r.kept.Turn = turnState{Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
+	r.checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
-		r.kept.Turn.After = last.ID // it was another agent's, whose rules are not this one's
+		r.checkpoint.Turn.After = last.ID // it was another agent's, whose rules are not this one's
 	}
-	r.kept.Handoffs++
-	r.record.Agent, r.record.State = agent.Name, r.kept.encode()
+	r.checkpoint.Handoffs++
+	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
 	s := r.newStep("handoff")
 	s.checkpoint(r.record)
 	s.saveScopes(false)

@@ -38,10 +38,10 @@ func (r *run) hook(name skeinv1.HookName) *definition.Hook {
 
 // trail is the context of what the run causes itself: as deep as the newest message that it took in.
 func (r *run) trail(ctx context.Context) context.Context {
-	if r.kept.HookDepth == 0 {
+	if r.checkpoint.HookDepth == 0 {
 		return ctx
 	}
-	return withTrail(ctx, trail{depth: r.kept.HookDepth})
+	return withTrail(ctx, trail{depth: r.checkpoint.HookDepth})
 }
 
 // beforeCreate shows before_create_message a message that the next transaction stores.

@@ -29,7 +29,7 @@ func (r *run) comeLater(ctx context.Context, later *model.Later) error {
 	if r.exec != nil {
 		r.keepScratch(ctx)
 		r.countTime()
-		r.record.State = r.kept.encode()
+		r.record.State = r.checkpoint.Encode()
 		s := r.newStep("park")
 		s.checkpoint(r.record)
 		s.saveScopes(false)

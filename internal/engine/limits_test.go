@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
@@ -141,7 +142,7 @@ var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN
 		e, _ := start(w, func(o *engine.Options) { o.Clock = punctual{} })
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
-		var list []engine.Approval
+		var list []approval.Call
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
 			var err error

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -52,7 +53,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 		}
 	}
 	open := map[string]bool{}
-	for id := range r.kept.Waits {
+	for id := range r.checkpoint.Waits {
 		open[id] = true
 	}
 	for _, call := range conv.Outstanding(r.record.ID) {
@@ -152,7 +153,7 @@ func (r *run) ordersDone(ctx context.Context) (ops []store.Op, over map[string]b
 	} else {
 		over = map[string]bool{}
 	}
-	for _, call := range r.kept.ReplyTo {
+	for _, call := range r.checkpoint.ReplyTo {
 		over[call] = true
 	}
 	return ops, over, nil
@@ -213,20 +214,15 @@ func splitStops(items []store.InboxItem) (stops []store.InboxItem, calls map[str
 	return stops, calls, rest
 }
 
-// unawaited tells whether a run answers calls whose results are not awaited any more.
-func (s *runState) unawaited(calls map[string]bool) bool {
-	return slices.ContainsFunc(s.ReplyTo, func(call string) bool { return calls[call] })
-}
-
 // obey does what orders say, of a thread whose lease is held, and takes them out of its inbox: the run that they are about
 // ends, and what has not begun does not. Nothing that began after an order came is touched by it.
 func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
-		kept, err := readRunState(last)
+		kept, err := checkpoint.Read(last)
 		if err != nil {
 			return err
 		}
-		if kept.unawaited(calls) {
+		if kept.RepliesToAny(calls) {
 			return e.stopHeld(ctx, t, fence, active, last, awaitedStop(last.ID))
 		}
 		return e.drop(ctx, t.ID, fence, stops)
@@ -275,8 +271,8 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 			return nil, nil
 		}
 	} else {
-		kept, err := readRunState(last)
-		if err != nil || last.Status.Ended() || !kept.unawaited(calls) {
+		kept, err := checkpoint.Read(last)
+		if err != nil || last.Status.Ended() || !kept.RepliesToAny(calls) {
 			return nil, err
 		}
 	}
@@ -304,8 +300,8 @@ func (e *Engine) lookForStop(ctx context.Context, id string) error {
 	if err != nil || last == nil || last.Status.Ended() {
 		return err
 	}
-	kept, err := readRunState(last)
-	if err == nil && kept.unawaited(calls) {
+	kept, err := checkpoint.Read(last)
+	if err == nil && kept.RepliesToAny(calls) {
 		e.cancel(id, awaitedStop(last.ID))
 	}
 	return err

@@ -15,12 +15,6 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// UnknownError says that what a call names is not there: a tool of the agent, a definition of the namespace.
-type UnknownError struct{ Message string }
-
-// Error implements error.
-func (e *UnknownError) Error() string { return e.Message }
-
 // InvokeTool calls a tool of the thread's agent outside of a run and gives its result (SPEC TOL-01). key makes the
 // call's id, so that a repeat carries the same one; a new id when it is empty. An unknown thread is
 // store.ErrNotFound, a terminated one store.ErrTerminated, an agent that is not ready a *NotReadyError, a tool
@@ -187,7 +181,7 @@ func (x *execution) knows(ctx context.Context, name string) (*definition.Side, e
 		if t, err := x.unlisted(ctx, name); t != nil || err != nil {
 			return side, err
 		}
-		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
 	}
 	return side, nil
 }

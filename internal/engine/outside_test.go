@@ -63,7 +63,7 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out.Status).To(Equal(tool.StatusSuccess), out.Content)
 		Expect(told(ctx, w, id)).To(BeEmpty())
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		_, err = e.InvokeTool(ctx, id, "", "nothing", nil)
 		Expect(err).To(MatchError(ContainSubstring("set_value")))
 		Expect(err).To(BeAssignableToTypeOf(unknown))
@@ -152,6 +152,6 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(e.DefinitionNames(ctx, enginetest.Namespace, "agent")).To(Equal([]string{"a"}))
 		Expect(e.Definition(ctx, enginetest.Namespace, "agent", "a")).To(ContainSubstring(`"a"`))
 		_, err := e.Definition(ctx, enginetest.Namespace, "model", "none")
-		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 	})
 })

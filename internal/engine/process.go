@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -141,7 +142,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
-		if r.kept, err = readRunState(last); err != nil {
+		if r.checkpoint, err = checkpoint.Read(last); err != nil {
 			return false, err
 		}
 	} else {

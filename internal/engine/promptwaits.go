@@ -19,21 +19,7 @@ func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitP
 
 // entered tells whether a call is that of a prompt which has been at work and waited.
 func (r *run) entered(callID string) bool {
-	return r.kept.Waits[callID].Kind == tool.WaitPrompt
-}
-
-// settled takes the wait of a call away whose result is there, and those of what it has called; false when it has none.
-func (s *runState) settled(callID string) bool {
-	if _, waits := s.Waits[callID]; !waits {
-		return false
-	}
-	delete(s.Waits, callID)
-	for id, w := range s.Waits {
-		if w.Within == callID {
-			s.settled(id)
-		}
-	}
-	return true
+	return r.checkpoint.Waits[callID].Kind == tool.WaitPrompt
 }
 
 // waits notes that a call waits. That is in the log once the run is parked; until then the call is simply repeated.
@@ -44,10 +30,10 @@ func (r *run) waits(call store.ToolCall, w tool.Wait) {
 	if r.frame != nil {
 		w.Within = r.frame.call.ID
 	}
-	if r.kept.Waits == nil {
-		r.kept.Waits = map[string]tool.Wait{}
+	if r.checkpoint.Waits == nil {
+		r.checkpoint.Waits = map[string]tool.Wait{}
 	}
-	r.kept.Waits[call.ID] = w
+	r.checkpoint.Waits[call.ID] = w
 }
 
 // framesMessages gives, in order, the messages of called prompts behind a place of the log that are wanted.
@@ -70,22 +56,12 @@ func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*stor
 	}
 }
 
-// prompts tells whether a called prompt waits. Its definition may be gone by now.
-func (s *runState) prompts() bool {
-	for _, w := range s.Waits {
-		if w.Kind == tool.WaitPrompt || w.Within != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // readInner reads what called prompts have left of the calls that have no result yet, where any of the items, or of the
 // waits, may be about it.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.Outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.kept.prompts() || len(items) == 0 && !r.timeIsUp() {
+	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.checkpoint.InPrompt() || len(items) == 0 && !r.timeIsUp() {
 		return nil
 	}
 	after := r.conv.Caller(outstanding[0].ID).Seq
@@ -140,7 +116,7 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		}
 		m.Metadata[metadataPromptCall] = within(caller)
 	}
-	in.kept.markDecision(call, &m)
+	in.checkpoint.MarkDecision(call, &m)
 	in.answered[call.ID] = true
 	in.results = append(in.results, arrival{call: call, message: in.message(m)})
 	in.over(call.ID)
@@ -149,8 +125,8 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 // over ends the wait of a call, and lets the called prompts go on that it is made within, also where the message that
 // makes it was deleted: they find out.
 func (in *intake) over(callID string) {
-	w := in.kept.Waits[callID]
-	delete(in.kept.Waits, callID)
+	w := in.checkpoint.Waits[callID]
+	delete(in.checkpoint.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
 		callID = within(caller)
 		in.ready(callID)
@@ -162,10 +138,10 @@ func (in *intake) over(callID string) {
 
 // ready lets a called prompt go on that waits.
 func (in *intake) ready(callID string) tool.Wait {
-	w := in.kept.Waits[callID]
+	w := in.checkpoint.Waits[callID]
 	if w.Kind == tool.WaitPrompt {
 		w.Ready = true
-		in.kept.Waits[callID] = w
+		in.checkpoint.Waits[callID] = w
 	}
 	in.freed = true
 	return w

@@ -79,7 +79,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
 	}
 	step.saveScopes(true)
-	if err := handOn(s.with, r.kept.ReplyTo); err != nil {
+	if err := handOn(s.with, r.checkpoint.ReplyTo); err != nil {
 		return err
 	}
 	step.checkpoint(record)
@@ -150,7 +150,7 @@ func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err er
 	t.Messages = len(ops)
 	for _, call := range calls {
 		status, done := results[call.ID]
-		if w, waits := r.kept.Waits[call.ID]; waits && w.Kind == tool.WaitApproval {
+		if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind == tool.WaitApproval {
 			continue // it was never made
 		} else if !done {
 			status = "interrupted"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -35,7 +36,7 @@ type run struct {
 
 	life         context.Context // of the run: its code ends with it
 	record       store.Run
-	kept         runState
+	checkpoint   checkpoint.State
 	sessionState json.RawMessage // of a run that goes on, as it was saved
 	resumed      bool            // it was under way before: calls without a result may have been made
 	conv         *transcript.Conversation
@@ -140,7 +141,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.kept.Turn.After, r.kept.Waits, r.parallel()))
+		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.checkpoint.Turn.After, r.checkpoint.Waits, r.parallel()))
 		switch d.Action {
 		case plan.EndSession:
 			return r.finish(ctx, d.End, nil)
@@ -214,7 +215,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	r.next = at.Agent
 	news = news || r.isHanded()
 	stops, unawaited, items := splitStops(items)
-	if r.kept.unawaited(unawaited) {
+	if r.checkpoint.RepliesToAny(unawaited) {
 		return false, awaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
@@ -260,10 +261,10 @@ func (r *run) park(ctx context.Context) error {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.waitsFor(r.kept)
-	r.record.WakeAt = r.kept.wakeAt()
+	r.record.Reason, r.record.Message = r.waitsFor(r.checkpoint)
+	r.record.WakeAt = r.checkpoint.WakeAt()
 	r.countTime()
-	r.record.State = r.kept.encode()
+	r.record.State = r.checkpoint.Encode()
 	s := r.newStep("park")
 	s.checkpoint(r.record)
 	s.saveScopes(false)
@@ -315,7 +316,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 		return nil, err
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.kept.Handoffs}
+	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.checkpoint.Handoffs}
 	if r.lines == nil {
 		r.lines = r.exec.code.lines
 	}
@@ -325,7 +326,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
 	}
-	r.exec.turn.resume(r.kept.Turn)
+	r.exec.turn.resume(r.checkpoint.Turn)
 	r.useSide()
 	r.restoreScratch(r.exec)
 	return r.exec, nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/model"
@@ -21,7 +22,7 @@ func (r *run) side() *definition.Side {
 	if r.acting != nil {
 		return r.acting
 	}
-	return r.agent.Side(r.kept.Turn.Side)
+	return r.agent.Side(r.checkpoint.Turn.Side)
 }
 
 // mark is what messages of the side carry that acts.
@@ -65,7 +66,7 @@ func (r *run) maxTurns() int {
 // following gives the side that has the turn after this one; nil when the session ends with it: code has stopped it,
 // or the other side is a person.
 func (r *run) following() *definition.Side {
-	switch t := r.kept.Turn; {
+	switch t := r.checkpoint.Turn; {
 	case t.Ends:
 		return nil
 	case t.Again:
@@ -83,7 +84,7 @@ func (r *run) following() *definition.Side {
 // (SPEC AGT-02), or is over. m is the answer when it is not in the log yet.
 func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
 	next := r.following()
-	if limit := r.maxTurns(); next != nil && r.kept.Turn.Over+1 >= limit {
+	if limit := r.maxTurns(); next != nil && r.checkpoint.Turn.Over+1 >= limit {
 		next, end.Turns = nil, limit
 	}
 	if next == nil {
@@ -107,13 +108,13 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 		s.createMessage(ctx, m)
 		after = m
 	}
-	turn := turnState{Side: definition.ShortName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
+	turn := checkpoint.Turn{Side: definition.ShortName(next), Over: r.checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
 	s.add(eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
-	r.kept.Turn = turn
-	r.record.State = r.kept.encode()
+	r.checkpoint.Turn = turn
+	r.record.State = r.checkpoint.Encode()
 	s.checkpoint(r.record)
 	s.saveScopes(false) // of a handler; what a tool did is there with its result
 	if err := s.commit(ctx); err != nil {
@@ -136,7 +137,7 @@ type turnEvent struct {
 // opened sees to it that a side whose turn begins has something to answer: the other may have ended its turn without
 // a word.
 func (r *run) opened(messages []model.Message) []model.Message {
-	t := r.kept.Turn
+	t := r.checkpoint.Turn
 	if !r.agent.Dual() || t.Over == 0 || r.record.Steps != t.Before || len(messages) == 0 {
 		return messages
 	}
@@ -152,7 +153,7 @@ const wordless = "(the turn ended without a message)"
 // Progress tells how far the run of a row is, for whoever asks from outside (SPEC RUN-03).
 func Progress(r *store.Run) tool.ExecutionState {
 	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
-	if kept, err := readRunState(r); err == nil && !r.Status.Ended() {
+	if kept, err := checkpoint.Read(r); err == nil && !r.Status.Ended() {
 		s.SideBStepCount = kept.Turn.StepsB
 		if kept.Turn.Side != "" {
 			s.CurrentSide = kept.Turn.Side

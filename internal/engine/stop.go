@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -100,7 +101,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 // stopHeld ends a run that nobody is at, of a thread whose lease is held.
 func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
 	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: transcript.New()}
-	if r.kept, err = readRunState(last); err != nil {
+	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}
 	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
@@ -143,7 +144,7 @@ func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild
 		return nil, err
 	}
 	r := &run{engine: e, thread: t, record: *last}
-	if r.kept, err = readRunState(last); err != nil {
+	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return nil, err
 	}
 	return r.awaited(ctx)

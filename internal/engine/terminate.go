@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -104,7 +105,7 @@ func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.R
 	var replies []string
 	working := last == nil || !last.Status.Ended()
 	if last != nil && !last.Status.Ended() {
-		kept, err := readRunState(last)
+		kept, err := checkpoint.Read(last)
 		if err != nil {
 			return nil, err
 		}

@@ -221,7 +221,7 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 	}
 	if err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, &engine.UnknownError{Message: fmt.Sprintf("%s %q does not exist in namespace %q", kind, name, namespace)}
+			return nil, &definition.UnknownError{Message: fmt.Sprintf("%s %q does not exist in namespace %q", kind, name, namespace)}
 		}
 		return nil, fmt.Errorf("read %s %q: %w", kind, name, err)
 	}

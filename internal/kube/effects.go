@@ -18,6 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -73,7 +74,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
 	if err := e.known(ctx, thread.Namespace, req.Name); err != nil {
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
 			if id, err := e.existing(ctx, s); err == nil {
 				return id, nil // it was there when the call was made first
@@ -117,7 +118,7 @@ func (e *Effects) known(ctx context.Context, namespace, name string) error {
 		slices.Sort(names)
 		text += "; there are " + strings.Join(names[:min(len(names), shownNames)], ", ")
 	}
-	return &engine.UnknownError{Message: text}
+	return &definition.UnknownError{Message: text}
 }
 
 // existing gives the effect that an earlier try of the same call scheduled.

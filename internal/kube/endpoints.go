@@ -11,7 +11,6 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/endpoint"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
@@ -54,7 +53,7 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 	case best == nil && len(others) > 0:
 		return nil, &definition.MethodError{Method: method, Allow: endpoint.Allow(others)}
 	case best == nil:
-		return nil, &engine.UnknownError{Message: noEndpoint(namespace, path, there)}
+		return nil, &definition.UnknownError{Message: noEndpoint(namespace, path, there)}
 	}
 	resolved, err := d.ResolveEndpoint(ctx, best.object)
 	if err != nil {

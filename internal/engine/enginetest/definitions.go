@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/tool/skill"
@@ -194,7 +193,7 @@ func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []st
 	if slices.Sort(allow); len(allow) > 0 {
 		return nil, &definition.MethodError{Method: method, Allow: allow}
 	}
-	return nil, &engine.UnknownError{Message: "no endpoint has the path" + at}
+	return nil, &definition.UnknownError{Message: "no endpoint has the path" + at}
 }
 
 // PutEndpoint adds an endpoint under a method and a path, "GET /report".
@@ -229,7 +228,7 @@ func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error)
 // Load implements engine.Definitions.
 func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	if kind != "agent" {
-		return nil, &engine.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
 	}
 	a, err := d.Agent(ctx, namespace, name)
 	if err != nil {
