@@ -51,7 +51,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.frame != nil {
 		emit = func(model.Delta) {} // who follows the conversation follows the caller
 	}
-	call, later := r.mayComeLater(ctx)
+	call, later := r.allowBackpressure(ctx)
 	call, done := r.whileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()
@@ -59,7 +59,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, lost
 	}
 	if errors.Is(err, model.ErrLater) {
-		return false, r.comeLater(ctx, later)
+		return false, r.giveWorkerBack(ctx, later)
 	}
 	if err != nil {
 		return false, modelFailure(ctx, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -77,7 +78,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 
 // settling follows every run with a task that leaves the same however often it is done.
 func (w *everything) settling(o *engine.Options) {
-	o.PostRun = []engine.PostRunTask{{Name: "note", Do: func(ctx context.Context, r engine.PostRun) error {
+	o.PostRun = []postrun.Task{{Name: "note", Do: func(ctx context.Context, r postrun.Run) error {
 		st, err := w.Threads.Open(ctx, r.Thread.ID)
 		if err != nil {
 			return err

@@ -36,8 +36,8 @@ func reaches(suite string, points map[string]int) {
 var (
 	faultPoint = regexp.MustCompile(`\.fault\("([a-z.]+)"\)`)
 	// A step of a run has a point before it and one after it.
-	stepPoint  = regexp.MustCompile(`\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
-	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
+	stepPoint  = regexp.MustCompile(`\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
+	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
 )
 
 var _ = Describe("The crash suites", Label("RUN-02"), func() {

@@ -257,7 +257,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	if errors.Is(context.Cause(ctx), errTerminal) {
 		return &effectError{"the thread was terminated"}
 	}
-	x.code.lines.fail("effect/"+effect.ObjectName, code.Explain(err))
+	x.code.lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: at least once

@@ -196,7 +196,7 @@ func (x *execution) finishWork(ctx context.Context) {
 	defer cancel()
 	if err := x.saveOutside(ctx); err != nil {
 		t := x.host.Thread
-		x.code.lines.fail("", "work after the answer ended early, or its state could not be saved: "+err.Error())
+		x.code.lines.Fail("", "work after the answer ended early, or its state could not be saved: "+err.Error())
 		x.engine.log.Info("work after an endpoint's answer ended early, or its state could not be saved", "namespace", t.Namespace, "name", t.Name, "error", err.Error())
 	}
 }
@@ -222,7 +222,7 @@ func (x *execution) endpointFailed(ctx context.Context, ep *definition.Endpoint,
 		out.Timeout, out.Message = true, thrown.Message
 	case errors.As(err, &thrown):
 		// The stack is for whoever wrote the code, not for whoever asks.
-		x.code.lines.fail("endpoint/"+ep.ObjectName, code.Explain(err))
+		x.code.lines.Fail("endpoint/"+ep.ObjectName, code.Explain(err))
 		out.Message = "its code failed: " + thrown.Error()
 	default:
 		return err

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -92,14 +93,6 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 // maxRunMessage bounds what a run says of its end, in bytes: custom resources carry it.
 const maxRunMessage = 1000
 
-// clipText bounds a text without cutting a character.
-func clipText(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
-
 // note makes an assistant message that the model did not write.
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
@@ -112,12 +105,12 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 // transaction.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
 	if r.lines != nil {
-		r.lines.flush() // what the code logged comes before the end
+		r.lines.Flush() // what the code logged comes before the end
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.mark(r.thread, r.agent)
-	record.Message = clipText(record.Message, maxRunMessage)
+	record.State = r.engine.postRun.Mark(r.thread, r.agent)
+	record.Message = clip.Text(record.Message, maxRunMessage)
 	s := r.newStep(point)
 	s.clear()
 	if m != nil {
@@ -152,7 +145,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 			r.tellLast(ctx)
 		}
 	}
-	if marked(&record) {
+	if postrun.Marked(&record) {
 		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	}
 	if session := r.scopes(); session != nil {
@@ -232,7 +225,7 @@ func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string
 	}
 	parent, err := e.threads.Open(ctx, child.ParentID)
 	if err != nil {
-		return nil, "", ignoreNotFound(err)
+		return nil, "", store.IgnoreNotFound(err)
 	}
 	copied, err = parent.CopyFilesFrom(ctx, from, paths)
 	if thread.IsInvalid(err) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
@@ -33,7 +34,7 @@ const handlerListeners = 10 * time.Second
 // handlerCall is one call of a handler, as the host sees it.
 type handlerCall struct {
 	run    *run
-	lines  *lines
+	lines  *codelog.Lines
 	deltas *deltas
 	models *modelCalls
 
@@ -194,7 +195,7 @@ func (r *run) completes(x *execution, side *definition.Side) {
 		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, and ask no models
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
-			x.code.lines.fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
+			x.code.lines.Fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
 			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})

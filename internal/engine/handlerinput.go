@@ -47,7 +47,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 		return now, nil
 	}
 	// The run may wait for long: what it leaves must not keep waking it.
-	r.engine.wakes.expect(r.engine.now() + withheldFor.Microseconds())
+	r.engine.timers.Expect(r.engine.now() + withheldFor.Microseconds())
 	s := r.newStep("park")
 	s.add(later...)
 	return now, s.commit(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -122,7 +123,7 @@ func (e *Engine) failedHook(t *store.Thread, runID string, h *definition.Hook, a
 // hookFailed is the entry of the log that says that a hook did not do its part.
 func hookFailed(h *definition.Hook, runID string, about hookSubject, text string) store.Op {
 	return eventOp(runID, store.EventHookFailed, about.messageID, store.HookFailure{
-		Hook: string(h.Name), Owner: h.Owner, Error: clipText(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
+		Hook: string(h.Name), Owner: h.Owner, Error: clip.Text(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
 	})
 }
 

@@ -131,7 +131,7 @@ func (e *Engine) holdBehind(ctx context.Context, t *store.Thread, fence *store.F
 func (e *Engine) expectHeld(ops []store.Op) {
 	for _, op := range ops {
 		if hold, ok := op.(*store.Hold); ok {
-			e.wakes.expect(hold.Until)
+			e.timers.Expect(hold.Until)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (r *run) leavesOverdue() bool {
 	if due[0].HeldUntil <= r.engine.now() {
 		return true
 	}
-	r.engine.wakes.expect(due[0].HeldUntil)
+	r.engine.timers.Expect(due[0].HeldUntil)
 	return false
 }
 

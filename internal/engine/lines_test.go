@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -160,7 +161,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	It("is without secrets, wherever it is cut", Label("ENV-03"), func(ctx SpecContext) {
 		w.Definitions.Put("a", codeTool("t", fmt.Sprintf(`export default async () => {
   console.log('key', 'hush-hush'); console.log('x'.repeat(%d) + 'hush-hush'); console.log('y'.repeat(%d) + 'hush-hush' + 'z'.repeat(100)); return 'ok';
-}`, engine.MaxLogLine-4, 64<<10-5)), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("done")))
+}`, codelog.MaxLine-4, 64<<10-5)), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("done")))
 		start(w, func(o *engine.Options) {
 			o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "hush-hush", "***") }
 		})
@@ -172,7 +173,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		Expect(got[0]).To(Equal("info tool/t: key ***"))
 		Expect(got).To(HaveEach(Not(ContainSubstring("hus"))))
 		for _, l := range got {
-			Expect(len(l)).To(BeNumerically("<=", engine.MaxLogLine+100))
+			Expect(len(l)).To(BeNumerically("<=", codelog.MaxLine+100))
 		}
 	})
 
@@ -184,15 +185,15 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		send(ctx, w, id, "go")
 		r := rest(ctx, w, id)
 		Expect(r.Status).To(Equal(store.RunSucceeded), r.Message)
-		dropped := fmt.Sprintf("warn : … %d lines dropped", 6000-engine.MaxRunLogLines)
+		dropped := fmt.Sprintf("warn : … %d lines dropped", 6000-codelog.MaxRunLines)
 		var got []string
 		Eventually(func() string {
 			got = lines(ctx, id)
 			return got[len(got)-1]
 		}).Should(Equal(dropped))
-		Expect(got).To(HaveLen(engine.MaxRunLogLines + 2))
-		Expect(got[engine.MaxRunLogLines-1]).To(Equal(fmt.Sprintf("info tool/t: line %d", engine.MaxRunLogLines-1)))
-		Expect(got[engine.MaxRunLogLines]).To(HavePrefix("warn : more than 1000 lines"))
+		Expect(got).To(HaveLen(codelog.MaxRunLines + 2))
+		Expect(got[codelog.MaxRunLines-1]).To(Equal(fmt.Sprintf("info tool/t: line %d", codelog.MaxRunLines-1)))
+		Expect(got[codelog.MaxRunLines]).To(HavePrefix("warn : more than 1000 lines"))
 	})
 
 	It("is bounded for a thread: the oldest lines are dropped", func(ctx SpecContext) {
@@ -205,8 +206,8 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		}
 		events, err := w.Store.Lines(ctx, id, store.LineQuery{Limit: 10_000})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(events).To(HaveLen(engine.MaxThreadLogLines))
-		Expect(store.DroppedIn(&events[0])).To(BeEquivalentTo(7*999 - engine.MaxThreadLogLines + 1))
+		Expect(events).To(HaveLen(codelog.MaxThreadLines))
+		Expect(store.DroppedIn(&events[0])).To(BeEquivalentTo(7*999 - codelog.MaxThreadLines + 1))
 		Expect(string(events[len(events)-1].Data)).To(ContainSubstring("line 6 998"))
 	})
 })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -52,7 +53,7 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 	}
 	said := make([]string, len(texts))
 	for i, text := range texts {
-		said[i] = clipRunes(redact(a.Namespace, text), maxEmbeddedRunes)
+		said[i] = clip.Runes(redact(a.Namespace, text), maxEmbeddedRunes)
 	}
 	res, err := embedder.Embed(ctx, said)
 	if err != nil {
@@ -79,16 +80,6 @@ func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 	return out
 }
 
-func clipRunes(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit])
-	}
-	return text
-}
-
 // SearchMemory finds what was said in the threads of a thread's agent that have the thread's user, or none like it
 // (SPEC RUN-08). ErrNoMemory when the agent keeps no memory, a *NotReadyError when it is not ready.
 func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error) {
@@ -106,7 +97,7 @@ func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.Memor
 // countSearch adds what a search used. A search is worth more than its count: that is lost when it cannot be kept.
 func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *definition.Agent, runID, call string, usage store.RunUsage) {
 	err := e.store.Apply(ctx, t.ID, nil, &store.AddTaskUsage{RunID: runID, Task: "search " + call, Agent: a.Name, Usage: usage})
-	if err = ignoreGone(err); err != nil {
+	if err = store.IgnoreGone(err); err != nil {
 		e.log.Error(err, "cannot count what a search of the memory used", "thread", t.ID, "run", runID)
 	}
 }

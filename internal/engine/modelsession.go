@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -104,7 +105,7 @@ func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response
 		set(metadataModel, res.Model)
 		failures := make([]any, 0, len(res.Failures))
 		for _, f := range res.Failures {
-			failures = append(failures, clipText(r.redacted(f), maxRunMessage))
+			failures = append(failures, clip.Text(r.redacted(f), maxRunMessage))
 		}
 		set(metadataFailures, failures)
 	}

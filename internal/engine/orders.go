@@ -117,7 +117,7 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 			if err == nil { // it may be about to begin
 				_, err = e.endRun(ctx, c.thread.ID, awaitedStop(""))
 			}
-			return ignoreNotFound(err)
+			return store.IgnoreNotFound(err)
 		})
 	}
 	return group.Wait()
@@ -239,7 +239,7 @@ func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
 		return nil // they are still there: it is looked at again
 	}
-	return ignoreNotFound(err)
+	return store.IgnoreNotFound(err)
 }
 
 // asks tells whether an inbox item is a message whose answer was to be the result of one of the calls.
@@ -278,7 +278,7 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 	}
 	by, err := e.store.Run(ctx, t.ParentID, c.SpawnGroupID)
 	if err != nil || by.Status != store.RunStopped {
-		return nil, ignoreNotFound(err)
+		return nil, store.IgnoreNotFound(err)
 	}
 	return calls, nil
 }
@@ -290,7 +290,7 @@ func (e *Engine) lookForStop(ctx context.Context, id string) error {
 	}
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil {
-		return ignoreNotFound(err)
+		return store.IgnoreNotFound(err)
 	}
 	stops, calls, _ := splitStops(items)
 	if len(stops) == 0 {

@@ -30,14 +30,14 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	if _, err := x.knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
-	x.code.lines.keep = true
+	x.code.lines.Collect()
 	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
 	if err != nil {
 		return res, err
 	}
 	err = x.saveOutside(ctx)
-	x.code.lines.end()
-	res.Logs = x.code.lines.taken()
+	x.code.lines.End()
+	res.Logs = x.code.lines.Collected()
 	return res, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -65,14 +66,14 @@ func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
-	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.mark(r.thread, r.agent)
+	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.thread, r.agent)
 	step := r.newStep("stop")
 	if s.kind == stopRollback {
 		gone, taken, err := r.takeBack(ctx)
 		if err != nil {
 			return err
 		}
-		record.Reason, record.Message = ReasonRolledBack, clipText(taken.String(), maxRunMessage)
+		record.Reason, record.Message = ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
 		step.add(gone...)
 		step.add(eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/engine/transcript"
@@ -70,7 +71,7 @@ type run struct {
 	seen  int64
 	hooks runHooks
 	// lines takes what the run's code logs; nil before there was any code.
-	lines *lines
+	lines *codelog.Lines
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
 	// handlers is what the run's handlers have asked of models.
@@ -271,7 +272,7 @@ func (r *run) park(ctx context.Context) error {
 	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	r.engine.wakes.expect(r.record.WakeAt)
+	r.engine.timers.Expect(r.record.WakeAt)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	err := s.Wait(wait)
 	r.countHandlers()
 	if errors.Is(err, errSlowWork) {
-		r.lines.fail("", fmt.Sprintf("work after the answer takes longer than %s: the run ends without it", afterResponse))
+		r.lines.Fail("", fmt.Sprintf("work after the answer takes longer than %s: the run ends without it", afterResponse))
 		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
 		return m, nil
 	}

@@ -58,7 +58,7 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedError) (moved bool, err error) {
 	last, err := e.store.Run(ctx, threadID, "")
 	if err != nil || last.Status.Ended() || s.runID != "" && s.runID != last.ID {
-		return false, ignoreNotFound(err)
+		return false, store.IgnoreNotFound(err)
 	}
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -77,13 +77,13 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 			moved, err = true, nil // somebody else ends the run at the same time, and did not find this end begun
 		}
 	}()
-	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+	fence, release, err := e.leases.Acquire(ctx, threadID, e.opts.Owner, cancel)
 	if errors.Is(err, store.ErrLeaseHeld) {
 		// By another replica, which finds out when it writes or renews, or by one that is lost.
 		if err := e.store.Apply(ctx, threadID, nil, &store.Revoke{}); err != nil {
 			return false, err
 		}
-		if fence, release, err = e.leases.acquire(ctx, threadID, e.opts.Owner, cancel); errors.Is(err, store.ErrLeaseHeld) {
+		if fence, release, err = e.leases.Acquire(ctx, threadID, e.opts.Owner, cancel); errors.Is(err, store.ErrLeaseHeld) {
 			return true, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -72,7 +73,7 @@ func (r *run) waitsFor(s checkpoint.State) (reason, message string) {
 	}
 	switch {
 	case len(approvals) > 0:
-		return skeinv1.ReasonWaitingForApproval, clipText(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
+		return skeinv1.ReasonWaitingForApproval, clip.Text(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
 			strings.Join(approvals, ", "), r.thread.Name), maxRunMessage)
 	case delay != 0:
 		return skeinv1.ReasonWaitingForTime, "it goes on at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)

@@ -17,6 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine/after"
 	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -246,7 +247,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		start(func(o *engine.Options) {
 			tasks := after.Tasks(after.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			for i := range tasks {
-				tasks[i].Do = func(context.Context, engine.PostRun) error { panic("not due") }
+				tasks[i].Do = func(context.Context, postrun.Run) error { panic("not due") }
 			}
 			o.PostRun = tasks
 		})

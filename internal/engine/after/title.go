@@ -9,6 +9,7 @@ import (
 
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -34,7 +35,7 @@ const titlePrompt = "You name conversations. Read the beginning of one and answe
 func untitled(t *store.Thread, a *definition.Agent) bool { return a.Titles != nil && t.Title == "" }
 
 // title gives a thread without one a title, once its user has said two things.
-func (o *Options) title(ctx context.Context, run engine.PostRun) error {
+func (o *Options) title(ctx context.Context, run postrun.Run) error {
 	if run.Thread.Title != "" {
 		return nil
 	}
