@@ -325,7 +325,7 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		Expect(run.Reason).To(Equal(engine.ReasonHandlerTimeout), run.Message)
 	})
 
-	It("is asked once more when its sandbox is lost", Label("SBX-06"), func(ctx SpecContext) {
+	It("is asked once more when its sandbox is lost", Label("COD-09"), func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(`export default createAgent('Lost', {
   handler: async (ctx) => {
     await ctx.thread.state.push('calls', 1);
