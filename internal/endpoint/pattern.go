@@ -1,4 +1,4 @@
-// Package endpoint knows the paths of thread endpoints (SPEC END-01): how a pattern is written, which paths it
+// Package endpoint knows the paths of thread endpoints (END-01): how a pattern is written, which paths it
 // matches, and which of several patterns comes first. It is pure: controllers check patterns by it, and the manager
 // chooses by it who answers a request, so that both always agree.
 package endpoint

@@ -1,4 +1,4 @@
-// Package envkeys seals the values of threads' variables (SPEC ENV-05) by envelope encryption with Tink: each
+// Package envkeys seals the values of threads' variables (ENV-05) by envelope encryption with Tink: each
 // value under a key of its own, which is kept beside it, sealed under the primary key of a keyset. So changing
 // keys touches no value. What is sealed is bound to the outermost thread of its tree and to the variable's
 // name: moved elsewhere it cannot be opened.

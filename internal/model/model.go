@@ -1,4 +1,4 @@
-// Package model is the one interface to language models (SPEC AGT-06). openai and scripted implement it
+// Package model is the one interface to language models (AGT-06). openai and scripted implement it
 // in folders of their own; provider makes the client that a Model's spec asks for.
 package model
 
@@ -96,7 +96,7 @@ type Request struct {
 	// Try counts the tries of one call, from 0 on; WithRetries sets it.
 	Try int
 	// Session is the provider's conversation that this one goes on with, as an earlier Response named it; "" for none
-	// (SPEC RUN-06). Messages hold the whole conversation all the same.
+	// (RUN-06). Messages hold the whole conversation all the same.
 	Session string
 	// SessionMessages is how many of Messages, from the front, the session knows already. They do not count, and Messages
 	// are to be sent without, the SessionLeftOut oldest messages behind the system prompt, which the session never had.

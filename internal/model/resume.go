@@ -7,7 +7,7 @@ import (
 )
 
 // WithRestarts begins a provider's conversation anew, with all that was said, when it cannot be gone on with: the
-// provider has forgotten it, or has it otherwise (SPEC RUN-06). Nobody is told, since nothing is lost.
+// provider has forgotten it, or has it otherwise (RUN-06). Nobody is told, since nothing is lost.
 func WithRestarts(c Client) Client { return &restarting{client: c} }
 
 type restarting struct{ client Client }

@@ -21,7 +21,7 @@ const (
 const fence = "---"
 
 // ParseSkill takes the front matter off the text of a skill, as a SKILL.md has it, and gives what is left and the
-// description that the front matter has, if any (SPEC AGT-08). A text that does not begin with a line of three dashes
+// description that the front matter has, if any (AGT-08). A text that does not begin with a line of three dashes
 // has none. The error says what to write instead.
 func ParseSkill(text string) (description, instructions string, err error) {
 	if !utf8.ValidString(text) {

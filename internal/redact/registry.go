@@ -1,4 +1,4 @@
-// Package redact keeps the values of secrets out of everything that is written down or shown (SPEC ENV-03). A
+// Package redact keeps the values of secrets out of everything that is written down or shown (ENV-03). A
 // Registry knows the values that are in use; the doors of this package (a store, an event recorder, a client
 // and a log sink that wrap others) and the runtime API put every text through it.
 //

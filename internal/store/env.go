@@ -2,7 +2,7 @@ package store
 
 import "context"
 
-// EnvType of a variable: whether its value may be shown (SPEC ENV-02).
+// EnvType of a variable: whether its value may be shown (ENV-02).
 type EnvType string
 
 // The types of variables.
@@ -21,10 +21,10 @@ const (
 	EnvInherited EnvOrigin = "inherited" // from an ancestor
 )
 
-// ReasonEnvMissing is the reason of a run that waits for variables (SPEC ENV-06); as in api/v1alpha1.
+// ReasonEnvMissing is the reason of a run that waits for variables (ENV-06); as in api/v1alpha1.
 const ReasonEnvMissing = "EnvMissing"
 
-// EnvVar is a variable of a thread. Its value is sealed: the store never sees it (SPEC ENV-05).
+// EnvVar is a variable of a thread. Its value is sealed: the store never sees it (ENV-05).
 type EnvVar struct {
 	Name  string
 	Type  EnvType
@@ -72,8 +72,8 @@ type EnvStore interface {
 }
 
 // SetEnv sets variables of the thread, and of its active descendants but those in whose agent graph the name is
-// scoped and those below them (SPEC ENV-04). A variable without a type keeps the one that it has, a new one is
-// secret (SPEC ENV-02). Runs that wait for variables go on to look again (SPEC ENV-06).
+// scoped and those below them (ENV-04). A variable without a type keeps the one that it has, a new one is
+// secret (ENV-02). Runs that wait for variables go on to look again (ENV-06).
 type SetEnv struct{ Vars []EnvVar }
 
 // UnsetEnv removes variables of the thread, and from its active descendants what they inherited of the same

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Fields are those of a thread that people and their programs set and Skein only keeps (SPEC THR-14), but for the skills,
+// Fields are those of a thread that people and their programs set and Skein only keeps (THR-14), but for the skills,
 // which unlock tools. Most threads have few of them.
 type Fields struct {
 	Draft           string            `json:"draft,omitempty"`
@@ -16,7 +16,7 @@ type Fields struct {
 	Workspace       *Workspace        `json:"workspace,omitempty"`
 }
 
-// SkillActivation is one skill that was activated, once (SPEC AGT-08).
+// SkillActivation is one skill that was activated, once (AGT-08).
 type SkillActivation struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
@@ -35,7 +35,7 @@ type DiffStats struct {
 	Removed int64
 }
 
-// VersionError is an ErrConflict that says which version the thread has (SPEC THR-11).
+// VersionError is an ErrConflict that says which version the thread has (THR-11).
 type VersionError struct {
 	ThreadID          string
 	Expected, Current int64

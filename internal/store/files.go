@@ -45,7 +45,7 @@ func (u *FileUsage) Quota(def FileQuota) FileQuota {
 	return def
 }
 
-// QuotaError says which bound a write would have broken (SPEC FIL-08).
+// QuotaError says which bound a write would have broken (FIL-08).
 type QuotaError struct {
 	Resource string // "bytes" or "files"
 	Limit    int64

@@ -52,7 +52,7 @@ func (*PutRelationship) op() {}
 // RelationshipType says how two threads relate.
 type RelationshipType string
 
-// The types of relationships (SPEC REL-01).
+// The types of relationships (REL-01).
 const (
 	RelationFork    RelationshipType = "fork"
 	RelationHandoff RelationshipType = "handoff"
@@ -65,7 +65,7 @@ const (
 	RelationChild  = "child"
 )
 
-// Relationship of a thread with another (SPEC REL-01).
+// Relationship of a thread with another (REL-01).
 type Relationship struct {
 	ThreadID     string // of the other thread; it may be gone
 	Type         RelationshipType

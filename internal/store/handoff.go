@@ -1,6 +1,6 @@
 package store
 
-// Handoff gives the thread to another agent (SPEC AGT-03) and logs EventHandoff; to the one that has it already it
+// Handoff gives the thread to another agent (AGT-03) and logs EventHandoff; to the one that has it already it
 // changes nothing and logs nothing. Done and From are filled in.
 type Handoff struct {
 	Agent string

@@ -11,7 +11,7 @@ const (
 	InboxMessage InboxKind = "message"
 	// InboxChildResult: Payload is a ChildResult.
 	InboxChildResult InboxKind = "child_result"
-	// InboxTool: Payload is a QueuedTool (SPEC TOL-01).
+	// InboxTool: Payload is a QueuedTool (TOL-01).
 	InboxTool InboxKind = "tool"
 	// InboxResume: wakes a parked run; no payload.
 	InboxResume InboxKind = "resume"
@@ -34,7 +34,7 @@ type InboxItem struct {
 	Tries     int   // to do something about it that came to nothing
 }
 
-// ChildResult is what the end of a child's session tells its parent (SPEC SUB-04).
+// ChildResult is what the end of a child's session tells its parent (SUB-04).
 type ChildResult struct {
 	Reference   string       `json:"reference"`
 	ThreadID    string       `json:"threadId"`
@@ -45,7 +45,7 @@ type ChildResult struct {
 	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
 }
 
-// StopOrder tells a child that nobody waits for what it works on any more (SPEC RUN-04): the parent's run was ended.
+// StopOrder tells a child that nobody waits for what it works on any more (RUN-04): the parent's run was ended.
 type StopOrder struct {
 	Calls []string `json:"calls"` // of the parent, whose results are not awaited
 }
@@ -60,7 +60,7 @@ type QueuedTool struct {
 	Side string `json:"side,omitempty"`
 }
 
-// Approval is a decision on a tool call that had to be approved (SPEC RUN-11).
+// Approval is a decision on a tool call that had to be approved (RUN-11).
 type Approval struct {
 	Approved bool   `json:"approved"`
 	By       string `json:"by,omitempty"` // the name of the user who decided; empty when nobody did in time
@@ -78,7 +78,7 @@ type ApprovalDecision struct {
 	Name       string `json:"name"` // of the tool
 }
 
-// HookCall is a hook of the thread's agent that is to be told of something that is stored (SPEC HOK-01).
+// HookCall is a hook of the thread's agent that is to be told of something that is stored (HOK-01).
 type HookCall struct {
 	Hook      string          `json:"hook"`
 	MessageID string          `json:"messageId,omitempty"` // the message, or the result of Call

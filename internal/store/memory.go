@@ -2,7 +2,7 @@ package store
 
 import "context"
 
-// MemoryStore finds messages by what embedding models made of them (SPEC RUN-08).
+// MemoryStore finds messages by what embedding models made of them (RUN-08).
 type MemoryStore interface {
 	// Nearest gives the messages whose vectors are nearest to one, the nearest first. Messages that were edited,
 	// silenced or deleted since they were embedded are not found, nor are those of threads without an object. It
@@ -31,7 +31,7 @@ type NearMessage struct {
 	Score    float64 // the cosine of the angle between the vectors: 1 for the same direction
 }
 
-// PutEmbedding keeps the vector of a message, in the place of one that it has (SPEC RUN-07). It is no change of the
+// PutEmbedding keeps the vector of a message, in the place of one that it has (RUN-07). It is no change of the
 // thread. Nothing is kept, and it is no error, when the message is not the thread's own any more, is silent, reads
 // otherwise than the text that was embedded, or has a vector of no length.
 type PutEmbedding struct {
@@ -44,7 +44,7 @@ type PutEmbedding struct {
 	Kept   bool // filled in
 }
 
-// AddTaskUsage adds what a task that follows a run used (SPEC RUN-07), once for each run and task, however often it
+// AddTaskUsage adds what a task that follows a run used (RUN-07), once for each run and task, however often it
 // is repeated. It is no change of the thread.
 type AddTaskUsage struct {
 	RunID string

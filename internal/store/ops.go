@@ -15,7 +15,7 @@ type AppendMessage struct {
 	Existed bool
 }
 
-// UpdateMessage changes a message and logs it (SPEC MSG-06). ErrNotFound when absent.
+// UpdateMessage changes a message and logs it (MSG-06). ErrNotFound when absent.
 type UpdateMessage struct {
 	ID         string
 	Content    *string
@@ -26,7 +26,7 @@ type UpdateMessage struct {
 	Updated    *Message // filled in
 }
 
-// DeleteMessage removes a message, with its tool results when it made calls, and logs it (SPEC MSG-06).
+// DeleteMessage removes a message, with its tool results when it made calls, and logs it (MSG-06).
 type DeleteMessage struct {
 	ID      string
 	Deleted bool
@@ -37,14 +37,14 @@ type DeleteMessage struct {
 // terminated, unless IgnoreTerminated, which drops the item silently, also when To was purged.
 // ErrQueueFull when MaxUserMessages > 0 and so many user messages that came from outside wait already.
 // ErrRunning when IfNoRun is set and a run is under way or parked, or when IfIdle is and one is, or a message waits
-// to start one (SPEC RUN-09). A repeat of a key is none of these.
+// to start one (RUN-09). A repeat of a key is none of these.
 type Enqueue struct {
 	To               string
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
 	IfNoRun, IfIdle  bool
-	Unpark           bool // what is parked goes on with this item (SPEC MSG-08)
+	Unpark           bool // what is parked goes on with this item (MSG-08)
 	Existed          bool
 	Seq              int64
 }
@@ -67,7 +67,7 @@ type PutRun struct{ Run Run }
 // AppendEvent writes to the log; Seq is filled in.
 type AppendEvent struct{ Event Event }
 
-// PutValue sets a key to JSON, or removes it when Value is nil (SPEC KVS-01).
+// PutValue sets a key to JSON, or removes it when Value is nil (KVS-01).
 type PutValue struct {
 	Key   string
 	Value json.RawMessage
@@ -76,7 +76,7 @@ type PutValue struct {
 // PutFile makes or replaces a file row and logs it; the folders above it are made when missing. A folder
 // that is there already stays as it is. ErrFolder when a folder is at the path of a file, ErrNotFolder
 // when a file is at the path of a folder, or above it, a *QuotaError when the thread would have more than it
-// may (SPEC FIL-08). ErrNoContents when no object is named and none is known for the digest (any longer), or
+// may (FIL-08). ErrNoContents when no object is named and none is known for the digest (any longer), or
 // when the named one was put there so long ago that a sweep may take it for forgotten.
 type PutFile struct {
 	File File
@@ -106,7 +106,7 @@ type RemoveFile struct {
 type SetFileQuota struct{ Bytes, Files *int64 }
 
 // UpdateThread changes fields of the thread row; nil leaves a field as it is. With ExpectVersion the
-// transaction fails with ErrConflict when the thread's version is another (SPEC THR-11).
+// transaction fails with ErrConflict when the thread's version is another (THR-11).
 // A change of the title, of being archived or of a field is logged as EventThreadUpdated.
 type UpdateThread struct {
 	Title          *string
@@ -119,10 +119,10 @@ type UpdateThread struct {
 }
 
 // ExpectVersion fails the transaction with a VersionError when the thread's version is another than it was
-// at the transaction's begin (SPEC THR-11).
+// at the transaction's begin (THR-11).
 type ExpectVersion struct{ Version int64 }
 
-// Once makes a transaction happen once (SPEC MSG-10). It comes first in an Apply. When its key was used
+// Once makes a transaction happen once (MSG-10). It comes first in an Apply. When its key was used
 // before in the thread, nothing of the transaction is applied, Existed is set and Recorded is what Result
 // gave then; with another fingerprint it is ErrKeyReused. Result, which may be nil, is called within the
 // transaction, after the other ops.
@@ -134,7 +134,7 @@ type Once struct {
 	Recorded    json.RawMessage
 }
 
-// Terminate sets TerminatedAt once, empties the inbox and logs it; again is no error (SPEC THR-05).
+// Terminate sets TerminatedAt once, empties the inbox and logs it; again is no error (THR-05).
 type Terminate struct {
 	Reason  string
 	Already bool

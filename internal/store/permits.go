@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// PermitStore shares the calls of a model out over all replicas, where there is a limit (SPEC AGT-06).
+// PermitStore shares the calls of a model out over all replicas, where there is a limit (AGT-06).
 type PermitStore interface {
 	// TakePermit asks for the permit to make one call. Who asks first is the first to get it: one that is not granted
 	// has its place in the line as long as it asks again, by the same id, before TTL is over.

@@ -1,6 +1,6 @@
 package store
 
-// MarkQueued makes a message show that it waits to be taken (SPEC MSG-05).
+// MarkQueued makes a message show that it waits to be taken (MSG-05).
 func (m *Message) MarkQueued() {
 	m.Status = MessagePending
 	marked := make(map[string]any, len(m.Metadata)+1)

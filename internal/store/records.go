@@ -10,7 +10,7 @@ type Thread struct {
 	Name      string // of the Thread object
 	Agent     string // now
 	// OriginAgent is the agent that it was made with, DeclaredAgent the one that the spec of its object named when it
-	// was last followed (SPEC AGT-03). The store fills both in.
+	// was last followed (AGT-03). The store fills both in.
 	OriginAgent   string
 	DeclaredAgent string
 	UserID        string
@@ -26,26 +26,26 @@ type Thread struct {
 	Child     *Child // how the child relates to its parent; nil for a root
 
 	// ScopedEnv are the names of variables that it does not inherit, because its agent graph marks them as
-	// scoped (SPEC ENV-04); sorted.
+	// scoped (ENV-04); sorted.
 	ScopedEnv []string
 
-	OriginID  string // of the thread that this one was forked from, "" when it was not (SPEC REL-02)
+	OriginID  string // of the thread that this one was forked from, "" when it was not (REL-02)
 	ForkIndex int64  // of the last message that it was forked with
 
 	TerminatedAt     int64
 	TerminatedReason string // a reason of api/v1alpha1/conditions.go
-	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root
+	RegistryStatus   string // what the parent's registry shows (SUB-05); "" for a root
 
-	ArchivedAt int64 // 0 while it is not archived (SPEC THR-08)
+	ArchivedAt int64 // 0 while it is not archived (THR-08)
 	Fields     Fields
 
-	DestroyedAt     int64  // when the conversation was last cleared (SPEC THR-06)
+	DestroyedAt     int64  // when the conversation was last cleared (THR-06)
 	DestroyedReason string // DestroyedExplicit or DestroyedExpired
-	IdleExpiry      int64  // in microseconds; 0 = never (SPEC THR-07)
-	RetainedAt      int64  // since when it has no Thread object (SPEC THR-09)
-	Parked          bool   // what waits stays in the inbox until a user's message or Continue (SPEC MSG-08)
+	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
+	RetainedAt      int64  // since when it has no Thread object (THR-09)
+	Parked          bool   // what waits stays in the inbox until a user's message or Continue (MSG-08)
 
-	Version        int64 // grows by one with each committed change (SPEC THR-11)
+	Version        int64 // grows by one with each committed change (THR-11)
 	Messages       int64 // stored messages
 	Queued         int64 // inbox items that are messages
 	LastActivityAt int64
@@ -88,7 +88,7 @@ type Child struct {
 // Role of a message.
 type Role string
 
-// The roles (SPEC MSG-01).
+// The roles (MSG-01).
 const (
 	RoleSystem    Role = "system"
 	RoleUser      Role = "user"
@@ -96,7 +96,7 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is one message of a conversation (SPEC MSG-01).
+// Message is one message of a conversation (MSG-01).
 type Message struct {
 	ID               string          `json:"id"`
 	Seq              int64           `json:"-"` // order within the thread, assigned by the store
@@ -114,7 +114,7 @@ type Message struct {
 	Status           MessageStatus   `json:"status,omitempty"`
 	ToolStatus       string          `json:"tool_status,omitempty"` // success or error, on results
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
-	Side             string          `json:"side,omitempty"` // of a dual_ai agent that wrote it: a or b (SPEC AGT-02)
+	Side             string          `json:"side,omitempty"` // of a dual_ai agent that wrote it: a or b (AGT-02)
 	RunID            string          `json:"run_id,omitempty"`
 	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that made it
 }
@@ -144,7 +144,7 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"`
 }
 
-// MessageQuery selects a page of messages (SPEC MSG-02).
+// MessageQuery selects a page of messages (MSG-02).
 type MessageQuery struct {
 	Limit         int // 100 when 0
 	Offset        int
@@ -154,7 +154,7 @@ type MessageQuery struct {
 	AllDepths     bool
 	AfterSeq      int64 // only messages after this one, in asc order (engine use)
 	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with
-	// metadata.queued = true (SPEC MSG-05). They count in Total. Not together with AfterSeq.
+	// metadata.queued = true (MSG-05). They count in Total. Not together with AfterSeq.
 	IncludeQueued bool
 }
 
@@ -195,7 +195,7 @@ type Run struct {
 	WakeAt    int64           // when a parked run goes on by itself, in microseconds; kept only while it waits
 	State     json.RawMessage // the engine's own: counts, what it waits for
 	Usage     json.RawMessage
-	// SessionState is the session's own state, an object, kept with the run (SPEC STA-01). PutRun leaves what is
+	// SessionState is the session's own state, an object, kept with the run (STA-01). PutRun leaves what is
 	// stored as it is when nil.
 	SessionState json.RawMessage
 }
@@ -210,7 +210,7 @@ type Event struct {
 	CreatedAt int64           `json:"createdAt"`
 }
 
-// Event types that Skein itself writes; a custom one (SPEC EVT-01) is "event:" and its name.
+// Event types that Skein itself writes; a custom one (EVT-01) is "event:" and its name.
 const (
 	EventRunStarted     = "run.started"
 	EventRunWaiting     = "run.waiting"
@@ -246,7 +246,7 @@ const (
 	EventFileDeleted       = "file.deleted"
 )
 
-// HookFailure is the data of EventHookFailed: why a hook of the agent did not do its part (SPEC HOK-01).
+// HookFailure is the data of EventHookFailed: why a hook of the agent did not do its part (HOK-01).
 type HookFailure struct {
 	Hook       string `json:"hook"`
 	Owner      string `json:"owner"` // kind and name of the object that has the hook
@@ -255,13 +255,13 @@ type HookFailure struct {
 	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
-// TaskFailure is the data of EventTaskFailed: why a task that follows a run did not do its part (SPEC RUN-07).
+// TaskFailure is the data of EventTaskFailed: why a task that follows a run did not do its part (RUN-07).
 type TaskFailure struct {
 	Task  string `json:"task"`
 	Error string `json:"error"`
 }
 
-// File is a file or a folder of a thread (SPEC FIL-02); its bytes are in the bucket under Digest.
+// File is a file or a folder of a thread (FIL-02); its bytes are in the bucket under Digest.
 type File struct {
 	Path      string // normalised, starts with "/"
 	MimeType  string
@@ -307,7 +307,7 @@ type Firing struct {
 	HookDepth int // how many hooks, one caused by the other, led to it
 }
 
-// FindQuery selects threads by what people call them (SPEC IDS-01, THR-16). Either Name or ShortID is set.
+// FindQuery selects threads by what people call them (IDS-01, THR-16). Either Name or ShortID is set.
 type FindQuery struct {
 	Name      string // of the Thread object
 	ShortID   string // the last 12 hex digits of the id, in lower case
@@ -315,7 +315,7 @@ type FindQuery struct {
 	Limit     int    // 100 when 0
 }
 
-// ThreadQuery selects threads (SPEC THR-15). An empty field selects all.
+// ThreadQuery selects threads (THR-15). An empty field selects all.
 type ThreadQuery struct {
 	Namespace string
 	Agent     string
@@ -333,7 +333,7 @@ type ThreadCursor struct {
 	ID             string
 }
 
-// ArchivedFilter says which threads a list shows (SPEC THR-08).
+// ArchivedFilter says which threads a list shows (THR-08).
 type ArchivedFilter int
 
 // The values of ArchivedFilter.

@@ -11,7 +11,7 @@ import (
 // ErrSearchText says that a search has a text that cannot be searched for, and why.
 var ErrSearchText = errors.New("nothing to search for")
 
-// Searcher finds messages by their text (SPEC THR-16).
+// Searcher finds messages by their text (THR-16).
 type Searcher interface {
 	// Search finds messages, the best first, and tells whether there are more. It sees all that was acknowledged
 	// before it began. What a fork has inherited is found once, under the thread that it comes from. An error that

@@ -2,7 +2,7 @@ package store
 
 import "encoding/json"
 
-// RunUnsettled is the State of an ended run whose post-run tasks are not done (SPEC THR-13). It is written with
+// RunUnsettled is the State of an ended run whose post-run tasks are not done (THR-13). It is written with
 // the run's end, in one transaction, so that the tasks outlive a crash.
 var RunUnsettled = json.RawMessage(`{"postRun":true}`)
 

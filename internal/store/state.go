@@ -8,16 +8,16 @@ import (
 
 // Errors of thread state and of imports.
 var (
-	// ErrStateTooLarge: a strict MergeState would make the thread's state larger than MaxBytes (SPEC STA-05).
+	// ErrStateTooLarge: a strict MergeState would make the thread's state larger than MaxBytes (STA-05).
 	ErrStateTooLarge = errors.New("the thread's state is too large")
-	// ErrNotArray: a push met a value that is no array (SPEC STA-04).
+	// ErrNotArray: a push met a value that is no array (STA-04).
 	ErrNotArray = errors.New("the value is not an array")
-	// ErrNotEmpty: a conversation is imported into an empty thread only (SPEC LOG-02).
+	// ErrNotEmpty: a conversation is imported into an empty thread only (LOG-02).
 	ErrNotEmpty = errors.New("the thread is not empty")
 )
 
 // SessionStore is what the store keeps beside the conversation: thread state (SPEC STA), the namespaced key-value
-// service (SPEC STA-07), the feed of what happens to threads and runs (SPEC STA-06), usage and the log in the
+// service (STA-07), the feed of what happens to threads and runs (STA-06), usage and the log in the
 // order of its writing (SPEC LOG).
 type SessionStore interface {
 	// State gives entries of a thread's state, in the order in which their keys were first set.
@@ -29,7 +29,7 @@ type SessionStore interface {
 
 	// ValueKeys lists the keys of a thread's key-value store that begin with prefix, in order, from the one after.
 	ValueKeys(ctx context.Context, threadID string, q KeyQuery) (*KeyPage, error)
-	// GetKV gives a value of the key-value service; ErrNotFound when absent or expired (SPEC STA-07).
+	// GetKV gives a value of the key-value service; ErrNotFound when absent or expired (STA-07).
 	GetKV(ctx context.Context, namespace, store, key string) (*KVEntry, error)
 	// SetKV keeps a value until expiresAt (microseconds), for ever when 0.
 	SetKV(ctx context.Context, namespace, store string, e KVEntry) error
@@ -38,13 +38,13 @@ type SessionStore interface {
 	// KVKeys lists the keys of a store of the service, expired ones left out.
 	KVKeys(ctx context.Context, namespace, store string, q KeyQuery) (*KeyPage, error)
 
-	// Lifecycle gives what happened to threads and runs after a cursor, oldest first (SPEC STA-06).
+	// Lifecycle gives what happened to threads and runs after a cursor, oldest first (STA-06).
 	Lifecycle(ctx context.Context, q LifecycleQuery) (*LifecyclePage, error)
 
-	// Usage sums what ended runs used (SPEC LOG-03).
+	// Usage sums what ended runs used (LOG-03).
 	Usage(ctx context.Context, q UsageQuery) (*UsageSum, error)
 	// UsageRecords lists what the ended runs of a thread used, and the tasks that followed them, newest first; 100
-	// when limit is 0 (SPEC RUN-07). It is empty when there is no such thread.
+	// when limit is 0 (RUN-07). It is empty when there is no such thread.
 	UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]UsageRecord, error)
 
 	// LogEntries gives the log's own entries of some types after a sequence number, oldest first. Messages are
@@ -97,10 +97,10 @@ type StateChange struct {
 	Max   int             `json:"max,omitempty"`
 }
 
-// MergeState applies changes to a thread's state, in order, where it is stored (SPEC STA-03). When the state as
+// MergeState applies changes to a thread's state, in order, where it is stored (STA-03). When the state as
 // one JSON object would have more than MaxBytes, nothing of it is changed: a strict merge fails with
 // ErrStateTooLarge, another logs EventStateSkipped and notes a StateWarning, which the next merge that fits takes
-// away (SPEC STA-05). A push on a value that is no array fails with ErrNotArray when strict, else it is skipped
+// away (STA-05). A push on a value that is no array fails with ErrNotArray when strict, else it is skipped
 // and logged.
 type MergeState struct {
 	Changes  []StateChange
@@ -177,7 +177,7 @@ type KVEntry struct {
 	UpdatedAt int64
 }
 
-// Types of lifecycle events (SPEC STA-06).
+// Types of lifecycle events (STA-06).
 const (
 	LifecycleThreadCreated    = "thread.created"
 	LifecycleThreadDestroyed  = "thread.destroyed"
@@ -249,7 +249,7 @@ type RunUsage struct {
 	Models []string `json:"models,omitempty"`
 }
 
-// ImportConversation fills an empty thread with a conversation from elsewhere (SPEC LOG-02), all or nothing.
+// ImportConversation fills an empty thread with a conversation from elsewhere (LOG-02), all or nothing.
 // ErrNotEmpty when the thread has messages, an import, runs since it was last destroyed, or something in its inbox that is
 // to set a run to work. Lines is called anew when the
 // transaction is tried again. An error of it fails the transaction as it is.

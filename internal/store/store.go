@@ -16,22 +16,22 @@ import (
 var (
 	// ErrNotFound: no such thread, message, run, file or value.
 	ErrNotFound = errors.New("not found")
-	// ErrFenced: the lease is held by somebody else by now; nothing of the transaction was written (SPEC THR-12).
+	// ErrFenced: the lease is held by somebody else by now; nothing of the transaction was written (THR-12).
 	ErrFenced = errors.New("the thread's lease has passed to another holder")
 	// ErrLeaseHeld: another holder has the thread at present.
 	ErrLeaseHeld = errors.New("the thread is held by another holder")
-	// ErrTerminated: the thread was terminated and takes no new work (SPEC THR-05).
+	// ErrTerminated: the thread was terminated and takes no new work (THR-05).
 	ErrTerminated = errors.New("the thread is terminated")
 	// ErrRetained: the thread's object was deleted and its data is kept; it takes no writes until a Thread
-	// adopts it (SPEC THR-09).
+	// adopts it (THR-09).
 	ErrRetained = errors.New("the thread is retained without an object")
 	// ErrNotRetained: the thread has an object, so that it can be neither adopted nor purged by its id.
 	ErrNotRetained = errors.New("the thread is not retained")
-	// ErrConflict: the expected version is not the present one (SPEC THR-11).
+	// ErrConflict: the expected version is not the present one (THR-11).
 	ErrConflict = errors.New("the thread has changed since it was read")
-	// ErrKeyReused: the idempotency key was used before for another request (SPEC MSG-10).
+	// ErrKeyReused: the idempotency key was used before for another request (MSG-10).
 	ErrKeyReused = errors.New("the idempotency key was used for another request")
-	// ErrQueueFull: as many user messages wait as are allowed (SPEC MSG-07).
+	// ErrQueueFull: as many user messages wait as are allowed (MSG-07).
 	ErrQueueFull = errors.New("too many messages wait in the queue")
 	// ErrFolder: a file operation met a folder at this path, or at RemoveFile one that is not empty.
 	ErrFolder = errors.New("a folder is at this path")
@@ -49,7 +49,7 @@ type Store interface {
 	// CreateThread makes a thread and applies its first ops (files, inbox items), in one transaction. A
 	// second create of the same id changes nothing, applies no op and gives the stored thread with created
 	// false. RootID and Depth are the store's: ErrNotFound when ParentID names no thread. A child of a
-	// terminated parent is born terminated, its Enqueue ops dropped (SPEC SUB-08).
+	// terminated parent is born terminated, its Enqueue ops dropped (SUB-08).
 	CreateThread(ctx context.Context, t Thread, ops ...Op) (stored *Thread, created bool, err error)
 	// Thread by id. ErrNotFound when absent.
 	Thread(ctx context.Context, id string) (*Thread, error)
@@ -61,7 +61,7 @@ type Store interface {
 	Namespaces(ctx context.Context) ([]string, error)
 	// Children lists the threads whose parent is id, oldest first.
 	Children(ctx context.Context, id string) ([]Thread, error)
-	// Retained lists the threads of a namespace that have no object (SPEC THR-09), by id; after is the id that
+	// Retained lists the threads of a namespace that have no object (THR-09), by id; after is the id that
 	// the page before ended with.
 	Retained(ctx context.Context, namespace, after string, limit int) ([]Thread, error)
 	// Expired lists threads whose idle expiry may have passed, the longest first: Destroy with IfExpired
@@ -82,7 +82,7 @@ type Store interface {
 	// SweepKeys forgets idempotency keys that were first used before a time, at most limit of them.
 	SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error)
 
-	// Messages gives a page (SPEC MSG-02).
+	// Messages gives a page (MSG-02).
 	Messages(ctx context.Context, threadID string, q MessageQuery) (*MessagePage, error)
 	// Message by id; ErrNotFound when absent.
 	Message(ctx context.Context, threadID, messageID string) (*Message, error)
@@ -114,7 +114,7 @@ type Store interface {
 	// Settle takes RunUnsettled from a run. It is no change of the thread, and no error when there is none to take.
 	Settle(ctx context.Context, run RunRef) error
 
-	// Value of the key-value store, as JSON; ErrNotFound when absent (SPEC KVS-01).
+	// Value of the key-value store, as JSON; ErrNotFound when absent (KVS-01).
 	Value(ctx context.Context, threadID, key string) ([]byte, error)
 	// File by normalised path; ErrNotFound when absent.
 	File(ctx context.Context, threadID, path string) (*File, error)
@@ -122,7 +122,7 @@ type Store interface {
 	Files(ctx context.Context, threadID, prefix string, recursive bool) ([]File, error)
 	// Contents gives the object of the bucket that has the contents of a digest; ErrNotFound when none has.
 	Contents(ctx context.Context, digest string) (object string, err error)
-	// FileUsage tells what a thread has in files, by counters, and the bounds of its own (SPEC FIL-08).
+	// FileUsage tells what a thread has in files, by counters, and the bounds of its own (FIL-08).
 	FileUsage(ctx context.Context, threadID string) (*FileUsage, error)
 	// SweepObjects is told of objects that are in the bucket. Those that have no contents are noted, and those
 	// that were noted before that time, and still have none, are given back for the caller to remove. A
@@ -140,7 +140,7 @@ type Store interface {
 	// was lost) and no live lease, oldest work first, spread over namespaces.
 	Runnable(ctx context.Context, limit int) ([]string, error)
 
-	// RecordFiring notes that an effect is due (SPEC EFF-04). A repeat changes nothing and gives recorded false.
+	// RecordFiring notes that an effect is due (EFF-04). A repeat changes nothing and gives recorded false.
 	RecordFiring(ctx context.Context, f Firing) (recorded bool, err error)
 	// ClaimFirings takes unfinished firings that nobody holds, for ttl, counting an attempt. running are those that the
 	// caller is at already: where the claim of one has run out it is renewed, which is no attempt, and it is not given.
@@ -168,7 +168,7 @@ type Store interface {
 }
 
 // ExternalOwner begins the owner of a lease whose holder is no part of the process that serves the store: it
-// outlives that process (SPEC THR-12).
+// outlives that process (THR-12).
 const ExternalOwner = "external:"
 
 // Fence is the right to write as the one who runs a thread.

@@ -20,7 +20,7 @@ type fileCopy struct {
 }
 
 // CopyFilesFrom copies files of another thread into this one, by content address, so that no bytes are
-// moved, and gives them as attachments with the paths that they have here (SPEC FIL-07). A file that was
+// moved, and gives them as attachments with the paths that they have here (FIL-07). A file that was
 // copied before is not copied again.
 func (st *State) CopyFilesFrom(ctx context.Context, src *State, paths []string) ([]store.Attachment, error) {
 	if len(paths) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Kinds of messages about the life of a child (SPEC MSG-09).
+// Kinds of messages about the life of a child (MSG-09).
 const (
 	ChildCreated    = "created"
 	ChildCompleted  = "completed"
@@ -21,7 +21,7 @@ const (
 )
 
 // ChildStatusMessage tells the parent's conversation of a step in the life of a child: a silent system message
-// for whoever follows the conversation, which no model is shown (SPEC MSG-09). It carries nothing that the child
+// for whoever follows the conversation, which no model is shown (MSG-09). It carries nothing that the child
 // said. A repeat for the same cause changes nothing; nil when the thread is no child.
 func ChildStatusMessage(child *store.Thread, kind, cause string) *store.AppendMessage {
 	if child.ParentID == "" || child.Child == nil {

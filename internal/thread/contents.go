@@ -25,7 +25,7 @@ const (
 )
 
 // contents keeps the bytes of files in a bucket. The store knows which object has the bytes of a digest
-// (SPEC FIL-07); every upload goes to an object of its own, under a name that is never used again. So a removal
+// (FIL-07); every upload goes to an object of its own, under a name that is never used again. So a removal
 // can only ever hit the object that it means, and who writes, copies, removes and sweeps need not know of
 // each other, on however many replicas.
 type contents struct {

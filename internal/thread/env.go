@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ErrEnvUnknown says that no source has a variable (SPEC ENV-01).
+// ErrEnvUnknown says that no source has a variable (ENV-01).
 var ErrEnvUnknown = errors.New("there is no such variable")
 
 // EnvUnreadableError says that a variable of a thread cannot be opened, and why, as a rule because its key is
@@ -31,7 +31,7 @@ func (e *EnvUnreadableError) Error() string {
 // Unwrap gives the cause.
 func (e *EnvUnreadableError) Unwrap() error { return e.cause }
 
-// EnvSource is where the value of a variable comes from, in the order in which they are asked (SPEC ENV-01).
+// EnvSource is where the value of a variable comes from, in the order in which they are asked (ENV-01).
 type EnvSource string
 
 // The sources.
@@ -62,8 +62,8 @@ type EnvValue struct {
 type EnvDeclaration struct {
 	Name     string
 	Type     store.EnvType
-	Required bool // the thread does not run without it (SPEC ENV-06)
-	Scoped   bool // it is not inherited from the parent (SPEC ENV-04)
+	Required bool // the thread does not run without it (ENV-06)
+	Scoped   bool // it is not inherited from the parent (ENV-04)
 	// Description for whoever gives it a value.
 	Description string
 }
@@ -194,7 +194,7 @@ func (s *Service) registerEnv(namespace string, v *EnvValue) {
 }
 
 // LoadEnv resolves and registers all variables of a thread, before any code of it runs, and lists the names of
-// required ones that have no value (SPEC ENV-06).
+// required ones that have no value (ENV-06).
 func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []string, err error) {
 	e, err := s.environment(ctx, t, EnvReader{})
 	if err != nil {
@@ -241,7 +241,7 @@ func (st *State) resolve(ctx context.Context) (*environment, error) {
 	return st.svc.environment(ctx, t, reader)
 }
 
-// EnvValue gives a variable from the first source that has it (SPEC ENV-01). ErrEnvUnknown when none has.
+// EnvValue gives a variable from the first source that has it (ENV-01). ErrEnvUnknown when none has.
 func (st *State) EnvValue(ctx context.Context, name string) (*EnvValue, error) {
 	if err := CheckEnvName(name); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (st *State) EnvValue(ctx context.Context, name string) (*EnvValue, error) {
 	return &v, nil
 }
 
-// EnvType tells whether a variable may be shown (SPEC ENV-02): secret when nobody says otherwise, also of one
+// EnvType tells whether a variable may be shown (ENV-02): secret when nobody says otherwise, also of one
 // that is not known.
 func (st *State) EnvType(ctx context.Context, name string) (store.EnvType, error) {
 	v, err := st.EnvValue(ctx, name)
@@ -326,7 +326,7 @@ func byName(list []EnvValue, each func(*EnvValue)) []EnvValue {
 	return list
 }
 
-// PendingEnv lists the variables that the thread waits for, by name (SPEC ENV-06).
+// PendingEnv lists the variables that the thread waits for, by name (ENV-06).
 func (st *State) PendingEnv(ctx context.Context) ([]EnvDeclaration, error) {
 	e, err := st.resolve(ctx)
 	if err != nil {

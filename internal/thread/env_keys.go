@@ -53,7 +53,7 @@ func (s *Service) ResealEnv(ctx context.Context) (done, left int, err error) {
 	}
 }
 
-// WakeEnvWaiters lets all threads of a namespace, of all when it is empty, that wait for variables look again (SPEC ENV-06), since a
+// WakeEnvWaiters lets all threads of a namespace, of all when it is empty, that wait for variables look again (ENV-06), since a
 // source outside of the threads has changed.
 func (s *Service) WakeEnvWaiters(ctx context.Context, namespace string) error {
 	after := ""

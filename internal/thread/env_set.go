@@ -34,8 +34,8 @@ func CheckEnvName(name string) error {
 	return nil
 }
 
-// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). Without a type it keeps the
-// one that it has; a new one is secret (SPEC ENV-02).
+// SetEnv sets a variable of the thread and of its active descendants (ENV-04). Without a type it keeps the
+// one that it has; a new one is secret (ENV-02).
 func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvType) error {
 	if err := CheckEnvName(name); err != nil {
 		return err

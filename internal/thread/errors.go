@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// InvalidError says which parameter of a call is bad and what to do about it (SPEC THR-18).
+// InvalidError says which parameter of a call is bad and what to do about it (THR-18).
 type InvalidError struct {
 	Field   string
 	Message string

@@ -15,7 +15,7 @@ import (
 // exportPage is how many messages or entries of the log are in memory at once: a message may have a mebibyte.
 const exportPage = 50
 
-// Export writes the conversation as it is now as lines of JSON (SPEC LOG-01, docs/export.md): the manifest, then
+// Export writes the conversation as it is now as lines of JSON (LOG-01, docs/export.md): the manifest, then
 // messages, tool uses, assistant texts and results in the order written, up to what there is when it begins. It
 // needs memory for a page of messages, however long the conversation is. An error before anything was written
 // comes with wrote false.

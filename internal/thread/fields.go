@@ -23,11 +23,11 @@ const (
 	maxSkillArgs = 64 << 10
 )
 
-// ThreadUpdate says what to change of a thread's own fields (SPEC THR-14); nil leaves a field as it is, the
+// ThreadUpdate says what to change of a thread's own fields (THR-14); nil leaves a field as it is, the
 // zero value takes it away.
 type ThreadUpdate struct {
 	Title           *string
-	Archived        *bool // SPEC THR-08
+	Archived        *bool // THR-08
 	Draft           *string
 	AutoSubmitDraft *bool
 	AgentMode       *string

@@ -16,7 +16,7 @@ type WriteFileOptions struct {
 	Metadata json.RawMessage // an object; nil for none
 }
 
-// WriteFile makes or replaces a file out of a stream, in bounded memory (SPEC FIL-03, FIL-04). The folders
+// WriteFile makes or replaces a file out of a stream, in bounded memory (FIL-03, FIL-04). The folders
 // above it are made when missing.
 func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o WriteFileOptions) (*FileRecord, error) {
 	path, err := filePath(path)

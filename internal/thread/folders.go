@@ -19,7 +19,7 @@ func (st *State) Mkdir(ctx context.Context, path string) (*FileRecord, error) {
 	return st.StatFile(ctx, path)
 }
 
-// Rmdir removes a folder that is empty (SPEC FIL-04). store.ErrNotFound when missing.
+// Rmdir removes a folder that is empty (FIL-04). store.ErrNotFound when missing.
 func (st *State) Rmdir(ctx context.Context, path string) error {
 	path, err := filePath(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func (st *State) FileStats(ctx context.Context) (*FileStats, error) {
 }
 
 // SetFileQuota bounds what the thread has in files; nil leaves a bound to the manager, 0 takes it away. What is
-// there already stays (SPEC FIL-08).
+// there already stays (FIL-08).
 func (st *State) SetFileQuota(ctx context.Context, bytes, files *int64) error {
 	for field, n := range map[string]*int64{"fileQuota.bytes": bytes, "fileQuota.files": files} {
 		if n != nil && *n < 0 {

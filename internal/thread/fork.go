@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ForkOf says what a new thread is forked from (SPEC REL-02).
+// ForkOf says what a new thread is forked from (REL-02).
 type ForkOf struct {
 	ThreadID string
 	// MessageID of the last message that the fork has; else Index, the number of messages before it, silent ones and
@@ -19,7 +19,7 @@ type ForkOf struct {
 	Index     int64
 }
 
-// Fork makes a new thread that begins with the messages of another up to one of them (SPEC REL-02). It has the
+// Fork makes a new thread that begins with the messages of another up to one of them (REL-02). It has the
 // origin's files and workspace, and none of its mode, caps, skills, queue, values, state and variables. What is left
 // out of n is the origin's: the namespace, the agent, the user and, with "Forked: " before it, the title. Idempotent
 // by n.ID like Create. store.ErrNotFound when there is no origin; the origin is untouched but for the relationship.
@@ -84,14 +84,14 @@ func ForkTitle(title string) string {
 	return fmt.Sprintf("%s(%d): %s", forkedPrefix, n+1, m[2])
 }
 
-// Truncation says where to cut a conversation (SPEC MSG-11).
+// Truncation says where to cut a conversation (MSG-11).
 type Truncation struct {
 	MessageID     string // of the last message that stays; else Index
 	Index         int64  // -1 removes all
-	ExpectVersion *int64 // fails with store.ErrConflict when the thread is at another (SPEC THR-11)
+	ExpectVersion *int64 // fails with store.ErrConflict when the thread is at another (THR-11)
 }
 
-// Truncate removes all messages after one, and the relationships made past it; the queue stays (SPEC MSG-11). It
+// Truncate removes all messages after one, and the relationships made past it; the queue stays (MSG-11). It
 // gives the index of the last message that stayed and how many were removed. store.ErrRunning while a run is under way.
 func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed int64, err error) {
 	op := &store.Truncate{MessageID: at.MessageID, Index: at.Index, ExpectVersion: at.ExpectVersion}

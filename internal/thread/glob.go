@@ -6,7 +6,7 @@ import (
 )
 
 // compileGlob turns a pattern of *, ** and ? into a matcher of normalised paths. Without a leading slash
-// it matches at any depth (SPEC FIL-05).
+// it matches at any depth (FIL-05).
 func compileGlob(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, invalid("pattern", "give a glob, such as *.csv or /reports/**")

@@ -26,7 +26,7 @@ type guard struct {
 }
 
 // Expecting gives the same thread for one request that has seen a version of it: its first write fails with a
-// *store.VersionError when the thread has another by then (SPEC THR-11).
+// *store.VersionError when the thread has another by then (THR-11).
 func (st *State) Expecting(version int64) *State {
 	bound := *st
 	bound.guard = &guard{expect: &version}
@@ -36,7 +36,7 @@ func (st *State) Expecting(version int64) *State {
 	return &bound
 }
 
-// Idempotent gives the same thread for one request that may be repeated under a key (SPEC MSG-10): each of
+// Idempotent gives the same thread for one request that may be repeated under a key (MSG-10): each of
 // its writes, told apart by their order, is made once, however often the request comes and wherever it was
 // cut off. A repeat gets the first one's results in its ops. fingerprint, asked at each write, tells requests
 // apart: another one under the same key fails with store.ErrKeyReused.

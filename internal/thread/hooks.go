@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// MessageHooks are called when somebody writes messages of a thread (SPEC HOK-01). What the methods give is applied
+// MessageHooks are called when somebody writes messages of a thread (HOK-01). What the methods give is applied
 // in the transaction of the write itself. Their error is that ctx ended: whatever else goes wrong in a hook leaves
 // the data as it is.
 type MessageHooks interface {

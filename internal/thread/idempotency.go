@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// keptKeys is how long a repeat under an idempotency key gets the first result (SPEC MSG-10).
+	// keptKeys is how long a repeat under an idempotency key gets the first result (MSG-10).
 	keptKeys = 7 * 24 * time.Hour
 	// sweptKeys is how many keys one transaction forgets, so that others need not wait.
 	sweptKeys = 1000

@@ -38,7 +38,7 @@ type ImportResult struct {
 	LastSeq  int64 // of the log after it
 }
 
-// Import fills an empty thread with a conversation in the form of Export (SPEC LOG-02): messages become messages,
+// Import fills an empty thread with a conversation in the form of Export (LOG-02): messages become messages,
 // the other lines entries of the log. It is all or nothing: an *ImportError names the line that is wrong, and
 // store.ErrNotEmpty says that the thread has a conversation already. The stream is read to its end before
 // anything is written, through the bucket, so that memory is needed for a line only.

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// KV is the key-value service of one namespace (SPEC STA-07): named stores of JSON values beside threads.
+// KV is the key-value service of one namespace (STA-07): named stores of JSON values beside threads.
 type KV struct {
 	svc       *Service
 	namespace string

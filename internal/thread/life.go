@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Continue lets go on what waits since a user's stop (SPEC MSG-08); was tells whether anything was parked.
+// Continue lets go on what waits since a user's stop (MSG-08); was tells whether anything was parked.
 // store.ErrTerminated when the thread is terminated.
 func (st *State) Continue(ctx context.Context) (was bool, err error) {
 	op := &store.Continue{}
@@ -19,7 +19,7 @@ func (st *State) Continue(ctx context.Context) (was bool, err error) {
 // expiryBatch is how many threads one look for expired ones takes.
 const expiryBatch = 500
 
-// Expire destroys the conversations whose idle expiry has passed (SPEC THR-07), and gives how many. Several
+// Expire destroys the conversations whose idle expiry has passed (THR-07), and gives how many. Several
 // replicas may do so at once: the store decides on each thread in the transaction that clears it.
 func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 	for {
@@ -47,7 +47,7 @@ func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 	}
 }
 
-// Retained lists the threads of a namespace that have no object (SPEC THR-09), by id, those after an id.
+// Retained lists the threads of a namespace that have no object (THR-09), by id, those after an id.
 func (s *Service) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
 	if limit < 0 || limit > maxPage {
 		return nil, invalid("limit", "give a number from 1 to %d, or leave it out for 100", maxPage)

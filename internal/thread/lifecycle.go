@@ -17,13 +17,13 @@ type NewThread struct {
 	Message string
 	// AttachFrom is the thread, as a rule the parent, whose files Attachments names.
 	AttachFrom string
-	// Attachments are copied into the new thread and attached to Message (SPEC FIL-07).
+	// Attachments are copied into the new thread and attached to Message (FIL-07).
 	Attachments []string
-	// MaxFileBytes and MaxFiles bound what it has in files; nil leaves a bound to the manager (SPEC FIL-08).
+	// MaxFileBytes and MaxFiles bound what it has in files; nil leaves a bound to the manager (FIL-08).
 	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
-	// Told are put into its inbox before all else: the hooks that are to be told of it (SPEC HOK-01).
+	// Told are put into its inbox before all else: the hooks that are to be told of it (HOK-01).
 	Told []store.InboxItem
 
 	fork *store.Fork // set by Fork
@@ -32,7 +32,7 @@ type NewThread struct {
 // FirstMessageKey makes the first message of a thread happen once.
 const FirstMessageKey = "skein:first-message"
 
-// Create is the one code path for new threads, whatever their origin (SPEC THR-03). It is idempotent by
+// Create is the one code path for new threads, whatever their origin (THR-03). It is idempotent by
 // ID: when the thread is there already it changes nothing and gives created false.
 func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, created bool, err error) {
 	if t, err = s.store.Thread(ctx, n.ID); err == nil {
@@ -120,7 +120,7 @@ func (s *Service) firstAttachments(ctx context.Context, n NewThread) ([]fileCopy
 	return planCopies(ctx, src, n.Attachments, func(string) (*store.File, error) { return nil, nil })
 }
 
-// Terminate ends the thread softly (SPEC THR-05): what waits is dropped, new work is refused, reads go on.
+// Terminate ends the thread softly (THR-05): what waits is dropped, new work is refused, reads go on.
 // Again is no error. reason is one of api/v1alpha1/conditions.go.
 func (st *State) Terminate(ctx context.Context, reason string) error {
 	return st.Apply(ctx, &store.Terminate{Reason: reason})
@@ -137,7 +137,7 @@ func (s *Service) Purge(ctx context.Context, id string) error {
 	return nil
 }
 
-// Emit writes a custom event to the thread's log, from where it reaches every connected client (SPEC EVT-01).
+// Emit writes a custom event to the thread's log, from where it reaches every connected client (EVT-01).
 func (st *State) Emit(ctx context.Context, event string, data json.RawMessage) error {
 	if err := checkEventName(event); err != nil {
 		return err

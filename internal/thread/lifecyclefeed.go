@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// LifecycleOptions say what of the lifecycle feed to read (SPEC STA-06).
+// LifecycleOptions say what of the lifecycle feed to read (STA-06).
 type LifecycleOptions struct {
 	Namespace string // all when empty
 	// After is the cursor of the last event that was seen; from the beginning of what is kept when empty.
@@ -139,7 +139,7 @@ func (s *Service) awaitFeed(ctx context.Context, changed <-chan struct{}, unsett
 }
 
 // OnLifecycle calls fn for what happens from now on to threads and sessions of a namespace, of all when empty:
-// the application-level listeners of SPEC STA-06. types are those that fn wants, all when none is given. Calls
+// the application-level listeners of STA-06. types are those that fn wants, all when none is given. Calls
 // come one after the other, in order. ctx ends it; failed is told when the feed cannot be read.
 func (s *Service) OnLifecycle(ctx context.Context, namespace string, fn func(LifecycleEvent), failed func(error), types ...string) (stop func(), err error) {
 	from, err := s.LifecycleEnd(ctx)

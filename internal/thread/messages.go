@@ -29,12 +29,12 @@ type NewMessage struct {
 	Status           store.MessageStatus // completed when empty
 	ReasoningContent string
 
-	// IdempotencyKey makes a repeat give the first result (SPEC MSG-10).
+	// IdempotencyKey makes a repeat give the first result (MSG-10).
 	IdempotencyKey string
-	// Unpark: what waits since a user's stop goes on with this message (SPEC MSG-08). That is so for every
+	// Unpark: what waits since a user's stop goes on with this message (MSG-08). That is so for every
 	// message that is not FromSystem.
 	Unpark bool
-	// FromSystem: not counted against the limit of waiting user messages (SPEC MSG-07).
+	// FromSystem: not counted against the limit of waiting user messages (MSG-07).
 	FromSystem bool
 	// Commit, for a queued message, writes its item instead of Apply.
 	Commit func(ctx context.Context, op *store.Enqueue) error
@@ -54,14 +54,14 @@ const roleInfo store.Role = "info"
 
 const (
 	injectedPrefix = "msg_"
-	queuedPrefix   = "queued-" // SPEC MSG-07
+	queuedPrefix   = "queued-" // MSG-07
 	maxPage        = 1000
 	maxIDBytes     = 200
 	maxDepth       = 100
 )
 
-// Messages gives a page (SPEC MSG-02). What waits in the queue comes last, as pending and with
-// metadata.queued = true (SPEC MSG-05), unless the query reads after a sequence number.
+// Messages gives a page (MSG-02). What waits in the queue comes last, as pending and with
+// metadata.queued = true (MSG-05), unless the query reads after a sequence number.
 func (st *State) Messages(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > maxPage:
@@ -77,7 +77,7 @@ func (st *State) Messages(ctx context.Context, q store.MessageQuery) (*store.Mes
 	return st.svc.store.Messages(ctx, st.id, q)
 }
 
-// Message gives one message, a queued one included; nil when absent (SPEC MSG-03).
+// Message gives one message, a queued one included; nil when absent (MSG-03).
 func (st *State) Message(ctx context.Context, id string) (*store.Message, error) {
 	m, err := st.storedMessage(ctx, id)
 	if m != nil || err != nil {
@@ -110,7 +110,7 @@ func (st *State) storedMessage(ctx context.Context, id string) (*store.Message, 
 	return m, err
 }
 
-// Inject appends a message and never starts execution (SPEC MSG-04).
+// Inject appends a message and never starts execution (MSG-04).
 func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, error) {
 	m, err := st.prepare(ctx, n, injectedPrefix)
 	if err != nil {
@@ -130,7 +130,7 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 	return m, nil
 }
 
-// UpdateMessage merges metadata and replaces the given fields (SPEC MSG-06). store.ErrNotFound when absent.
+// UpdateMessage merges metadata and replaces the given fields (MSG-06). store.ErrNotFound when absent.
 func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) (*store.Message, error) {
 	if err := st.svc.CheckUpdate(u); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Service) CheckUpdate(u MessageUpdate) error {
 	}{u.Content, u.Metadata})
 }
 
-// DeleteMessage removes a message, and the results of its tool calls; false when there is none (SPEC MSG-06).
+// DeleteMessage removes a message, and the results of its tool calls; false when there is none (MSG-06).
 // One that still waits is taken out of the queue.
 func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
 	op := &store.DeleteMessage{ID: id}
@@ -209,7 +209,7 @@ func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Me
 	switch n.Role {
 	case "":
 		n.Role = store.RoleUser
-	case roleInfo: // SPEC MSG-01
+	case roleInfo: // MSG-01
 		n.Role, n.Silent = store.RoleSystem, true
 	}
 	switch n.Role {

@@ -11,7 +11,7 @@ const (
 )
 
 // NormalizePath gives the one spelling of a path of a thread's files: absolute, without empty parts, "."
-// or a trailing slash; "/" is the root. "..", NUL and over-long paths are an *InvalidError (SPEC FIL-04).
+// or a trailing slash; "/" is the root. "..", NUL and over-long paths are an *InvalidError (FIL-04).
 func NormalizePath(p string) (string, error) {
 	if err := checkText("path", p); err != nil {
 		return "", err

@@ -98,7 +98,7 @@ func webpFrame(data []byte) (width, height int, err error) {
 	return width, height, nil
 }
 
-// imageSize reads width and height from the head of a PNG, JPEG, GIF or WebP; zeros for anything else (SPEC FIL-02).
+// imageSize reads width and height from the head of a PNG, JPEG, GIF or WebP; zeros for anything else (FIL-02).
 func imageSize(head []byte) (width, height int) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil {

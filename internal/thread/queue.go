@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Queue puts a message into the inbox, durably and in order (SPEC MSG-05): a running thread takes it
+// Queue puts a message into the inbox, durably and in order (MSG-05): a running thread takes it
 // before its next model step, an idle one starts. store.ErrTerminated and store.ErrQueueFull tell why not.
 func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error) {
 	m, err := st.prepare(ctx, n, queuedPrefix)
@@ -20,7 +20,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		st.hooks.Queueing(ctx, m)
 	}
 	limit := max(st.svc.limits.queued, 0)
-	if n.FromSystem || m.Role != store.RoleUser { // SPEC MSG-07
+	if n.FromSystem || m.Role != store.RoleUser { // MSG-07
 		limit = 0
 	}
 	op, err := enqueueOp(m, queueKey(n), limit)

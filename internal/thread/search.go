@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	defaultFound  = 100 // SPEC FIL-05
+	defaultFound  = 100 // FIL-05
 	maxFound      = 1000
 	maxSearched   = 256 << 20 // bytes that one search reads
 	maxLineShown  = 500
@@ -20,7 +20,7 @@ const (
 	sniffBytes    = 8 << 10
 )
 
-// FindFiles lists the files whose path matches a glob, by path, at most 100 (SPEC FIL-05).
+// FindFiles lists the files whose path matches a glob, by path, at most 100 (FIL-05).
 func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, error) {
 	return st.FindSome(ctx, pattern, defaultFound)
 }
@@ -52,7 +52,7 @@ func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*Find
 	return found, nil
 }
 
-// GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (SPEC FIL-05).
+// GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (FIL-05).
 func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, error) {
 	return st.GrepSome(ctx, expression, defaultFound)
 }

@@ -19,7 +19,7 @@ type Options struct {
 	Blobs *blob.Bucket
 	// Clock gives the time; the real one when nil.
 	Clock clock.Clock
-	// MaxQueued is how many user messages may wait in one thread (SPEC MSG-07): 5 when 0, no limit when negative.
+	// MaxQueued is how many user messages may wait in one thread (MSG-07): 5 when 0, no limit when negative.
 	MaxQueued int
 	// MaxMessageBytes bounds a message with all its parts: 1 MiB when 0.
 	MaxMessageBytes int
@@ -27,7 +27,7 @@ type Options struct {
 	MaxValueBytes int
 	// MaxFileBytes bounds one file: 8 GiB when 0.
 	MaxFileBytes int64
-	// FileQuota bounds what a thread without a quota of its own has in files (SPEC FIL-08).
+	// FileQuota bounds what a thread without a quota of its own has in files (FIL-08).
 	FileQuota store.FileQuota
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// FileChunk is a piece of a file that is streamed (SPEC FIL-03). Data is good until the next one is asked for.
+// FileChunk is a piece of a file that is streamed (FIL-03). Data is good until the next one is asked for.
 type FileChunk struct {
 	Data        []byte `json:"data"`
 	Index       int64  `json:"index"` // from 0
@@ -19,7 +19,7 @@ type FileChunk struct {
 }
 
 // ReadFileStream gives a file in chunks of ChunkSize, of which an empty file has one; nil when there is no such
-// file (SPEC FIL-03). Ending the loop or ctx ends the stream. After an error there is no further chunk.
+// file (FIL-03). Ending the loop or ctx ends the stream. After an error there is no further chunk.
 func (st *State) ReadFileStream(ctx context.Context, path string) (iter.Seq2[FileChunk, error], error) {
 	rec, err := st.StatFile(ctx, path)
 	if rec == nil || err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// MaxStateBytes is how much JSON a thread's state, and a session's, may have: more is not saved (SPEC STA-05).
+// MaxStateBytes is how much JSON a thread's state, and a session's, may have: more is not saved (STA-05).
 const MaxStateBytes = 1 << 20
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // StateEntries gives a page of the thread's state, keys in the order in which they were first set; all of it
-// when the query has no limit (SPEC STA-02).
+// when the query has no limit (STA-02).
 func (st *State) StateEntries(ctx context.Context, q store.StateQuery) (*store.StatePage, error) {
 	if q.Limit < 0 || q.Offset < 0 {
 		return nil, invalid("limit", "give limit and offset of 0 or more")
@@ -94,7 +94,7 @@ func CheckStateChange(c store.StateChange) (store.StateChange, error) {
 	return c, nil
 }
 
-// ValueKeys lists the keys of the thread's key-value store in order (SPEC KVS-01).
+// ValueKeys lists the keys of the thread's key-value store in order (KVS-01).
 func (st *State) ValueKeys(ctx context.Context, q store.KeyQuery) (*store.KeyPage, error) {
 	if err := checkKeyQuery(q); err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ type thumbnailKey struct {
 }
 
 // Thumbnail gives a small image of a JPEG, PNG, GIF (its first picture) or WebP; nil of anything else, and when there
-// is no such file (SPEC FIL-06). An *InvalidError when the image is broken, or would take more memory than it may.
+// is no such file (FIL-06). An *InvalidError when the image is broken, or would take more memory than it may.
 func (st *State) Thumbnail(ctx context.Context, path string, o ThumbnailOptions) (*Thumbnail, error) {
 	for field, n := range map[string]*int{"width": &o.Width, "height": &o.Height} {
 		if *n == 0 {

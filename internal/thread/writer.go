@@ -23,7 +23,7 @@ const (
 	ownerBytes   = 16
 )
 
-// Writer is the exclusive right to write a thread as the one who works on it (SPEC THR-12): no run of the
+// Writer is the exclusive right to write a thread as the one who works on it (THR-12): no run of the
 // thread starts, and no other writer, while it holds. It ends with Release, or when its term is over and
 // somebody else takes the thread; its writes then fail with store.ErrFenced and change nothing. Each write is
 // on disk when it returns, so that a release has nothing to flush. Safe for concurrent use.

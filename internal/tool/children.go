@@ -4,7 +4,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Registry statuses that Skein itself sets (SPEC SUB-05); a child may set others.
+// Registry statuses that Skein itself sets (SUB-05); a child may set others.
 const (
 	ChildRunning    = "running"
 	ChildCompleted  = "completed"

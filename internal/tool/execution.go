@@ -2,7 +2,7 @@ package tool
 
 import "github.com/skein-dev/skein/internal/store"
 
-// Execution is the run that code is part of, as state.execution shows it (SPEC RUN-03).
+// Execution is the run that code is part of, as state.execution shows it (RUN-03).
 type Execution interface {
 	// Now gives the run as it is.
 	Now() ExecutionState

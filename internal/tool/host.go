@@ -21,7 +21,7 @@ type Host struct {
 	State *thread.State
 	// RunID of the run; empty outside of one.
 	RunID string
-	// Session is the state of the execution and of its thread (SPEC STA-01).
+	// Session is the state of the execution and of its thread (STA-01).
 	Session *scopes.Session
 
 	Threads *thread.Service
@@ -60,7 +60,7 @@ type Progress struct {
 	Message    string  `json:"message,omitempty"`
 }
 
-// Memory finds what was said before in threads of the agent (SPEC RUN-08).
+// Memory finds what was said before in threads of the agent (RUN-08).
 type Memory interface {
 	// Search gives the nearest messages first. call is the tool call's id, under which it is counted.
 	Search(ctx context.Context, call string, q MemoryQuery) ([]store.NearMessage, error)
@@ -73,7 +73,7 @@ type MemoryQuery struct {
 	Limit        int
 }
 
-// Effects schedules effects of the thread (SPEC EFF-01). cause derives from a call's id, so that a
+// Effects schedules effects of the thread (EFF-01). cause derives from a call's id, so that a
 // repeated call schedules the same effect.
 type Effects interface {
 	Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (id string, err error)
@@ -81,7 +81,7 @@ type Effects interface {
 	Remove(ctx context.Context, id string) (bool, error)
 }
 
-// ScheduledEffect is a pending effect (SPEC EFF-02).
+// ScheduledEffect is a pending effect (EFF-02).
 type ScheduledEffect struct {
 	ID          string          `json:"id"`
 	Name        string          `json:"name"`
@@ -130,7 +130,7 @@ type Family interface {
 	Open(ctx context.Context, threadID string) (h *Host, done func(context.Context) error, err error)
 }
 
-// Definitions of the thread's namespace (SPEC AGT-07).
+// Definitions of the thread's namespace (AGT-07).
 type Definitions interface {
 	Names(ctx context.Context, kind string) ([]string, error)
 	Load(ctx context.Context, kind, name string) (json.RawMessage, error)
@@ -151,7 +151,7 @@ type Code interface {
 	Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error)
 }
 
-// Caller calls tools on behalf of code (SPEC TOL-01).
+// Caller calls tools on behalf of code (TOL-01).
 type Caller interface {
 	// InvokeTool calls a tool of the agent and gives its result; id is the new call's.
 	InvokeTool(ctx context.Context, id, name string, args json.RawMessage) (Result, error)
@@ -159,7 +159,7 @@ type Caller interface {
 	QueueTool(ctx context.Context, key, name string, args json.RawMessage) error
 }
 
-// Handoffs says whether the conversation may pass to another agent (SPEC AGT-03).
+// Handoffs says whether the conversation may pass to another agent (AGT-03).
 type Handoffs interface {
 	// Allowed tells whether conversations of the thread may leave its agent at all.
 	Allowed(ctx context.Context) (bool, error)
@@ -169,10 +169,10 @@ type Handoffs interface {
 
 // Lifecycle changes the thread's own place in its tree.
 type Lifecycle interface {
-	// Terminate ends the thread softly, and with it every descendant (SPEC THR-05).
+	// Terminate ends the thread softly, and with it every descendant (THR-05).
 	Terminate(ctx context.Context) error
-	// NotifyParent queues a silent message on the parent (SPEC SUB-05). An error when there is no parent.
+	// NotifyParent queues a silent message on the parent (SUB-05). An error when there is no parent.
 	NotifyParent(ctx context.Context, key, content string) error
-	// SetStatus changes what the parent's registry shows (SPEC SUB-05).
+	// SetStatus changes what the parent's registry shows (SUB-05).
 	SetStatus(ctx context.Context, status string) error
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Locked has a tool wait for a skill (SPEC AGT-08): a model is not shown it, and a call of it, whatever its arguments
+// Locked has a tool wait for a skill (AGT-08): a model is not shown it, and a call of it, whatever its arguments
 // are, says which skill to activate, and does nothing. Nobody is asked to approve such a call.
 func Locked(t Tool, skill string) Tool { return &locked{name: t.Definition().Name, skill: skill} }
 

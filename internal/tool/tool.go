@@ -1,4 +1,4 @@
-// Package tool is the one interface to everything that a model may call (SPEC TOL-02). code, builtin and
+// Package tool is the one interface to everything that a model may call (TOL-02). code, builtin and
 // session implement it in folders of their own; the engine makes the calls and records their results.
 package tool
 
@@ -18,7 +18,7 @@ type Definition struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object; any object when empty
 	// Hidden: not shown to the model at present, but still callable (a call that a crash cut off is repeated).
 	Hidden bool
-	// Approval is set when a person has to approve each call first (SPEC RUN-11).
+	// Approval is set when a person has to approve each call first (RUN-11).
 	Approval *Approval
 }
 
@@ -63,9 +63,9 @@ type Result struct {
 	Attachments []store.Attachment // files of the thread that belong to the result
 	// Logs are what code wrote to the console, where the call was made outside of a run.
 	Logs []store.CodeLine
-	// Prompt is set instead of all else when the call is one of a prompt, which the run makes (SPEC AGT-05).
+	// Prompt is set instead of all else when the call is one of a prompt, which the run makes (AGT-05).
 	Prompt *PromptCall
-	// Handoff names the agent that the conversation passes to with this result (SPEC AGT-03).
+	// Handoff names the agent that the conversation passes to with this result (AGT-03).
 	Handoff string
 	// Wait is set instead of all else when the result comes later.
 	Wait *Wait

@@ -1,4 +1,4 @@
-// Package anthropic speaks with any server that knows Anthropic's messages API (SPEC AGT-06), by the official SDK.
+// Package anthropic speaks with any server that knows Anthropic's messages API (AGT-06), by the official SDK.
 package anthropic
 
 import (

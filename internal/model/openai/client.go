@@ -1,4 +1,4 @@
-// Package openai speaks with any server that knows OpenAI's chat completions or its responses API (SPEC AGT-06), by the
+// Package openai speaks with any server that knows OpenAI's chat completions or its responses API (AGT-06), by the
 // official SDK.
 package openai
 

@@ -1,4 +1,4 @@
-// Package scripted is the model that plays a given script (SPEC AGT-06): what demos and tests use. Its
+// Package scripted is the model that plays a given script (AGT-06): what demos and tests use. Its
 // figures come from real tool results, by templates.
 package scripted
 

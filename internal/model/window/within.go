@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// Within keeps what a Model gets to read within what it can read (SPEC AGT-06): the oldest turns are left out whole, then
+// Within keeps what a Model gets to read within what it can read (AGT-06): the oldest turns are left out whole, then
 // the largest results of the newest turn are shortened, and what fits not even then is an *model.Error of
 // CodeContextLength. Where the provider says that a request was too long, it is made once more with less, and the client
 // remembers that once the shorter one was answered: a refusal that less does not heal was about something else. The Response tells what was left out.

@@ -1,5 +1,5 @@
 // Package wire is what the clients of providers share: how an endpoint is reached, how long an answer may take, and how
-// a failure is told without the key (SPEC AGT-06).
+// a failure is told without the key (AGT-06).
 package wire
 
 import (

@@ -44,7 +44,7 @@ func (t *tx) applyAll(h *head, ops []store.Op) error {
 	return nil
 }
 
-// checkFence lets only the present holder pass (SPEC THR-12). That the lease has run out does not matter
+// checkFence lets only the present holder pass (THR-12). That the lease has run out does not matter
 // while nobody has taken it: the epoch is the fence, not the clock.
 func (t *tx) checkFence(h *head, f *store.Fence) error {
 	if p, ok := t.session.(pipelined); ok && f.ThreadID == h.id {

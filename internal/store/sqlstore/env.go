@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// setEnv sets variables here and in every active descendant that they reach (SPEC ENV-04).
+// setEnv sets variables here and in every active descendant that they reach (ENV-04).
 func (t *tx) setEnv(h *head, op *store.SetEnv) error {
 	reached := map[string]*head{h.id: h}
 	for i := range op.Vars {
@@ -75,7 +75,7 @@ func (t *tx) envHeirs(h *head, name string) ([]*head, error) {
 	return heirs, nil
 }
 
-// wakeForEnv lets a run that waits for variables look again (SPEC ENV-06).
+// wakeForEnv lets a run that waits for variables look again (ENV-06).
 func (t *tx) wakeForEnv(h *head) error {
 	var one int
 	err := t.row(t.ctx, qEnvWaits, []any{h.key}, &one)

@@ -13,7 +13,7 @@ import (
 type usage struct{ files, folders, bytes int64 }
 
 // account adds a change to the thread's counters, and refuses one that makes it have more than it may. What
-// makes it smaller is always welcome (SPEC FIL-08).
+// makes it smaller is always welcome (FIL-08).
 func (t *tx) account(h *head, d usage, quota store.FileQuota) error {
 	if d == (usage{}) {
 		return nil

@@ -118,7 +118,7 @@ func (t *tx) log(h *head, e store.Event) (seq int64, err error) {
 	return seq, t.write(t.ctx, qInsertEvent, h.key, seq, e.Type, e.RunID, e.MessageID, nullJSON(e.Data), e.CreatedAt)
 }
 
-// flush writes the heads that have changed: one version more, whatever the number of ops (SPEC THR-11).
+// flush writes the heads that have changed: one version more, whatever the number of ops (THR-11).
 func (t *tx) flush() error {
 	for _, h := range t.heads {
 		if !h.changed {

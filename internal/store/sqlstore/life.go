@@ -14,8 +14,8 @@ import (
 type sleep int64
 
 const (
-	asleepParked   sleep = 1 << iota // by a user's stop (SPEC MSG-08)
-	asleepRetained                   // without an object (SPEC THR-09)
+	asleepParked   sleep = 1 << iota // by a user's stop (MSG-08)
+	asleepRetained                   // without an object (THR-09)
 )
 
 // life is the part of a head that rarely changes. What changes is written at once, not with the counters.

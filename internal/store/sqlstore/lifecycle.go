@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// feed writes an entry of the lifecycle feed (SPEC STA-06). agent is the thread's own when empty.
+// feed writes an entry of the lifecycle feed (STA-06). agent is the thread's own when empty.
 func (t *tx) feed(h *head, kind, agent, runID, reason string) error {
 	h.touch(store.ChangedThread)
 	return t.write(t.ctx, qLogLifecycle, kind, agent, agent, runID, reason, t.now, h.key)

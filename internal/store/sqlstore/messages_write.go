@@ -187,7 +187,7 @@ func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err
 	return ids, t.rows(t.ctx, qToolResults, []any{h.key, callID, after}, add)
 }
 
-// dropMessage removes a message of the thread's own and leaves its creation in the log, which only grows (SPEC LOG-03).
+// dropMessage removes a message of the thread's own and leaves its creation in the log, which only grows (LOG-03).
 func (t *tx) dropMessage(h *head, m *store.Message) error {
 	for _, query := range []string{qDeleteMessage, qForget} {
 		if err := t.write(t.ctx, query, h.key, m.Seq); err != nil {

@@ -50,7 +50,7 @@ const (
 		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
 	qUnread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
 
-	// The creation of what is removed stays in the log, which only grows (SPEC LOG-03).
+	// The creation of what is removed stays in the log, which only grows (LOG-03).
 	qLogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
 		SELECT CAST(? AS BIGINT), m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
 	qLogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)

@@ -14,7 +14,7 @@ import (
 const reasonParentTerminated = "ParentTerminated"
 
 // CreateThread makes a thread and applies its first ops. A child of a terminated parent is born
-// terminated, with an empty inbox: whichever of the two came first, it never runs (SPEC SUB-08).
+// terminated, with an empty inbox: whichever of the two came first, it never runs (SUB-08).
 func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.Op) (stored *store.Thread, created bool, err error) {
 	if n.ID == "" {
 		return nil, false, errors.New("a thread needs an id")

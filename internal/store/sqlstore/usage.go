@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// addUsage adds what a run used, once it has ended (SPEC LOG-03).
+// addUsage adds what a run used, once it has ended (LOG-03).
 func (t *tx) addUsage(h *head, r *store.Run) error {
 	var u store.RunUsage
 	if len(r.Usage) > 0 {

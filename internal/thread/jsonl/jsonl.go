@@ -1,4 +1,4 @@
-// Package jsonl is the form in which conversations leave and enter (SPEC LOG-01, LOG-02; docs/export.md): lines
+// Package jsonl is the form in which conversations leave and enter (LOG-01, LOG-02; docs/export.md): lines
 // of JSON, the first a manifest, then messages, tool uses, assistant texts and results in the order written. It
 // knows no store.
 package jsonl

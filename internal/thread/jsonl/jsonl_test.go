@@ -38,7 +38,7 @@ var lines = []string{
 }
 
 // FuzzParseLine: whatever comes in is taken or refused with a reason, and what was taken is taken again, as the
-// same, in the form in which it is kept (SPEC LOG-02).
+// same, in the form in which it is kept (LOG-02).
 func FuzzParseLine(f *testing.F) {
 	for _, l := range lines {
 		f.Add([]byte(l))
@@ -77,7 +77,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzParseManifest: a manifest that was taken is written and read as the same (SPEC LOG-01).
+// FuzzParseManifest: a manifest that was taken is written and read as the same (LOG-01).
 func FuzzParseManifest(f *testing.F) {
 	for _, l := range lines {
 		f.Add([]byte(l))

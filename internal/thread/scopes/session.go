@@ -23,7 +23,7 @@ type Options struct {
 	// ThreadID and Backend are the thread's.
 	ThreadID string
 	Backend  Backend
-	// Destroy clears the thread (SPEC THR-06); nil where that cannot be done.
+	// Destroy clears the thread (THR-06); nil where that cannot be done.
 	Destroy func(ctx context.Context) error
 	// Encode writes values as JSON; encoding/json's when nil.
 	Encode Encoder
@@ -85,11 +85,11 @@ func (s *Session) Restore(data json.RawMessage) error {
 	return nil
 }
 
-// Request gives the state of one handler call, gone after it (SPEC STA-01).
+// Request gives the state of one handler call, gone after it (STA-01).
 func (s *Session) Request() *Values { return NewValues() }
 
 // WaitUntil lets work go on after the response; what it does to session and thread state is saved when it is
-// done (SPEC STA-06). Its error goes to the log.
+// done (STA-06). Its error goes to the log.
 func (s *Session) WaitUntil(ctx context.Context, work func(ctx context.Context) error) {
 	done := s.Begin()
 	go func() {
@@ -186,7 +186,7 @@ func (t *Thread) OnDestroyed(fn func(ctx context.Context, t *Thread)) {
 	t.destroyed = append(t.destroyed, fn)
 }
 
-// Destroy clears the thread's conversation and state, and tells the listeners (SPEC THR-06).
+// Destroy clears the thread's conversation and state, and tells the listeners (THR-06).
 func (t *Thread) Destroy(ctx context.Context) error {
 	if t.destroy == nil {
 		return fmt.Errorf("the thread cannot be destroyed from here")

@@ -18,8 +18,8 @@ type Backend interface {
 
 var _ Backend = (*thread.State)(nil)
 
-// ThreadState is the state of a thread across its runs (SPEC STA-02). It is lazy: nothing is fetched before the
-// first read, and writes are merged where the state is stored, whether it was fetched or not (SPEC STA-03). It is
+// ThreadState is the state of a thread across its runs (STA-02). It is lazy: nothing is fetched before the
+// first read, and writes are merged where the state is stored, whether it was fetched or not (STA-03). It is
 // safe for concurrent use.
 type ThreadState struct {
 	backend Backend
@@ -165,7 +165,7 @@ func (s *ThreadState) Delete(key string) {
 func (s *ThreadState) Clear() { _ = s.write(change{verb: store.StateClear}) }
 
 // Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
-// Nothing is fetched. store.ErrNotArray when the value is known to be something else (SPEC STA-04); where that
+// Nothing is fetched. store.ErrNotArray when the value is known to be something else (STA-04); where that
 // shows only at saving, the push is skipped and logged.
 func (s *ThreadState) Push(key string, value any, max int) error {
 	return s.write(change{verb: store.StatePush, key: key, value: value, max: max})

@@ -1,4 +1,4 @@
-// Package scopes is the state of handlers as objects (SPEC STA-01 to STA-06, docs/state.md): request state for
+// Package scopes is the state of handlers as objects (STA-01 to STA-06, docs/state.md): request state for
 // one handler call, session state for one run, thread state across runs; work that goes on after the response,
 // and listeners. The engine makes a Session for each run and saves it with the run; code in sandboxes reaches
 // it over the bridge.
@@ -73,7 +73,7 @@ func (v *Values) Clear() {
 }
 
 // Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
-// store.ErrNotArray when something else is there (SPEC STA-04).
+// store.ErrNotArray when something else is there (STA-04).
 func (v *Values) Push(key string, value any, max int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

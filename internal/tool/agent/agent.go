@@ -1,4 +1,4 @@
-// Package agent holds the tools that agents are to others (SPEC TOL-02): a call passes the conversation to the agent
+// Package agent holds the tools that agents are to others (TOL-02): a call passes the conversation to the agent
 // (AGT-03), or asks it in a thread of its own (AGT-04).
 package agent
 

@@ -1,4 +1,4 @@
-// Package builtin holds the tools that Skein has built in (SPEC TOL-02), by families.
+// Package builtin holds the tools that Skein has built in (TOL-02), by families.
 package builtin
 
 import (

@@ -16,7 +16,7 @@ import (
 // maxBridgedFile is the largest file that code reads at once.
 const maxBridgedFile = 16 << 20
 
-// code is the family that runs code which the model writes, in an isolate of its own (SPEC COD-01).
+// code is the family that runs code which the model writes, in an isolate of its own (COD-01).
 func code(h *tool.Host) []tool.Tool {
 	return []tool.Tool{newTool("run_code",
 		"Runs TypeScript or JavaScript in a sandbox and gives what its default export returned, what it passed to report(), and its console output. "+
@@ -38,7 +38,7 @@ type runArgs struct {
 	Language string          `json:"language"`
 }
 
-// runResult is what the model reads (SPEC COD-05).
+// runResult is what the model reads (COD-05).
 type runResult struct {
 	Status     sandbox.Status  `json:"status"`
 	Result     json.RawMessage `json:"result,omitempty"`

@@ -15,7 +15,7 @@ const (
 	maxMemoryRunes = 2000
 )
 
-// memory is the family that searches what was said before (SPEC RUN-08).
+// memory is the family that searches what was said before (RUN-08).
 func memory(h *tool.Host) []tool.Tool {
 	if h.Memory == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// subagents is the family over the thread's children (SPEC SUB-03): none when the agent lists no kinds,
+// subagents is the family over the thread's children (SUB-03): none when the agent lists no kinds,
 // and subagent_create hidden while of every kind as many live as may.
 func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 	kinds := h.Children.Kinds()

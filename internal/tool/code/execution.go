@@ -15,7 +15,7 @@ func (c *stateCall) run() (tool.Execution, error) {
 	return c.host.Execution, nil
 }
 
-// stopExecution is state.execution.stop() (SPEC RUN-03).
+// stopExecution is state.execution.stop() (RUN-03).
 func stopExecution(_ context.Context, c *stateCall) (any, error) {
 	x, err := c.run()
 	if err != nil {
@@ -25,7 +25,7 @@ func stopExecution(_ context.Context, c *stateCall) (any, error) {
 	return nil, nil
 }
 
-// forceTurn is state.execution.forceTurn(side) (SPEC RUN-03).
+// forceTurn is state.execution.forceTurn(side) (RUN-03).
 func forceTurn(_ context.Context, c *stateCall) (any, error) {
 	x, err := c.run()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // getChildThread gives the ThreadState of a child: its properties, out of which the isolate makes one whose methods
-// come back as state.of (SPEC SUB-05). null when there is none.
+// come back as state.of (SUB-05). null when there is none.
 func getChildThread(ctx context.Context, c *stateCall) (any, error) {
 	reference, err := c.text(0, "child's reference")
 	if err != nil {

@@ -121,7 +121,7 @@ func findFiles(ctx context.Context, c *stateCall) (any, error) {
 	return c.host.State.FindFiles(ctx, pattern)
 }
 
-// getFileThumbnail gives the bytes of a small JPEG or PNG, null when the file is no image (SPEC FIL-06). The options
+// getFileThumbnail gives the bytes of a small JPEG or PNG, null when the file is no image (FIL-06). The options
 // {width, height} are the box that it fits into.
 func getFileThumbnail(ctx context.Context, c *stateCall) (any, error) {
 	path, err := c.text(0, "path")

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// The key-value service of the namespace (SPEC STA-07), as handlers get it: ctx.kv (SPEC AGT-09).
+// The key-value service of the namespace (STA-07), as handlers get it: ctx.kv (AGT-09).
 
 // maxKVKeys bounds what getKeys gives.
 const maxKVKeys = 10_000

@@ -10,7 +10,7 @@ import (
 
 type method func(ctx context.Context, c *stateCall) (any, error)
 
-// methods of `state` (SPEC TOL-03), and what code calls on behalf of its properties. They are filled in init because
+// methods of `state` (TOL-03), and what code calls on behalf of its properties. They are filled in init because
 // some lead back to them.
 var methods, internalMethods map[string]method
 
@@ -167,7 +167,7 @@ func invokeTool(ctx context.Context, c *stateCall) (any, error) {
 	return Answer(res), nil
 }
 
-// Answer is what code reads of a tool's result: {status, result, error} (SPEC TOL-01).
+// Answer is what code reads of a tool's result: {status, result, error} (TOL-01).
 func Answer(res tool.Result) map[string]any {
 	out := map[string]any{"status": string(res.Status)}
 	if res.Status == tool.StatusError {

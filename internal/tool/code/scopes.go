@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
-// The scopes of state (SPEC STA-01, docs/state.md). What code sees of session state is a copy in its isolate, as
+// The scopes of state (STA-01, docs/state.md). What code sees of session state is a copy in its isolate, as
 // its methods do not wait; every change of it comes here. Thread state is here only.
 
 func (c *stateCall) session() (*scopes.Session, error) {

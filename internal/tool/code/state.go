@@ -49,7 +49,7 @@ const (
 	contextProperty = "$context"
 )
 
-// Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
+// Static gives the plain properties of `state` (THR-02), and under "name()" the answers of methods that
 // do not wait.
 func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	t := s.host.Thread

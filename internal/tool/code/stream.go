@@ -21,7 +21,7 @@ type stream struct {
 	stop func()
 }
 
-// readFileStream tells whether there is a file to be read (SPEC FIL-03); each loop over it opens a stream.
+// readFileStream tells whether there is a file to be read (FIL-03); each loop over it opens a stream.
 func readFileStream(ctx context.Context, c *stateCall) (any, error) {
 	path, err := c.text(0, "path")
 	if err != nil {

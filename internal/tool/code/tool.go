@@ -1,4 +1,4 @@
-// Package code runs tools that are written in TypeScript or JavaScript (SPEC TOL-02, TOL-03): Tool
+// Package code runs tools that are written in TypeScript or JavaScript (TOL-02, TOL-03): Tool
 // objects, in the isolate that the definition code of one execution shares, with ThreadState as `state`.
 package code
 

@@ -1,4 +1,4 @@
-// Package httptool makes HTTP requests on behalf of models (SPEC TOL-02): Tool objects with spec.http.
+// Package httptool makes HTTP requests on behalf of models (TOL-02): Tool objects with spec.http.
 package httptool
 
 import (

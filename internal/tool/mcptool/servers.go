@@ -1,4 +1,4 @@
-// Package mcptool offers the tools of MCP servers to models (SPEC TOL-02): Tool objects with spec.mcp. One session is
+// Package mcptool offers the tools of MCP servers to models (TOL-02): Tool objects with spec.mcp. One session is
 // kept with each server, and what the server lists is remembered, so that an execution begins without waiting; a server
 // that is gone costs its own tools and nothing else. Nothing that a server says is trusted.
 package mcptool

@@ -1,5 +1,5 @@
 // Package outbound is how tools reach the network: HTTP to public addresses only, so that neither a model nor whoever
-// declares a tool gets at what answers within the cluster, on its nodes or in their cloud (SPEC TOL-02).
+// declares a tool gets at what answers within the cluster, on its nodes or in their cloud (TOL-02).
 package outbound
 
 import (

@@ -1,4 +1,4 @@
-// Package prompt holds the tools that prompts are to others (SPEC AGT-05, TOL-02). A call is made by the run, which
+// Package prompt holds the tools that prompts are to others (AGT-05, TOL-02). A call is made by the run, which
 // lets the called prompt's model and tools work on it; what is here says what the call asks for.
 package prompt
 

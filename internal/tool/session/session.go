@@ -1,4 +1,4 @@
-// Package session holds the tools by which a model speaks of its session (SPEC AGT-01): that it is done,
+// Package session holds the tools by which a model speaks of its session (AGT-01): that it is done,
 // that it failed, how far it is. Skein supplies them under the names that the agent gives them; ending the
 // session is the engine's part.
 package session

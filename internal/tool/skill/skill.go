@@ -1,4 +1,4 @@
-// Package skill holds the tool by which a model activates the skills of its prompt (SPEC AGT-08). The activation is
+// Package skill holds the tool by which a model activates the skills of its prompt (AGT-08). The activation is
 // recorded on the thread before its instructions are given, so that what it unlocks is unlocked whatever happens then.
 package skill
 
