@@ -163,7 +163,7 @@ func pathError(path string, err error) error {
 	case errors.Is(err, store.ErrFolder):
 		e = invalid("path", "%s is a folder: name a file", path)
 	case errors.Is(err, store.ErrNotFolder):
-		e = invalid("path", "%s cannot be used: a file is at this path or at one of its parent folders", path)
+		e = invalid("path", "%s cannot be a folder or be in one: a file has that path, or one above it", path)
 	case errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("%s: %w", path, err)
 	default:

@@ -216,7 +216,7 @@ func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Me
 	case store.RoleSystem, store.RoleUser, store.RoleAssistant:
 	case store.RoleTool:
 		if n.ToolCallID == "" {
-			return nil, invalid("tool_call_id", "a message of the role tool must name the call that it answers")
+			return nil, invalid("tool_call_id", "a message of the role tool names the call that it answers")
 		}
 	default:
 		return nil, invalid("role", "give system, user, assistant or tool, not %q", n.Role)
