@@ -217,7 +217,7 @@ func TestLargeResultsOfTheNewestTurnAreShortened(t *testing.T) {
 func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	long := strings.Repeat("x", 8000)
 	for want, req := range map[string]model.Request{
-		"attach what is large as a file":               {Messages: []model.Message{{Role: model.RoleSystem, Content: "s"}, {Role: model.RoleUser, Content: long}}},
+		"attach large content as a file":               {Messages: []model.Message{{Role: model.RoleSystem, Content: "s"}, {Role: model.RoleUser, Content: long}}},
 		"shorten the prompt and what it includes":      {Messages: []model.Message{{Role: model.RoleSystem, Content: long}, {Role: model.RoleUser, Content: "u"}}},
 		"the definitions of 1 tools":                   {Messages: turns(0, 1), Tools: []model.Tool{{Name: "t", Description: long}}},
 		"more than the 900 that the model m reads":     {Messages: []model.Message{{Role: model.RoleUser, Content: long}}},
