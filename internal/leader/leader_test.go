@@ -27,7 +27,7 @@ func TestLeader(t *testing.T) {
 	RunSpecs(t, "Leader")
 }
 
-// folder makes a data folder and returns its lock file.
+// folder creates a data folder and returns its lock file.
 func folder() string {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "lock")
@@ -35,23 +35,24 @@ func folder() string {
 	return file
 }
 
-// resource is in the errors of a lease.
+// resource appears in the errors of a lease.
 var resource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// lease is the object that processes stand for.
+// lease is the lock object of the election.
 type lease struct {
 	mu      sync.Mutex
 	record  *resourcelock.LeaderElectionRecord
 	version int
-	holders []string // one after the other
+	holders []string // in order
 }
 
-// stand is how one process sees the lease. Its updates are conditional, as those of resourcelock.LeaseLock are.
+// stand is the view that one process has of the lease. Its updates are conditional, as those of resourcelock.LeaseLock
+// are.
 type stand struct {
 	*lease
 	name   string
 	read   int
-	before func() // an update
+	before func() // called before an update
 }
 
 func (s *stand) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -198,7 +199,7 @@ var _ = Describe("An election", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
 		leads := elect(leader.After([]string{"z"}, b))
-		// It has looked more than once.
+		// It has checked more than once.
 		looked := func() int {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -21,7 +21,7 @@ func TestModel(t *testing.T) {
 	RunSpecs(t, "Models")
 }
 
-// failing fails a number of times, after a piece of its answer, and then answers.
+// failing fails a number of times, each time after a piece of its answer, and then answers.
 type failing struct {
 	failures int
 	err      *model.Error
@@ -42,7 +42,7 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 	var clk *clocktesting.FakeClock
 	BeforeEach(func() { clk = clocktesting.NewFakeClock(time.Now()) })
 
-	// play calls a model, letting time pass whenever it waits, and gives how long that was.
+	// play calls a model, steps the clock whenever the model waits, and returns the time waited.
 	play := func(ctx context.Context, f *failing, retries int) (waited time.Duration, deltas []model.Delta, err error) {
 		begin := clk.Now()
 		finished := make(chan error, 1)
@@ -66,7 +66,7 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 		waited, deltas, err := play(context.Background(), &failing{failures: 2, err: passing}, 2)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deltas).To(Equal([]model.Delta{{Text: "try 1"}, {Reset: true}, {Text: "try 2"}, {Reset: true}, {Text: "try 3"}}))
-		Expect(waited).To(BeNumerically("~", 1400*time.Millisecond, 300*time.Millisecond)) // 0.5 s and 1 s less a fifth
+		Expect(waited).To(BeNumerically("~", 1400*time.Millisecond, 300*time.Millisecond)) // 0.5 s and 1 s, less at most a fifth
 	})
 
 	It("end after as many as are allowed, with the last failure", func() {

@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// played answers or fails as told, after a piece of its answer, and keeps what it was asked.
+// played answers or fails as configured, after a piece of its answer, and records the requests.
 type played struct {
 	answer string
-	errs   []error // of the first calls; nil ones answer
+	errs   []error // of the first calls; nil means an answer
 	asked  []model.Request
 }
 

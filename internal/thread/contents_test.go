@@ -99,7 +99,7 @@ var _ = Describe("contents", func() {
 				defer GinkgoRecover()
 				random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(i)))
 				for range rounds {
-					data := fmt.Sprint("contents ", random.IntN(2)) // so that all fight for the same two
+					data := fmt.Sprint("contents ", random.IntN(2)) // few values, so that all compete for the same two
 					write(ctx, st, "/f", data)
 					got, ok := read(ctx, st, "/f")
 					Expect(ok).To(BeTrue())
@@ -127,7 +127,7 @@ var _ = Describe("contents", func() {
 		Expect(os.Remove(filepath.Join(e.blobDir, e.objects()[0]))).To(Succeed())
 		_, _, err := st.OpenFile(ctx, "/f")
 		Expect(err).To(MatchError(And(ContainSubstring("/f of thread t"), ContainSubstring("not in the bucket"))))
-		write(ctx, st, "/f", "x") // heals
+		write(ctx, st, "/f", "x") // restores the contents
 		data, _ := read(ctx, st, "/f")
 		Expect(data).To(Equal("x"))
 	})
@@ -160,7 +160,7 @@ var _ = Describe("contents", func() {
 	})
 })
 
-// interleaved is a store with something done after the first look at a file and before the write that follows.
+// interleaved is a store that does something between the first read of a file and the write that follows.
 type interleaved struct {
 	store.Store
 	armed                  bool
@@ -170,7 +170,7 @@ type interleaved struct {
 func (i *interleaved) once(fn *func()) {
 	if do := *fn; i.armed && do != nil {
 		*fn = nil
-		i.armed = false // what is done meanwhile comes through here too
+		i.armed = false // the operations made here pass through this store too
 		do()
 		i.armed = true
 	}

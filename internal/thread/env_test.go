@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// layers are what lies below the threads' own variables, for all threads.
+// layers are the layers below the threads' own variables, the same for all threads.
 type layers struct{ thread.EnvLayers }
 
 func (l *layers) Layers(context.Context, *store.Thread) (*thread.EnvLayers, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("export and import", func() {
-	// Texts as people and models write them, and as they do not.
+	// Draw texts as people and models write them, and others.
 	words := rapid.OneOf(rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) }),
 		rapid.SampledFrom([]string{"", "\n", "<a href=\"x\">&", "\u2028", "😀", `\`, strings.Repeat("long ", 20_000)}))
 	arguments := rapid.OneOf(rapid.Just(""), rapid.Just("{}"), rapid.Just(` { "a" : [1, 2] } `), rapid.Just("[1]"), rapid.Just("not JSON"), rapid.Just(`{"n":1e400}`),
@@ -83,7 +83,7 @@ var _ = Describe("export and import", func() {
 			ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, 2, i
 			return []store.Op{&store.PutRun{Run: r}, &store.PutRun{Run: ended}}
 		}
-		for i := range 60 { // more than a page of them
+		for i := range 60 { // more than a page
 			logged(ctx, st, append(end(i), &store.Destroy{Reason: store.DestroyedExplicit})...)
 		}
 		logged(ctx, st, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr("anew")}})

@@ -231,7 +231,7 @@ var _ = Describe("large files", Label("FIL-03"), func() {
 	})
 })
 
-// noise is random bytes, with their sum.
+// noise is random bytes with their checksum.
 type noise struct {
 	left   int
 	random *rand.ChaCha8
@@ -249,7 +249,7 @@ func (n *noise) Read(p []byte) (int, error) {
 	return k, err
 }
 
-// memoryMeter looks at the heap now and then while it is read.
+// memoryMeter measures the heap now and then while it is read.
 type memoryMeter struct {
 	io.Reader
 	each, since int
@@ -268,7 +268,7 @@ func (m *memoryMeter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cancelling cancels once so many bytes were read.
+// cancelling cancels after so many bytes were read.
 type cancelling struct {
 	io.Reader
 	after  int

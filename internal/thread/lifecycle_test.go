@@ -78,7 +78,7 @@ var _ = Describe("making a thread", Label("THR-03"), func() {
 		data, _ := read(ctx, child, "/attachments/orders-2.csv")
 		Expect(data).To(Equal("c,d\n"))
 
-		// The child's are its own from now on.
+		// The child's files are its own from now on.
 		write(ctx, child, "/attachments/orders.csv", "changed")
 		_, _, err = e.Create(ctx, n)
 		Expect(err).NotTo(HaveOccurred())

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// webpOf is a lossless WebP of one colour within a canvas that says it is of another size.
+// webpOf returns a lossless WebP of one colour within a canvas that declares another size.
 func webpOf(canvasW, canvasH, w, h uint32) string {
 	frame := []byte{0x2f, 0, 0, 0, 0, 0x07, 0x10, 0x11, 0x11, 0x88, 0x88, 0xfe, 0x07, 0}
 	binary.LittleEndian.PutUint32(frame[1:], (w-1)|(h-1)<<14|1<<28)

@@ -26,7 +26,7 @@ import (
 
 const canary = "sk-canary+1/2=3&secret"
 
-// chunk is one event of a stream as OpenAI sends it.
+// chunk returns one event of a stream as OpenAI sends it.
 func chunk(delta string, finish string) string {
 	reason := "null"
 	if finish != "" {
@@ -40,7 +40,7 @@ const usageChunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","c
 
 const done = "data: [DONE]\n\n"
 
-// answers serves the pieces as one stream, each flushed.
+// answers returns a handler that serves the pieces as one stream and flushes each.
 func answers(pieces ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -160,7 +160,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.ToolCalls).To(Equal(want))
 
-		handler.Store(answers( // servers that give every call the index 0
+		handler.Store(answers( // some servers send every call with index 0
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":"{\"x\":1}"}}]}`, ""),
 			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"two","arguments":"{\"y\":2}"}}]}`, ""),
 			chunk(`{}`, "tool_calls"), done))
@@ -200,7 +200,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		}))
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindUnreachable), HaveField("Passing", true), HaveField("Message", ContainSubstring("broke before its answer was complete"))))
-		handler.Store(answers(chunk(`{"content":"Hel"}`, ""))) // ends without a finish reason
+		handler.Store(answers(chunk(`{"content":"Hel"}`, ""))) // the stream ends without a finish reason
 		_, err = ask(hello)
 		Expect(failure(err)).To(HaveField("Passing", true))
 	})
@@ -318,7 +318,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	})
 })
 
-// stall begins an answer and says no more until it is released.
+// stall starts a server that begins an answer and then sends nothing until it is released.
 func stall(release <-chan struct{}) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answers(chunk(`{"content":"Hel"}`, ""))(w, r)

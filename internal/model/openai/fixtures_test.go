@@ -143,7 +143,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		body := server.Last().Body
 		Expect(body).To(And(HaveKeyWithValue("previous_response_id", "resp_0"), HaveKeyWithValue("store", true), HaveKeyWithValue("instructions", "sys")))
 		Expect(body["input"]).To(HaveLen(4))
-		_, err = ask("responses_text", req) // of a server that knows nothing of sessions
+		_, err = ask("responses_text", req) // of a server without sessions
 		Expect(err).To(And(HaveField("Status", 404), HaveField("Message", ContainSubstring("set spec.sessions of the Model to false"))))
 	})
 

@@ -32,7 +32,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 	}
 	ignore := func(model.Delta) {}
 	ctx := context.Background()
-	// talk holds a conversation: each user line is answered, and the answer kept as a thread keeps it.
+	// talk holds a conversation. It answers each user line and stores the answer as a thread does.
 	talk := func(c model.Client, lines ...string) []string {
 		GinkgoHelper()
 		msgs := []model.Message{{Role: model.RoleSystem, Content: "sys"}}
@@ -48,7 +48,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 				continue
 			}
 			out = append(out, res.Content)
-			// Metadata comes back through JSON.
+			// Metadata passes through JSON, as in the store.
 			var kept map[string]any
 			data, err := json.Marshal(res.Metadata)
 			Expect(err).NotTo(HaveOccurred())

@@ -36,7 +36,7 @@ var _ = Describe("SQLite's lists of threads", Label("THR-15"), func() {
 			for _, step := range plan {
 				Expect(step).NotTo(Or(HavePrefix("SCAN a"), HavePrefix("SCAN f"), HavePrefix("SCAN h"), HavePrefix("SCAN t ")), "%s:\n%s", name, text)
 			}
-			if !c.few { // within a second only
+			if !c.few { // sorts only within a second
 				Expect(strings.Count(text, "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY")).To(Equal(strings.Count(text, "SEARCH a ")), "%s:\n%s", name, text)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// lateLink tells of a context's end after it has done what it was asked for, as drivers may.
+// lateLink reports the end of a context after it has done its work, as drivers may.
 type lateLink struct {
 	link
 	late context.CancelFunc

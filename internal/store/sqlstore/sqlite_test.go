@@ -87,7 +87,7 @@ var _ = Describe("SQLite without room on the disk", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(appendText(ctx, s, "t", "before")).To(Succeed())
 
-		Expect(s.LimitPages(1)).To(Succeed()) // that is, to its present size
+		Expect(s.LimitPages(1)).To(Succeed()) // limited to its present size
 		large := strings.Repeat("x", 1<<20)
 		Expect(appendText(ctx, s, "t", large)).To(MatchError(store.ErrUnavailable))
 		page, err := s.Messages(ctx, "t", store.MessageQuery{})
@@ -171,7 +171,7 @@ var _ = Describe("SQLite's plans", func() {
 			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)
 			Expect(err).NotTo(HaveOccurred(), name)
 			for _, step := range plan {
-				// "n" is the list of namespaces itself; the newest threads are read off their index.
+				// "n" is the list of namespaces itself. The newest threads are read from their index.
 				allowed := step == "SCAN n" || step == "SCAN a USING INDEX thread_head_activity" || !strings.HasPrefix(step, "SCAN")
 				Expect(allowed).To(BeTrue(), "%s: %v", name, plan)
 			}

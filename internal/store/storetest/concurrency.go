@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// together runs n functions at once and waits for all.
+// together runs n functions at the same time and waits for all.
 func together(n int, fn func(i int) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -136,7 +136,7 @@ func describeConcurrency(e *env) {
 			landed := map[int64]int{} // epoch → acknowledged writes
 			Expect(together(8, func(i int) error {
 				for range 10 {
-					f, err := e.store.Acquire(ctx, id, fmt.Sprint("owner-", i), time.Microsecond) // runs out at once
+					f, err := e.store.Acquire(ctx, id, fmt.Sprint("owner-", i), time.Microsecond) // expires at once
 					if errors.Is(err, store.ErrLeaseHeld) {
 						e.clock.Step(time.Millisecond)
 						continue

@@ -12,18 +12,18 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// justNow is when an upload was finished, whatever the clock says.
+// justNow is an upload time that is always recent, whatever the clock says.
 const justNow = int64(1) << 60
 
-// object is the bucket's object with the contents digest(n).
+// object returns the name of the object with the contents digest(n).
 func object(n byte) string { return fmt.Sprint("objects/", n) }
 
-// putFile writes a file of n bytes with the contents digest(n).
+// putFile returns an op that writes a file of n bytes with the contents digest(n).
 func putFile(path string, n byte) *store.PutFile {
 	return &store.PutFile{File: store.File{Path: path, Digest: digest(n), Size: int64(n)}, Object: object(n), Uploaded: justNow}
 }
 
-// copyFile refers to contents that must be there.
+// copyFile returns an op that refers to existing contents.
 func copyFile(path string, n byte) *store.PutFile {
 	op := putFile(path, n)
 	op.Object = ""
@@ -169,7 +169,7 @@ func describeContents(e *env) {
 			Expect(err).To(MatchError(&store.QuotaError{Resource: "bytes", Limit: 100, Wanted: 101}))
 			Expect(used(ctx, id)).To(Equal(store.FileUsage{Files: 1, Bytes: 60}))
 			e.apply(ctx, id, limited(putFile("/b", 40), 100, 0))
-			e.apply(ctx, id, limited(putFile("/a", 50), 20, 0)) // smaller than before, though still too much
+			e.apply(ctx, id, limited(putFile("/a", 50), 20, 0)) // smaller than before, though still above the quota
 			Expect(e.store.Apply(ctx, id, nil, limited(putFile("/a", 51), 20, 0))).To(MatchError(store.ErrQuota))
 		})
 
@@ -196,7 +196,7 @@ func describeContents(e *env) {
 	})
 }
 
-// objects stands for the bucket.
+// objects stands in for the bucket.
 type objects struct {
 	mu   sync.Mutex
 	held map[string]byte

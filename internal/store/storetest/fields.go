@@ -148,7 +148,7 @@ func describeFields(e *env) {
 		})
 
 		It("are the same by either way of filtering", func(ctx SpecContext) {
-			// So many that they are not all read, and a few others in between.
+			// Create so many threads that they are not all read, with a few others in between.
 			var few, many []string
 			for i := range 2010 {
 				t := store.Thread{ID: fmt.Sprintf("t-%04d", i), Namespace: "n", Agent: "many", UserID: "ada"}
@@ -199,7 +199,7 @@ func describeFields(e *env) {
 	})
 }
 
-// list gives the ids of the threads that a query selects.
+// list returns the ids of the threads that a query selects.
 func (e *env) list(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
 	threads, err := e.store.Threads(ctx, q)
@@ -207,7 +207,7 @@ func (e *env) list(ctx context.Context, q store.ThreadQuery) []string {
 	return ids(threads)
 }
 
-// pages gives what list does, in pages of one thread, each behind the one before.
+// pages returns what list returns, read in pages of one thread.
 func (e *env) pages(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
 	all := []string{}

@@ -14,13 +14,13 @@ import (
 
 var allMessages = store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true}
 
-// fork makes a fork of a thread at an index.
+// fork creates a fork of a thread at an index.
 func (e *env) fork(ctx SpecContext, origin string, index int64) string {
 	GinkgoHelper()
 	return e.thread(ctx, &store.Fork{Origin: origin, Index: index})
 }
 
-// said makes a thread with messages 0 to n-1, whose ids are m0, m1, …
+// said creates a thread with messages 0 to n-1, whose ids are m0, m1, …
 func (e *env) said(ctx SpecContext, n int) string {
 	GinkgoHelper()
 	id := e.thread(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listener collects hints.
+// listener collects notifications.
 type listener struct {
 	mu   sync.Mutex
 	seen map[string]store.Change
@@ -25,7 +25,7 @@ func listen(s store.Store) (l *listener, stop func()) {
 	})
 }
 
-// take gives what was said of a thread since it was last taken.
+// take returns what was reported about a thread since the last take.
 func (l *listener) take(id string) store.Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -168,7 +168,7 @@ func describeInbox(e *env) {
 			Expect(e.inbox(ctx, child)).To(BeEmpty())
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{parent}))
 
-			// All or nothing, across both threads.
+			// The transaction is all or nothing across both threads.
 			Expect(e.store.Apply(ctx, child, fence, send("r2"), &store.RemoveFile{Path: "/none"})).To(MatchError(store.ErrNotFound))
 			Expect(e.inbox(ctx, parent)).To(HaveLen(1))
 		})

@@ -30,7 +30,7 @@ func describeLeases(e *env) {
 				Expect(err).To(MatchError(store.ErrLeaseHeld))
 			}
 			Expect(e.store.Apply(ctx, id, f, write())).To(Succeed())
-			acquire(ctx, e.thread(ctx), "a") // another thread is another matter
+			acquire(ctx, e.thread(ctx), "a") // another thread is independent
 		})
 
 		It("end when given back, which may be repeated", func(ctx SpecContext) {
@@ -163,7 +163,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)).To(Equal([]string{big[0], small[0], big[1], small[1], big[2], big[3], big[4]}))
 			Expect(runnable(ctx, 3)).To(Equal([]string{big[0], small[0], big[1]}))
 
-			// What is left after something was taken counts from its own time.
+			// After something was taken, the age of the work is that of the oldest item left.
 			e.clock.Step(time.Second)
 			e.apply(ctx, big[0], queued("m2", "more"))
 			e.apply(ctx, big[0], &store.Dequeue{Seqs: []int64{e.inbox(ctx, big[0])[0].Seq}})

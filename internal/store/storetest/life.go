@@ -198,7 +198,7 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Condemn{})).To(MatchError(store.ErrNotRetained))
 
 			e.apply(ctx, id, &store.Retain{})
-			e.apply(ctx, id, &store.Retain{}) // again is no error
+			e.apply(ctx, id, &store.Retain{}) // repeating it is no error
 			t := e.info(ctx, id)
 			Expect(t.RetainedAt).To(Equal(e.now()))
 			Expect(t.HeldBy(id)).To(BeFalse())
@@ -219,7 +219,7 @@ func describeLife(e *env) {
 
 			adopt := &store.Adopt{ObjectUID: "uid-2", Name: "second", Agent: "other"}
 			e.apply(ctx, id, adopt)
-			e.apply(ctx, id, adopt) // again is no error
+			e.apply(ctx, id, adopt) // repeating it is no error
 			t = e.info(ctx, id)
 			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("DeclaredAgent", "other"), HaveField("OriginAgent", "helper"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
 			Expect(t.HeldBy("uid-2")).To(BeTrue())

@@ -22,7 +22,7 @@ func describeMemory(e *env) {
 		Expect(err).NotTo(HaveOccurred())
 		return t.ID
 	}
-	// embed keeps a vector of what a message says.
+	// embed stores a vector for a message.
 	embed := func(ctx context.Context, thread string, m *store.Message, angle float64) bool {
 		GinkgoHelper()
 		op := &store.PutEmbedding{MessageID: m.ID, Content: *m.Content, Agent: "helper", Space: "s", Vector: []float32{float32(3 * math.Cos(angle)), float32(3 * math.Sin(angle))}}

@@ -22,7 +22,7 @@ type Migrating struct {
 	Open func() (store.Store, error)
 }
 
-// firstRows are rows as the first version of the schema has them: a thread with all that hangs on one.
+// firstRows are rows in the first version of the schema: a thread with everything that belongs to one.
 var firstRows = []string{
 	`INSERT INTO thread (key, id, namespace, name, agent, user_id, task_id, title, arguments, created_at, parent_id, reference, root_id, depth,
 		child, terminated_at, terminated_reason, registry_status)
@@ -48,7 +48,7 @@ var firstRows = []string{
 
 const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
 
-// DescribeMigrations shows that data of each earlier version of the schema is there after migrating up.
+// DescribeMigrations checks that data of each earlier version of the schema survives the migration.
 func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) bool {
 	return Describe("the schema of "+name, func() {
 		It("is brought up from every earlier version, with what was written then", func(ctx SpecContext) {
@@ -106,7 +106,7 @@ func versionsOf(m Migrating) (versions []int64) {
 	return versions
 }
 
-// checkFirstRows reads all that firstRows wrote, and goes on from there.
+// checkFirstRows reads everything that firstRows inserted, and continues the thread.
 func checkFirstRows(ctx context.Context, s store.Store) {
 	GinkgoHelper()
 	t, err := s.Thread(ctx, "old")

@@ -90,7 +90,7 @@ func describePermits(e *env) {
 			give(ctx, "a", 2_000_000)
 			thousand := store.PermitRequest{Tokens: 1000}
 			Expect(ask(ctx, "b", thousand).Wait).To(BeNumerically("~", 5*time.Minute, time.Second))
-			for range 6 { // it asks again, so as not to lose its place
+			for range 6 { // it asks again, to keep its place
 				e.clock.Step(51 * time.Second)
 				ask(ctx, "b", thousand)
 			}

@@ -97,5 +97,5 @@ func describePurge(e *env) {
 	})
 }
 
-// digest is a content address for tests.
+// digest returns a content address for tests.
 func digest(n byte) string { return fmt.Sprintf("%064x", n) }

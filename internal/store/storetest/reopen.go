@@ -43,7 +43,7 @@ func describeReopen(e *env) {
 
 		It("gives back firings that nobody works on any more", Label("EFF-04"), func(ctx SpecContext) {
 			if !e.backend.Exclusive() {
-				return // they are taken when their term is over, as describeFirings shows
+				return // they are claimed when they expire, as describeFirings shows
 			}
 			f := store.Firing{EffectID: "e", Due: e.now(), Effect: "x", Status: store.FiringPending}
 			Expect(e.store.RecordFiring(ctx, f)).To(BeTrue())

@@ -93,8 +93,8 @@ func describeSearch(e *env) {
 		})
 
 		It("finds new messages in a database from which all others were removed", func(ctx SpecContext) {
-			// SQLite gives the keys of the newest removed messages again. Keys 1 to 3 are removed before the first search, so that the
-			// index never saw them; keys 4 to 6 afterwards.
+			// SQLite reuses the keys of the newest removed messages. Keys 1 to 3 are removed before the first search,
+			// so the index never saw them; keys 4 to 6 are removed afterwards.
 			first, second := e.said(ctx, 3), e.said(ctx, 3)
 			_, err := e.store.PurgeThread(ctx, first)
 			Expect(err).NotTo(HaveOccurred())

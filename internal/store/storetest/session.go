@@ -176,7 +176,7 @@ func describeLifecycle(e *env) {
 			read := func(q store.LifecycleQuery) ([]string, store.LifecycleCursor) {
 				GinkgoHelper()
 				var page *store.LifecyclePage
-				Eventually(func() bool { // what began before, a notification of an earlier commit, say, may still be under way
+				Eventually(func() bool { // an earlier transaction, for example a notification of a commit, may still be in progress
 					var err error
 					page, err = e.store.Lifecycle(ctx, q)
 					Expect(err).NotTo(HaveOccurred())
@@ -240,7 +240,7 @@ func describeUsage(e *env) {
 				r.Status, r.EndedAt = store.RunSucceeded, e.now()+3000
 				r.Usage = json.RawMessage(fmt.Sprintf(`{"inputTokens":%d,"outputTokens":1,"cachedTokens":2,"cost":0.5}`, tokens))
 				e.apply(ctx, thread, &store.PutRun{Run: r})
-				e.apply(ctx, thread, &store.PutRun{Run: r}) // once only
+				e.apply(ctx, thread, &store.PutRun{Run: r}) // counted only once
 			}
 			sum := func(q store.UsageQuery) string {
 				GinkgoHelper()

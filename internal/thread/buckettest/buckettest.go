@@ -1,5 +1,5 @@
-// Package buckettest is the suite that the contents of files pass on every kind of bucket. Call DescribeBucket from
-// a Ginkgo suite.
+// Package buckettest is the suite for the contents of files that every kind of bucket must pass. Call DescribeBucket
+// from a Ginkgo suite.
 package buckettest
 
 import (
@@ -25,15 +25,15 @@ import (
 
 // Backend is an empty store and an empty bucket.
 type Backend interface {
-	// Open opens the store once more: each gives another replica, where a store can have several.
+	// Open opens the store. Each call returns another replica, for stores that can have several.
 	Open(ctx context.Context, c clock.PassiveClock) (store.Store, error)
-	// Replicas is how many the store can have.
+	// Replicas returns how many replicas the store can have.
 	Replicas() int
-	// BucketURL of the bucket.
+	// BucketURL returns the URL of the bucket.
 	BucketURL() string
 }
 
-// env is some replicas over one bucket.
+// env is a set of replicas over one bucket.
 type env struct {
 	clock    *clocktesting.FakeClock
 	replicas []*thread.Service
@@ -229,7 +229,8 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 						return
 					default:
 					}
-					// As if each sweep came a day after the last: whatever it noted is old.
+					// Step the clock as if each sweep came a day after the last, so that everything that it recorded is
+					// old.
 					_, err := e.replicas[i%len(e.replicas)].Sweep(ctx)
 					Expect(err).NotTo(HaveOccurred())
 					e.clock.Step(25 * time.Hour)
@@ -242,10 +243,10 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 					st := e.open(ctx, i, ids[i])
 					random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(i)))
 					for range rounds {
-						data := []string{"one", "two", large}[random.IntN(3)] // so that all fight for the same
+						data := []string{"one", "two", large}[random.IntN(3)] // few values, so that the workers compete for the same contents
 						_, err := st.WriteFile(ctx, "/f", strings.NewReader(data), thread.WriteFileOptions{})
 						if errors.Is(err, store.ErrUnavailable) {
-							continue // a day went by between its upload and its row: it was refused
+							continue // a day passed between its upload and its row, so it was refused
 						}
 						Expect(err).NotTo(HaveOccurred())
 						Expect(read(ctx, st, "/f")).To(Equal(data))
@@ -273,7 +274,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 				}
 				Expect(e.replicas[0].Purge(ctx, id)).To(Succeed())
 			}
-			for range 2 { // what was refused is garbage
+			for range 2 { // refused contents are garbage
 				_, err := e.replicas[0].Sweep(ctx)
 				Expect(err).NotTo(HaveOccurred())
 				e.clock.Step(25 * time.Hour)

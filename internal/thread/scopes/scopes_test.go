@@ -26,7 +26,7 @@ func TestScopes(t *testing.T) {
 	RunSpecs(t, "scopes")
 }
 
-// counted is a thread's state, and how often it was fetched.
+// counted is a thread's state that counts how often it was fetched.
 type counted struct {
 	*thread.State
 	fetched atomic.Int32
@@ -40,7 +40,7 @@ func (c *counted) StateEntries(ctx context.Context, q store.StateQuery) (*store.
 var _ = Describe("the scopes of state", func() {
 	var db *sqlstore.Store
 	var backend *counted
-	var logging sync.Mutex // work goes on beside
+	var logging sync.Mutex // work continues concurrently
 	var logs []string
 
 	BeforeEach(func(ctx SpecContext) {
@@ -79,7 +79,7 @@ var _ = Describe("the scopes of state", func() {
 		v.Done()
 		return v
 	}
-	// stored is what others see, as one object.
+	// stored returns what others see, as one object.
 	stored := func(ctx context.Context) string {
 		GinkgoHelper()
 		page, err := backend.State.StateEntries(ctx, store.StateQuery{})

@@ -167,7 +167,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 	})
 })
 
-// effects keeps one effect.
+// effects stores one effect.
 type effects struct {
 	list  []tool.ScheduledEffect
 	delay time.Duration
@@ -186,7 +186,7 @@ func (e *effects) List(context.Context, string) ([]tool.ScheduledEffect, error) 
 
 func (e *effects) Remove(_ context.Context, id string) (bool, error) { return e.list[0].ID == id, nil }
 
-// coder keeps what it was asked to run.
+// coder records what it was asked to run.
 type coder struct {
 	tool.Code
 	req    sandbox.CodeRequest

@@ -32,7 +32,7 @@ func TestHTTPTool(t *testing.T) {
 	RunSpecs(t, "HTTP tools")
 }
 
-// seen is a request as a server got it.
+// seen is a request as a server received it.
 type seen struct {
 	Method, URI, Body string
 	Header            http.Header
@@ -238,7 +238,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		DeferCleanup(func() { close(release) })
 		arrived := make(chan struct{})
 		answer = func(_ http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/given" { // the other may not even get here in its time
+			if r.URL.Path == "/given" { // the other request may not arrive in time
 				close(arrived)
 			}
 			select {

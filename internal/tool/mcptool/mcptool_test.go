@@ -38,7 +38,7 @@ func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
 
-// remote is a server whose handler a test can take away and put back.
+// remote is a server whose handler a test can remove and restore.
 type remote struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -185,7 +185,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		r.is(nil)
 		Eventually(func() string { return call(ctx, c, "s_a", `{}`).Content }).Should(And(ContainSubstring("MCP server of the tool s"), ContainSubstring("127.0.0.1"), Not(ContainSubstring("http://"))))
 		Expect(call(ctx, c, "s_a", `{}`).Status).To(Equal(tool.StatusError))
-		r.is(streamable(newServer("a", "new"))) // which does not know the session
+		r.is(streamable(newServer("a", "new"))) // the new server does not know the session
 		Eventually(func() tool.Status { return call(ctx, c, "s_a", `{}`).Status }).Should(Equal(tool.StatusSuccess))
 		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a", "s_new"}))
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// opening is a network on which each namespace opens the hosts that are listed for it.
+// opening returns a network on which each namespace opens the hosts that are listed for it.
 func opening(opened map[string]string, forbidden ...string) *outbound.Network {
 	n := outbound.New(outbound.Policy{
 		Opened: func(namespace string) []outbound.Host {
@@ -37,7 +37,7 @@ func opening(opened map[string]string, forbidden ...string) *outbound.Network {
 	return n
 }
 
-// private is a listener at an address of this machine that is neither public nor a loopback one; nil where it has none.
+// private returns a listener at an address of this machine that is neither public nor loopback; nil when there is none.
 func private() net.Listener {
 	GinkgoHelper()
 	addresses, err := net.InterfaceAddrs()
@@ -118,7 +118,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 
 	It("are reached by that namespace, and by no other over the same connection", func() {
 		l := private()
-		if l == nil { // nothing can listen: what is left is that the policy does not refuse it
+		if l == nil { // nothing can listen, so only check that the policy does not refuse it
 			_, err := get(opening(map[string]string{"team": "10.0.0.1"}), "http://10.0.0.1:9")
 			Expect(errors.As(err, new(*outbound.RefusedError))).To(BeFalse())
 			return

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/storetest"
 )
 
-// empty makes a database without a schema.
+// empty creates a database without a schema.
 func empty(ctx context.Context) (url string, db *sql.DB) {
 	GinkgoHelper()
 	name, err := server.NewDatabase(ctx, "")

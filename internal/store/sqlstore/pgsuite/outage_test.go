@@ -19,7 +19,7 @@ func text(id string) *store.AppendMessage {
 	return &store.AppendMessage{Message: &store.Message{ID: id, Role: store.RoleUser, Content: &id}}
 }
 
-// noticeable is longer than a hint takes.
+// noticeable is longer than a notification takes.
 const noticeable = 100 * time.Millisecond
 
 var _ = Describe("PostgreSQL that is gone", func() {
@@ -146,7 +146,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		DeferCleanup(stop)
 		_, _, err := here.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
-		tells := func() (h store.Hint) { // whatever was said before it began to listen was missed
+		tells := func() (h store.Hint) { // notifications from before it listened may be lost
 			Expect(here.Apply(ctx, "t", nil, &store.AppendEvent{Event: store.Event{Type: "event:x"}})).To(Succeed())
 			select {
 			case h = <-heard:
@@ -155,7 +155,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 			return h
 		}
 		Eventually(tells).Should(Equal(store.Hint{ThreadID: "t", Changed: store.ChangedLog, Remote: true}))
-		for len(heard) > 0 { // of what it was told more than once until it listened
+		for len(heard) > 0 { // drop what was reported more than once
 			<-heard
 		}
 		Expect(server.Disconnect(ctx, d.name)).To(Succeed())
