@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("SQLite's lists of threads", Label("THR-15"), func() {
-	It("are read off an index and never sort what they do not show", func(ctx SpecContext) {
+	It("read an index and never sort rows that they do not return", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		cursor := &store.ThreadCursor{LastActivityAt: 1, ID: "x"}
 		for name, c := range map[string]struct {

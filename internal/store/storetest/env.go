@@ -32,7 +32,7 @@ func describeEnv(e *env) {
 	}
 
 	Describe("variables", func() {
-		It("are kept sealed, with their type, by name", Label("ENV-02"), func(ctx SpecContext) {
+		It("are stored sealed, with their type, by name", Label("ENV-02"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			Expect(e.store.Env(ctx, id)).To(BeEmpty())
 			e.apply(ctx, id, &store.SetEnv{Vars: []store.EnvVar{
@@ -57,7 +57,7 @@ func describeEnv(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("reach every active descendant but where the name is scoped", Label("ENV-04"), func(ctx SpecContext) {
+		It("reach every active descendant except where the name is scoped", Label("ENV-04"), func(ctx SpecContext) {
 			root := e.thread(ctx)
 			set(ctx, root, "OLD", "o")
 			set(ctx, root, "KEY_A", "first")
@@ -123,7 +123,7 @@ func describeEnv(e *env) {
 			Expect(e.store.EnvWaiting(ctx, "default", "", 10)).To(BeEmpty())
 		})
 
-		It("come under another key page by page, but those that changed meanwhile", Label("ENV-05"), func(ctx SpecContext) {
+		It("are sealed under another key page by page, except those that changed meanwhile", Label("ENV-05"), func(ctx SpecContext) {
 			a, b := e.thread(ctx), e.thread(ctx)
 			for _, id := range []string{a, b} {
 				set(ctx, id, "X", "old-x")
@@ -161,7 +161,7 @@ func describeEnv(e *env) {
 			Expect(e.info(ctx, a).Version).To(Equal(version), "another key is no change of the thread")
 		})
 
-		It("go with their thread", func(ctx SpecContext) {
+		It("are removed with their thread", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			set(ctx, id, "A", "1")
 			_, err := e.store.PurgeThread(ctx, id)

@@ -15,7 +15,7 @@ import (
 
 func describeForkModel(e *env) {
 	Describe("any sequence of forks and edits", func() {
-		It("leaves what copies would", Label("REL-02", "MSG-11"), func(ctx SpecContext) {
+		It("leaves the state that copies would have", Label("REL-02", "MSG-11"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++

@@ -51,7 +51,7 @@ const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e
 // DescribeMigrations checks that data of each earlier version of the schema survives the migration.
 func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) bool {
 	return Describe("the schema of "+name, func() {
-		It("is brought up from every earlier version, with what was written then", func(ctx SpecContext) {
+		It("is migrated from every earlier version, with the data of that version", func(ctx SpecContext) {
 			first := fresh(ctx)
 			versions := versionsOf(first)
 			Expect(first.DB.Close()).To(Succeed())
@@ -76,7 +76,7 @@ func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) 
 			}
 		})
 
-		It("goes down again to nothing, and up", func(ctx SpecContext) {
+		It("is migrated down to nothing, and up again", func(ctx SpecContext) {
 			m := fresh(ctx)
 			p := provider(m)
 			_, err := p.Up(ctx)

@@ -15,7 +15,7 @@ import (
 
 func describeModel(e *env) {
 	Describe("any sequence of operations", func() {
-		It("leaves what a simple model says", Label("MSG-02", "MSG-05", "KVS-01"), func(ctx SpecContext) {
+		It("leaves the state that a simple model predicts", Label("MSG-02", "MSG-05", "KVS-01"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++

@@ -48,7 +48,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Runs(ctx, e.thread(ctx), 0, 0)).To(BeEmpty())
 		})
 
-		It("that ended with tasks to follow are listed until they are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
+		It("that ended with unfinished tasks are listed until those are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, run := range []string{"first", "second", "none"} {
 				state := store.RunUnsettled
@@ -78,7 +78,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Thread(ctx, id)).To(Equal(was))
 		})
 
-		It("that wait for a time are listed by it while they wait", Label("RUN-11"), func(ctx SpecContext) {
+		It("that wait for a time are listed by that time while they wait", Label("RUN-11"), func(ctx SpecContext) {
 			var ids []string
 			for _, at := range []int64{30, 10, 20, 0} {
 				id := e.thread(ctx)

@@ -15,7 +15,7 @@ import (
 
 func describeScript(e *env) {
 	Describe("any script of several writers", func() {
-		It("leaves what the logs say, loses nothing that it acknowledged, and lets no stale holder write", Label("THR-12", "MSG-05", "KVS-01"), func(ctx SpecContext) {
+		It("leaves the state that the logs describe, loses no acknowledged write, and lets no stale holder write", Label("THR-12", "MSG-05", "KVS-01"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
