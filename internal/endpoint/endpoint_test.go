@@ -69,7 +69,7 @@ var _ = Describe("A pattern", Label("END-01"), func() {
 		Entry("that is too long", strings.Repeat("/a", MaxSegments+1), "33 segments"),
 	)
 
-	It("comes before others segment by segment: texts, then parameters, then the rest", func() {
+	It("is ordered segment by segment: literal text first, then parameters, then the rest", func() {
 		sorted := []string{"/files/latest", "/files/latest/[*]", "/files/[id]/raw", "/files/[id]", "/files/[*]", "/[kind]/latest", "/[kind]/[id]", "/[*]", "/"}
 		shuffled := slices.Clone(sorted)
 		slices.Reverse(shuffled)
@@ -87,7 +87,7 @@ var _ = Describe("A pattern", Label("END-01"), func() {
 		Expect(parse("/a/[x]").Shape()).To(Equal(parse("/a/[y]").Shape()))
 	})
 
-	It("orders any patterns in one way only, whatever the order they come in", func() {
+	It("has one order only, whatever the order of the input", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			part := rapid.SampledFrom([]string{"a", "b", "[x]", "[y]"})
 			pattern := rapid.Custom(func(t *rapid.T) string {
@@ -124,7 +124,7 @@ func mustParse(path string) Pattern {
 }
 
 var _ = Describe("Methods", Label("END-01"), func() {
-	It("answer HEAD by GET, and tell what is allowed", func() {
+	It("answer HEAD by GET, and list what is allowed", func() {
 		Expect(Serves([]string{"GET"}, "HEAD")).To(BeTrue())
 		Expect(Serves([]string{"POST"}, "HEAD")).To(BeFalse())
 		Expect(Serves([]string{"HEAD"}, "GET")).To(BeFalse())

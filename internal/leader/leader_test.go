@@ -136,7 +136,7 @@ func held(by string) *lease {
 }
 
 var _ = Describe("The record of a data folder", func() {
-	It("names the processes before", func() {
+	It("names the earlier processes", func() {
 		lock := folder()
 		Expect(leader.Register(lock, "a")).To(BeEmpty())
 		Expect(leader.Register(lock, "b")).To(Equal([]string{"a"}))
@@ -170,7 +170,7 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(leader.Register(lock, "b")).To(BeEmpty())
 	})
 
-	It("says nothing when it is broken, and is made anew", func() {
+	It("says nothing when it is damaged, and is created again", func() {
 		lock := folder()
 		Expect(os.WriteFile(filepath.Join(filepath.Dir(lock), "leader.json"), []byte(`{"processes": ["a`), 0o600)).To(Succeed())
 		former, err := leader.Register(lock, "b")
@@ -187,7 +187,7 @@ var _ = Describe("The record of a data folder", func() {
 })
 
 var _ = Describe("An election", func() {
-	It("is won at once after a process that is gone", func() {
+	It("is won at once when the earlier process is gone", func() {
 		l := held("a")
 		Eventually(elect(leader.After([]string{"z", "a"}, &stand{lease: l, name: "b"}))).Should(BeClosed())
 		record, holders := l.now()
@@ -195,7 +195,7 @@ var _ = Describe("An election", func() {
 		Expect(holders).To(Equal([]string{"a", "b"}), "it was never free")
 	})
 
-	It("is waited for while another process leads", func() {
+	It("waits while another process leads", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
 		leads := elect(leader.After([]string{"z"}, b))
@@ -215,7 +215,7 @@ var _ = Describe("An election", func() {
 		Expect(holders).To(Equal([]string{"a"}))
 	})
 
-	It("is lost to one who took the lease first", func() {
+	It("is lost to a process that took the lease first", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
 		overtaken := make(chan struct{})

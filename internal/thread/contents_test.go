@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("copying files between threads", Label("FIL-07"), func() {
-	It("moves no bytes and gives the paths of the receiver", func(ctx SpecContext) {
+	It("moves no bytes and returns the paths in the receiver", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		from, to := e.create(ctx, "from"), e.create(ctx, "to")
 		write(ctx, from, "/out/result.csv", "1\n")
@@ -42,7 +42,7 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		Expect(none).To(BeEmpty())
 	})
 
-	It("copies what is there at the end, when the source changes meanwhile", func(ctx SpecContext) {
+	It("copies the final content when the source changes meanwhile", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		write(ctx, e.create(ctx, "from"), "/f", "first")
 		e.create(ctx, "to")
@@ -86,7 +86,7 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 })
 
 var _ = Describe("contents", func() {
-	It("are never removed from under a file, however writes, copies and removals fall together", func(ctx SpecContext) {
+	It("are never removed while a file has them, under concurrent writes, copies and removals", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		const workers, rounds = 8, 40
 		var states []*thread.State
@@ -120,7 +120,7 @@ var _ = Describe("contents", func() {
 		Expect(e.objects()).To(BeEmpty())
 	})
 
-	It("that are lost make a clear error, not an endless search", func(ctx SpecContext) {
+	It("that are lost cause a clear error, not an endless search", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		write(ctx, st, "/f", "x")
@@ -132,7 +132,7 @@ var _ = Describe("contents", func() {
 		Expect(data).To(Equal("x"))
 	})
 
-	It("that a crash has left are swept when they are old", func(ctx SpecContext) {
+	It("that a crash left behind are swept when they are old", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		write(ctx, st, "/kept", "kept")
@@ -149,7 +149,7 @@ var _ = Describe("contents", func() {
 		Expect(data).To(Equal("kept"))
 	})
 
-	It("that cannot be stored are an outage, not the caller's mistake", func(ctx SpecContext) {
+	It("that cannot be stored are reported as an outage, not as the caller's mistake", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		Expect(os.RemoveAll(e.blobDir)).To(Succeed())

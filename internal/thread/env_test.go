@@ -136,7 +136,7 @@ var _ = Describe("Variables", func() {
 		Expect(st.EnvType(ctx, "B")).To(Equal(store.EnvSecret))
 	})
 
-	It("are refused when they are not right", Label("THR-18"), func(ctx SpecContext) {
+	It("are refused when they are invalid", Label("THR-18"), func(ctx SpecContext) {
 		st := e.create(ctx, "t")
 		for _, name := range []string{"", "1A", "A-B", "A B", "pending", strings.Repeat("A", 129), "Ä"} {
 			Expect(st.SetEnv(ctx, name, "v", "")).To(beInvalid("name", ""), name)
@@ -173,7 +173,7 @@ var _ = Describe("Variables", func() {
 		Expect(err).To(MatchError(ContainSubstring("sealed for another thread")))
 	})
 
-	It("come under a new key, and name a key that is gone", Label("ENV-05"), func(ctx SpecContext) {
+	It("are sealed under a new key, and errors name a missing key", Label("ENV-05"), func(ctx SpecContext) {
 		var states []*thread.State
 		for i := range 3 {
 			st := e.create(ctx, fmt.Sprint("t", i))

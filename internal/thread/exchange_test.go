@@ -25,7 +25,7 @@ var _ = Describe("export and import", func() {
 			return string(data)
 		}))
 
-	It("of any log: what an import brings is exported as the same bytes", Label("LOG-02"), func(ctx SpecContext) {
+	It("round-trip for any log: an imported thread exports the same bytes", Label("LOG-02"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		n := 0
 		export := func(st *thread.State) []byte {
@@ -74,7 +74,7 @@ var _ = Describe("export and import", func() {
 		})
 	})
 
-	It("begins behind the last destruction", Label("LOG-01"), func(ctx SpecContext) {
+	It("begin after the last destruction", Label("LOG-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t1")
 		end := func(i int) []store.Op {

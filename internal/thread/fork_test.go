@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A fork", Label("REL-02"), func() {
-	It("has what the origin had, and not its mode, caps, skills, queue and values", func(ctx SpecContext) {
+	It("has what the origin had, except its mode, caps, skills, queue and values", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		_, _, err := e.Create(ctx, thread.NewThread{Thread: store.Thread{
 			ID: "origin", Namespace: "default", Name: "origin", Agent: "helper", UserID: "ada", Title: "Plan",
@@ -62,7 +62,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(fork.Message(ctx, "m2")).To(HaveValue(HaveField("Content", HaveValue(Equal("2")))))
 	})
 
-	It("is refused past the end, saying what there is", func(ctx SpecContext) {
+	It("is refused past the end, and the error says which messages exist", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "origin")
 		n := thread.NewThread{Thread: store.Thread{ID: "fork", Name: "fork"}}

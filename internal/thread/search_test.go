@@ -52,7 +52,7 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 		Expect(st.GrepFiles(ctx, "line")).To(HaveField("Truncated", false))
 	})
 
-	It("refuses a pattern that is none", func(ctx SpecContext) {
+	It("refuses an invalid pattern", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		_, err := st.FindFiles(ctx, "")
 		Expect(err).To(beInvalid("pattern", "give a glob"))
@@ -66,7 +66,7 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 })
 
 var _ = Describe("searching in files", Label("FIL-05"), func() {
-	It("gives the lines of text files that match", func(ctx SpecContext) {
+	It("returns the matching lines of text files", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, "/a.txt", "one\r\ntwo apples\nthree\napple four")
 		write(ctx, st, "/b/c.csv", "apple,1\n")

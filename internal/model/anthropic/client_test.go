@@ -41,7 +41,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 	hello := model.Request{Messages: []model.Message{{Role: model.RoleSystem, Content: "be kind"}, {Role: model.RoleUser, Content: "hello"}}}
 	usage := &model.Usage{InputTokens: 25, OutputTokens: 15}
 
-	DescribeTable("reads what comes", func(file string, want *model.Response, deltas ...model.Delta) {
+	DescribeTable("reads responses", func(file string, want *model.Response, deltas ...model.Delta) {
 		res, err := ask(file, hello)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res).To(Equal(want))
@@ -66,7 +66,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Entry("a refusal", "refusal", &model.Response{Content: "(the model declined to answer)", Refused: true, FinishReason: "refusal", Usage: usage}),
 	)
 
-	DescribeTable("tells what is wrong, without the key", func(file string, kind model.Kind, passing bool, want string, more ...any) {
+	DescribeTable("reports errors without the key", func(file string, kind model.Kind, passing bool, want string, more ...any) {
 		_, err := ask(file, hello)
 		var e *model.Error
 		Expect(errors.As(err, &e)).To(BeTrue(), "%v", err)
@@ -92,7 +92,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Entry(nil, "not_json", model.KindBadAnswer, false, "not the JSON of its protocol"),
 	)
 
-	It("sends no text of white space alone, which the API refuses for as long as the conversation has it", func() {
+	It("leaves out texts of white space only, which the API refuses", func() {
 		_, err := ask("text", model.Request{Messages: []model.Message{
 			{Role: model.RoleSystem, Content: " \n"},
 			{Role: model.RoleUser, Content: "look"},
@@ -110,7 +110,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		))
 	})
 
-	It("defines the tools that were called where none are offered, since the API refuses calls of what is not defined", func() {
+	It("defines the tools that were called when none are offered, since the API refuses calls of undefined tools", func() {
 		_, err := ask("text", model.Request{Messages: []model.Message{
 			{Role: model.RoleUser, Content: "look"},
 			{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "t", Arguments: `{"a":1}`}, {ID: "c2", Name: "files.read", Arguments: `{}`}, {ID: "c3", Name: "t", Arguments: `{}`}}},
@@ -129,7 +129,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Expect(server.Last().Body).NotTo(Or(HaveKey("tools"), HaveKey("tool_choice")))
 	})
 
-	It("sends the conversation by turns, with what was thought, images and marks for the cache", func() {
+	It("sends the conversation by turns, with thinking, images and cache marks", func() {
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", MaxTokens: ptr.To[int32](100)}
 		picture := model.Image{MimeType: "image/png", Read: func(context.Context) ([]byte, error) { return []byte("png"), nil }}
 		_, err := ask("text", model.Request{

@@ -88,7 +88,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		return e
 	}
 
-	It("streams a text and gives its usage", func() {
+	It("streams a text and returns its usage", func() {
 		handler.Store(answers(chunk(`{"role":"assistant","content":""}`, ""), chunk(`{"content":"Hel"}`, ""), chunk(`{"content":"lo."}`, ""), chunk(`{}`, "stop"), usageChunk, done))
 		res, err := ask(hello)
 		Expect(err).NotTo(HaveOccurred())
@@ -100,7 +100,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(r.Header.Get("Authorization")).To(Equal("Bearer " + canary))
 	})
 
-	It("sends the conversation, the tools and the options as the protocol has them", func() {
+	It("sends the conversation, the tools and the options in the form of the protocol", func() {
 		handler.Store(answers(chunk(`{"content":"x"}`, "stop"), done))
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", TopP: "0.9", MaxTokens: ptr.To[int32](100)}
 		_, err := ask(model.Request{
@@ -150,7 +150,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(res.FinishReason).To(Equal("tool_calls"))
 	})
 
-	It("keeps two calls at once apart, by their index or by their ids", func() {
+	It("keeps two parallel calls apart, by their index or by their ids", func() {
 		want := []model.ToolCall{{ID: "a", Name: "one", Arguments: `{"x":1}`}, {ID: "b", Name: "two", Arguments: `{"y":2}`}}
 		handler.Store(answers(
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":"{"}},{"index":1,"id":"b","function":{"name":"two","arguments":"{"}}]}`, ""),
@@ -169,7 +169,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(res.ToolCalls).To(Equal(want))
 	})
 
-	It("takes reasoning apart from the answer, and an answer without content", func() {
+	It("separates reasoning from the answer, and accepts an answer without content", func() {
 		handler.Store(answers(chunk(`{"reasoning_content":"hmm"}`, ""), chunk(`{"content":""}`, "stop"), done))
 		res, err := ask(hello)
 		Expect(err).NotTo(HaveOccurred())
@@ -177,7 +177,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(emitted).To(Equal([]model.Delta{{Reasoning: "hmm"}}))
 	})
 
-	DescribeTable("says what is wrong with nonsense", func(content, contentType, want string) {
+	DescribeTable("reports what is wrong with an invalid response", func(content, contentType, want string) {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			_, _ = io.WriteString(w, content)
@@ -193,7 +193,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Entry("that calls a tool without a name", chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`, "tool_calls")+done, "text/event-stream", "without a name"),
 	)
 
-	It("tells a stream that breaks off, as a passing failure", func() {
+	It("reports a stream that breaks off as a passing failure", func() {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answers(chunk(`{"content":"Hel"}`, ""))(w, r)
 			panic(http.ErrAbortHandler)
@@ -205,13 +205,13 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(failure(err)).To(HaveField("Passing", true))
 	})
 
-	It("tells an error that comes within the stream", func() {
+	It("reports an error within the stream", func() {
 		handler.Store(answers(chunk(`{"content":"Hel"}`, ""), `data: {"error":{"message":"overloaded `+canary+`","type":"server_error"}}`+"\n\n"))
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindFailed), HaveField("Message", And(ContainSubstring("overloaded"), ContainSubstring("[redacted]")))))
 	})
 
-	It("tells an endpoint that refuses connections, and one that does not exist", func() {
+	It("reports an endpoint that refuses connections, and one that does not exist", func() {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		config.Spec.Endpoint = "http://" + l.Addr().String() + "/v1"
@@ -236,7 +236,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindTimeout), HaveField("Passing", false), HaveField("Message", ContainSubstring("200ms"))))
 	})
 
-	It("ends with the context, for its cause", func() {
+	It("ends with the context, and returns its cause", func() {
 		handler.Store(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("stopped")
@@ -247,7 +247,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(err).To(MatchError(cause))
 	})
 
-	DescribeTable("tells a refusal by its status, with the provider's words and without the key", func(status int, body string, passing bool, want string) {
+	DescribeTable("reports a refusal by its status, with the provider's message and without the key", func(status int, body string, passing bool, want string) {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)

@@ -105,7 +105,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 		e := &env{}
 		BeforeEach(func(ctx SpecContext) { e.start(ctx, newBackend(ctx)) })
 
-		DescribeTable("come back as they went", func(ctx SpecContext, size int64) {
+		DescribeTable("are read back as they were written", func(ctx SpecContext, size int64) {
 			st := e.create(ctx, "t")
 			sum := sha256.New()
 			rec, err := st.WriteFile(ctx, "/f", io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{}), size), sum), thread.WriteFileOptions{})
@@ -123,7 +123,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Entry("at the size that memory holds", int64(256<<10)), Entry("above it", int64(256<<10+1)), Entry("when large", int64(20<<20+7)),
 		)
 
-		It("can be read from within", func(ctx SpecContext) {
+		It("can be read from an offset", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			write(ctx, st, "/f", "0123456789")
 			rc, _, err := st.OpenFile(ctx, "/f")
@@ -133,7 +133,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(io.ReadAll(rc)).To(Equal([]byte("6789")))
 		})
 
-		It("are one object for all that have them, until the last one goes", func(ctx SpecContext) {
+		It("are one object for all files that have them, until the last one is removed", func(ctx SpecContext) {
 			one, two := e.create(ctx, "one"), e.create(ctx, "two")
 			for _, data := range []string{"small", strings.Repeat("large", 1<<20)} {
 				write(ctx, one, "/a", data)
@@ -165,7 +165,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(e.objects(ctx)).To(HaveLen(1), "the parts are gone")
 		})
 
-		It("are swept when a crash has left them, wherever it fell", func(ctx SpecContext) {
+		It("are swept after a crash, wherever it happened", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			write(ctx, st, "/kept", "kept")
 			By("crashing between the bytes and their row")
@@ -194,7 +194,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(read(ctx, st, "/kept")).To(Equal("kept"))
 		})
 
-		It("that are missing are brought back by whoever writes them again", func(ctx SpecContext) {
+		It("that are missing are restored by the next write of them", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			for _, data := range []string{"small", strings.Repeat("large", 1<<20)} {
 				write(ctx, st, "/f", data)
@@ -211,7 +211,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			}
 		})
 
-		It("are never missing while a file has them, whoever writes, copies, removes and sweeps", func(ctx SpecContext) {
+		It("are never missing while a file has them, under concurrent writes, copies, removals and sweeps", func(ctx SpecContext) {
 			const workers, rounds = 6, 25
 			large := strings.Repeat("large", 60_000)
 			var ids []string

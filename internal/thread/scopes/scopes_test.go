@@ -105,7 +105,7 @@ var _ = Describe("the scopes of state", func() {
 	}
 	tooLarge := strings.Repeat("x", thread.MaxStateBytes)
 
-	It("fetches the thread's once, at the first read", Label("STA-02", "STA-03"), func(ctx SpecContext) {
+	It("fetches the state of the thread once, at the first read", Label("STA-02", "STA-03"), func(ctx SpecContext) {
 		first := session().Thread.State
 		Expect(first.Loaded()).To(BeFalse())
 		Expect(backend.fetched.Load()).To(BeZero(), "nothing before the first read")
@@ -121,7 +121,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(backend.fetched.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("merges what only writes without fetching, with what others wrote meanwhile", Label("STA-03"), func(ctx SpecContext) {
+	It("merges writes without a fetch with what others wrote meanwhile", Label("STA-03"), func(ctx SpecContext) {
 		before := session()
 		before.Thread.State.Set("list", []any{1})
 		before.Thread.State.Set("old", true)
@@ -162,7 +162,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(s.Keys(ctx)).To(Equal([]string{"list"}))
 	})
 
-	It("keeps the last max of a push, and refuses one on what is no array", Label("STA-04"), func(ctx SpecContext) {
+	It("keeps the last max entries of a push, and refuses a push to a value that is not an array", Label("STA-04"), func(ctx SpecContext) {
 		s := session()
 		for i := range 5 {
 			Expect(s.Thread.State.Push("unread", i, 3)).To(Succeed())
@@ -189,7 +189,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(reader.Push("text", 1, 0)).To(MatchError(store.ErrNotArray))
 	})
 
-	It("saves nothing of what is too large, and says so at the end", Label("STA-05"), func(ctx SpecContext) {
+	It("does not save values that are too large, and reports them at the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.Thread.State.Set("big", tooLarge)
 		s.State.Set("big", tooLarge)
@@ -204,7 +204,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(skipped(ctx)).To(ConsistOf(large(store.ScopeThread), large(store.ScopeSession)))
 	})
 
-	It("saves what has become smaller by the end", Label("STA-05"), func(ctx SpecContext) {
+	It("saves values that are small enough again by the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.Thread.State.Set("big", tooLarge)
 		s.State.Set("big", tooLarge)
@@ -216,7 +216,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(skipped(ctx)).To(BeEmpty())
 	})
 
-	It("leaves out what cannot be serialised", Label("STA-05"), func(ctx SpecContext) {
+	It("leaves out values that cannot be serialised", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		for _, set := range []func(string, any){s.Thread.State.Set, s.State.Set} {
 			set("fn", func() {})
@@ -229,7 +229,7 @@ var _ = Describe("the scopes of state", func() {
 			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"), HaveField("Reason", store.StateNotSerializable))))
 	})
 
-	It("says of what cannot be serialised so once, also when that is saved before the end", Label("STA-05"), func(ctx SpecContext) {
+	It("reports each value that cannot be serialised once, also with saves before the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.State.Set("fn", func() {})
 		s.Skip(store.ScopeThread, "loop", "it contains itself")
@@ -242,7 +242,7 @@ var _ = Describe("the scopes of state", func() {
 			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"))))
 	})
 
-	It("gives a session its state back, and each call its own", Label("STA-01"), func(ctx SpecContext) {
+	It("restores the state of a session, and has separate state for each request", Label("STA-01"), func(ctx SpecContext) {
 		s := session()
 		s.State.Set("z", 1)
 		s.State.Set("a", "text")
@@ -259,7 +259,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(one.Size()).To(BeZero())
 	})
 
-	It("waits for work that goes on after the response, and saves what it did", Label("STA-06"), func(ctx SpecContext) {
+	It("waits for work that continues after the response, and saves its writes", Label("STA-06"), func(ctx SpecContext) {
 		s := session()
 		release := make(chan struct{})
 		s.WaitUntil(ctx, func(ctx context.Context) error {
@@ -281,7 +281,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(logs).To(ConsistOf(ContainSubstring("in the end it failed"), ContainSubstring("panic: oh")))
 	}, SpecTimeout(20*time.Second))
 
-	It("tells listeners once, in order, of the end and of the destruction", Label("STA-06"), func(ctx SpecContext) {
+	It("calls listeners once, in order, at the end and at the destruction", Label("STA-06"), func(ctx SpecContext) {
 		var heard []string
 		refuse := errors.New("not now")
 		s := session(func(o *scopes.Options) { o.Destroy = func(context.Context) error { return refuse } })

@@ -107,13 +107,13 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("in text", skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `hello {{arguments.a}}`, ContentType: "text/plain"}}, `{"a":"<you>"}`, "/s", "hello <you>"),
 	)
 
-	It("make JSON of JSON templates whatever the values are", func() {
+	It("render JSON templates to valid JSON whatever the values are", func() {
 		res := call(skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"in":"{{arguments.s}}","v":{{arguments.s}}}`}}, httptool.Secrets{}, `{"s":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`)
 		Expect(res.Status).To(Equal(tool.StatusSuccess))
 		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "what a value holds is no placeholder")
 	})
 
-	DescribeTable("say to the model what does not fit", func(spec skeinv1.HTTPTool, args string, want ...string) {
+	DescribeTable("tell the model which arguments are invalid", func(spec skeinv1.HTTPTool, args string, want ...string) {
 		res := call(spec, httptool.Secrets{}, args)
 		Expect(res.Status).To(Equal(tool.StatusError))
 		for _, w := range want {
@@ -133,7 +133,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("a variable that is not set", skeinv1.HTTPTool{URL: "/o?a={{ env.NOT_THERE }}"}, `{}`, "NOT_THERE"),
 	)
 
-	DescribeTable("have mistakes in their spec said", func(spec skeinv1.HTTPTool, want ...string) {
+	DescribeTable("report mistakes in their spec", func(spec skeinv1.HTTPTool, want ...string) {
 		_, err := httptool.Compile(&spec, httptool.Secrets{})
 		for _, w := range want {
 			Expect(err).To(MatchError(ContainSubstring(w)))
@@ -152,7 +152,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("an empty secret", skeinv1.HTTPTool{URL: "https://x.test/", Auth: &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{}}}, "auth", "empty"),
 	)
 
-	It("say who asks, sign, and carry the call's key", func() {
+	It("send credentials, a signature and the idempotency key", func() {
 		spec := skeinv1.HTTPTool{Method: "POST", URL: "/a%20b?x={{ arguments.x }}", Auth: &skeinv1.ToolAuth{Basic: &skeinv1.ToolBasicAuth{Username: "ada"}}, Signing: &skeinv1.HTTPSigning{},
 			Headers: []skeinv1.ToolHeader{{Name: "x-key"}, {Name: "X-Note", Value: ptr.To("n {{ arguments.x }}")}, {Name: "X-None", Value: ptr.To("{{ arguments.none }}")}}}
 		secrets := httptool.Secrets{Auth: "pass:word", Signing: []byte("the key"), Headers: map[string]string{"x-key": "k-1"}}
@@ -177,7 +177,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(tool.IdempotencyKey("other", "call_1")).NotTo(Equal(key))
 	})
 
-	DescribeTable("give what is asked for of an answer", func(r *skeinv1.HTTPResult, want string) {
+	DescribeTable("return the selected part of a response", func(r *skeinv1.HTTPResult, want string) {
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Total", "7")
 			w.Header().Set("Content-Type", "application/json")
@@ -194,7 +194,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("a template", &skeinv1.HTTPResult{Template: "{{ status }} {{ headers.x-total }} {{ body.items.1.name }} {{ body.big }} {{body.none}}."}, "201 7 b 12345678901234567890 ."),
 	)
 
-	It("make every failure a result", func() {
+	It("return every failure as a result", func() {
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, "id must be even")
@@ -215,7 +215,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(res.Status).To(Equal(tool.StatusError))
 	})
 
-	It("cut nothing of a server's before secrets are out of it: a half would not be found any more", func() {
+	It("redact secrets before they cut a response, since half a secret would not be found", func() {
 		const secret = "0123456789abcdef"
 		host.Redact = func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
 		for _, at := range []int{4<<10 - 8, 200 - 8} {
@@ -233,7 +233,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		}
 	})
 
-	It("say that the time was up, and let go at once when the call is given up", func() {
+	It("report a timeout, and return at once when the call is cancelled", func() {
 		release := make(chan struct{})
 		DeferCleanup(func() { close(release) })
 		arrived := make(chan struct{})
@@ -264,7 +264,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Eventually(done).Should(BeClosed())
 	})
 
-	It("put files into the thread", func() {
+	It("write files into the thread", func() {
 		png := "\x89PNG\r\n\x1a\n\x00"
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "image/png")
@@ -302,7 +302,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			Headers: []skeinv1.ToolHeader{{Name: "X-Env", Value: ptr.To("{{ env.TOKEN }}")}, {Name: "X-Secret"}, {Name: "X-Plain", Value: ptr.To("p")}, {Name: "Cookie", Value: ptr.To("c=1")}}}
 		secrets := httptool.Secrets{Auth: "bearer", Signing: []byte("k"), Headers: map[string]string{"X-Secret": "x"}}
 
-		It("follow within their host, signed anew", func() {
+		It("follow within their host, and sign again", func() {
 			answer = to(http.StatusTemporaryRedirect, "/end?x=1")
 			Expect(call(spec, secrets, `{"a":1}`)).To(Equal(tool.Success("end")))
 			s := lastSeen()
@@ -314,7 +314,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			Expect(call(spec, secrets, `{"a":1}`)).To(Equal(tool.Success("end")))
 			Expect(lastSeen().Method + lastSeen().Body).To(Equal("GET"))
 		})
-		It("carry no credential to another host, nor to another port", func() {
+		It("send no credentials to another host or port", func() {
 			for _, host := range []string{"localhost", "127.0.0.1"} {
 				otherGot = nil
 				answer = to(http.StatusTemporaryRedirect, strings.Replace(other.URL, "127.0.0.1", host, 1)+"/there")
@@ -326,7 +326,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 				}
 			}
 		})
-		It("follow to no host that is not named, to no private address, not from https, and not for ever", func() {
+		It("refuse hosts that are not named, private addresses, leaving https, and endless redirects", func() {
 			plain := skeinv1.HTTPTool{URL: "/"}
 			answer = to(http.StatusFound, strings.Replace(other.URL, "127.0.0.1", "localhost", 1))
 			Expect(call(plain, httptool.Secrets{}, `{}`).Content).To(And(ContainSubstring("localhost"), ContainSubstring("allowedHosts")))

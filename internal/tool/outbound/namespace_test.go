@@ -73,7 +73,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		return err.Error()
 	}
 
-	DescribeTable("are judged before anything is sent", func(opened, address, want string) {
+	DescribeTable("are checked before anything is sent", func(opened, address, want string) {
 		Expect(verdict(opening(map[string]string{"shop": opened}, "10.96.0.1:443"), "shop", address)).To(Equal(want))
 	},
 		Entry("a public address", "", "https://8.8.8.8/x", "fine"),
@@ -98,13 +98,13 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Entry("a host that nobody knows", "", "http://nobody.invalid", "fine"),
 	)
 
-	It("are those of that namespace alone", func() {
+	It("apply to that namespace only", func() {
 		n := opening(map[string]string{"shop": "10.1.2.3"})
 		Expect(verdict(n, "shop", "http://10.1.2.3")).To(Equal("fine"))
 		Expect(verdict(n, "other", "http://10.1.2.3")).To(Equal("not allowed"))
 	})
 
-	It("cannot be this machine, its link or a cloud's metadata, whatever is connected to", func() {
+	It("cannot be this machine, its link-local addresses or a cloud's metadata, whatever the name", func() {
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { Fail("it was asked") }))
 		DeferCleanup(server.Close)
 		port := server.URL[strings.LastIndex(server.URL, ":"):]
@@ -116,7 +116,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		}
 	})
 
-	It("are reached by that namespace, and by no other over the same connection", func() {
+	It("are reached by that namespace, and by no other through a shared connection", func() {
 		l := private()
 		if l == nil { // nothing can listen, so only check that the policy does not refuse it
 			_, err := get(opening(map[string]string{"team": "10.0.0.1"}), "http://10.0.0.1:9")
@@ -140,7 +140,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Expect(err).To(MatchError(ContainSubstring("no tool may reach")), "it is the API server's or the manager's")
 	})
 
-	It("count beside those that the manager's flag allows", func() {
+	It("add to those that the manager's flag allows", func() {
 		allowed, err := outbound.ParseHosts([]string{"api.example.com"})
 		Expect(err).NotTo(HaveOccurred())
 		n := outbound.New(outbound.Policy{Allowed: allowed, Opened: func(string) []outbound.Host {
@@ -154,7 +154,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		}
 	})
 
-	It("are read from a text, in which a mistake takes none of the others along", func() {
+	It("are parsed from a text, in which one mistake does not affect the others", func() {
 		hosts, err := outbound.ParseAnnotation(" a.svc:80,\n*.b.svc  https://c ")
 		Expect(hosts).To(HaveLen(2))
 		Expect(err).To(MatchError(ContainSubstring("https://c")))
