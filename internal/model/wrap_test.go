@@ -67,17 +67,17 @@ var _ = Describe("Fallbacks", Label("AGT-06"), func() {
 	},
 		Entry("unreachable", model.Error{Kind: model.KindUnreachable}, true),
 		Entry("too slow", model.Error{Kind: model.KindTimeout}, true),
-		Entry("nonsense", model.Error{Kind: model.KindBadAnswer}, true),
+		Entry("a bad answer", model.Error{Kind: model.KindBadAnswer}, true),
 		Entry("failed", model.Error{Kind: model.KindFailed}, true),
 		Entry("overloaded", model.Error{Kind: model.KindStatus, Status: 529, Passing: true}, true),
 		Entry("no quota left", model.Error{Kind: model.KindStatus, Status: 429}, true),
-		Entry("not let in", model.Error{Kind: model.KindStatus, Status: 401}, true),
+		Entry("unauthorized", model.Error{Kind: model.KindStatus, Status: 401}, true),
 		Entry("unknown model", model.Error{Kind: model.KindStatus, Status: 404}, true),
-		Entry("too long for its window", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeContextLength}, true),
+		Entry("too long for its context window", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeContextLength}, true),
 		Entry("a bad request", model.Error{Kind: model.KindStatus, Status: 400}, false),
-		Entry("filtered", model.Error{Kind: model.KindFiltered}, false),
-		Entry("filtered at the door", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeFiltered}, false),
-		Entry("declared wrongly", model.Error{Kind: model.KindConfig}, false),
+		Entry("a filtered answer", model.Error{Kind: model.KindFiltered}, false),
+		Entry("a filtered request", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeFiltered}, false),
+		Entry("a wrong declaration", model.Error{Kind: model.KindConfig}, false),
 	)
 })
 

@@ -50,8 +50,8 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 			Expect(r.Text("other", text)).To(Equal(text), "of another namespace")
 		}
 	},
-		Entry("as it is", func(s string) string { return s }),
-		Entry("in JSON of Go", func(s string) string { b, _ := json.Marshal(s); return string(b) }),
+		Entry("in plain text", func(s string) string { return s }),
+		Entry("in JSON as Go writes it", func(s string) string { b, _ := json.Marshal(s); return string(b) }),
 		Entry("in JSON within JSON", func(s string) string {
 			b, _ := json.Marshal(s)
 			b, _ = json.Marshal(string(b))
@@ -59,11 +59,11 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		}),
 		Entry("in a query", url.QueryEscape),
 		Entry("in a path", url.PathEscape),
-		Entry("in small percent escapes", func(s string) string { return strings.ToLower(url.PathEscape(s)) }),
+		Entry("in lowercase percent escapes", func(s string) string { return strings.ToLower(url.PathEscape(s)) }),
 		Entry("in HTML", html.EscapeString),
 		Entry("in hexadecimal", func(s string) string { return hex.EncodeToString([]byte(s)) }),
 		Entry("in base64", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }),
-		Entry("in base64 of URLs", func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }),
+		Entry("in base64 for URLs", func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }),
 		Entry("in base64 without padding", func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }),
 	)
 

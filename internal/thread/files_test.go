@@ -96,14 +96,14 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 		Expect(st.Unlink(ctx, path)).To(beInvalid("path", text))
 		Expect(st.Rmdir(ctx, path)).To(beInvalid("path", text))
 	},
-		Entry("upwards", "/a/../../etc/passwd", `".."`),
-		Entry("upwards at the end", "a/..", `".."`),
-		Entry("a NUL", "/a\x00b", "without NUL"),
-		Entry("broken UTF-8", "/a\xff", "UTF-8"),
-		Entry("too long", "/"+strings.Repeat("a/", 600), "use a shorter one"),
-		Entry("a name too long", "/"+strings.Repeat("a", 256), "use a shorter name"),
-		Entry("the root", "/", "name a file"),
-		Entry("nothing", "", "name a file"),
+		Entry("with a parent folder", "/a/../../etc/passwd", `".."`),
+		Entry("with a parent folder at the end", "a/..", `".."`),
+		Entry("with a NUL", "/a\x00b", "without NUL"),
+		Entry("with invalid UTF-8", "/a\xff", "UTF-8"),
+		Entry("with too many bytes", "/"+strings.Repeat("a/", 600), "use a shorter one"),
+		Entry("with a name that is too long", "/"+strings.Repeat("a", 256), "use a shorter name"),
+		Entry("with the root", "/", "name a file"),
+		Entry("with an empty path", "", "name a file"),
 	)
 
 	It("and folders cannot replace each other", func(ctx SpecContext) {

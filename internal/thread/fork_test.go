@@ -81,12 +81,12 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 	})
 
 	DescribeTable("has a title", func(title, want string) { Expect(thread.ForkTitle(title)).To(Equal(want)) },
-		Entry("of its origin", "Plan", "Forked: Plan"),
-		Entry("that counts", "Forked: Plan", "Forked(2): Plan"),
-		Entry("that counts on", "Forked(41): Plan", "Forked(42): Plan"),
-		Entry("without one", "", "Forked: Untitled"),
-		Entry("that only looks like a fork's", "Forked(x): Plan", "Forked: Forked(x): Plan"),
-		Entry("of two lines", "Forked: a\nb", "Forked(2): a\nb"),
+		Entry("from its origin", "Plan", "Forked: Plan"),
+		Entry("with a count for the fork of a fork", "Forked: Plan", "Forked(2): Plan"),
+		Entry("with the next count", "Forked(41): Plan", "Forked(42): Plan"),
+		Entry("when the origin has none", "", "Forked: Untitled"),
+		Entry("when the origin's only looks like a fork's", "Forked(x): Plan", "Forked: Forked(x): Plan"),
+		Entry("when the origin's has two lines", "Forked: a\nb", "Forked(2): a\nb"),
 	)
 })
 

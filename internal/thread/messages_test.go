@@ -73,11 +73,11 @@ var _ = Describe("injecting a message", Label("MSG-04"), func() {
 		}
 	},
 		Entry("an unknown role", thread.NewMessage{Role: "robot", Content: ptr("x")}, "role", "system, user, assistant or tool"),
-		Entry("nothing in it", thread.NewMessage{}, "content", "needs content"),
-		Entry("a result of no call", thread.NewMessage{Role: store.RoleTool, Content: ptr("x")}, "tool_call_id", "names the call"),
-		Entry("too much", thread.NewMessage{Content: ptr(strings.Repeat("x", 1<<20))}, "message", "write large data to a file"),
-		Entry("an endless id", thread.NewMessage{ID: strings.Repeat("x", 201), Content: ptr("x")}, "id", "at most 200 bytes"),
-		Entry("metadata that is no JSON", thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"f": func() {}}}, "message", "cannot be written as JSON"),
+		Entry("no content", thread.NewMessage{}, "content", "needs content"),
+		Entry("a tool result without a call", thread.NewMessage{Role: store.RoleTool, Content: ptr("x")}, "tool_call_id", "names the call"),
+		Entry("content that is too large", thread.NewMessage{Content: ptr(strings.Repeat("x", 1<<20))}, "message", "write large data to a file"),
+		Entry("an id that is too long", thread.NewMessage{ID: strings.Repeat("x", 201), Content: ptr("x")}, "id", "at most 200 bytes"),
+		Entry("metadata that is not JSON", thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"f": func() {}}}, "message", "cannot be written as JSON"),
 	)
 })
 

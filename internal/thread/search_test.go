@@ -21,15 +21,15 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 		Expect(found.Truncated).To(BeFalse())
 		Expect(found.Paths).To(Equal(append([]string{}, want...)))
 	},
-		Entry("anywhere without a leading slash", "a.csv", "/D/a.csv", "/a.csv", "/d/a.csv", "/d/e/a.csv"),
-		Entry("from the root with one", "/a.csv", "/a.csv"),
+		Entry("at any depth without a leading slash", "a.csv", "/D/a.csv", "/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("from the root with a leading slash", "/a.csv", "/a.csv"),
 		Entry("a star within a name", "/*.csv", "/a.csv"),
 		Entry("a star in a folder", "d/*.csv", "/d/a.csv", "/d/x[1].csv"),
-		Entry("two stars over folders", "/d/**", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv"),
-		Entry("two stars between", "/d/**/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("two stars at the end", "/d/**", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv"),
+		Entry("two stars in the middle", "/d/**/a.csv", "/d/a.csv", "/d/e/a.csv"),
 		Entry("a question mark", "a?.csv", "/d/e/ab.csv"),
-		Entry("no regular expression", "/d/x[1].csv", "/d/x[1].csv"),
-		Entry("nothing", "/none/**"),
+		Entry("a bracket is literal", "/d/x[1].csv", "/d/x[1].csv"),
+		Entry("no match", "/none/**"),
 	)
 
 	It("is cut off at 100, and says so", func(ctx SpecContext) {

@@ -33,18 +33,18 @@ var _ = Describe("Arguments", Label("TOL-02"), func() {
 		}
 		Expect(err).To(MatchError(ContainSubstring(want)))
 	},
-		Entry("right", `{"path":"/a","n":3,"kind":"b","list":[1,2.5]}`, ""),
+		Entry("valid", `{"path":"/a","n":3,"kind":"b","list":[1,2.5]}`, ""),
 		Entry("missing", `{"n":1}`, "the object: missing property 'path'"),
 		Entry("wrong type", `{"path":1}`, "/path: got number, want string"),
 		Entry("too small", `{"path":"x","n":-1}`, "/n: minimum: got -1, want 0"),
 		Entry("not in the list", `{"path":"x","kind":"c"}`, "/kind: value must be one of 'a', 'b'"),
-		Entry("unknown", `{"path":"x","more":1}`, "additional properties 'more' not allowed"),
-		Entry("deep down", `{"path":"x","list":[1,"two"]}`, "/list/1: got string, want number"),
+		Entry("unknown property", `{"path":"x","more":1}`, "additional properties 'more' not allowed"),
+		Entry("nested", `{"path":"x","list":[1,"two"]}`, "/list/1: got string, want number"),
 		Entry("several", `{"path":1,"n":"x"}`, "/path: got number, want string"),
-		Entry("cut off", `{"path":"x`, "not valid JSON"),
+		Entry("truncated", `{"path":"x`, "not valid JSON"),
 		Entry("two values", `{"path":"x"} {}`, "not valid JSON"),
 		Entry("a list", `[]`, "not a JSON object"),
-		Entry("far too long", `{"path":"`+strings.Repeat("x", 2<<20)+`"}`, "put large data into a file"),
+		Entry("too large", `{"path":"`+strings.Repeat("x", 2<<20)+`"}`, "put large data into a file"),
 	)
 
 	It("may be left out where nothing is needed", func() {

@@ -48,15 +48,15 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Expect(emitted).To(HaveExactElements(deltas))
 	},
 		Entry("a text in pieces", "text", &model.Response{Content: "Hello.", FinishReason: "stop", Usage: usage}, model.Delta{Text: "Hel"}, model.Delta{Text: "lo."}),
-		Entry("what was read from the cache and what was put into it", "cached", &model.Response{Content: "Yes.", FinishReason: "stop",
+		Entry("tokens read from the cache and written to it", "cached", &model.Response{Content: "Yes.", FinishReason: "stop",
 			Usage: &model.Usage{InputTokens: 2007, CachedTokens: 1800, CacheWriteTokens: 200, OutputTokens: 15}}, model.Delta{Text: "Yes."}),
 		Entry("a call split over events", "tool_split", &model.Response{Content: "Let me look.", FinishReason: "tool_calls", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "read_file", Arguments: `{"path":"/a"}`}}}, model.Delta{Text: "Let me look."}),
-		Entry("two calls at once, one without arguments", "two_tools", &model.Response{FinishReason: "tool_calls", Usage: usage,
+		Entry("two parallel calls, one without arguments", "two_tools", &model.Response{FinishReason: "tool_calls", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":1}`}, {ID: "toolu_2", Name: "two", Arguments: `{}`}}}),
 		Entry("a call that was cut off", "bad_arguments", &model.Response{FinishReason: "length", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":`}}}),
-		Entry("what was thought", "thinking", &model.Response{FinishReason: "tool_calls", Reasoning: "I wonder. Ah.",
+		Entry("thinking", "thinking", &model.Response{FinishReason: "tool_calls", Reasoning: "I wonder. Ah.",
 			Usage:     &model.Usage{InputTokens: 25, OutputTokens: 40, ReasoningTokens: 30},
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":1}`}},
 			Metadata: map[string]any{"anthropic_thinking": []any{
@@ -204,9 +204,9 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Expect(res.Metadata).To(HaveKey("anthropic_thinking"), "the provider wants it back all the same")
 	},
 		Entry("by effort", model.Reasoning{Effort: "high"}, 2000.0, map[string]any{"type": "adaptive", "display": "summarized"}, "high"),
-		Entry("of the least kind", model.Reasoning{Effort: "minimal", Exclude: true}, 2000.0, map[string]any{"type": "adaptive", "display": "omitted"}, "low"),
-		Entry("by a budget beside what is answered", model.Reasoning{MaxTokens: 4000}, 6000.0, map[string]any{"type": "enabled", "budget_tokens": 4000.0, "display": "summarized"}, nil),
-		Entry("by a budget within it", model.Reasoning{MaxTokens: 10}, 2000.0, map[string]any{"type": "enabled", "budget_tokens": 1024.0, "display": "summarized"}, nil),
+		Entry("by the least effort, without its text", model.Reasoning{Effort: "minimal", Exclude: true}, 2000.0, map[string]any{"type": "adaptive", "display": "omitted"}, "low"),
+		Entry("by a budget larger than the limit of the answer", model.Reasoning{MaxTokens: 4000}, 6000.0, map[string]any{"type": "enabled", "budget_tokens": 4000.0, "display": "summarized"}, nil),
+		Entry("by a budget smaller than the minimum", model.Reasoning{MaxTokens: 10}, 2000.0, map[string]any{"type": "enabled", "budget_tokens": 1024.0, "display": "summarized"}, nil),
 		Entry("not at all", model.Reasoning{Effort: "none"}, 2000.0, map[string]any{"type": "disabled"}, nil),
 	)
 

@@ -185,9 +185,9 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindBadAnswer), HaveField("Passing", false), HaveField("Message", ContainSubstring(want))))
 	},
-		Entry("that is no stream", `<html>hello</html>`, "text/html", "check that spec.endpoint"),
-		Entry("that is nothing at all", ``, "text/event-stream", "check that spec.endpoint"),
-		Entry("that is no JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of its protocol"),
+		Entry("that is not a stream", `<html>hello</html>`, "text/html", "check that spec.endpoint"),
+		Entry("that is empty", ``, "text/event-stream", "check that spec.endpoint"),
+		Entry("that is not JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of its protocol"),
 		Entry("that is other JSON", "data: 17\n\n", "text/event-stream", "not the JSON of its protocol"),
 		Entry("without an answer in it", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "text/event-stream", "without content"),
 		Entry("that calls a tool without a name", chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`, "tool_calls")+done, "text/event-stream", "without a name"),
@@ -299,9 +299,9 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	},
 		Entry("with a password in the endpoint", func(c *model.Config) { c.Spec.Endpoint = "http://user:canary@host/v1" }, "must not hold credentials"),
 		Entry("with a query in the endpoint", func(c *model.Config) { c.Spec.Endpoint = "http://host/v1?key=" + canary }, "must not hold credentials"),
-		Entry("with an endpoint that is no URL", func(c *model.Config) { c.Spec.Endpoint = "ftp://host" }, "not a URL"),
+		Entry("with an endpoint that is not a URL", func(c *model.Config) { c.Spec.Endpoint = "ftp://host" }, "not a URL"),
 		Entry("without a model id", func(c *model.Config) { c.Spec.Model = "" }, "spec.model is missing"),
-		Entry("with a temperature that is no number", func(c *model.Config) { c.Spec.Options = &skeinv1.ModelOptions{Temperature: "warm"} }, "decimal"),
+		Entry("with a temperature that is not a number", func(c *model.Config) { c.Spec.Options = &skeinv1.ModelOptions{Temperature: "warm"} }, "decimal"),
 	)
 
 	It("takes no key from the environment of the manager", func() {

@@ -164,7 +164,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		Entry("bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "when.matches is not a regular expression"),
 		Entry("bad template", skeinv1.ScriptStep{Content: "{{ .Last"}, "content is not a template"),
 		Entry("bad template in arguments", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`{"a":["{{end}}"]}`)}}}, "toolCalls[0].arguments.a[0] is not a template"),
-		Entry("arguments that are no object", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`[1]`)}}}, "must be an object"),
+		Entry("arguments that are not an object", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`[1]`)}}}, "must be an object"),
 		Entry("a call without a name", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{}}}, "needs a name"),
 		Entry("both kinds of arguments", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`{}`), RawArguments: "{}"}}}, "either arguments or rawArguments"),
 	)

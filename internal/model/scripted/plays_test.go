@@ -46,10 +46,10 @@ var _ = Describe("A script", Label("AGT-06"), func() {
 		Expect(errors.As(err, &e)).To(BeTrue())
 		Expect(e).To(And(HaveField("Kind", kind), HaveField("Passing", passing), HaveField("Metadata", HaveKeyWithValue("script_step", "0"))))
 	},
-		Entry("for good", skeinv1.ScriptStep{Error: "x"}, model.KindFailed, false),
-		Entry("by a status", skeinv1.ScriptStep{Error: "x", Status: 529}, model.KindStatus, true),
-		Entry("by a status that stays", skeinv1.ScriptStep{Error: "x", Status: 401}, model.KindStatus, false),
-		Entry("in the middle", skeinv1.ScriptStep{Content: "hello", BreaksAfter: ptr.To[int32](2)}, model.KindUnreachable, true),
+		Entry("permanent", skeinv1.ScriptStep{Error: "x"}, model.KindFailed, false),
+		Entry("with a passing status", skeinv1.ScriptStep{Error: "x", Status: 529}, model.KindStatus, true),
+		Entry("with a permanent status", skeinv1.ScriptStep{Error: "x", Status: 401}, model.KindStatus, false),
+		Entry("in the middle of a stream", skeinv1.ScriptStep{Content: "hello", BreaksAfter: ptr.To[int32](2)}, model.KindUnreachable, true),
 		Entry("by a filter", skeinv1.ScriptStep{Content: "hello", FinishReason: "content_filter"}, model.KindFiltered, false),
 	)
 

@@ -120,7 +120,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(e.objects(ctx)).To(HaveLen(1))
 		},
 			Entry("when empty", int64(0)), Entry("when small", int64(1000)),
-			Entry("at the size that memory holds", int64(256<<10)), Entry("above it", int64(256<<10+1)), Entry("when large", int64(20<<20+7)),
+			Entry("at the largest size that is kept in memory", int64(256<<10)), Entry("above it", int64(256<<10+1)), Entry("when large", int64(20<<20+7)),
 		)
 
 		It("can be read from an offset", func(ctx SpecContext) {

@@ -96,8 +96,8 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("numbers as they are written", skeinv1.HTTPTool{URL: "/o/{{ arguments.n }}?f={{arguments.f}}"}, `{"n":12345678901234567890,"f":1.50}`, "/o/12345678901234567890?f=1.50", ""),
 		Entry("in the query", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&x=1"}, `{"q":"a&b=c d"}`, "/s?q=a%26b%3Dc+d&x=1", ""),
 		Entry("lists in the query", skeinv1.HTTPTool{URL: "/s?tag={{ arguments.tags }}"}, `{"tags":["a","b c",3]}`, "/s?tag=a&tag=b+c&tag=3", ""),
-		Entry("absent ones in the query are left out", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&p=p-{{ arguments.p }}&n=1"}, `{"p":null}`, "/s?n=1", ""),
-		Entry("deep ones", skeinv1.HTTPTool{URL: "/s/{{ arguments.a.b.1 }}"}, `{"a":{"b":["x","y"]}}`, "/s/y", ""),
+		Entry("absent arguments in the query, which are left out", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&p=p-{{ arguments.p }}&n=1"}, `{"p":null}`, "/s?n=1", ""),
+		Entry("nested arguments", skeinv1.HTTPTool{URL: "/s/{{ arguments.a.b.1 }}"}, `{"a":{"b":["x","y"]}}`, "/s/y", ""),
 		Entry("variables", skeinv1.HTTPTool{URL: "/s?t={{ env.TOKEN }}"}, `{}`, "/s?t=s3cr3t%2F%26%3F%3D", ""),
 		Entry("the arguments as the body", skeinv1.HTTPTool{Method: "POST", URL: "/s"}, `{"a":[1,"x"]}`, "/s", `{"a":[1,"x"]}`),
 		Entry("in JSON", skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"v":{{arguments.v}},"s":{{arguments.s}},"in":"<{{arguments.s}}> \"{{arguments.v}}\"","none":{{arguments.none}},"nil":"{{arguments.none}}"}`}},
@@ -122,13 +122,13 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(got).To(BeEmpty())
 	},
 		Entry("an empty segment", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{"id":""}`, "arguments.id", "must not be empty"),
-		Entry("an absent one", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{}`, "arguments.id"),
-		Entry("a way up", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":".."}`, `".."`),
-		Entry("a way up past a slash that servers undo", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"../admin"}`, `".."`),
-		Entry("one further in", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"a/../../admin"}`, `".."`),
-		Entry("one by the slash of others", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..\\admin"}`, `".."`),
-		Entry("one that is escaped already", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..%2Fadmin"}`, `".."`),
-		Entry("a way up in two pieces", skeinv1.HTTPTool{URL: "/o/{{ arguments.a }}{{ arguments.a }}/x"}, `{"a":"."}`, `".."`),
+		Entry("an absent argument", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{}`, "arguments.id"),
+		Entry("a parent folder", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":".."}`, `".."`),
+		Entry("a parent folder after an escaped slash, which servers may decode", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"../admin"}`, `".."`),
+		Entry("a parent folder further in", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"a/../../admin"}`, `".."`),
+		Entry("a parent folder with a backslash", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..\\admin"}`, `".."`),
+		Entry("a parent folder that is escaped already", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..%2Fadmin"}`, `".."`),
+		Entry("a parent folder in two pieces", skeinv1.HTTPTool{URL: "/o/{{ arguments.a }}{{ arguments.a }}/x"}, `{"a":"."}`, `".."`),
 		Entry("a line break in a header", skeinv1.HTTPTool{URL: "/o", Headers: []skeinv1.ToolHeader{{Name: "X", Value: ptr.To("v {{ arguments.id }}")}}}, `{"id":"a\r\nB: c"}`, "arguments.id", "line break"),
 		Entry("a variable that is not set", skeinv1.HTTPTool{URL: "/o?a={{ env.NOT_THERE }}"}, `{}`, "NOT_THERE"),
 	)
@@ -139,16 +139,16 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			Expect(err).To(MatchError(ContainSubstring(w)))
 		}
 	},
-		Entry("a placeholder that is none", skeinv1.HTTPTool{URL: "https://x.test/{{ id }}"}, "spec.http.url", "{{ id }}", "{{ arguments.NAME }}"),
-		Entry("one that is not closed", skeinv1.HTTPTool{URL: "https://x.test/{{ arguments.id"}, "spec.http.url"),
-		Entry("one in the host", skeinv1.HTTPTool{URL: "https://x.{{ arguments.id }}/"}, "without placeholders"),
+		Entry("an unknown placeholder", skeinv1.HTTPTool{URL: "https://x.test/{{ id }}"}, "spec.http.url", "{{ id }}", "{{ arguments.NAME }}"),
+		Entry("a placeholder that is not closed", skeinv1.HTTPTool{URL: "https://x.test/{{ arguments.id"}, "spec.http.url"),
+		Entry("a placeholder in the host", skeinv1.HTTPTool{URL: "https://x.{{ arguments.id }}/"}, "without placeholders"),
 		Entry("a user", skeinv1.HTTPTool{URL: "https://a:b@x.test/"}, "spec.http.auth"),
-		Entry("a way up", skeinv1.HTTPTool{URL: "https://x.test/a/../b"}, `".."`),
-		Entry("a template that makes no JSON", skeinv1.HTTPTool{URL: "https://x.test/", Body: &skeinv1.HTTPBody{Template: `{"a": {{ arguments.a }}`}}, "spec.http.body", "JSON"),
+		Entry("a parent folder", skeinv1.HTTPTool{URL: "https://x.test/a/../b"}, `".."`),
+		Entry("a template that is not JSON", skeinv1.HTTPTool{URL: "https://x.test/", Body: &skeinv1.HTTPBody{Template: `{"a": {{ arguments.a }}`}}, "spec.http.body", "JSON"),
 		Entry("a header twice", skeinv1.HTTPTool{URL: "https://x.test/", Headers: []skeinv1.ToolHeader{{Name: "x-a", Value: ptr.To("1")}, {Name: "X-A", Value: ptr.To("2")}}}, "spec.http.headers[1]", "twice"),
-		Entry("a JSON path", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{JSONPath: "{.a["}}, "spec.http.result"),
-		Entry("a result of arguments", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{Template: "{{ arguments.a }}"}}, "{{ body"),
-		Entry("a host", skeinv1.HTTPTool{URL: "https://x.test/", AllowedHosts: []string{"https://y"}}, "spec.http.allowedHosts"),
+		Entry("an invalid JSON path", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{JSONPath: "{.a["}}, "spec.http.result"),
+		Entry("arguments in the result", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{Template: "{{ arguments.a }}"}}, "{{ body"),
+		Entry("an invalid host", skeinv1.HTTPTool{URL: "https://x.test/", AllowedHosts: []string{"https://y"}}, "spec.http.allowedHosts"),
 		Entry("an empty secret", skeinv1.HTTPTool{URL: "https://x.test/", Auth: &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{}}}, "auth", "empty"),
 	)
 
@@ -186,11 +186,11 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		}
 		Expect(call(skeinv1.HTTPTool{URL: "/", Result: r}, httptool.Secrets{}, `{}`)).To(Equal(tool.Success(want)))
 	},
-		Entry("all of it", nil, `{"items":[{"name":"a","n":1},{"name":"b","n":2}],"note":"x","big":12345678901234567890}`),
+		Entry("the whole body", nil, `{"items":[{"name":"a","n":1},{"name":"b","n":2}],"note":"x","big":12345678901234567890}`),
 		Entry("a text", &skeinv1.HTTPResult{JSONPath: "{.note}"}, "x"),
-		Entry("several", &skeinv1.HTTPResult{JSONPath: "{.items[*].name}"}, `["a","b"]`),
+		Entry("several values", &skeinv1.HTTPResult{JSONPath: "{.items[*].name}"}, `["a","b"]`),
 		Entry("an object", &skeinv1.HTTPResult{JSONPath: "{.items[1]}"}, `{"n":2,"name":"b"}`),
-		Entry("nothing", &skeinv1.HTTPResult{JSONPath: "{.none}"}, `null`),
+		Entry("no value", &skeinv1.HTTPResult{JSONPath: "{.none}"}, `null`),
 		Entry("a template", &skeinv1.HTTPResult{Template: "{{ status }} {{ headers.x-total }} {{ body.items.1.name }} {{ body.big }} {{body.none}}."}, "201 7 b 12345678901234567890 ."),
 	)
 
