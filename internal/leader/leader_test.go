@@ -159,7 +159,7 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(exec.Command("cp", "-a", filepath.Dir(lock), copied).Run()).To(Succeed())
 		there := filepath.Join(copied, "lock")
 		Expect(leader.Register(there, "b")).To(BeEmpty())
-		Expect(leader.Register(there, "c")).To(Equal([]string{"b"}), "from then on it is a folder of its own")
+		Expect(leader.Register(there, "c")).To(Equal([]string{"b"}), "from then on it is a separate folder")
 		Expect(leader.Register(lock, "d")).To(Equal([]string{"a"}))
 	})
 

@@ -40,7 +40,7 @@ var _ = Describe("Fallbacks", Label("AGT-06"), func() {
 			Stream(ctx, model.Request{Session: "old", SessionMessages: 3}, func(d model.Delta) { deltas = append(deltas, d) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res).To(And(HaveField("Content", "c"), HaveField("Model", "c"), HaveField("Failures", []string{"a: busy", "b: busy"})))
-		Expect(res.Session).To(BeEmpty(), "a session is the first Model's")
+		Expect(res.Session).To(BeEmpty(), "a session belongs to the first Model")
 		Expect(deltas).To(Equal([]model.Delta{{Text: "a"}, {Reset: true}, {Text: "b"}, {Reset: true}, {Text: "c"}}))
 		Expect(a.asked[0].Session).To(Equal("old"))
 		Expect(b.asked[0]).To(And(HaveField("Session", ""), HaveField("SessionMessages", 0)))
@@ -130,7 +130,7 @@ var _ = Describe("A model's capabilities", Label("AGT-06"), func() {
 		Expect(got.Reasoning).To(BeNil())
 		Expect(got.ParallelToolCalls).To(BeNil())
 		Expect(got.Schema).To(BeNil())
-		Expect(req.Messages[0].Content).To(Equal("sys"), "the request is the caller's")
+		Expect(req.Messages[0].Content).To(Equal("sys"), "the caller's request is not changed")
 		Expect(req.Messages[1].Images).To(HaveLen(1))
 	})
 	It("count as true where they are left out", func() {

@@ -81,7 +81,7 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		_, err = to.CopyFilesFrom(ctx, from, []string{"/d"})
 		Expect(err).To(beInvalid("attachments", "is a folder"))
 		Expect(from.Unlink(ctx, "/a")).To(Succeed())
-		Expect(e.objects()).To(BeEmpty(), "a failed copy holds nothing back")
+		Expect(e.objects()).To(BeEmpty(), "a failed copy keeps no contents")
 	})
 })
 
@@ -139,9 +139,9 @@ var _ = Describe("contents", func() {
 		for _, key := range []string{"blobs/ab/" + strings.Repeat("c", 62), "tmp/half"} {
 			Expect(e.bucket.WriteAll(ctx, key, []byte("left behind"), nil)).To(Succeed())
 		}
-		Expect(e.Sweep(ctx)).To(BeZero(), "they may be being written")
+		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be in the middle of a write")
 		e.clock.Step(23 * time.Hour)
-		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be")
+		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be written")
 		e.clock.Step(2 * time.Hour)
 		Expect(e.Sweep(ctx)).To(Equal(2))
 		Expect(e.objects()).To(HaveLen(1))

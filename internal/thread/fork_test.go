@@ -122,7 +122,7 @@ var _ = Describe("Relationships", func() {
 		again, existed, err := a.Relate(ctx, beyond)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(existed).To(BeTrue())
-		Expect(again).To(Equal(kept), "the answer is what is kept")
+		Expect(again).To(Equal(kept), "the call returns the stored relationship")
 		rs, total, err := a.Relationships(ctx, 0, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rs).To(HaveLen(1))

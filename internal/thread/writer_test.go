@@ -31,7 +31,7 @@ var _ = Describe("a writer", Label("THR-12"), func() {
 		_, err = w.State(ctx)
 		Expect(err).To(MatchError(thread.ErrReleased))
 		Expect(w.Renew(ctx, time.Minute)).To(MatchError(thread.ErrReleased))
-		Expect(st.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrFenced), "nor by those who hold on to what it gave")
+		Expect(st.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrFenced), "nor through values that it returned")
 		Expect(e.open(ctx, "t").Value(ctx, "k")).To(MatchJSON(`1`))
 		_, err = e.Acquire(ctx, "t", time.Minute)
 		Expect(err).NotTo(HaveOccurred())

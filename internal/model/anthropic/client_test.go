@@ -194,14 +194,14 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 			Expect(body).To(HaveKeyWithValue("output_config", map[string]any{"effort": effort}))
 		}
 		if thinking["type"] != "disabled" {
-			Expect(body).NotTo(HaveKey("temperature"), "models that think take none")
+			Expect(body).NotTo(HaveKey("temperature"), "models that think accept none")
 		}
 		if r.Exclude {
 			Expect(res.Reasoning).To(BeEmpty())
 		} else {
 			Expect(res.Reasoning).NotTo(BeEmpty())
 		}
-		Expect(res.Metadata).To(HaveKey("anthropic_thinking"), "the provider wants it back all the same")
+		Expect(res.Metadata).To(HaveKey("anthropic_thinking"), "the provider still needs it back")
 	},
 		Entry("by effort", model.Reasoning{Effort: "high"}, 2000.0, map[string]any{"type": "adaptive", "display": "summarized"}, "high"),
 		Entry("by the least effort, without its text", model.Reasoning{Effort: "minimal", Exclude: true}, 2000.0, map[string]any{"type": "adaptive", "display": "omitted"}, "low"),

@@ -78,14 +78,14 @@ func describeContents(e *env) {
 			e.apply(ctx, id, putFile("/a", 1))
 			all := []string{object(1), "objects/forgotten", "objects/late"}
 			before := e.now()
-			Expect(e.store.SweepObjects(ctx, all, before)).To(BeEmpty(), "they may be about to be referred to")
+			Expect(e.store.SweepObjects(ctx, all, before)).To(BeEmpty(), "a file may be about to refer to them")
 			e.clock.Step(time.Minute)
 			Expect(e.store.SweepObjects(ctx, all, before-1)).To(BeEmpty(), "not long enough ago")
 			late := putFile("/b", 2)
 			late.Object = "objects/late"
 			e.apply(ctx, id, late)
 			Expect(e.store.SweepObjects(ctx, all, before)).To(Equal([]string{"objects/forgotten"}))
-			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, before)).To(BeEmpty(), "it is new again")
+			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, before)).To(BeEmpty(), "it counts as new again")
 		})
 
 		It("are never freed while a file has them, and never left behind, under concurrent use", func(ctx SpecContext) {
@@ -133,7 +133,7 @@ func describeContents(e *env) {
 				})
 			}
 			wg.Wait()
-			Expect(bucket.held).To(BeEmpty(), "nothing is left over")
+			Expect(bucket.held).To(BeEmpty(), "no object is left behind")
 		})
 	})
 

@@ -46,7 +46,7 @@ func describeForks(e *env) {
 			Expect(info.ForkIndex).To(Equal(int64(20)))
 			Expect(info.Messages).To(Equal(int64(21)))
 			Expect(info.Queued).To(BeZero())
-			Expect(e.info(ctx, origin).Version).To(Equal(before.Version+1), "it is a change of the origin, too")
+			Expect(e.info(ctx, origin).Version).To(Equal(before.Version+1), "it changes the origin too")
 
 			byID := &store.Fork{Origin: origin, MessageID: "m7"}
 			Expect(e.texts(ctx, e.thread(ctx, byID), allMessages)).To(Equal(numbers(0, 8)))
@@ -126,7 +126,7 @@ func describeForks(e *env) {
 			Expect(e.texts(ctx, third, allMessages)).To(Equal(append(numbers(0, 5), "on")))
 			listed, err := e.store.Threads(ctx, store.ThreadQuery{})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(listed).To(HaveLen(3), "what is left shows nowhere")
+			Expect(listed).To(HaveLen(3), "the remnant is not visible")
 			for _, id := range []string{fork, second, third} {
 				_, err := e.store.PurgeThread(ctx, id)
 				Expect(err).NotTo(HaveOccurred())
@@ -224,8 +224,8 @@ func describeForks(e *env) {
 			version := e.info(ctx, late).Version
 			e.apply(ctx, origin, &store.Truncate{Index: 5})
 			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("ThreadID", early)))
-			Expect(relations(ctx, late)).To(ConsistOf(HaveField("ThreadID", early)), "the other end goes, too")
-			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which is a change of that thread")
+			Expect(relations(ctx, late)).To(ConsistOf(HaveField("ThreadID", early)), "the other end is removed too")
+			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which changes that thread")
 		})
 
 		It("are removed by a truncation when the other end is purged", func(ctx SpecContext) {
@@ -256,7 +256,7 @@ func describeForks(e *env) {
 			Expect(kept).To(HaveLen(1))
 			made := 0
 			for _, a := range answers {
-				Expect(a.Kept).To(Equal(kept[0]), "each answer is what is kept")
+				Expect(a.Kept).To(Equal(kept[0]), "each call returns the stored relationship")
 				if !a.Existed {
 					made++
 				}

@@ -74,7 +74,7 @@ func describeInbox(e *env) {
 			Expect(wakes()).To(Equal([]int64{30}))
 			run := &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunRunning}}
 			e.apply(ctx, id, run)
-			Expect(wakes()).To(BeEmpty(), "whoever has the run sees to them")
+			Expect(wakes()).To(BeEmpty(), "the holder of the run handles them")
 			run.Run.Status = store.RunWaiting
 			e.apply(ctx, id, run)
 			Expect(wakes()).To(Equal([]int64{30}))
@@ -105,7 +105,7 @@ func describeInbox(e *env) {
 			}
 			Expect(e.inbox(ctx, id)).To(HaveLen(2))
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunStopped}}, &store.Park{})
-			Expect(try("d", idle)).To(Succeed(), "what is parked starts nothing")
+			Expect(try("d", idle)).To(Succeed(), "a parked thread starts nothing")
 		})
 
 		It("drops a key that was ever used, also after the item was taken", Label("MSG-10"), func(ctx SpecContext) {

@@ -63,9 +63,9 @@ func describeLines(e *env) {
 					kept++
 				}
 			}
-			Expect(kept).To(Equal(12), "nothing but lines goes")
+			Expect(kept).To(Equal(12), "only lines are dropped")
 
-			By("many at once")
+			By("writing from many callers at once")
 			ops := []store.Op{}
 			for n := range 20 {
 				ops = append(ops, line("r", fmt.Sprint("again ", n)))

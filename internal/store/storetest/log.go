@@ -53,7 +53,7 @@ func describeLog(e *env) {
 				return seq
 			}
 			e.apply(ctx, id, &store.AppendMessage{Message: m}, &store.AppendMessage{Message: other})
-			Expect(lastEdit(0)).To(BeZero(), "what is added is none")
+			Expect(lastEdit(0)).To(BeZero(), "an append is not an edit")
 			for _, op := range []store.Op{&store.UpdateMessage{ID: m.ID, Content: ptr("changed")}, &store.DeleteMessage{ID: m.ID},
 				&store.Truncate{Index: -1}, &store.Destroy{Reason: store.DestroyedExplicit}} {
 				before := e.info(ctx, id).LastSeq

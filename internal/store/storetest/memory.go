@@ -64,7 +64,7 @@ func describeMemory(e *env) {
 				e.clock.Step(time.Second)
 				Expect(embed(ctx, id, e.say(ctx, id, fmt.Sprint("m", i)), angle)).To(BeTrue())
 			}
-			Expect(e.info(ctx, a).Version).To(Equal(was.Version+3), "a vector is no change of the thread")
+			Expect(e.info(ctx, a).Version).To(Equal(was.Version+3), "a vector does not change the thread")
 			Expect(found(ctx, store.NearestQuery{Limit: 3})).To(Equal([]string{"m2 1.00", "m4 0.98", "m0 0.88"}))
 			Expect(found(ctx, store.NearestQuery{})).To(HaveLen(5))
 			Expect(found(ctx, store.NearestQuery{Since: e.now() - time.Second.Microseconds()})).To(Equal([]string{"m4 0.98", "m3 0.07"}))
@@ -126,7 +126,7 @@ func describeMemory(e *env) {
 
 			Expect(embed(ctx, id, e.say(ctx, id, "again"), 0)).To(BeTrue())
 			e.apply(ctx, id, &store.Retain{})
-			Expect(found(ctx, store.NearestQuery{})).To(BeEmpty(), "there is no object by which anybody had a right to it")
+			Expect(found(ctx, store.NearestQuery{})).To(BeEmpty(), "no object grants access to it any more")
 			e.apply(ctx, id, &store.Adopt{ObjectUID: "uid", Name: "adopted", Agent: "helper"})
 			Expect(found(ctx, store.NearestQuery{})).To(Equal([]string{"again 1.00"}))
 			_, err := e.store.PurgeThread(ctx, id)
@@ -171,7 +171,7 @@ func describeTaskUsage(e *env) {
 			Expect(op.Added).To(BeTrue())
 			e.apply(ctx, id, op)
 			Expect(op.Added).To(BeFalse(), "it is there")
-			Expect(e.info(ctx, id)).To(Equal(was), "usage is no change of the thread")
+			Expect(e.info(ctx, id)).To(Equal(was), "usage does not change the thread")
 
 			records, err := e.store.UsageRecords(ctx, id, 0, 0)
 			Expect(err).NotTo(HaveOccurred())
@@ -192,7 +192,7 @@ func describeTaskUsage(e *env) {
 			Expect(e.store.UsageRecords(ctx, id, 0, 0)).To(BeEmpty())
 			sum, err = e.store.Usage(ctx, store.UsageQuery{Namespace: "default"})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(sum.InputTokens).To(BeEquivalentTo(120), "what a purged thread used stays in the sums")
+			Expect(sum.InputTokens).To(BeEquivalentTo(120), "the totals keep the usage of a purged thread")
 		})
 
 		It("of a title are stored with it, and only an untitled thread accepts one", func(ctx SpecContext) {

@@ -140,5 +140,5 @@ func checkFirstRows(ctx context.Context, s store.Store) {
 	Expect(m.Seq).To(Equal(int64(10)))
 	digests, err := s.PurgeThread(ctx, "old")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(digests).To(HaveLen(1), "its file's contents are free")
+	Expect(digests).To(HaveLen(1), "the contents of its file are freed")
 }

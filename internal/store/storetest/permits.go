@@ -126,7 +126,7 @@ func describePermits(e *env) {
 			}
 			group.Wait()
 			Expect(got.Load()).To(BeNumerically("<=", 3))
-			Expect(got.Load()).To(BeNumerically(">=", 1), "the first in the line has one")
+			Expect(got.Load()).To(BeNumerically(">=", 1), "the first in the queue has one")
 		})
 	})
 }

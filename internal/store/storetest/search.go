@@ -134,7 +134,7 @@ func describeSearch(e *env) {
 			Expect(text(ctx, "treasure")).To(HaveLen(2))
 			_, err = e.store.PurgeThread(ctx, origin)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(text(ctx, "treasure")).To(Equal([]string{"my treasure"}), "what is left of a purged thread is not found")
+			Expect(text(ctx, "treasure")).To(Equal([]string{"my treasure"}), "the remnant of a purged thread is not found")
 		})
 	})
 }

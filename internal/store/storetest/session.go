@@ -219,7 +219,7 @@ func describeLifecycle(e *env) {
 			Expect(removed).To(BeEquivalentTo(5))
 			e.thread(ctx)
 			fresh, _ := read(store.LifecycleQuery{After: next})
-			Expect(fresh).To(Equal([]string{"thread-3 thread.created"}), "a cursor stays true when all before it was swept")
+			Expect(fresh).To(Equal([]string{"thread-3 thread.created"}), "a cursor stays valid when all events before it were swept")
 		})
 	})
 }
@@ -272,7 +272,7 @@ func describeUsage(e *env) {
 				_, err := e.store.PurgeThread(ctx, id)
 				Expect(err).NotTo(HaveOccurred())
 			}
-			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("1111 in 3"), "what descendants used stays in the tree's sum")
+			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("1111 in 3"), "the total of the tree keeps the usage of descendants")
 			_, err := e.store.PurgeThread(ctx, root)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("0 in 0"))
@@ -287,7 +287,7 @@ func describeUsage(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			u, err = e.store.Usage(ctx, store.UsageQuery{Namespace: "default", Agent: "cut"})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(u.InputTokens).To(BeEquivalentTo(7), "a run that its thread's purge cut off counts")
+			Expect(u.InputTokens).To(BeEquivalentTo(7), "a run that was interrupted by the purge of its thread counts")
 		})
 	})
 }
@@ -332,13 +332,13 @@ func describeImport(e *env) {
 			Expect(e.store.Apply(ctx, full, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty))
 			empty := e.thread(ctx)
 			e.apply(ctx, empty, &store.ImportConversation{Lines: lines(0, nil)})
-			Expect(e.store.Apply(ctx, empty, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "an import of nothing is one too")
+			Expect(e.store.Apply(ctx, empty, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "an empty import counts as an import")
 		})
 
 		It("fills a thread that has no conversation, also after a destroyed one and with hooks in the inbox", Label("LOG-02", "THR-06"), func(ctx SpecContext) {
 			hooked := e.thread(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"after_thread_created"}`)}})
 			e.apply(ctx, hooked, &store.ImportConversation{Lines: lines(1, nil)})
-			Expect(e.inbox(ctx, hooked)).To(HaveLen(1), "the hook is told all the same")
+			Expect(e.inbox(ctx, hooked)).To(HaveLen(1), "the hook is still called")
 
 			for _, had := range []store.Op{
 				&store.AppendMessage{Message: message("said")},

@@ -110,7 +110,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 	It("render JSON templates to valid JSON whatever the values are", func() {
 		res := call(skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"in":"{{arguments.s}}","v":{{arguments.s}}}`}}, httptool.Secrets{}, `{"s":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`)
 		Expect(res.Status).To(Equal(tool.StatusSuccess))
-		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "what a value holds is no placeholder")
+		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "placeholders within values are not filled in")
 	})
 
 	DescribeTable("tell the model which arguments are invalid", func(spec skeinv1.HTTPTool, args string, want ...string) {
@@ -208,7 +208,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		before := len(got)
 		res = call(skeinv1.HTTPTool{Method: "DELETE", URL: "/?t={{ env.TOKEN }}"}, httptool.Secrets{}, `{}`)
-		Expect(got).To(HaveLen(before+1), "what has arrived is not repeated")
+		Expect(got).To(HaveLen(before+1), "the received part is not repeated")
 		Expect(res.Status).To(Equal(tool.StatusError))
 		Expect(res.Content).To(And(ContainSubstring("127.0.0.1"), Not(ContainSubstring("s3cr3t"))))
 		res = call(skeinv1.HTTPTool{URL: "/", Result: &skeinv1.HTTPResult{JSONPath: "{.a}"}}, httptool.Secrets{}, `{}`)

@@ -135,7 +135,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Expect(get(n, server.URL)).To(Equal("200 OK"))
 		delete(opened, "team")
 		_, err = get(n, server.URL)
-		Expect(err).To(HaveOccurred(), "it was taken back")
+		Expect(err).To(HaveOccurred(), "it was closed again")
 		_, err = get(opening(map[string]string{"team": l.Addr().String()}, l.Addr().String()), server.URL)
 		Expect(err).To(MatchError(ContainSubstring("no tool may reach")), "it is the API server's or the manager's")
 	})
