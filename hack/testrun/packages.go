@@ -19,7 +19,7 @@ const (
 // tierFolders are the tiers that have folders of their own. Everything outside them is unit or integration.
 var tierFolders = map[string][]string{
 	"conformance": {"test/conformance"},
-	"e2e":         {"test/e2e", "test/image", "test/chaos"},
+	"e2e":         {"test/e2e", "test/image"},
 	"bench":       {"test/bench"},
 	"v8":          {"internal/sandbox/v8"},
 }
@@ -30,7 +30,6 @@ var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "interna
 // clusterHelpers are the packages by which a test shows that it needs a control plane or PostgreSQL; a package whose
 // tests import one of them belongs to the integration tier.
 var clusterHelpers = []string{
-	module + "/internal/testenv",
 	module + "/test/harness",
 	module + "/internal/store/storetest/pgtest",
 	module + "/internal/thread/s3test",
