@@ -197,6 +197,18 @@ declare module '@standardagents/builder' {
     /** The side of a dual_ai agent that wrote it. */
     side?: Side;
     run_id?: string;
+    /** What the model call that wrote it used. */
+    usage?: Usage;
+  }
+
+  /** Tokens of a model call, and its cost in the currency of the Model's prices. */
+  export interface Usage {
+    inputTokens: number;
+    outputTokens: number;
+    cachedTokens?: number;
+    cacheWriteTokens?: number;
+    reasoningTokens?: number;
+    cost?: number;
   }
 
   export interface ToolCall {

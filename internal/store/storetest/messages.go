@@ -27,6 +27,7 @@ func describeMessages(e *env) {
 			e.apply(ctx, id, op)
 			Expect(op.Existed).To(BeFalse())
 			m.Seq = given.Seq
+			Expect(Unset(m)).To(BeEmpty(), "a new field belongs into this spec")
 			Expect(e.store.Message(ctx, id, "m1")).To(Equal(&m))
 		})
 

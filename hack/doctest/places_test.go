@@ -1,0 +1,83 @@
+package doctest
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// The TypeScript types of the API name each field that code gets to see of a message.
+func TestTypesNameEachFieldOfAMessage(t *testing.T) {
+	raw, err := os.ReadFile("../../internal/sandbox/types/builder.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]reflect.Type{
+		"Message": reflect.TypeFor[store.Message](), "ToolCall": reflect.TypeFor[store.ToolCall](), "Attachment": reflect.TypeFor[store.Attachment](),
+		"Usage": reflect.TypeFor[model.Usage](),
+	} {
+		body := regexp.MustCompile(`(?s)export interface ` + name + ` \{(.*?)\n  \}`).FindSubmatch(raw)
+		if body == nil {
+			t.Errorf("builder.d.ts has no interface %s", name)
+			continue
+		}
+		for i := range of.NumField() {
+			field, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if field != "-" && !regexp.MustCompile(`(?m)^\s*` + field + `\??:`).Match(body[1]) {
+				t.Errorf("the interface %s of builder.d.ts lacks %s, which the record %s has", name, field, of)
+			}
+		}
+	}
+}
+
+// Each reason of a condition says to people what to do: in the generated reference.
+func TestReferenceNamesEachReason(t *testing.T) {
+	reference, err := os.ReadFile("../../docs/reference/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"../../api/v1alpha1/conditions.go", "../../internal/engine/causes.go", "../../internal/store/sqlstore/life.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\s*Reason\w+\s*=\s*"(\w+)"`).FindAllSubmatch(source, -1) {
+			if !strings.Contains(string(reference), "`"+string(m[1])+"`") {
+				t.Errorf("docs/reference/api.md does not name the reason %s of %s: run make docs", m[1], file)
+			}
+		}
+	}
+}
+
+// The page on hooks has a row for each hook.
+func TestGuideNamesEachHook(t *testing.T) {
+	page, err := os.ReadFile("../../docs/hooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("../../api/v1alpha1/hook_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`HookName = "(\w+)"`).FindAllSubmatch(source, -1)
+	if len(names) < 12 {
+		t.Fatalf("hook_types.go has %d names of hooks; the pattern does not fit any more", len(names))
+	}
+	types, err := os.ReadFile("../../internal/sandbox/types/builder.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range names {
+		if !strings.Contains(string(page), "`"+string(m[1])+"`") {
+			t.Errorf("docs/hooks.md does not name the hook %s", m[1])
+		}
+		if !strings.Contains(string(types), string(m[1])) {
+			t.Errorf("builder.d.ts does not name the hook %s", m[1])
+		}
+	}
+}
