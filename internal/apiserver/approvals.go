@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listApprovals answers GET approvals: the tool calls that wait for a person (SPEC RUN-11).
+// listApprovals answers GET approvals: the tool calls that wait for a person (RUN-11).
 func (s *Server) listApprovals(c *call) error {
 	q, err := c.query()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// runCode answers POST code (SPEC COD-01, COD-05). The request ends with the code; a caller that goes away
+// runCode answers POST code (COD-01, COD-05). The request ends with the code; a caller that goes away
 // ends the code.
 func (s *Server) runCode(c *call) error {
 	body, err := c.readBody()
@@ -26,7 +26,7 @@ func (s *Server) runCode(c *call) error {
 	if err := decodeStrict(c.name, body, &in); err != nil {
 		var status *apierrors.StatusError
 		if errors.As(err, &status) && apierrors.IsInvalid(status) {
-			// SPEC COD-02: an unknown or misshapen option is an outcome of the code, not of the request.
+			// COD-02: an unknown or misshapen option is an outcome of the code, not of the request.
 			return c.writeJSON(http.StatusOK, linkError(status.ErrStatus.Message))
 		}
 		return err

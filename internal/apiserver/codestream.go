@@ -18,7 +18,7 @@ import (
 )
 
 // attendCode answers GET code, a WebSocket: code runs in the thread's sandbox while the client serves the
-// functions that it gave to it, gets what it reports and logs as it comes, and may end it (SPEC COD-01 to COD-07).
+// functions that it gave to it, gets what it reports and logs as it comes, and may end it (COD-01 to COD-07).
 // A connection that ends, for whatever reason, ends the code.
 func (s *Server) attendCode(c *call) error {
 	if !isWebSocket(c.r) {
@@ -93,7 +93,7 @@ func (a *attendance) run() {
 			a.refuse(err)
 			return
 		}
-		// SPEC COD-02: an unknown or misshapen option is an outcome of the code.
+		// COD-02: an unknown or misshapen option is an outcome of the code.
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(status.ErrStatus.Message)})
 		return
 	}

@@ -1,4 +1,4 @@
-// Package apiserver serves the runtime API (DESIGN.md section 8, SPEC K8S-04): what happens inside
+// Package apiserver serves the runtime API (DESIGN.md section 8, K8S-04): what happens inside
 // threads, as subresources of threads in the group runtime.skein.dev, behind the Kubernetes API
 // aggregation layer and directly to applications with bearer tokens.
 //

@@ -16,13 +16,13 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// readMethods are those of requests that a terminated thread answers too (SPEC THR-05), and that have no body.
+// readMethods are those of requests that a terminated thread answers too (THR-05), and that have no body.
 var readMethods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true}
 
 var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too slowly, and the endpoint was not asked: send it again")
 
-// serveEndpoint answers any method of endpoints/{path}: by the code of the ThreadEndpoint that has the path (SPEC
-// END-01). A request lasts as long as its code, at most the endpoint's timeout; a client that goes away ends the code.
+// serveEndpoint answers any method of endpoints/{path}: by the code of the ThreadEndpoint that has the path
+// (END-01). A request lasts as long as its code, at most the endpoint's timeout; a client that goes away ends the code.
 func (s *Server) serveEndpoint(c *call) error {
 	for _, part := range c.path {
 		if part == "" || part == "." || part == ".." {
@@ -74,7 +74,7 @@ func endpointURL(r *http.Request) string {
 	return u.String()
 }
 
-// endpointAnswer sends what an endpoint answers, without secrets (SPEC ENV-03).
+// endpointAnswer sends what an endpoint answers, without secrets (ENV-03).
 type endpointAnswer struct {
 	call    *call
 	out     *patientWriter

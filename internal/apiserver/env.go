@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// clean takes the secrets out of JSON that goes to the caller (SPEC ENV-03).
+// clean takes the secrets out of JSON that goes to the caller (ENV-03).
 func (c *call) clean(body []byte) []byte { return c.secrets.JSON(c.namespace, body) }
 
 // listEnv answers GET env: every variable that the thread sees, with the values of texts only.
@@ -58,7 +58,7 @@ func (s *Server) getEnv(c *call) error {
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// getEnvRequest says which variables the thread waits for (SPEC ENV-06).
+// getEnvRequest says which variables the thread waits for (ENV-06).
 func (s *Server) getEnvRequest(c *call) error {
 	ctx := c.r.Context()
 	out := runtimev1.EnvRequest{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvRequest), Variables: []runtimev1.EnvWanted{}}
@@ -82,7 +82,7 @@ func (s *Server) getEnvRequest(c *call) error {
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// putEnv answers PUT env/{name} (SPEC ENV-02, ENV-04). What is answered holds no secret: not even the one sent.
+// putEnv answers PUT env/{name} (ENV-02, ENV-04). What is answered holds no secret: not even the one sent.
 func (s *Server) putEnv(c *call) error {
 	var body runtimev1.NewEnvValue
 	if err := c.decode(&body, false); err != nil {

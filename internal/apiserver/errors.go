@@ -123,7 +123,7 @@ func conflict(name, message string) *apierrors.StatusError {
 	}}
 }
 
-// versionConflict is a 409 that says which version the thread has (SPEC THR-11).
+// versionConflict is a 409 that says which version the thread has (THR-11).
 func versionConflict(name string, v *store.VersionError) *apierrors.StatusError {
 	e := apierrors.NewConflict(threadsResource, name, fmt.Errorf("it is at version %d, not %d: read it again and repeat the change", v.Current, v.Expected))
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -132,7 +132,7 @@ func versionConflict(name string, v *store.VersionError) *apierrors.StatusError 
 	return e
 }
 
-// leaseHeld is a 409: somebody works on the thread (SPEC THR-12).
+// leaseHeld is a 409: somebody works on the thread (THR-12).
 func leaseHeld(name string) *apierrors.StatusError {
 	e := apierrors.NewConflict(threadsResource, name, errors.New("a run or another writer holds it: try again when that has ended"))
 	e.ErrStatus.Details.RetryAfterSeconds = retrySoon

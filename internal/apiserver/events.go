@@ -27,7 +27,7 @@ type sink interface {
 	close(ctx context.Context, why runtimev1.StreamClosed)
 }
 
-// streamEvents answers GET events (SPEC EVT-01, EVT-03): what has happened after a sequence number, then what
+// streamEvents answers GET events (EVT-01, EVT-03): what has happened after a sequence number, then what
 // happens, until the client leaves. With follow=false it ends at the present end of the log.
 func (s *Server) streamEvents(c *call) error {
 	q, err := c.query()

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// exportThread answers GET export: the conversation as lines of JSON, as a stream (SPEC LOG-01).
+// exportThread answers GET export: the conversation as lines of JSON, as a stream (LOG-01).
 func (s *Server) exportThread(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -41,7 +41,7 @@ var importMedia = map[string]bool{
 	"application/octet-stream": true, "text/plain": true,
 }
 
-// importThread answers POST import: the body is what export gives, the thread must be empty (SPEC LOG-02). All or
+// importThread answers POST import: the body is what export gives, the thread must be empty (LOG-02). All or
 // nothing.
 func (s *Server) importThread(c *call) error {
 	media := ""

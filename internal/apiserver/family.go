@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// getChild answers GET children/{reference}: one entry of the registry (SPEC SUB-05).
+// getChild answers GET children/{reference}: one entry of the registry (SUB-05).
 func (s *Server) getChild(c *call) error {
 	all, err := s.opts.Children.List(c.r.Context(), c.row)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Server) getChild(c *call) error {
 }
 
 // getParent answers GET parent: the record of the thread that this one is a child of, null when there is none
-// (SPEC SUB-05).
+// (SUB-05).
 func (s *Server) getParent(c *call) error {
 	if c.row.ParentID == "" {
 		return c.writeJSON(http.StatusOK, nil)
@@ -49,7 +49,7 @@ func (s *Server) getParent(c *call) error {
 	return c.writeJSON(http.StatusOK, threadRecord(parent, last))
 }
 
-// notifyParent answers POST notify: a silent message to the parent, which starts it (SPEC SUB-05).
+// notifyParent answers POST notify: a silent message to the parent, which starts it (SUB-05).
 func (s *Server) notifyParent(c *call) error {
 	var in runtimev1.Notification
 	if err := c.decode(&in, false); err != nil {
@@ -76,7 +76,7 @@ func (s *Server) getStatus(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.RegistryStatus{Status: c.row.RegistryStatus})
 }
 
-// setStatus answers PUT status (SPEC SUB-05).
+// setStatus answers PUT status (SUB-05).
 func (s *Server) setStatus(c *call) error {
 	var in runtimev1.RegistryStatus
 	if err := c.decode(&in, false); err != nil {

@@ -92,7 +92,7 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 	return trees, tags, err
 }
 
-// patchThread answers PATCH of the thread itself (SPEC THR-08, THR-11, THR-14).
+// patchThread answers PATCH of the thread itself (THR-08, THR-11, THR-14).
 func (s *Server) patchThread(c *call) error {
 	var body threadPatch
 	if err := c.decode(&body, false); err != nil {
@@ -117,7 +117,7 @@ func (s *Server) patchThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// activateSkill answers POST skills: recorded once per name, again gives the first record (SPEC AGT-08).
+// activateSkill answers POST skills: recorded once per name, again gives the first record (AGT-08).
 func (s *Server) activateSkill(c *call) error {
 	var body runtimev1.SkillActivation
 	if err := c.decode(&body, false); err != nil {

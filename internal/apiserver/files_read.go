@@ -139,7 +139,7 @@ func (c *call) writeFiles(all []thread.FileRecord, limit, offset int, truncated 
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// globFiles gives the records of the files that match, as many as the domain finds at once (SPEC FIL-05).
+// globFiles gives the records of the files that match, as many as the domain finds at once (FIL-05).
 func globFiles(c *call, glob string) (records []thread.FileRecord, truncated bool, err error) {
 	found, err := c.thread.FindFiles(c.r.Context(), glob)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Server) statFile(c *call) error {
 	return c.writeJSON(http.StatusOK, fileOf(rec))
 }
 
-// thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is no image (SPEC FIL-06).
+// thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is no image (FIL-06).
 func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	ctx := c.r.Context()
 	t, err := c.thread.Thumbnail(ctx, c.rest(), o)
@@ -194,7 +194,7 @@ func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	return nil
 }
 
-// streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, a chunk each (SPEC FIL-03). What cuts
+// streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, a chunk each (FIL-03). What cuts
 // the stream off also cuts off the connection, before the chunk that says it is the last.
 func (s *Server) streamFile(c *call) error {
 	seq, err := c.thread.ReadFileStream(c.r.Context(), c.rest())

@@ -16,7 +16,7 @@ import (
 )
 
 // listHistory answers GET history, of a namespace or of all: threads by their newest activity, without their
-// messages (SPEC THR-08, THR-15).
+// messages (THR-08, THR-15).
 func (s *Server) listHistory(c *call) error {
 	q, err := c.query()
 	if err != nil {

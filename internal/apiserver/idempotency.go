@@ -23,7 +23,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Writes under an idempotency key (SPEC MSG-10). Two things are kept of one: what its transactions gave, in
+// Writes under an idempotency key (MSG-10). Two things are kept of one: what its transactions gave, in
 // those transactions, so that no crash can come between; and, once it has answered, its answer. A repeat gets
 // the answer as it was. Where a crash came before the answer was kept, the repeat goes through the handler
 // again, whose transactions then change nothing and give what they gave.

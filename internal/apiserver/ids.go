@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// parseThreadID gives the UUID behind one of the spellings of a thread's id (SPEC IDS-01): the UUID itself,
+// parseThreadID gives the UUID behind one of the spellings of a thread's id (IDS-01): the UUID itself,
 // T-<uuid> (case-insensitive) or thrd_<32 hex digits>.
 func parseThreadID(s string) (id string, ok bool) {
 	if hex, found := strings.CutPrefix(s, "thrd_"); found {
@@ -32,7 +32,7 @@ func canonicalUUID(s string) (string, bool) {
 	return u.String(), true
 }
 
-// parseShortID gives the last 12 hex digits of a UUID, in lower case (SPEC IDS-01).
+// parseShortID gives the last 12 hex digits of a UUID, in lower case (IDS-01).
 func parseShortID(s string) (short string, ok bool) {
 	if len(s) != 12 {
 		return "", false

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// getValue answers GET kv/{key} with the value itself; null when there is none (SPEC KVS-01).
+// getValue answers GET kv/{key} with the value itself; null when there is none (KVS-01).
 func (s *Server) getValue(c *call) error {
 	v, err := c.thread.Value(c.r.Context(), c.rest())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // defaultLease is the term of a lease that none was asked for.
 const defaultLease = 60
 
-// acquireLease answers POST lease: the exclusive right to write the thread, for a term (SPEC THR-12).
+// acquireLease answers POST lease: the exclusive right to write the thread, for a term (THR-12).
 func (s *Server) acquireLease(c *call) error {
 	ttl, err := c.leaseTerm()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// destroyThread answers POST destroy: clears the conversation, not the thread (SPEC THR-06).
+// destroyThread answers POST destroy: clears the conversation, not the thread (THR-06).
 func (s *Server) destroyThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
@@ -18,7 +18,7 @@ func (s *Server) destroyThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// continueThread answers POST continue: what waits since a user's stop goes on (SPEC MSG-08). Where nothing is
+// continueThread answers POST continue: what waits since a user's stop goes on (MSG-08). Where nothing is
 // parked it does nothing.
 func (s *Server) continueThread(c *call) error {
 	var body runtimev1.Stop
@@ -31,7 +31,7 @@ func (s *Server) continueThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// listRetained answers GET retained: the threads of a namespace that have no object (SPEC THR-09).
+// listRetained answers GET retained: the threads of a namespace that have no object (THR-09).
 func (s *Server) listRetained(c *call) error {
 	q, err := c.query()
 	if err != nil {

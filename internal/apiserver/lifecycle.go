@@ -30,7 +30,7 @@ func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int
 	return o, limit, q.check()
 }
 
-// listLifecycle answers GET lifecycle: what has happened to the namespace's threads and sessions (SPEC STA-06).
+// listLifecycle answers GET lifecycle: what has happened to the namespace's threads and sessions (STA-06).
 func (s *Server) listLifecycle(c *call) error {
 	o, limit, err := c.lifecycleQuery(false)
 	if err != nil {

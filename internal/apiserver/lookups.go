@@ -23,7 +23,7 @@ const (
 )
 
 // getLookup answers GET lookups/{id}: the thread that any form of an id means, in whatever namespace, of those
-// that the caller may get (SPEC IDS-01, THR-16). What he may not get is not there.
+// that the caller may get (IDS-01, THR-16). What he may not get is not there.
 func (s *Server) getLookup(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()

@@ -17,7 +17,7 @@ import (
 const defaultMemoryHits = 10
 
 // searchMemory answers GET memory?q=: what was said in threads of the thread's agent and user, of those in which the
-// caller may get threads/messages (SPEC RUN-08).
+// caller may get threads/messages (RUN-08).
 func (s *Server) searchMemory(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()

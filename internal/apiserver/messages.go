@@ -18,7 +18,7 @@ import (
 // allDepths is the value of maxDepth that selects messages of every depth.
 const allDepths = -1
 
-// listMessages answers GET messages (SPEC MSG-02, MSG-05).
+// listMessages answers GET messages (MSG-02, MSG-05).
 func (s *Server) listMessages(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) getMessage(c *call) error {
 	return c.writeJSON(http.StatusOK, messageOf(m))
 }
 
-// injectMessage answers POST messages: stored, never starts execution (SPEC MSG-04).
+// injectMessage answers POST messages: stored, never starts execution (MSG-04).
 func (s *Server) injectMessage(c *call) error {
 	n, policy, err := c.newMessage()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) injectMessage(c *call) error {
 	return c.writeJSON(http.StatusCreated, messageOf(m))
 }
 
-// queueMessage answers POST queue: waits durably and starts execution (SPEC MSG-05).
+// queueMessage answers POST queue: waits durably and starts execution (MSG-05).
 func (s *Server) queueMessage(c *call) error {
 	n, policy, err := c.newMessage()
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Server) listQueue(c *call) error {
 	})
 }
 
-// hooked gives the call's thread, whose messages are written through the hooks of its agent (SPEC HOK-01).
+// hooked gives the call's thread, whose messages are written through the hooks of its agent (HOK-01).
 func (s *Server) hooked(c *call) *thread.State {
 	if h := s.opts.Engine.MessageHooks(c.r.Context(), c.row); h != nil {
 		return c.thread.WithHooks(h)

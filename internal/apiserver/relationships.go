@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// truncateThread answers POST truncate (SPEC MSG-11).
+// truncateThread answers POST truncate (MSG-11).
 func (s *Server) truncateThread(c *call) error {
 	var body runtimev1.Truncate
 	if err := c.decode(&body, false); err != nil {
@@ -32,7 +32,7 @@ func (s *Server) truncateThread(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.Truncated{MessageIndex: index, Removed: removed})
 }
 
-// listRelationships answers GET relationships (SPEC REL-01).
+// listRelationships answers GET relationships (REL-01).
 func (s *Server) listRelationships(c *call) error {
 	q, err := c.query()
 	if err != nil {

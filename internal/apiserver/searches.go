@@ -12,7 +12,7 @@ import (
 const maxSearchOffset = 10_000
 
 // searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
-// (SPEC THR-16). A namespace where he may not is as good as empty.
+// (THR-16). A namespace where he may not is as good as empty.
 func (s *Server) searchMessages(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()

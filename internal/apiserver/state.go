@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listState answers GET state: a page of the thread's state (SPEC STA-02).
+// listState answers GET state: a page of the thread's state (STA-02).
 func (s *Server) listState(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Server) deleteState(c *call) error {
 	return s.mergeState(c, store.StateChange{Verb: store.StateDelete, Key: c.rest()})
 }
 
-// changeState answers POST state: a batch of changes, all or nothing (SPEC STA-03).
+// changeState answers POST state: a batch of changes, all or nothing (STA-03).
 func (s *Server) changeState(c *call) error {
 	var in runtimev1.StateChanges
 	if err := c.decode(&in, false); err != nil {
@@ -101,7 +101,7 @@ func (c *call) writeKeys(page *store.KeyPage) error {
 	return c.writeJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
 }
 
-// listKeys answers GET kv: the keys of the thread's key-value store (SPEC KVS-01).
+// listKeys answers GET kv: the keys of the thread's key-value store (KVS-01).
 func (s *Server) listKeys(c *call) error {
 	q, err := c.keyQuery()
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Server) listKeys(c *call) error {
 	return c.writeKeys(page)
 }
 
-// listKVKeys answers GET kvstores/{store}/values (SPEC STA-07).
+// listKVKeys answers GET kvstores/{store}/values (STA-07).
 func (s *Server) listKVKeys(c *call) error {
 	q, err := c.keyQuery()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Outside is what the engine does for callers of ThreadState that are no run.
 type Outside interface {
-	// MessageHooks gives the hooks that writes of messages go through (SPEC HOK-01); nil for none.
+	// MessageHooks gives the hooks that writes of messages go through (HOK-01); nil for none.
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error)
 	QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error
@@ -26,22 +26,22 @@ type Outside interface {
 	SetStatus(ctx context.Context, threadID, status string) error
 	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
 	Stopping(threadID string) bool
-	// CancelRun ends one run of a thread (SPEC RUN-10).
+	// CancelRun ends one run of a thread (RUN-10).
 	CancelRun(ctx context.Context, threadID, runID, reason string) error
-	// Queue queues a message by a policy (SPEC RUN-09).
+	// Queue queues a message by a policy (RUN-09).
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
-	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
+	// Approvals and Decide are about tool calls that wait for a person (RUN-11).
 	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)
-	// CheckSkill holds the arguments of a skill against the schema that the thread's agent has for it (SPEC AGT-08).
+	// CheckSkill holds the arguments of a skill against the schema that the thread's agent has for it (AGT-08).
 	CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error)
-	// SearchMemory finds what was said before (SPEC RUN-08).
+	// SearchMemory finds what was said before (RUN-08).
 	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)
 	Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }
 
-// callTool answers POST tools/{name}: invokeTool and queueTool (SPEC TOL-01). A request that waits for a result
+// callTool answers POST tools/{name}: invokeTool and queueTool (TOL-01). A request that waits for a result
 // ends with it; a caller that goes away ends the call.
 func (s *Server) callTool(c *call) error {
 	if len(c.path) != 1 {
@@ -102,7 +102,7 @@ var definitionKinds = map[string]string{
 }
 
 // getDefinitions answers GET definitions/{kind} with names and GET definitions/{kind}/{name} with the definition
-// (SPEC AGT-07). Secrets are no part of it.
+// (AGT-07). Secrets are no part of it.
 func (s *Server) getDefinitions(c *call) error {
 	kind, ok := definitionKinds[c.path[0]]
 	if !ok {
@@ -140,7 +140,7 @@ func (s *Server) listDefinitions(c *call, kind string) error {
 	})
 }
 
-// emitEvent answers POST events: the event reaches every client that follows the thread (SPEC EVT-01).
+// emitEvent answers POST events: the event reaches every client that follows the thread (EVT-01).
 func (s *Server) emitEvent(c *call) error {
 	var in runtimev1.NewEvent
 	if err := c.decode(&in, false); err != nil {
@@ -155,7 +155,7 @@ func (s *Server) emitEvent(c *call) error {
 	return c.writeSuccess()
 }
 
-// getExecution answers GET execution: the run under way, null at rest (SPEC RUN-03).
+// getExecution answers GET execution: the run under way, null at rest (RUN-03).
 func (s *Server) getExecution(c *call) error {
 	run, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && run.Status.Ended() {

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// listChildren answers GET children: the registry of the thread (SPEC SUB-01).
+// listChildren answers GET children: the registry of the thread (SUB-01).
 func (s *Server) listChildren(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) listChildren(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// listEffects answers GET effects: those that are pending, all or of one name (SPEC EFF-01).
+// listEffects answers GET effects: those that are pending, all or of one name (EFF-01).
 func (s *Server) listEffects(c *call) error {
 	q, err := c.query()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// getUsage answers GET usage of a thread: what its ended runs used, with subtree=true its descendants' too (SPEC LOG-03).
+// getUsage answers GET usage of a thread: what its ended runs used, with subtree=true its descendants' too (LOG-03).
 func (s *Server) getUsage(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -54,7 +54,7 @@ func usageOf(u *store.UsageSum) runtimev1.Usage {
 }
 
 // listUsage answers GET usage/records: what each ended run of a thread used, and each task that followed one, newest
-// first (SPEC RUN-07).
+// first (RUN-07).
 func (s *Server) listUsage(c *call) error {
 	if c.rest() != runtimev1.UsageRecords {
 		return noSuchPath(c.r)

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Registry statuses of a child (SPEC SUB-05); a child may set others itself.
+// Registry statuses of a child (SUB-05); a child may set others itself.
 const (
 	ChildPending    = "pending" // its thread has not run yet
 	ChildRunning    = "running"
@@ -31,7 +31,7 @@ func ChildEnded(status string) bool {
 	return status == ChildCompleted || status == ChildFailed || status == ChildTerminated
 }
 
-// Children is the engine's port of the same name: each child is a Subagent object (SPEC SUB-01).
+// Children is the engine's port of the same name: each child is a Subagent object (SUB-01).
 type Children struct {
 	client client.Client
 }
@@ -144,7 +144,7 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 // ChildThreadName is the name of the Thread that a Subagent owns.
 func ChildThreadName(subagent string) string { return subagent }
 
-// ThreadOwner is the owner reference to a Thread, by which deleting the thread deletes the object (SPEC SUB-08).
+// ThreadOwner is the owner reference to a Thread, by which deleting the thread deletes the object (SUB-08).
 func ThreadOwner(name, uid string) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion:         skeinv1.GroupVersion.String(),

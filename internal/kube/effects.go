@@ -33,7 +33,7 @@ const (
 // maxHookDepth is the most that spec.hookDepth takes.
 const maxHookDepth = 1000
 
-// Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (SPEC EFF-01).
+// Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (EFF-01).
 type Effects struct {
 	client client.Client
 	live   client.Reader

@@ -23,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Env finds what lies below the variables of a thread (SPEC ENV-01): those of its user and of the instance, in
+// Env finds what lies below the variables of a thread (ENV-01): those of its user and of the instance, in
 // labelled Secrets and ConfigMaps, and those of its agent and its prompt.
 type Env struct {
 	definitions *Definitions
@@ -240,7 +240,7 @@ func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]threa
 	return out, nil
 }
 
-// ScopedEnv lists the names that are marked as scoped in an agent's graph (SPEC ENV-04): by the agent, the agents
+// ScopedEnv lists the names that are marked as scoped in an agent's graph (ENV-04): by the agent, the agents
 // that it reaches as subagents and as tools, and the prompts of all these. Sorted.
 func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
 	names := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
-// resolveHandler compiles a side that is written in code, and follows the models that it may ask (SPEC AGT-09); field
+// resolveHandler compiles a side that is written in code, and follows the models that it may ask (AGT-09); field
 // is where the agent has the side.
 func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
 	out := &engine.Side{Name: name, Spec: *spec}

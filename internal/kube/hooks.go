@@ -47,7 +47,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 }
 
 // resolveHooks gives the hooks of an agent with this prompt: the prompt's take the place of the agent's of the same
-// name (SPEC HOK-01). Without any it is nil.
+// name (HOK-01). Without any it is nil.
 func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*engine.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil

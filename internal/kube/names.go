@@ -51,7 +51,7 @@ func cleanName(s string) string {
 	return strings.Trim(s, "-")
 }
 
-// RuntimeLabels are the labels of every object that the runtime makes for a thread (SPEC K8S-03).
+// RuntimeLabels are the labels of every object that the runtime makes for a thread (K8S-03).
 func RuntimeLabels(t *store.Thread) map[string]string {
 	l := map[string]string{
 		skeinv1.LabelManagedBy: skeinv1.ManagedByValue,
@@ -68,7 +68,7 @@ func RuntimeLabels(t *store.Thread) map[string]string {
 }
 
 // EffectObjectName gives the name of the Effect object that code means by a plain or qualified name:
-// "-" and "_" are the same, and "package/effect" is the object "package.effect" (SPEC EFF-02).
+// "-" and "_" are the same, and "package/effect" is the object "package.effect" (EFF-02).
 func EffectObjectName(name string) string {
 	return strings.NewReplacer("_", "-", "/", ".").Replace(name)
 }

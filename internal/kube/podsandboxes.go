@@ -58,7 +58,7 @@ type PodSandboxesOptions struct {
 }
 
 // PodSandboxes is the engine's port over pods: each thread has a pod of its own, claimed from a SandboxPool
-// in the thread's namespace, and keeps it until it has idled for the pool's timeout (SPEC COD-08, COD-09).
+// in the thread's namespace, and keeps it until it has idled for the pool's timeout (COD-08, COD-09).
 type PodSandboxes struct {
 	PodSandboxesOptions
 

@@ -51,7 +51,7 @@ type SandboxSettings struct {
 // SandboxSecret is the name of the Secret with the server certificate of a pool's sandboxes.
 func SandboxSecret(pool string) string { return "skein-sandbox-" + pool }
 
-// SandboxPod makes a warm pod of a pool, under the restricted Pod Security Standard (SPEC COD-08).
+// SandboxPod makes a warm pod of a pool, under the restricted Pod Security Standard (COD-08).
 func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
 	t := sandboxTemplate(pool, set)
 	labels := map[string]string{}

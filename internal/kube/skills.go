@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// resolveSkills reads the texts of a Prompt's skills and checks their schemas (SPEC AGT-08).
+// resolveSkills reads the texts of a Prompt's skills and checks their schemas (AGT-08).
 func (d *Definitions) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
 	if len(p.Spec.Skills) == 0 {
 		return nil, nil

@@ -3,7 +3,7 @@
 // supervisor, the supervisor package answers, and neither is imported from here.
 //
 // Words: a sandbox is one supervisor process and belongs to exactly one thread for its whole life
-// (SPEC COD-08). An isolate is one fresh JavaScript engine in one single-use child process.
+// (COD-08). An isolate is one fresh JavaScript engine in one single-use child process.
 package sandbox
 
 import (
@@ -18,11 +18,11 @@ var ErrNotTrusted = errors.New("the sandbox's certificate is not trusted")
 
 // Sandbox is a live connection to one supervisor. It is safe for concurrent use.
 type Sandbox interface {
-	// RunCode starts source in a fresh isolate (SPEC COD-01). It never returns an error: whatever goes
+	// RunCode starts source in a fresh isolate (COD-01). It never returns an error: whatever goes
 	// wrong, a lost connection included, settles the Execution with a Result that says so.
 	RunCode(ctx context.Context, req CodeRequest) Execution
 	// OpenIsolate starts the isolate that the definition code (tools, hooks, effects) of one run
-	// shares (SPEC STA-08). Cancelling ctx kills the isolate.
+	// shares (STA-08). Cancelling ctx kills the isolate.
 	OpenIsolate(ctx context.Context, req IsolateRequest) (Isolate, error)
 	// Close drops the connection; executions under way settle as terminated, retriable where nothing of them ran.
 	Close() error
@@ -31,7 +31,7 @@ type Sandbox interface {
 // Language of a source text.
 type Language string
 
-// The languages that runCode takes; the zero value means TypeScript (SPEC COD-01).
+// The languages that runCode takes; the zero value means TypeScript (COD-01).
 const (
 	TypeScript Language = "typescript"
 	JavaScript Language = "javascript"
@@ -42,7 +42,7 @@ const (
 // message; wrap with *Error to choose the name.
 type HostFunc func(ctx context.Context, args []any) (any, error)
 
-// CodeRequest is one runCode call (SPEC COD-02).
+// CodeRequest is one runCode call (COD-02).
 type CodeRequest struct {
 	Source   string
 	Filename string   // shown in stacks; "main.ts" or "main.js" when empty
@@ -78,7 +78,7 @@ type Binding struct {
 	Func  HostFunc
 }
 
-// Execution is the handle of a runCode call (SPEC COD-04): the first settle wins.
+// Execution is the handle of a runCode call (COD-04): the first settle wins.
 type Execution interface {
 	// Wait gives the result once settled; when ctx ends first it terminates the code and still returns a Result.
 	Wait(ctx context.Context) Result
@@ -90,7 +90,7 @@ type Execution interface {
 	Reports() []any
 }
 
-// Status of a settled execution (SPEC COD-05).
+// Status of a settled execution (COD-05).
 type Status string
 
 // Every status that an execution can settle with.
@@ -102,7 +102,7 @@ const (
 	StatusTerminated Status = "terminated"
 )
 
-// Result of an execution (SPEC COD-05).
+// Result of an execution (COD-05).
 type Result struct {
 	Status          Status
 	Value           any // what the export returned (package value)
@@ -167,7 +167,7 @@ type Module struct {
 	Code      string // ES module, JavaScript
 	SourceMap []byte // maps back to Filename; may be nil
 	Filename  string // as written by the user, "tool.ts"
-	// ReadsRuntimeContext: the code names state._notPackableRuntimeContext (SPEC TOL-04).
+	// ReadsRuntimeContext: the code names state._notPackableRuntimeContext (TOL-04).
 	ReadsRuntimeContext bool
 	// Facts are what was found out about the code where it was compiled; nil where nothing was.
 	Facts *Facts `json:",omitempty"`
@@ -181,7 +181,7 @@ func (FuncRef) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("a function cannot be written as JSON")
 }
 
-// Isolate runs definition code; state.context is one object for its whole life (SPEC STA-08).
+// Isolate runs definition code; state.context is one object for its whole life (STA-08).
 type Isolate interface {
 	// Describe loads the module and gives what its default export declares: kind ("tool", "effect",
 	// "hook"), description and args as JSON Schema when it says so, else nil.

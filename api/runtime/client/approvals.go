@@ -8,8 +8,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Approvals gives a page of the tool calls that wait for approval, in the order in which they were asked for (SPEC
-// RUN-11).
+// Approvals gives a page of the tool calls that wait for approval, in the order in which they were asked for
+// (RUN-11).
 func (t *Thread) Approvals(ctx context.Context, p Page) (*runtimev1.ApprovalList, error) {
 	return one[runtimev1.ApprovalList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceApprovals) })
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/api/runtime/values"
 )
 
-// CodeOptions of RunCode (SPEC COD-02). The zero value runs the default export of TypeScript without arguments.
+// CodeOptions of RunCode (COD-02). The zero value runs the default export of TypeScript without arguments.
 type CodeOptions struct {
 	// Language: "typescript" (default) or "javascript".
 	Language string
@@ -28,7 +28,7 @@ type CodeOptions struct {
 	// Args of the export: values as package values has them.
 	Args []any
 	// Globals by name, and Imports by specifier and export: values as package values has them, and functions, which
-	// the code awaits and this program runs (SPEC COD-03). A function is a CodeFunc, or any Go function whose
+	// the code awaits and this program runs (COD-03). A function is a CodeFunc, or any Go function whose
 	// parameters decode from JSON, after an optional context.Context, and which gives nothing, a value, an error, or
 	// both. Calls may come at once, each in a goroutine of its own; their context ends with the code.
 	Globals map[string]any
@@ -51,7 +51,7 @@ type CodeOptions struct {
 // in the code; a *runtimev1.CodeError chooses its name.
 type CodeFunc = func(ctx context.Context, args []any) (any, error)
 
-// CodeExecution is code under way (SPEC COD-04). Its methods are safe for concurrent use.
+// CodeExecution is code under way (COD-04). Its methods are safe for concurrent use.
 type CodeExecution struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -67,7 +67,7 @@ type CodeExecution struct {
 }
 
 // RunCode runs the source of an ES module in a fresh isolate in the thread's sandbox, apart from the conversation
-// (SPEC COD-01), and gives the handle at once; Wait gives how it ended. Ending ctx ends the code, and so does the
+// (COD-01), and gives the handle at once; Wait gives how it ended. Ending ctx ends the code, and so does the
 // end of this program or of its connection.
 func (t *Thread) RunCode(ctx context.Context, source string, o CodeOptions) *CodeExecution {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -11,7 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// EndpointRequest is a request to an endpoint of a thread (SPEC END-01).
+// EndpointRequest is a request to an endpoint of a thread (END-01).
 type EndpointRequest struct {
 	// Method: GET when empty.
 	Method string

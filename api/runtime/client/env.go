@@ -13,7 +13,7 @@ import (
 
 // Errors about variables.
 var (
-	// ErrEnvUnknown: no source has the variable (SPEC ENV-01). It is an ErrNotFound.
+	// ErrEnvUnknown: no source has the variable (ENV-01). It is an ErrNotFound.
 	ErrEnvUnknown = fmt.Errorf("there is no such variable: %w", ErrNotFound)
 	// ErrEnvSecret: the variable is a secret, and no answer of the runtime API holds one. Code reads it with
 	// state.env.
@@ -21,7 +21,7 @@ var (
 )
 
 // Env gives the value of a text from the first source that has it: thread, user, instance, agent, prompt
-// (SPEC ENV-01). ErrEnvUnknown when none has, ErrEnvSecret when it is a secret.
+// (ENV-01). ErrEnvUnknown when none has, ErrEnvSecret when it is a secret.
 func (t *Thread) Env(ctx context.Context, name string) (string, error) {
 	v, err := t.EnvVar(ctx, name)
 	switch {
@@ -41,7 +41,7 @@ func (t *Thread) EnvVar(ctx context.Context, name string) (*runtimev1.EnvVar, er
 	return v, t.absentBelow(ctx, err)
 }
 
-// EnvType tells whether a variable is a text or a secret; secret when it is not known (SPEC ENV-02).
+// EnvType tells whether a variable is a text or a secret; secret when it is not known (ENV-02).
 func (t *Thread) EnvType(ctx context.Context, name string) (string, error) {
 	v, err := t.EnvVar(ctx, name)
 	if err != nil || v == nil {
@@ -50,8 +50,8 @@ func (t *Thread) EnvType(ctx context.Context, name string) (string, error) {
 	return v.Type, nil
 }
 
-// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). kind is text or secret; when
-// empty the variable keeps the one that it has, a new one is secret (SPEC ENV-02).
+// SetEnv sets a variable of the thread and of its active descendants (ENV-04). kind is text or secret; when
+// empty the variable keeps the one that it has, a new one is secret (ENV-02).
 func (t *Thread) SetEnv(ctx context.Context, name, value, kind string) error {
 	return t.send(ctx, http.MethodPut, runtimev1.NewEnvValue{Value: &value, Type: kind}, nil, runtimev1.SubresourceEnv, name)
 }
@@ -82,7 +82,7 @@ func (t *Thread) ListEnvOf(ctx context.Context, side string, p Page) (*runtimev1
 	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEnv) })
 }
 
-// PendingEnv says which variables the thread waits for (SPEC ENV-06).
+// PendingEnv says which variables the thread waits for (ENV-06).
 func (t *Thread) PendingEnv(ctx context.Context) (*runtimev1.EnvRequest, error) {
 	return one[runtimev1.EnvRequest](func(out any) error {
 		return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, runtimev1.EnvRequestPath)

@@ -17,19 +17,19 @@ import (
 
 // Kinds of errors, for errors.Is. An answer of the server is an *Error as well, with the Status that says the rest.
 var (
-	// ErrNotFound: no such thread, or nothing of that name in it where one is needed (SPEC THR-18).
+	// ErrNotFound: no such thread, or nothing of that name in it where one is needed (THR-18).
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the thread has changed since it was read, or somebody else holds it (SPEC THR-11, THR-12).
+	// ErrConflict: the thread has changed since it was read, or somebody else holds it (THR-11, THR-12).
 	ErrConflict = errors.New("conflict")
-	// ErrTerminated: the thread is terminated; it can still be read (SPEC THR-05).
+	// ErrTerminated: the thread is terminated; it can still be read (THR-05).
 	ErrTerminated = errors.New("the thread is terminated")
-	// ErrQueueFull: as many user messages wait as are allowed; nothing was stored (SPEC MSG-07).
+	// ErrQueueFull: as many user messages wait as are allowed; nothing was stored (MSG-07).
 	ErrQueueFull = errors.New("the queue is full")
 	// ErrInvalid: a parameter or the body is wrong; the message says which and what to do.
 	ErrInvalid = errors.New("invalid")
 	// ErrTooLarge: the body is larger than what is taken.
 	ErrTooLarge = errors.New("too large")
-	// ErrQuota: the thread would have more in files than it may; nothing was stored (SPEC FIL-08).
+	// ErrQuota: the thread would have more in files than it may; nothing was stored (FIL-08).
 	ErrQuota = errors.New("the quota of files is used up")
 	// ErrForbidden: RBAC does not allow it, or the credentials are not known.
 	ErrForbidden = errors.New("forbidden")

@@ -12,13 +12,13 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Update changes the thread's own fields, all that are given or none (SPEC THR-14), and gives the record as it is
+// Update changes the thread's own fields, all that are given or none (THR-14), and gives the record as it is
 // then. With p.V it fails, with an error that IsConflict, when the thread has another version.
 func (t *Thread) Update(ctx context.Context, p runtimev1.ThreadPatch) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error { return t.send(ctx, http.MethodPatch, p, out, "") })
 }
 
-// Archive hides the thread from lists unless they ask for it; it can still be read and written (SPEC THR-08).
+// Archive hides the thread from lists unless they ask for it; it can still be read and written (THR-08).
 func (t *Thread) Archive(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	archived := true
 	return t.Update(ctx, runtimev1.ThreadPatch{Archived: &archived})
@@ -30,14 +30,14 @@ func (t *Thread) Unarchive(ctx context.Context) (*runtimev1.ThreadRecord, error)
 	return t.Update(ctx, runtimev1.ThreadPatch{Archived: &archived})
 }
 
-// ActivateSkill records that a skill was activated. Once per name: again gives the first record (SPEC AGT-08).
+// ActivateSkill records that a skill was activated. Once per name: again gives the first record (AGT-08).
 func (t *Thread) ActivateSkill(ctx context.Context, name string, arguments json.RawMessage) (*runtimev1.SkillActivation, error) {
 	return one[runtimev1.SkillActivation](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.SkillActivation{Name: name, Arguments: arguments}, out, runtimev1.SubresourceSkills)
 	})
 }
 
-// Acquire takes the exclusive right to write the thread for a term of whole seconds (SPEC THR-12). While it holds
+// Acquire takes the exclusive right to write the thread for a term of whole seconds (THR-12). While it holds
 // no run of the thread starts and a second Acquire, by whomever, fails with an error that IsConflict. Write in its
 // name with Holding; make it last with Renew; end it with Release.
 func (t *Thread) Acquire(ctx context.Context, ttl time.Duration) (*runtimev1.Lease, error) {
@@ -51,12 +51,12 @@ func (t *Thread) Acquire(ctx context.Context, ttl time.Duration) (*runtimev1.Lea
 func (t *Thread) Holding(l *runtimev1.Lease) *Thread { return t.with(runtimev1.HeaderLease, l.Token) }
 
 // Once gives the same thread for one write that may be repeated: under the same key, such as a random UUID, it
-// happens once, and a repeat gets the first answer (SPEC MSG-10). Another write under it is an error that
+// happens once, and a repeat gets the first answer (MSG-10). Another write under it is an error that
 // IsInvalid. Keys are kept for seven days.
 func (t *Thread) Once(key string) *Thread { return t.with(runtimev1.HeaderIdempotencyKey, key) }
 
 // Expecting gives the same thread for one write that has seen a version of it: with another one the write fails with
-// an error that IsConflict (SPEC THR-11).
+// an error that IsConflict (THR-11).
 func (t *Thread) Expecting(v int64) *Thread {
 	bound := *t
 	bound.expect = &v
@@ -96,7 +96,7 @@ func (t *Thread) Release(ctx context.Context) error {
 	return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceLease)
 }
 
-// HistoryOptions select threads (SPEC THR-15). An empty field selects all.
+// HistoryOptions select threads (THR-15). An empty field selects all.
 type HistoryOptions struct {
 	Limit    int    // 100 when 0, 1000 at most
 	Continue string // what the page before said in metadata.continue

@@ -15,15 +15,15 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// FileState is the part of ThreadState about files (SPEC FIL-01). Paths are absolute and normalised by the server;
-// "..", NUL and over-long ones are ErrInvalid (SPEC FIL-04).
+// FileState is the part of ThreadState about files (FIL-01). Paths are absolute and normalised by the server;
+// "..", NUL and over-long ones are ErrInvalid (FIL-04).
 type FileState interface {
 	// WriteFile makes or replaces a file out of a stream of any length; the folders above it are made when missing.
-	// ErrQuota when the thread would have more in files than it may (SPEC FIL-08).
+	// ErrQuota when the thread would have more in files than it may (FIL-08).
 	WriteFile(ctx context.Context, path string, content io.Reader, o WriteFileOptions) (*runtimev1.FileRecord, error)
 	// ReadFile opens a file as a stream of bytes; nil when there is none. Close it.
 	ReadFile(ctx context.Context, path string) (io.ReadCloser, error)
-	// ReadFileStream gives a file in chunks (SPEC FIL-03); nil when there is none. Leaving the loop ends the transfer.
+	// ReadFileStream gives a file in chunks (FIL-03); nil when there is none. Leaving the loop ends the transfer.
 	ReadFileStream(ctx context.Context, path string) (iter.Seq2[runtimev1.FileChunk, error], error)
 	// StatFile describes a file or a folder; nil when there is none.
 	StatFile(ctx context.Context, path string) (*runtimev1.FileRecord, error)
@@ -38,13 +38,13 @@ type FileState interface {
 	// FileStats sums up the files, with the quota when there is one.
 	FileStats(ctx context.Context) (*runtimev1.FileStats, error)
 	// GrepFiles finds the lines of text files that match an RE2 expression, 100 when limit is 0, 1000 at most
-	// (SPEC FIL-05).
+	// (FIL-05).
 	GrepFiles(ctx context.Context, expression string, limit int) (*runtimev1.GrepList, error)
 	// FindFiles lists the files whose path matches a glob of *, ** and ?, 100 when limit is 0, 1000 at most. Without a
-	// leading slash it matches at any depth (SPEC FIL-05).
+	// leading slash it matches at any depth (FIL-05).
 	FindFiles(ctx context.Context, glob string, limit int) (*runtimev1.FileMatches, error)
 	// Thumbnail gives a small image of a JPEG, PNG, GIF or WebP; nil of anything else, and when there is no such file
-	// (SPEC FIL-06). ErrInvalid when the image is broken or too large.
+	// (FIL-06). ErrInvalid when the image is broken or too large.
 	Thumbnail(ctx context.Context, path string, o ThumbnailOptions) (*Thumbnail, error)
 }
 

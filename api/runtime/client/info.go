@@ -9,7 +9,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Info is the identity of a thread (SPEC THR-02), as it was when it was asked for. It does not change.
+// Info is the identity of a thread (THR-02), as it was when it was asked for. It does not change.
 type Info struct {
 	record   runtimev1.ThreadRecord
 	children []runtimev1.Child
@@ -30,10 +30,10 @@ func (i *Info) CreatedAt() int64 { return i.record.CreatedAt }
 // Arguments of the thread, a JSON object; {} when it has none.
 func (i *Info) Arguments() json.RawMessage { return slices.Clone(i.record.Arguments) }
 
-// Children is the registry of resumable children, oldest first (SPEC SUB-01).
+// Children is the registry of resumable children, oldest first (SUB-01).
 func (i *Info) Children() []runtimev1.Child { return slices.Clone(i.children) }
 
-// Terminated is when the thread was terminated, in microseconds since 1970; nil while it is active (SPEC THR-05).
+// Terminated is when the thread was terminated, in microseconds since 1970; nil while it is active (THR-05).
 func (i *Info) Terminated() *int64 { return clone(i.record.Terminated) }
 
 // Record is all that the data plane tells of the thread.

@@ -8,7 +8,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Value gives a value of the thread's key-value store, nil when missing (SPEC KVS-01). A key is part of the URL:
+// Value gives a value of the thread's key-value store, nil when missing (KVS-01). A key is part of the URL:
 // it cannot have empty parts, "." or ".." between slashes.
 func (t *Thread) Value(ctx context.Context, key string) (json.RawMessage, error) {
 	var v json.RawMessage

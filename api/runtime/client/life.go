@@ -9,14 +9,14 @@ import (
 )
 
 // Destroy clears the conversation: messages, queue and thread state go, files, values and environment stay, and
-// the thread goes on to be usable (SPEC THR-06). A run under way is ended first.
+// the thread goes on to be usable (THR-06). A run under way is ended first.
 func (t *Thread) Destroy(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceDestroy)
 	})
 }
 
-// Continue lets go on what waits in the queue since a user has stopped a run (SPEC MSG-08). Where nothing is
+// Continue lets go on what waits in the queue since a user has stopped a run (MSG-08). Where nothing is
 // parked it does nothing.
 func (t *Thread) Continue(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
@@ -24,8 +24,8 @@ func (t *Thread) Continue(ctx context.Context) (*runtimev1.ThreadRecord, error) 
 	})
 }
 
-// Retained gives a page of the threads of a namespace that are kept without a Thread object, by id (SPEC
-// THR-09). after is the id of the last thread of the page before, "" for the first page; limit is 100 when 0.
+// Retained gives a page of the threads of a namespace that are kept without a Thread object, by id
+// (THR-09). after is the id of the last thread of the page before, "" for the first page; limit is 100 when 0.
 func (c *Client) Retained(ctx context.Context, namespace, after string, limit int) (*runtimev1.RetainedList, error) {
 	params := map[string]string{}
 	if after != "" {

@@ -16,7 +16,7 @@ type MemoryOptions struct {
 }
 
 // SearchMemory finds what was said before in the threads of this thread's agent and user, by meaning, the closest
-// first (SPEC RUN-08). Messages of threads that the caller may not read are left out. A BadRequest when the agent
+// first (RUN-08). Messages of threads that the caller may not read are left out. A BadRequest when the agent
 // keeps no memory.
 func (t *Thread) SearchMemory(ctx context.Context, text string, o MemoryOptions) (*runtimev1.MemoryHitList, error) {
 	p := map[string]string{"q": text}

@@ -7,7 +7,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// UpdateMessage merges metadata and replaces the given fields of a message (SPEC MSG-06). IsNotFound when
+// UpdateMessage merges metadata and replaces the given fields of a message (MSG-06). IsNotFound when
 // there is none of that id.
 func (t *Thread) UpdateMessage(ctx context.Context, id string, u runtimev1.MessageUpdates) (*runtimev1.Message, error) {
 	return one[runtimev1.Message](func(out any) error {
@@ -16,7 +16,7 @@ func (t *Thread) UpdateMessage(ctx context.Context, id string, u runtimev1.Messa
 }
 
 // DeleteMessage removes a message, and with an assistant's the results of its tool calls; false when there is
-// none of that id (SPEC MSG-06).
+// none of that id (MSG-06).
 func (t *Thread) DeleteMessage(ctx context.Context, id string) (bool, error) {
 	var d runtimev1.MessageDeletion
 	err := t.send(ctx, http.MethodDelete, nil, &d, runtimev1.SubresourceMessages, id)

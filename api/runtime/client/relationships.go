@@ -7,7 +7,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Truncate removes all messages after one, and the relationships made past it (SPEC MSG-11). The queue stays. An
+// Truncate removes all messages after one, and the relationships made past it (MSG-11). The queue stays. An
 // error that IsConflict while a run is under way, or when the thread is not at the expected version.
 func (t *Thread) Truncate(ctx context.Context, at runtimev1.Truncate) (*runtimev1.Truncated, error) {
 	return one[runtimev1.Truncated](func(out any) error {
@@ -15,7 +15,7 @@ func (t *Thread) Truncate(ctx context.Context, at runtimev1.Truncate) (*runtimev
 	})
 }
 
-// Relationships gives a page of the thread's relationships with others, oldest first (SPEC REL-01).
+// Relationships gives a page of the thread's relationships with others, oldest first (REL-01).
 func (t *Thread) Relationships(ctx context.Context, p Page) (*runtimev1.RelationshipList, error) {
 	return one[runtimev1.RelationshipList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceRelationships) })
 }

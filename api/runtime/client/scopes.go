@@ -20,7 +20,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// State gives a page of the thread's state (SPEC STA-02), keys in the order in which they were first set.
+// State gives a page of the thread's state (STA-02), keys in the order in which they were first set.
 func (t *Thread) State(ctx context.Context, p Page) (*runtimev1.StateList, error) {
 	return one[runtimev1.StateList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceState) })
 }
@@ -36,7 +36,7 @@ func (t *Thread) StateValue(ctx context.Context, key string) (value json.RawMess
 }
 
 // SetState keeps any JSON value in the thread's state, null included. An error that IsInvalid when the state would
-// be larger than 1,048,576 bytes (SPEC STA-05).
+// be larger than 1,048,576 bytes (STA-05).
 func (t *Thread) SetState(ctx context.Context, key string, value any) error {
 	data, err := jsonFor(key, value)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *Thread) DeleteState(ctx context.Context, key string) error {
 }
 
 // PushState appends to the array under a key of the thread's state, made when missing, and keeps the last max
-// elements, all when max is 0. An error that IsInvalid when something else is there (SPEC STA-04).
+// elements, all when max is 0. An error that IsInvalid when something else is there (STA-04).
 func (t *Thread) PushState(ctx context.Context, key string, value any, max int) error {
 	data, err := jsonFor(key, value)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t *Thread) ClearState(ctx context.Context) error {
 	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "clear"})
 }
 
-// ChangeState applies changes in order, all or nothing, where the state is stored (SPEC STA-03).
+// ChangeState applies changes in order, all or nothing, where the state is stored (STA-03).
 func (t *Thread) ChangeState(ctx context.Context, ops ...runtimev1.StateOperation) error {
 	for _, o := range ops {
 		if (o.Op == "set" || o.Op == "push") && o.Value == nil {
@@ -102,12 +102,12 @@ func (o KeyOptions) params() map[string]string {
 	return p
 }
 
-// Keys gives a page of the keys of the thread's key-value store, in order (SPEC KVS-01).
+// Keys gives a page of the keys of the thread's key-value store, in order (KVS-01).
 func (t *Thread) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error) {
 	return one[runtimev1.KeyList](func(out any) error { return t.getAt(ctx, out, o.params(), runtimev1.SubresourceKV) })
 }
 
-// Usage sums what the thread's ended runs used, with subtree its descendants' too (SPEC LOG-03).
+// Usage sums what the thread's ended runs used, with subtree its descendants' too (LOG-03).
 func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, error) {
 	var p map[string]string
 	if subtree {
@@ -117,14 +117,14 @@ func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, err
 }
 
 // UsageRecords gives a page of what the thread's ended runs used, and the tasks that followed them, newest first
-// (SPEC RUN-07).
+// (RUN-07).
 func (t *Thread) UsageRecords(ctx context.Context, p Page) (*runtimev1.UsageRecordList, error) {
 	return one[runtimev1.UsageRecordList](func(out any) error {
 		return t.getAt(ctx, out, p.params(), runtimev1.SubresourceUsage, runtimev1.UsageRecords)
 	})
 }
 
-// Export streams the conversation as lines of JSON (SPEC LOG-01, docs/export.md). Close the stream; one that was
+// Export streams the conversation as lines of JSON (LOG-01, docs/export.md). Close the stream; one that was
 // cut off ends with an error.
 func (t *Thread) Export(ctx context.Context) (io.ReadCloser, error) {
 	r, err := t.request(http.MethodGet, runtimev1.SubresourceExport)
@@ -134,7 +134,7 @@ func (t *Thread) Export(ctx context.Context) (io.ReadCloser, error) {
 	return open(ctx, r.SetHeader("Accept", "*/*"))
 }
 
-// Import fills an empty thread with a conversation in the form of Export (SPEC LOG-02), all or nothing. An error
+// Import fills an empty thread with a conversation in the form of Export (LOG-02), all or nothing. An error
 // that IsInvalid names the line that is wrong, one that IsConflict says that the thread is not empty.
 func (t *Thread) Import(ctx context.Context, lines io.Reader) (*runtimev1.ImportResult, error) {
 	r, err := t.request(http.MethodPost, runtimev1.SubresourceImport)
@@ -145,7 +145,7 @@ func (t *Thread) Import(ctx context.Context, lines io.Reader) (*runtimev1.Import
 	return one[runtimev1.ImportResult](func(out any) error { return get(ctx, r, out) })
 }
 
-// Usage sums what ended runs of a namespace used, of one agent of it when agent is not empty (SPEC LOG-03). What
+// Usage sums what ended runs of a namespace used, of one agent of it when agent is not empty (LOG-03). What
 // threads used that are deleted by now is part of it.
 func (c *Client) Usage(ctx context.Context, namespace, agent string) (*runtimev1.Usage, error) {
 	var p map[string]string
@@ -155,7 +155,7 @@ func (c *Client) Usage(ctx context.Context, namespace, agent string) (*runtimev1
 	return one[runtimev1.Usage](func(out any) error { return c.viewAt(ctx, out, p, namespace, runtimev1.ViewUsage) })
 }
 
-// KV gives a store of the key-value service of a namespace (SPEC STA-07). A store need not be made.
+// KV gives a store of the key-value service of a namespace (STA-07). A store need not be made.
 func (c *Client) KV(namespace, store string) *KV { return &KV{c, namespace, store} }
 
 // KV is one store of the key-value service. Making one asks nothing of the server.
@@ -244,7 +244,7 @@ type LifecycleOptions struct {
 	NoFollow bool
 }
 
-// Lifecycle streams what happens to threads and sessions of a namespace, of all when it is empty (SPEC STA-06). It
+// Lifecycle streams what happens to threads and sessions of a namespace, of all when it is empty (STA-06). It
 // connects again by itself when the connection ends, going on after the last event, so that nothing is lost or
 // doubled; it ends with ctx (no error), at the end of the feed with NoFollow, or with the error of a server that
 // refuses.

@@ -14,7 +14,7 @@ type SearchOptions struct {
 	Role      string // system, user, assistant or tool
 }
 
-// Search finds messages by their text in the threads that the caller may read, the best first (SPEC THR-16): words,
+// Search finds messages by their text in the threads that the caller may read, the best first (THR-16): words,
 // "phrases in quotes", -words that must not be there and beginnings*.
 func (c *Client) Search(ctx context.Context, text string, o SearchOptions) (*runtimev1.SearchHitList, error) {
 	p := o.params()

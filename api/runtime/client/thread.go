@@ -33,7 +33,7 @@ func (t *Thread) Get(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error { return t.getAt(ctx, out, nil, "") })
 }
 
-// MessageOptions select a page of messages (SPEC MSG-02).
+// MessageOptions select a page of messages (MSG-02).
 type MessageOptions struct {
 	Page
 	Order         string // "", "asc" or "desc": no order = the newest slice, oldest first
@@ -59,7 +59,7 @@ func (t *Thread) Messages(ctx context.Context, o MessageOptions) (*runtimev1.Mes
 	return one[runtimev1.MessageList](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceMessages) })
 }
 
-// Message gives one message; nil when there is none (SPEC MSG-03).
+// Message gives one message; nil when there is none (MSG-03).
 func (t *Thread) Message(ctx context.Context, id string) (*runtimev1.Message, error) {
 	m, err := one[runtimev1.Message](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceMessages, id) })
 	return m, t.absentBelow(ctx, err)
@@ -74,14 +74,14 @@ func (t *Thread) absentBelow(ctx context.Context, err error) error {
 	return err
 }
 
-// Inject appends a message and never starts execution (SPEC MSG-04).
+// Inject appends a message and never starts execution (MSG-04).
 func (t *Thread) Inject(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
 	return one[runtimev1.Message](func(out any) error {
 		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceMessages)
 	})
 }
 
-// Queue puts a message into the queue, durably, and starts execution (SPEC MSG-05).
+// Queue puts a message into the queue, durably, and starts execution (MSG-05).
 func (t *Thread) Queue(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
 	return one[runtimev1.Message](func(out any) error {
 		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceQueue)
@@ -116,20 +116,20 @@ func (t *Thread) Stop(ctx context.Context, message string) (*runtimev1.ThreadRec
 	})
 }
 
-// CancelRun ends one run, be it under way or parked, and gives it as it is then; what waits in the queue goes on (SPEC
-// RUN-10). One that has ended already stays as it is. An error that IsNotFound when the thread has no such run.
+// CancelRun ends one run, be it under way or parked, and gives it as it is then; what waits in the queue goes on
+// (RUN-10). One that has ended already stays as it is. An error that IsNotFound when the thread has no such run.
 func (t *Thread) CancelRun(ctx context.Context, id, message string) (*runtimev1.Run, error) {
 	return one[runtimev1.Run](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceRuns, id, runtimev1.ActionCancel)
 	})
 }
 
-// Terminate ends the thread and its descendants for good; they can still be read (SPEC THR-05). Again is no error.
+// Terminate ends the thread and its descendants for good; they can still be read (THR-05). Again is no error.
 func (t *Thread) Terminate(ctx context.Context) error {
 	return t.send(ctx, http.MethodPost, runtimev1.Stop{}, nil, runtimev1.SubresourceTerminate)
 }
 
-// ScheduleEffect schedules an effect and gives its id (SPEC EFF-01). args is what encodes as a JSON object, nil for
+// ScheduleEffect schedules an effect and gives its id (EFF-01). args is what encodes as a JSON object, nil for
 // {}; the delay counts in whole milliseconds, 0 being now.
 func (t *Thread) ScheduleEffect(ctx context.Context, name string, args any, delay time.Duration) (string, error) {
 	e := runtimev1.NewEffect{Name: name, Delay: delay.Milliseconds()}

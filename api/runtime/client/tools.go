@@ -11,7 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// InvokeTool calls a tool of the thread's agent beside the conversation and waits for its result (SPEC TOL-01).
+// InvokeTool calls a tool of the thread's agent beside the conversation and waits for its result (TOL-01).
 // args is what encodes as a JSON object, nil for {}. That the tool failed is in the result; an error means that it
 // was not called: ErrNotFound when the agent has no such tool, ErrTerminated, ErrUnavailable when the agent is not
 // ready. Ending ctx ends the call.
@@ -20,7 +20,7 @@ func (t *Thread) InvokeTool(ctx context.Context, name string, args any) (*runtim
 }
 
 // QueueTool adds a tool call to the execution under way, or starts one, and does not wait: call and result become
-// messages of the conversation (SPEC TOL-01). Errors are those of InvokeTool.
+// messages of the conversation (TOL-01). Errors are those of InvokeTool.
 func (t *Thread) QueueTool(ctx context.Context, name string, args any) error {
 	_, err := t.callTool(ctx, name, args, runtimev1.ToolQueue)
 	return err
@@ -40,7 +40,7 @@ func (t *Thread) callTool(ctx context.Context, name string, args any, mode strin
 }
 
 // LoadModel gives the definition of a model of the namespace as JSON: its name and spec, without secrets
-// (SPEC AGT-07). ErrNotFound when there is none of that name.
+// (AGT-07). ErrNotFound when there is none of that name.
 func (t *Thread) LoadModel(ctx context.Context, name string) (json.RawMessage, error) {
 	return t.load(ctx, runtimev1.DefinitionModels, name)
 }
@@ -61,7 +61,7 @@ func (t *Thread) load(ctx context.Context, kind, name string) (json.RawMessage, 
 	return d, err
 }
 
-// ModelNames lists the models of the namespace, sorted (SPEC AGT-07).
+// ModelNames lists the models of the namespace, sorted (AGT-07).
 func (t *Thread) ModelNames(ctx context.Context) ([]string, error) {
 	return t.names(ctx, runtimev1.DefinitionModels)
 }
@@ -91,7 +91,7 @@ func (t *Thread) names(ctx context.Context, kind string) ([]string, error) {
 	return names, nil
 }
 
-// Emit sends an event to every client that follows the thread (SPEC EVT-01). data is what encodes as JSON, at most
+// Emit sends an event to every client that follows the thread (EVT-01). data is what encodes as JSON, at most
 // 1 MiB of it. event is at most 100 letters, digits, "_", "-", "." and ":", the first a letter: ErrInvalid if not.
 // It is in the log with the type "event:<name>".
 func (t *Thread) Emit(ctx context.Context, event string, data any) error {
@@ -102,7 +102,7 @@ func (t *Thread) Emit(ctx context.Context, event string, data any) error {
 	return t.send(ctx, http.MethodPost, runtimev1.NewEvent{Event: event, Data: raw}, nil, runtimev1.SubresourceEvents)
 }
 
-// Execution gives the run under way, nil at rest (SPEC RUN-03).
+// Execution gives the run under way, nil at rest (RUN-03).
 func (t *Thread) Execution(ctx context.Context) (*Execution, error) {
 	var s *runtimev1.ExecutionState
 	if err := t.getAt(ctx, &s, nil, runtimev1.SubresourceExecution); err != nil || s == nil {

@@ -43,8 +43,8 @@ func (c *Client) viewAt(ctx context.Context, out any, params map[string]string, 
 	return get(ctx, r, out)
 }
 
-// Lookup finds a thread by any form of its id, in whatever namespace, of those that the caller may get (SPEC
-// THR-16): the UUID, T-<uuid>, thrd_<32 hex digits>, the last 12 hex digits of the UUID, or the name. An error
+// Lookup finds a thread by any form of its id, in whatever namespace, of those that the caller may get
+// (THR-16): the UUID, T-<uuid>, thrd_<32 hex digits>, the last 12 hex digits of the UUID, or the name. An error
 // that IsNotFound when there is none, one that IsConflict when a short form or a name means several.
 func (c *Client) Lookup(ctx context.Context, id string) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {

@@ -1,4 +1,4 @@
-// Package values is how values cross between a Go program and code in a sandbox (SPEC COD-07): JSON, and what
+// Package values is how values cross between a Go program and code in a sandbox (COD-07): JSON, and what
 // JavaScript has beyond it.
 //
 //	undefined            Undefined

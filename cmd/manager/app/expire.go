@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// expireEvery is how often threads that have been idle for too long are looked for (SPEC THR-07): how late an
+// expireEvery is how often threads that have been idle for too long are looked for (THR-07): how late an
 // expiry may be.
 const expireEvery = time.Second
 

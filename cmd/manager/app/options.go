@@ -31,7 +31,7 @@ const (
 const (
 	// StoreSQLite keeps everything in one file below the data folder, for one replica.
 	StoreSQLite = "sqlite"
-	// StorePostgres keeps everything in a PostgreSQL database, for any number of replicas (SPEC K8S-05).
+	// StorePostgres keeps everything in a PostgreSQL database, for any number of replicas (K8S-05).
 	StorePostgres = "postgres"
 )
 
@@ -86,7 +86,7 @@ type Options struct {
 	Workers     int // runs at once; the engine's default when 0
 	// NamespaceWorkers bounds the runs at once of one namespace; 0 for no bound of its own.
 	NamespaceWorkers int
-	MaxQueued        int      // user messages that may wait in one thread (SPEC MSG-07)
+	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
 	Namespaces       []string // all when empty
 	Namespace        string   // the manager's own
 

@@ -59,7 +59,7 @@ func (o *Options) bucketFolder() string {
 const patience = 30 * time.Second
 
 // oneReplica keeps a second replica on SQLite from being ready, and says why: it would have data of its
-// own (SPEC K8S-05).
+// own (K8S-05).
 type oneReplica struct {
 	mgr  ctrl.Manager
 	wait time.Duration

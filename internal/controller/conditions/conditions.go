@@ -1,4 +1,4 @@
-// Package conditions holds what the controllers share about conditions (SPEC K8S-01).
+// Package conditions holds what the controllers share about conditions (K8S-01).
 package conditions
 
 import (

@@ -39,7 +39,7 @@ func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
 	return c.defs.CheckAnyPool(ctx, t.Namespace)
 }
 
-// packable says whether a Tool's code can be taken elsewhere (SPEC TOL-04); nothing is known of code that is not ready.
+// packable says whether a Tool's code can be taken elsewhere (TOL-04); nothing is known of code that is not ready.
 func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Writer) {
 	if t.Spec.Code == nil { // what it does is done elsewhere, wherever it is declared
 		w.Set(skeinv1.ConditionPackable, metav1.ConditionTrue, skeinv1.ReasonPortable, "")

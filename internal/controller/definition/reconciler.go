@@ -1,5 +1,5 @@
 // Package definition reconciles the definitions: Agent, Prompt, Model, Tool, Effect and ThreadEndpoint. They differ only in
-// what they check and watch; a mistake is a condition that heals by a watch, never a retry (SPEC K8S-02).
+// what they check and watch; a mistake is a condition that heals by a watch, never a retry (K8S-02).
 package definition
 
 import (

@@ -1,4 +1,4 @@
-// Package pace bounds how often a status is written (SPEC K8S-07, docs/adr/0003-thread-status-writes.md):
+// Package pace bounds how often a status is written (K8S-07, docs/adr/0003-thread-status-writes.md):
 // changes that nobody waits for are gathered, and no object is written more than once a second for long.
 package pace
 

@@ -1,5 +1,5 @@
 // Package sandboxpool reconciles SandboxPools: it keeps as many sandboxes warm as the pool asks for, under
-// certificates and a NetworkPolicy of their own (SPEC COD-08, COD-09). Claiming them is internal/kube's.
+// certificates and a NetworkPolicy of their own (COD-08, COD-09). Claiming them is internal/kube's.
 package sandboxpool
 
 import (

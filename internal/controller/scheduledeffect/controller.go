@@ -1,5 +1,5 @@
 // Package scheduledeffect reconciles ScheduledEffects: it records each firing when it is due, once, and
-// shows how the handler ended (SPEC EFF-01, EFF-04). The handler itself is the engine's.
+// shows how the handler ended (EFF-01, EFF-04). The handler itself is the engine's.
 package scheduledeffect
 
 import (

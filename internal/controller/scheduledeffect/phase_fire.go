@@ -94,7 +94,7 @@ func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// fire records the firing when it is due (SPEC EFF-04) and wakes the engine, which runs the handler.
+// fire records the firing when it is due (EFF-04) and wakes the engine, which runs the handler.
 func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil {
 		return true, nil // a watch leads here again

@@ -38,7 +38,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	return false, err
 }
 
-// own makes the Thread the owner of an effect that was declared by hand (metadata, never spec: SPEC K8S-03).
+// own makes the Thread the owner of an effect that was declared by hand (metadata, never spec: K8S-03).
 func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -56,7 +56,7 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// cancel ends an effect whose thread ended before it was due (SPEC EFF-06).
+// cancel ends an effect whose thread ended before it was due (EFF-06).
 func (r *Reconciler) cancel(_ context.Context, s *scope) (bool, error) {
 	if s.row == nil || s.row.TerminatedAt == 0 {
 		return false, nil

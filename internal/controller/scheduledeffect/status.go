@@ -19,7 +19,7 @@ import (
 // in less makes one write.
 const gatherFor = time.Second
 
-// writeStatus computes the whole status and writes it when it changed and the pace allows (SPEC K8S-07).
+// writeStatus computes the whole status and writes it when it changed and the pace allows (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	s.compute(failed)

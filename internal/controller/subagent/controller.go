@@ -1,5 +1,5 @@
 // Package subagent reconciles Subagents: each is a child of a thread, owned by the parent Thread and owner
-// of the child Thread, so that deleting any of them deletes what is below (SPEC SUB-01, SUB-08).
+// of the child Thread, so that deleting any of them deletes what is below (SUB-01, SUB-08).
 package subagent
 
 import (

@@ -86,7 +86,7 @@ func childThread(s *scope) *skeinv1.Thread {
 	}
 }
 
-// endChild terminates the child of a parent that was terminated (SPEC SUB-08). The engine does so for the
+// endChild terminates the child of a parent that was terminated (SUB-08). The engine does so for the
 // children that it finds; this is for one that was being made at that moment.
 func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
 	if s.row == nil || s.parentRow.TerminatedAt == 0 || s.row.TerminatedAt != 0 {

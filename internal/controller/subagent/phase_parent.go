@@ -38,7 +38,7 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 }
 
 // own makes the parent Thread the owner of a Subagent that was declared by hand (metadata, never spec:
-// SPEC K8S-03). Those that the engine makes come with it.
+// K8S-03). Those that the engine makes come with it.
 func (r *Reconciler) own(ctx context.Context, s *scope) error {
 	if metav1.IsControlledBy(s.object, s.parent) || !s.parent.DeletionTimestamp.IsZero() {
 		return nil // a parent that goes takes what it owns with it, or leaves it (--cascade=orphan)

@@ -1,5 +1,5 @@
 // Package thread reconciles Threads: it makes the stored thread, shows a small picture of it in the status
-// and purges it when the object goes (SPEC THR-03, SUB-08, K8S-07). The conversation itself is the engine's.
+// and purges it when the object goes (THR-03, SUB-08, K8S-07). The conversation itself is the engine's.
 package thread
 
 import (
@@ -37,7 +37,7 @@ type Engine interface {
 	Wake(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
-	// ThreadCreated gives what the inbox of a new thread begins with: the hooks that are to be told of it (SPEC HOK-01).
+	// ThreadCreated gives what the inbox of a new thread begins with: the hooks that are to be told of it (HOK-01).
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
 

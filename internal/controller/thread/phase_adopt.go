@@ -14,7 +14,7 @@ import (
 )
 
 // hold makes sure that the stored thread belongs to the object: it does, or it is retained and the object
-// adopts it (SPEC THR-09). A thread that is somebody else's is not even looked at: whether it exists in
+// adopts it (THR-09). A thread that is somebody else's is not even looked at: whether it exists in
 // another namespace does not show.
 func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
 	o := s.object

@@ -47,7 +47,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 		if s.problem, err = r.checkArguments(ctx, s.object.Namespace, &a, s.row.Arguments); s.problem != nil || err != nil {
 			return false, err
 		}
-		// A run that found a definition missing has left its work in the inbox (SPEC K8S-02).
+		// A run that found a definition missing has left its work in the inbox (K8S-02).
 		if conditions.Ready(s.object.Status.Conditions).Status != metav1.ConditionTrue {
 			r.Engine.Wake(s.row.ID)
 		}
@@ -55,7 +55,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// checkArguments holds the arguments of a thread against what the prompts of its agent require (SPEC AGT-05).
+// checkArguments holds the arguments of a thread against what the prompts of its agent require (AGT-05).
 func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *skeinv1.Agent, arguments json.RawMessage) (*problem, error) {
 	for _, name := range kube.PromptsOf(&a.Spec) {
 		var p skeinv1.Prompt

@@ -90,7 +90,7 @@ func (r *Reconciler) tellParent(ctx context.Context, row *store.Thread) error {
 	})
 }
 
-// childStatus tells a parent's conversation how a child ended that did not get to say so itself (SPEC MSG-09).
+// childStatus tells a parent's conversation how a child ended that did not get to say so itself (MSG-09).
 func (r *Reconciler) childStatus(ctx context.Context, child *store.Thread, kind string) error {
 	told := thread.ChildStatusMessage(child, kind, "")
 	err := r.Threads.Store().Apply(ctx, told.To, nil, told)

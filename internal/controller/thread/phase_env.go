@@ -25,8 +25,8 @@ func (r *Reconciler) firstEnv(ctx context.Context, s *scope, n *thread.NewThread
 	return err
 }
 
-// env keeps a thread's variables up with its spec and with what that refers to (SPEC ENV-05), and the names that
-// it does not inherit with its agent (SPEC ENV-04).
+// env keeps a thread's variables up with its spec and with what that refers to (ENV-05), and the names that
+// it does not inherit with its agent (ENV-04).
 func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 	if r.Env == nil || s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// expiry tells the store after how long the thread expires (SPEC THR-07): what the Thread says, else what its
+// expiry tells the store after how long the thread expires (THR-07): what the Thread says, else what its
 // agent says. While the agent is not there, what held before goes on to hold.
 func (r *Reconciler) expiry(ctx context.Context, s *scope) (bool, error) {
 	if s.row == nil || s.object.Undecodable != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// handOver gives the thread to another agent when spec.agentRef has changed (SPEC AGT-03). What was declared last is
+// handOver gives the thread to another agent when spec.agentRef has changed (AGT-03). What was declared last is
 // kept with the thread: a tool that applies the same manifest again changes nothing, whatever agent the conversation
-// itself has come to since (SPEC K8S-03). A run under way goes on with the new agent before its next model call.
+// itself has come to since (K8S-03). A run under way goes on with the new agent before its next model call.
 func (r *Reconciler) handOver(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
 		return false, nil

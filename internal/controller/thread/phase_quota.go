@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fileQuota gives what a spec bounds of the thread's files; nil leaves a bound to the manager (SPEC FIL-08).
+// fileQuota gives what a spec bounds of the thread's files; nil leaves a bound to the manager (FIL-08).
 func fileQuota(spec *skeinv1.ThreadSpec) (bytes, files *int64) {
 	q := spec.FileQuota
 	if q == nil {

@@ -59,7 +59,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err 
 	return err
 }
 
-// store makes the stored thread by the one code path for new threads (SPEC THR-03), or brings its row up
+// store makes the stored thread by the one code path for new threads (THR-03), or brings its row up
 // with what of the spec may change.
 func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	id := s.object.ThreadID()
@@ -221,7 +221,7 @@ func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause erro
 }
 
 // endWithParent terminates a child whose parent was terminated while it was being made: whoever ended the
-// parent may have looked for children before this one was stored (SPEC SUB-08).
+// parent may have looked for children before this one was stored (SUB-08).
 func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	if s.row.ParentID == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// computeState shows whether the thread's state could be saved (SPEC STA-05). A thread that never had more than
+// computeState shows whether the thread's state could be saved (STA-05). A thread that never had more than
 // fits has no such condition.
 func (r *Reconciler) computeState(ctx context.Context, s *scope, at time.Time) error {
 	if s.row == nil {

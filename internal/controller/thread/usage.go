@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// computeUsage shows what the thread's runs used (SPEC RUN-07). A thread that has never run is not asked for.
+// computeUsage shows what the thread's runs used (RUN-07). A thread that has never run is not asked for.
 func (r *Reconciler) computeUsage(ctx context.Context, s *scope, run *store.Run) error {
 	if s.row == nil || run == nil {
 		return nil

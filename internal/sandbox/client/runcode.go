@@ -72,7 +72,7 @@ func runID(v any) int64 {
 
 // ServeRunCode serves state.runCode(source, options) for a Host: args are those of its call "runCode", iso the
 // isolate that it came from, sbx where the code shall run. It gives the result object that the code awaits
-// (SPEC COD-05); mistakes in the options are in it, as link_error (SPEC COD-02). Cancelling ctx ends the code.
+// (COD-05); mistakes in the options are in it, as link_error (COD-02). Cancelling ctx ends the code.
 func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, args []any) (any, error) {
 	r, err := RunCodeFor(ctx, sbx, iso, args)
 	if err != nil {
@@ -258,7 +258,7 @@ func bindings(iso sandbox.Isolate, v any) (map[string]sandbox.Binding, bool) {
 	return out, true
 }
 
-// ResultObject is a result as code sees it (SPEC COD-05).
+// ResultObject is a result as code sees it (COD-05).
 func ResultObject(r sandbox.Result) map[string]any {
 	logs := make([]any, len(r.Logs))
 	for i, l := range r.Logs {

@@ -1,5 +1,5 @@
 // Package compile turns TypeScript and modern JavaScript into ES modules for the engine, and maps positions
-// in stacks back to the source as written (SPEC COD-05). It is cheap and imports no engine, so controllers
+// in stacks back to the source as written (COD-05). It is cheap and imports no engine, so controllers
 // use it to validate the code of Tools and Effects.
 package compile
 

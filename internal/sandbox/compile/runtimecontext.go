@@ -6,7 +6,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// RuntimeContext is the property of state that holds what the platform team configured (SPEC TOL-04). Code that names
+// RuntimeContext is the property of state that holds what the platform team configured (TOL-04). Code that names
 // it is given it, and is not portable.
 const RuntimeContext = "_notPackableRuntimeContext"
 

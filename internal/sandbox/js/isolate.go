@@ -14,7 +14,7 @@ import (
 )
 
 // isolate runs definition code until the manager closes it: any number of invocations share one engine, and
-// with it state.context and the modules' own variables (SPEC STA-08).
+// with it state.context and the modules' own variables (STA-08).
 type isolate struct {
 	*machine
 	wall time.Duration

@@ -180,7 +180,7 @@ func (s *Server) health() http.Handler {
 	return mux
 }
 
-// pin binds the supervisor to the first thread that comes, for its whole life (SPEC COD-08).
+// pin binds the supervisor to the first thread that comes, for its whole life (COD-08).
 func (s *Server) pin(thread string) bool {
 	if s.thread.CompareAndSwap(nil, &thread) {
 		s.pool.calmFor(firstRefill)

@@ -1,4 +1,4 @@
-// Package types holds the TypeScript declarations of what definition code finds in a sandbox (SPEC TOL-03). They are
+// Package types holds the TypeScript declarations of what definition code finds in a sandbox (TOL-03). They are
 // apart from the code that they describe, so that the command that prints them does not carry that.
 package types
 
@@ -9,7 +9,7 @@ import _ "embed"
 //go:embed builder.d.ts
 var Builder string
 
-// Handlers declares what handlers of agents are written with (SPEC AGT-09). It refers to Builder.
+// Handlers declares what handlers of agents are written with (AGT-09). It refers to Builder.
 //
 //go:embed handlers.d.ts
 var Handlers string

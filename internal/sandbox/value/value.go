@@ -1,4 +1,4 @@
-// Package value is how values cross between code in an isolate and the host (SPEC COD-07).
+// Package value is how values cross between code in an isolate and the host (COD-07).
 //
 // What crosses, and its Go type:
 //

@@ -1,5 +1,5 @@
 // The module "ai": the part of the AI SDK by which handlers ask models. Its calls go to the host, which has a Model
-// object of the namespace answer them (SPEC AGT-09).
+// object of the namespace answer them (AGT-09).
 const hub = () => {
   const models = globalThis[Symbol.for('skein.models')];
   if (models === undefined) throw new Error('models can be asked by the handlers of an agent only: this code is a tool, an effect, a hook or an endpoint');

@@ -43,7 +43,7 @@
     const own = parts.scopesFor(invocation);
     if (session === undefined) {
       session = listening({ id: own.session.id, state: own.session.state });
-      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }); // one identity, in the spelling of this API (SPEC IDS-01)
+      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }); // one identity, in the spelling of this API (IDS-01)
       session.target.thread = thread.target;
     }
     // The thread's state is asked for in the name of the call that is under way.

@@ -14,7 +14,7 @@ import (
 //go:embed zod.js
 var Zod string
 
-// Builder is the module "@standardagents/builder": the define functions (SPEC TOL-03).
+// Builder is the module "@standardagents/builder": the define functions (TOL-03).
 //
 //go:embed builder.js
 var Builder string
@@ -45,12 +45,12 @@ func expression(script string) string { return strings.TrimSuffix(strings.TrimSp
 var URL string
 
 // HTTP is the script that makes the classes Headers, Request, Response and ReadableStream, evaluated when code first
-// names one, and that serves thread endpoints (SPEC END-01). Its value is a function that takes the host's side.
+// names one, and that serves thread endpoints (END-01). Its value is a function that takes the host's side.
 //
 //go:embed http.js
 var HTTP string
 
-// Handler is the script that calls the handler of an agent's side (SPEC AGT-09), evaluated where there is one. Its
+// Handler is the script that calls the handler of an agent's side (AGT-09), evaluated where there is one. Its
 // value is a function that takes the host's side and what definition.js has for it.
 //
 //go:embed handler.js

@@ -28,7 +28,7 @@ var Modules = []Module{
 }
 
 var (
-	// The modules of handlers (SPEC AGT-09): createAgent, and the part of the AI SDK that has models answer.
+	// The modules of handlers (AGT-09): createAgent, and the part of the AI SDK that has models answer.
 
 	//go:embed runtime.js
 	runtimeModule string
