@@ -45,7 +45,7 @@ export default async (state: any) => {
 		res, err := golang(t).InvokeTool(ctx, "plan", nil)
 		Expect(err).NotTo(HaveOccurred())
 		missing := func(name string) string {
-			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; there are remind-me`
+			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; existing Effects: remind-me`
 		}
 		const delay = "state.scheduleEffect: argument 3 must be the delay in milliseconds: a number from 0, which is now, to a year"
 		want := must(json.Marshal([]any{[]string{missing("remind-mee"), missing("acme.remind"), delay, delay, delay, delay, delay,
