@@ -33,7 +33,7 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engi
 			return nil, err
 		}
 		if other.Spec.Capabilities.Embeds() {
-			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which only returns embeddings: name a Model that generates text", field, ref.Name)
+			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text", field, ref.Name)
 		}
 		fallback, err := d.resolveModel(ctx, &other)
 		if err != nil {

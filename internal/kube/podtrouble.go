@@ -121,7 +121,7 @@ func RefusalOf(err error) *Trouble {
 			Advice: "raise the namespace's ResourceQuota, or lower warm, maxWarm or resources of the SandboxPool"}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return &Trouble{Reason: skeinv1.ReasonPodsRefused, Text: err.Error(), Final: true,
-			Advice: "correct the fields of the SandboxPool that the message names, or change the policy of the namespace that refuses the pod"}
+			Advice: "correct the fields of the SandboxPool that the message names, or the policy of the namespace that refuses the pod"}
 	default:
 		return nil
 	}
