@@ -202,7 +202,7 @@ var _ = Describe("the server", func() {
 
 	It("refuses options that cannot work", func() {
 		_, err := New(Options{})
-		Expect(err).To(MatchError(ContainSubstring("are needed")))
+		Expect(err).To(MatchError(ContainSubstring("are required")))
 		e := newEnv()
 		_, err = New(Options{Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube})
 		Expect(err).To(MatchError(ContainSubstring("Kubeconfig")))
