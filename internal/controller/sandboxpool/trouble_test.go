@@ -59,7 +59,7 @@ var _ = Describe("Trouble with pods", func() {
 		w.Clock.Step(time.Second)
 		w.reconcile(ctx)
 		Expect(w.ready(ctx)).To(HaveField("Reason", skeinv1.ReasonWarm))
-		Expect(w.Recorder.Events).To(Receive(ContainSubstring("come up again")))
+		Expect(w.Recorder.Events).To(Receive(ContainSubstring("start again")))
 	})
 
 	It("says that no node takes the pods", Label("COD-09"), func(ctx SpecContext) {
