@@ -356,7 +356,7 @@ var _ = Describe("runCode in Go", Label("COD-03", "COD-07"), func() {
 		Entry("a function of a kind that gives too much", runtimeclient.CodeOptions{Globals: map[string]any{"f": func() (int, int) { return 1, 2 }}}, "global f: it is a func() (int, int)"),
 		Entry("a nil function", runtimeclient.CodeOptions{Imports: map[string]map[string]any{"a": {"f": runtimeclient.CodeFunc(nil)}}}, "import a: f: it is a nil function"),
 		Entry("a function within a value", runtimeclient.CodeOptions{Globals: map[string]any{"o": map[string]any{"f": func() {}}}}, "global o: a function cannot be a value"),
-		Entry("too large a value", runtimeclient.CodeOptions{Args: []any{strings.Repeat("x", runtimev1.MaxCodeMessageBytes)}}, "a message takes 16 MiB"),
+		Entry("too large a value", runtimeclient.CodeOptions{Args: []any{strings.Repeat("x", runtimev1.MaxCodeMessageBytes)}}, "a message holds at most 16 MiB"),
 	)
 
 	It("says why it could not begin", func(ctx SpecContext) {

@@ -58,7 +58,7 @@ export default async (state: any) => {
 		Expect(status).To(Equal("error"))
 		Expect(content).To(Equal(missing("remind-mee")))
 		_, err = golang(t).ScheduleEffect(ctx, "remind_mee", nil, time.Hour)
-		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("there are remind-me"))))
+		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("existing Effects: remind-me"))))
 
 		By("a ScheduledEffect that names an Effect which comes later")
 		declared := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "early"}, Spec: skeinv1.ScheduledEffectSpec{
