@@ -132,7 +132,7 @@ var _ = Describe("Connecting ahead", func() {
 
 		It("of another namespace's sandbox", func(ctx SpecContext) {
 			_, err := connect(ctx, func(o *client.Options) { o.ServerName = pki.ServerName("test", "elsewhere") })
-			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another pool's or namespace's"))))
+			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another pool or namespace"))))
 		})
 
 		It("of a foreign sandbox", func(ctx SpecContext) {
