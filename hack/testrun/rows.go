@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// rowID is the form of a row's id.
+// rowID matches the id of a row.
 var rowID = regexp.MustCompile(`^[A-Z0-9]{3}-\d{2}$`)
 
 // rowsCommand prints one line for each row of the specification, from the reports of the tiers.
@@ -72,7 +72,7 @@ func readRows(file string) ([]string, error) {
 	return rows, nil
 }
 
-// selectRows keeps the rows that were asked for: "MSG" is every row of that family, "FIL-03" is one row.
+// selectRows returns the requested rows: "MSG" is every row of that family, "FIL-03" is one row.
 func selectRows(all, wanted []string) ([]string, error) {
 	if len(wanted) == 0 {
 		return all, nil
@@ -92,7 +92,7 @@ func selectRows(all, wanted []string) ([]string, error) {
 	return rows, nil
 }
 
-// labelFilter selects the specs of the rows that were asked for; of all rows when none were.
+// labelFilter returns a filter for the specs of the requested rows, or of all rows when none is requested.
 func labelFilter(wanted []string) string {
 	if len(wanted) == 0 {
 		return `/^[A-Z0-9]{3}-[0-9]{2}$/`
@@ -108,8 +108,8 @@ func labelFilter(wanted []string) string {
 	return strings.Join(parts, " || ")
 }
 
-// printRows prints the rows and gives how many failed. A row passes when at least one spec labelled with
-// it ran and none of them failed or was kept from running by a failed setup.
+// printRows prints the rows and returns how many failed. A row passes when at least one spec with its label ran, and
+// none of them failed or was blocked by a failed setup.
 func printRows(out io.Writer, rows []string, specs []spec) int {
 	type count struct{ passed, failed int }
 	counts := map[string]*count{}
