@@ -40,9 +40,9 @@ const (
 
 // candidates returns the possible values for a position of the command line. args are the arguments before it.
 type candidates func(ctx context.Context, args []string) ([]string, error)
+
 // complete adds completion of arguments and flags to all commands below cmd. The usage line of a command names its
 // arguments.
-// complete gives all commands below cmd completion of their arguments and flags. What an argument is, its usage line says.
 func (p *plugin) complete(cmd *cobra.Command) {
 	places := map[string]candidates{
 		"THREAD": p.objectNames("ThreadList"), "CALL": p.callIDs, "RUN": p.runIDs, "TOOL": p.toolNames, "PATH": p.endpointPaths, "ID": p.retainedIDs,
