@@ -57,7 +57,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		obj.Status.Phase, obj.Status.Conditions = phase, conditions
 		Expect(env.Client.Status().Update(ctx, obj)).To(Succeed())
 	}
-	// release has the message taken.
+	// release lets the message be taken.
 	release := func(ctx context.Context) {
 		GinkgoHelper()
 		echoes.free.Store(true)
@@ -132,7 +132,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 	}, SpecTimeout(2*patience))
 })
 
-// conversation is the right to send messages and to read what happens.
+// conversation is the right to send messages and to follow the thread.
 func conversation() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads", "threads/queue", "threads/events"}, Verbs: []string{"get", "watch", "create"},

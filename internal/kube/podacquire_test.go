@@ -25,7 +25,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		dialling := make(chan struct{})
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
 			select {
-			case <-dialling: // else the claim would be over first
+			case <-dialling: // otherwise the claim would end first
 			case <-ctx.Done():
 				return ctx.Err()
 			}

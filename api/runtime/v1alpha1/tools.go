@@ -120,7 +120,7 @@ const KindExecutionState = "ExecutionState"
 
 // Types of the causes in the details of a Status, for cases that its reason alone does not distinguish.
 const (
-	// CauseBusy means that a run is under way, and that the message was to be queued only if none is. CauseQueueFull
+	// CauseBusy means that a run is active, and that the message was to be queued only if none is. CauseQueueFull
 	// means that the maximum number of user messages waits already.
 	CauseBusy      metav1.CauseType = "ThreadBusy"
 	CauseQueueFull metav1.CauseType = "QueueFull"

@@ -73,7 +73,7 @@ func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	NewWithT(t).Expect(o.validate()).To(MatchError(And(ContainSubstring("--store"), ContainSubstring("--sandbox"))))
 }
 
-// run starts the manager and gives the error that it ends with.
+// run starts the manager and returns the error that it ends with.
 func run(t *testing.T, args ...string) error {
 	t.Helper()
 	o := parse(t, append([]string{"--data-dir=" + t.TempDir(), "--sandbox=process", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--runtime-api-bind-address=127.0.0.1:0"}, args...)...)

@@ -158,7 +158,7 @@ var _ = Describe("Trouble with pods", func() {
 		left := w.pods(ctx)
 		Expect(left).To(HaveLen(2))
 		w.Writes()
-		last := left[0].DeletionTimestamp.Time // the API server in memory has its own clock, which may have gone on in between
+		last := left[0].DeletionTimestamp.Time // the API server in memory has its own clock, which may have advanced
 		if also := left[1].DeletionTimestamp.Time; also.After(last) {
 			last = also
 		}
