@@ -63,7 +63,7 @@ func newApprove(p *plugin) *cobra.Command {
 	var reason, arguments string
 	cmd := &cobra.Command{
 		Use:   "approve THREAD CALL",
-		Short: "Have a tool call made that waits for approval",
+		Short: "Approve a tool call that waits for approval",
 		Example: `  # What waits
   kubectl skein approvals orders
 
@@ -84,8 +84,8 @@ func newApprove(p *plugin) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "Why, for people.")
-	cmd.Flags().StringVar(&arguments, "arguments", "", "A JSON object to make the call with instead of the model's arguments.")
+	cmd.Flags().StringVar(&reason, "reason", "", "The reason, for people to read.")
+	cmd.Flags().StringVar(&arguments, "arguments", "", "Arguments for the call, a JSON object, instead of the model's.")
 	return cmd
 }
 
@@ -101,7 +101,7 @@ func newRefuse(p *plugin) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the model and for people.")
+	cmd.Flags().StringVar(&reason, "reason", "", "The reason, for the model and for people to read.")
 	return cmd
 }
 

@@ -26,7 +26,7 @@ func newCode(p *plugin) *cobra.Command {
 		Short:   "Run TypeScript or JavaScript in the thread's sandbox, apart from the conversation",
 		Long: `Run TypeScript or JavaScript in the thread's sandbox, apart from the conversation.
 
-What the code logs and reports goes to standard error as it comes, the result to standard output as JSON.
+Logs and reports of the code go to standard error as they arrive. The result goes to standard output as JSON.
 An interrupt (Ctrl-C) ends the code.`,
 		Example: `  # Call the default export with an argument
   kubectl skein code hello -f sum.ts --arg '[1,2,3]'
@@ -50,13 +50,13 @@ An interrupt (Ctrl-C) ends the code.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "The file with the code; - for standard input.")
-	cmd.Flags().StringVar(&f.fn, "fn", "", "The export to call; the default export when absent.")
-	cmd.Flags().StringArrayVar(&f.args, "arg", nil, "An argument, as JSON; may be given more than once.")
-	cmd.Flags().StringArrayVar(&f.globals, "global", nil, "A global as NAME=JSON; may be given more than once.")
-	cmd.Flags().StringArrayVar(&f.modules, "module", nil, "A file that the code imports by its path relative to the code's own; may be given more than once.")
+	cmd.Flags().StringVar(&f.fn, "fn", "", "The export to call. The default is the default export.")
+	cmd.Flags().StringArrayVar(&f.args, "arg", nil, "An argument, as JSON. You can repeat this flag.")
+	cmd.Flags().StringArrayVar(&f.globals, "global", nil, "A global, as NAME=JSON. You can repeat this flag.")
+	cmd.Flags().StringArrayVar(&f.modules, "module", nil, "A file that the code imports, by its path relative to the code's file. You can repeat this flag.")
 	cmd.Flags().Var((*quantity)(&f.memory), "memory-limit", "Memory that the code may use, such as 16Mi; the pool's default when absent.")
-	cmd.Flags().DurationVar(&f.wallTime, "wall-time", 0, "How long the code may take; the pool's cap when absent.")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "Print all of the outcome, as json or yaml.")
+	cmd.Flags().DurationVar(&f.wallTime, "wall-time", 0, "How long the code may take. The default is the pool's limit.")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "Print the whole outcome, as json or yaml.")
 	return cmd
 }
 

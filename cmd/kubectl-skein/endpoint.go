@@ -32,8 +32,8 @@ func newEndpoint(p *plugin) *cobra.Command {
 		Short: "Make a request to an endpoint of a thread and print the answer",
 		Long: `Make a request to an endpoint of a thread and print the answer.
 
-PATH is what a ThreadEndpoint object of the namespace has as spec.path, with values for its parameters, and may have a
-query: /report/7?format=csv. An answer with a status of 400 or more is printed too, and is an error.`,
+PATH is the spec.path of a ThreadEndpoint object of the namespace, with values for its parameters. It may have a query:
+/report/7?format=csv. The command prints an answer with a status of 400 or more too, and then fails.`,
 		Example: `  # Read a report
   kubectl skein endpoint orders /report/march
 
@@ -57,9 +57,9 @@ query: /report/7?format=csv. An answer with a status of 400 or more is printed t
 			return p.showAnswer(resp, o.include)
 		},
 	}
-	cmd.Flags().StringVarP(&o.method, "method", "X", "", "The method; GET, or POST with a body, when absent.")
+	cmd.Flags().StringVarP(&o.method, "method", "X", "", "The method. The default is GET, or POST with a body.")
 	cmd.Flags().StringVarP(&o.data, "data", "d", "", "The body: a text, @FILE, or @- for standard input.")
-	cmd.Flags().StringArrayVarP(&o.headers, "header", "H", nil, "A header, as 'Name: value'; may be given more than once.")
+	cmd.Flags().StringArrayVarP(&o.headers, "header", "H", nil, "A header, as 'Name: value'. You can repeat this flag.")
 	cmd.Flags().BoolVarP(&o.include, "include", "i", false, "Print the status and the headers of the answer first.")
 	return cmd
 }

@@ -26,9 +26,10 @@ func newEnv(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Show and set the variables of threads",
-		Long: `Show and set the variables of threads. The values of secrets are never shown: only code that runs in the thread gets them.
+		Long: `Show and set the variables of threads. The values of secrets are never shown: only code that runs in the thread gets
+them.
 
-Setting variables is a right apart: ask for the role skein-env-editor when you are refused.`,
+Setting variables needs a right of its own: if the server refuses you, ask for the role skein-env-editor.`,
 	}
 	cmd.AddCommand(newEnvList(p), newEnvSet(p), newEnvUnset(p), newEnvPending(p), newEnvRotate(p), newEnvUserLabel(p))
 	return cmd
@@ -39,8 +40,8 @@ func newEnvList(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list THREAD",
 		Short: "List the variables that a thread sees, and where they come from",
-		Long: `List the variables that a thread sees, and where they come from. Where its agent has two sides that see different things, there is
-one line for each, and a column that says of which side it is.`,
+		Long: `List the variables that a thread sees, and where they come from. If its agent has two sides that see
+different values, the list has one line for each side, and a column with the side.`,
 		Example: `  # All that a thread sees
   kubectl skein env list hello
 
@@ -89,7 +90,7 @@ one line for each, and a column that says of which side it is.`,
 			return w.Flush()
 		},
 	}
-	cmd.Flags().StringVar(&side, "side", "", "Side of the agent whose view it is: a or b. Both when left out.")
+	cmd.Flags().StringVar(&side, "side", "", "Show what this side of the agent sees: a or b. The default is both.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd
 }
@@ -99,8 +100,8 @@ func newEnvSet(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set THREAD NAME[=VALUE]",
 		Short: "Set a variable of a thread and of its subagents' threads",
-		Long: `Set a variable of a thread and of its subagents' threads. Without =VALUE the value is read from standard input, where no shell
-keeps it; one newline at its end is dropped.`,
+		Long: `Set a variable of a thread and of its subagents' threads. Without =VALUE the command reads the value from
+standard input, so that no shell history keeps it. It drops one newline at the end of the value.`,
 		Example: `  # A text, which may be shown
   kubectl skein env set hello REGION=north --type=text
 
@@ -127,14 +128,14 @@ keeps it; one newline at its end is dropped.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&kind, "type", "", "text or secret; the type that it has, secret for a new one, when left out.")
+	cmd.Flags().StringVar(&kind, "type", "", "text or secret. The default is the variable's present type, and secret for a new variable.")
 	return cmd
 }
 
 func newEnvUnset(p *plugin) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unset THREAD NAME",
-		Short: "Remove a variable of a thread; one of the same name from elsewhere shows again",
+		Short: "Remove a variable of a thread; a variable of the same name from another source applies again",
 		Args:  exactly("THREAD", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := p.thread(args[0])
@@ -190,15 +191,16 @@ func newEnvRotate(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Seal variables under a new key",
-		Long: `Seal variables under a new key. The key is added to the Secret of the manager's --env-key-secret as the primary one, which the
-manager sees within seconds; it then puts all values that are sealed under older keys under the new one, and says in its
-log, with the key's id, when none remains under another and every replica has had the time to read the new key. Afterwards --prune removes the older keys.`,
+		Long: `Seal variables under a new key. The command adds the key as the primary one to the Secret of the manager's --env-key-secret.
+The manager reads it within seconds, and then seals all values that are under older keys under the new one. Its log says,
+with the key's id, when no value remains under another key and every replica has had the time to read the new key.
+After that, --prune removes the older keys.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.rotate(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.namespace, "system-namespace", o.namespace, "Namespace of the manager.")
 	cmd.Flags().StringVar(&o.secret, "secret", o.secret, "Name of the Secret.")
-	cmd.Flags().BoolVar(&o.prune, "prune", false, "Add no key, but remove all except the primary one. What is still sealed under them is lost.")
+	cmd.Flags().BoolVar(&o.prune, "prune", false, "Add no key. Remove all keys except the primary one. Values that are still sealed under them are lost.")
 	return cmd
 }
 

@@ -47,7 +47,7 @@ func newExport(p *plugin) *cobra.Command {
 			return writeWhole(file, lines)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "The file to write; standard output when absent.")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "The file to write. The default is standard output.")
 	return cmd
 }
 
@@ -60,10 +60,11 @@ func newImport(p *plugin) *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE (--thread THREAD | --agent AGENT [--name NAME])",
-		Short: "Fill an empty thread with a conversation that was exported",
-		Long: `Fill an empty thread with a conversation that was exported, all of it or nothing.
+		Short: "Fill an empty thread with an exported conversation",
+		Long: `Fill an empty thread with an exported conversation, all of it or nothing.
 
-With --agent the thread is made first, and removed again when the import fails. FILE is - for standard input.`,
+With --agent the command first creates the thread, and deletes it again if the import fails. Set FILE to - to read standard
+input.`,
 		Example: `  # A copy of a conversation
   kubectl skein export orders | kubectl skein import - --agent analyst --name orders-copy`,
 		Args: exactly("FILE"),
@@ -91,10 +92,10 @@ With --agent the thread is made first, and removed again when the import fails. 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.thread, "thread", "", "The thread to fill; it has to be empty.")
-	f.StringVar(&o.agent, "agent", "", "The agent of the thread to make.")
-	f.StringVar(&o.name, "name", "", "With --agent: the name of the thread; one is made up when absent.")
-	f.DurationVar(&o.timeout, "timeout", time.Minute, "With --agent: how long to wait until the thread is there.")
+	f.StringVar(&o.thread, "thread", "", "The thread to fill. It must be empty.")
+	f.StringVar(&o.agent, "agent", "", "The agent of the thread to create.")
+	f.StringVar(&o.name, "name", "", "With --agent: the name of the thread. The default is a generated name.")
+	f.DurationVar(&o.timeout, "timeout", time.Minute, "With --agent: how long to wait until the thread is set up.")
 	return cmd
 }
 

@@ -67,7 +67,7 @@ func newFilesList(p *plugin) *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "List what is in folders too.")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "List the contents of folders too.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd
 }
@@ -94,7 +94,7 @@ func newFilesCopy(p *plugin) *cobra.Command {
 		Short: "Copy a file into a thread or out of it",
 		Long: `Copy a file into a thread or out of it.
 
-One of the two is THREAD:/path, the other a local path or - for standard input or output.`,
+One of SOURCE and DESTINATION is THREAD:/path. The other is a local path, or - for standard input or output.`,
 		Example: `  kubectl skein files cp ./orders.csv hello:/data/orders.csv
   kubectl skein files cp hello:/report.md .`,
 		Args: exactly("SOURCE", "DESTINATION"),

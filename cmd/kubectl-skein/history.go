@@ -17,7 +17,7 @@ func newHistory(p *plugin) *cobra.Command {
 	var allNamespaces bool
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "List threads, those with the newest activity first",
+		Short: "List threads, newest activity first",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, ns, err := p.config()
@@ -47,13 +47,13 @@ func newHistory(p *plugin) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Of all namespaces.")
-	f.IntVar(&o.Limit, "limit", 50, "At most so many.")
-	f.StringVar(&o.Continue, "continue", "", "Those behind the list that said so.")
-	f.StringVar(&o.Archived, "archived", "false", `"false", "true" for archived threads only, or "all".`)
-	f.StringVar(&o.Agent, "agent", "", "Only those of this agent.")
-	f.StringVar(&o.User, "user-id", "", "Only those with this user.")
-	f.StringVar(&o.Task, "task", "", "Only those of this task.")
+	f.BoolVarP(&allNamespaces, "all-namespaces", "A", false, "List the threads of all namespaces.")
+	f.IntVar(&o.Limit, "limit", 50, "List at most this number of threads.")
+	f.StringVar(&o.Continue, "continue", "", "Continue after an earlier list, with the value that it printed.")
+	f.StringVar(&o.Archived, "archived", "false", `"false" for threads that are not archived, "true" for archived threads, or "all".`)
+	f.StringVar(&o.Agent, "agent", "", "List only threads of this agent.")
+	f.StringVar(&o.User, "user-id", "", "List only threads with this user.")
+	f.StringVar(&o.Task, "task", "", "List only threads of this task.")
 	return cmd
 }
 

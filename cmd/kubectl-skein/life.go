@@ -16,7 +16,7 @@ func newRetained(p *plugin) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "retained",
-		Short: "List threads whose object was deleted and whose data is kept",
+		Short: "List threads whose object was deleted and whose data was kept",
 		Example: `  # What is kept in this namespace
   kubectl skein retained
 

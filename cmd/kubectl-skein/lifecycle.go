@@ -48,12 +48,12 @@ func newStop(p *plugin) *cobra.Command {
 		func(ctx context.Context, t *runtimeclient.Thread) (*runtimev1.ThreadRecord, error) {
 			return t.Stop(ctx, message)
 		}}.command(p)
-	cmd.Flags().StringVar(&message, "message", "", "Why, for people.")
+	cmd.Flags().StringVar(&message, "message", "", "The reason, for people to read.")
 	return cmd
 }
 
 func newContinue(p *plugin) *cobra.Command {
-	return verb{"continue", "Let go on what waits in the queue since the thread was stopped", "continued",
+	return verb{"continue", "Resume the messages that wait in the queue since the thread was stopped", "continued",
 		func(ctx context.Context, t *runtimeclient.Thread) (*runtimev1.ThreadRecord, error) {
 			return t.Continue(ctx)
 		}}.command(p)

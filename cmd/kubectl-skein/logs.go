@@ -19,10 +19,10 @@ func newLogs(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs THREAD",
 		Short: "Show what the code of a thread logged",
-		Long: `Show what the code of a thread logged: the console and the logger of tools, hooks, effects, endpoints and handlers,
-work after an answer that failed, hooks that failed.
+		Long: `Show what the code of a thread logged: the console and the logger of tools, hooks, effects, endpoints and handlers.
+Work after an answer that failed and hooks that failed are included.
 
-A run keeps 1,000 lines, a thread the newest 5,000; a line says how many were dropped.`,
+A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how many lines were dropped.`,
 		Example: `  # All lines that are kept
   kubectl skein logs orders
 
@@ -65,9 +65,9 @@ A run keeps 1,000 lines, a thread the newest 5,000; a line says how many were dr
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "Wait for more lines.")
-	f.StringVar(&o.RunID, "run", "", "Only the lines of this run; `kubectl skein runs` lists them.")
-	f.IntVar(&o.Tail, "tail", 0, "How many of the newest lines to begin with; 0 for all.")
-	f.StringVarP(&output, "output", "o", "", "Output format: json, one event a line.")
+	f.StringVar(&o.RunID, "run", "", "Show only the lines of this run. The command kubectl skein runs lists the runs.")
+	f.IntVar(&o.Tail, "tail", 0, "Begin with this number of newest lines; 0 for all.")
+	f.StringVarP(&output, "output", "o", "", "Output format: json, one event per line.")
 	return cmd
 }
 

@@ -21,9 +21,9 @@ func newMemory(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory THREAD TEXT",
 		Short: "Find what was said before in threads of the same agent and user, by meaning",
-		Long: `Find what was said before in threads of the same agent and user, by meaning, the closest first.
+		Long: `Find what was said before in threads of the same agent and user, by meaning, closest first.
 
-The agent needs spec.memory. Messages of threads that you may not read are left out.`,
+The agent needs spec.memory. The command shows only messages of threads that you may read.`,
 		Example: `  kubectl skein memory orders "what did we say about late deliveries?" --since 720h`,
 		Args:    exactly("THREAD", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +65,7 @@ The agent needs spec.memory. Messages of threads that you may not read are left 
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
-	cmd.Flags().DurationVar(&since, "since", 0, "Only messages of this time up to now, such as 72h.")
+	cmd.Flags().DurationVar(&since, "since", 0, "Show only messages from this period up to now, such as 72h.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many messages to show.")
 	return cmd
 }

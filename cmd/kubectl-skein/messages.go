@@ -58,7 +58,7 @@ func newMessages(p *plugin) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
-	cmd.Flags().BoolVar(&all, "all", false, "Show every message, the silent ones and those of deeper levels too.")
+	cmd.Flags().BoolVar(&all, "all", false, "Show every message, including silent ones and those of deeper levels.")
 	cmd.Flags().BoolVar(&full, "full", false, "Show the results of tools in full.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many of the newest messages to show.")
 	return cmd

@@ -29,6 +29,8 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 	"github.com/skein-dev/skein/internal/apiserver/apitest"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -92,12 +94,12 @@ type echo struct {
 	// free lets messages that begin with "wait" be taken.
 	free atomic.Bool
 	// approvals wait in every thread.
-	approvals []engine.Approval
+	approvals []approval.Call
 	// ended receives why code ended that ends only when it is ended.
 	ended chan error
 }
 
-func (e *echo) Approvals(context.Context, string) ([]engine.Approval, error) { return e.approvals, nil }
+func (e *echo) Approvals(context.Context, string) ([]approval.Call, error) { return e.approvals, nil }
 
 func (e *echo) MessageHooks(context.Context, *store.Thread) thread.MessageHooks { return nil }
 
@@ -209,7 +211,7 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 // ServeEndpoint answers with the request. A path with "teapot" gets that status.
 func (*echo) ServeEndpoint(_ context.Context, _ string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
 	if req.Path[0] == "none" {
-		return &engine.UnknownError{Message: "no endpoint has the path /none"}
+		return &definition.UnknownError{Message: "no endpoint has the path /none"}
 	}
 	status := 200
 	if req.Path[0] == "teapot" {

@@ -42,12 +42,12 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	p := &plugin{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), style: styleOf(streams.Out)}
 	cmd := &cobra.Command{
 		Use:   "kubectl-skein",
-		Short: "Talk with agent threads and see what happens in them",
-		Long: `Talk with agent threads and see what happens in them.
+		Short: "Talk to agent threads and see what happens in them",
+		Long: `Talk to agent threads and see what happens in them.
 
-THREAD is the name of a Thread object or any spelling of its id: the UUID, T-<uuid> or thrd_<32 hex digits>.
-Reading a conversation is a right apart from reading the Thread object. A command that is refused for want of a right
-names the ClusterRole that has it.`,
+THREAD is the name of a Thread object or any form of its id: the UUID, T-<uuid> or thrd_<32 hex digits>.
+Reading a conversation and reading the Thread object are separate rights. If the server refuses a command because you lack a
+right, the command names the ClusterRole that has it.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl skein"},

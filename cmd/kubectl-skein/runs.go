@@ -51,8 +51,8 @@ func newRuns(p *plugin) *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().IntVar(&page.Limit, "limit", 0, "How many, 100 by default.")
-	cmd.Flags().IntVar(&page.Offset, "offset", 0, "How many to leave out.")
+	cmd.Flags().IntVar(&page.Limit, "limit", 0, "How many runs to list. The default is 100.")
+	cmd.Flags().IntVar(&page.Offset, "offset", 0, "How many runs to skip.")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
 	return cmd
 }
@@ -77,7 +77,7 @@ func newCancel(p *plugin) *cobra.Command {
 	var message string
 	cmd := &cobra.Command{
 		Use:   "cancel THREAD RUN",
-		Short: "End one run and nothing else; what waits in the queue goes on",
+		Short: "End one run and nothing else; messages in the queue go on",
 		Args:  exactly("THREAD", "RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := p.thread(args[0])
@@ -92,6 +92,6 @@ func newCancel(p *plugin) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&message, "message", "", "Why, for people.")
+	cmd.Flags().StringVar(&message, "message", "", "The reason, for people to read.")
 	return cmd
 }

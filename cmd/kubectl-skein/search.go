@@ -16,10 +16,11 @@ func newSearch(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search TEXT",
 		Short: "Find messages by their text",
-		Long: `Find messages by their text, the best first, in the threads that you may read.
+		Long: `Find messages by their text, best match first, in the threads that you may read.
 
-All words must be there, in any order. "Phrases" stand in quotes, -words must not be there, and begin* is the
-beginning of a word. What a fork has inherited is found once, under the thread that it comes from.`,
+A message matches if it has all words, in any order. Put "phrases" in quotes. Put a - before a word that messages must not
+have, and a * after the beginning of a word. A message that a fork inherited is found once, under the thread that it comes
+from.`,
 		Example: `  # In the namespace
   kubectl skein search invoice
 
@@ -70,9 +71,9 @@ beginning of a word. What a fork has inherited is found once, under the thread t
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
-	cmd.Flags().StringVar(&thread, "thread", "", "Only in this thread.")
-	cmd.Flags().StringVar(&role, "role", "", "Only messages of this role: system, user, assistant or tool.")
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "In every namespace that you may read.")
+	cmd.Flags().StringVar(&thread, "thread", "", "Search only this thread.")
+	cmd.Flags().StringVar(&role, "role", "", "Find only messages of this role: system, user, assistant or tool.")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Search every namespace that you may read.")
 	cmd.Flags().IntVar(&limit, "limit", limit, "How many messages to show.")
 	return cmd
 }

@@ -37,7 +37,7 @@ func newSend(p *plugin) *cobra.Command {
 		Short: "Send a message to a thread, which starts it if it is idle",
 		Long: `Send a message to a thread, which starts it if it is idle.
 
-With --wait the command prints the answer to this very message. While the thread waits for something, such as an approval, a
+With --wait the command prints the answer to this message. While the thread waits for something, such as an approval, a
 variable or a Secret, it prints the reason and what to do about it to standard error. It exits with
 
   0  when the run succeeded
@@ -45,11 +45,11 @@ variable or a Secret, it prints the reason and what to do about it to standard e
   3  when the run failed
   4  when the run was stopped or cancelled
   5  when the thread was terminated or deleted before it answered
-  6  when the time was over while the thread worked
-  7  when the time was over while the thread waited for somebody
+  6  when the time ran out while the thread worked
+  7  when the time ran out while the thread waited for somebody
   1  on any other error, and 130 when it was interrupted
 
-The message stays in the thread whatever the code.`,
+The message stays in the thread, whatever the exit code.`,
 		Example: `  # Send, and print the answer
   kubectl skein send hello "good morning" --wait
 
@@ -82,12 +82,12 @@ The message stays in the thread whatever the code.`,
 			return p.send(cmd.Context(), t, text, &o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait for the run and print what the agent says; fail when the run does.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", defaultSendTimeout, "With --wait: how long to wait, 0 for ever; --request-timeout, where that is given, unless this is.")
-	cmd.Flags().StringArrayVarP(&o.files, "file", "f", nil, "A file to attach, as PATH or PATH:/path/in/the/thread; may be given more than once.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait for the run and print what the agent says. Fail if the run fails.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", defaultSendTimeout, "With --wait: how long to wait; 0 means no limit. If only --request-timeout is set, that is the time.")
+	cmd.Flags().StringArrayVarP(&o.files, "file", "f", nil, "A file to attach, as PATH or PATH:/path/in/the/thread. You can repeat this flag.")
 	cmd.Flags().StringVar(&o.name, "name", "", "Name of the speaker.")
-	cmd.Flags().StringVar(&o.policy, "policy", "", "What becomes of a run under way: enqueue, reject, interrupt or rollback; the thread's own by default.")
-	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A repeat with the same key changes nothing.")
+	cmd.Flags().StringVar(&o.policy, "policy", "", "What happens to a run under way: enqueue, reject, interrupt or rollback. The default is the thread's own policy.")
+	cmd.Flags().StringVar(&o.key, "idempotency-key", "", "A key for this message. A repeat with the same key changes nothing.")
 	return cmd
 }
 

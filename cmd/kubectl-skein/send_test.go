@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -71,7 +71,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		Eventually(s.err.String).Should(Equal("thread/hello waits: ReferenceNotReady: Secret openai does not exist: create it\n"))
 		show(ctx, "Waiting", ready, metav1.Condition{Type: skeinv1.ConditionExecuting, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonEnvMissing, Message: "the agent helper needs values for KEY"})
 		Eventually(s.err.String).Should(HaveSuffix("thread/hello waits: EnvMissing: the agent helper needs values for KEY\n  kubectl skein -n " + c.ns + " env pending hello\n"))
-		echoes.approvals = []engine.Approval{{ToolCallID: "call_1", Name: "pay", Arguments: `{"amount":120}`}}
+		echoes.approvals = []approval.Call{{ToolCallID: "call_1", Name: "pay", Arguments: `{"amount":120}`}}
 		DeferCleanup(func() { echoes.approvals = nil })
 		show(ctx, "Waiting", ready, metav1.Condition{Type: skeinv1.ConditionExecuting, Status: metav1.ConditionTrue, Reason: skeinv1.ReasonWaitingForApproval, Message: "calls wait for approval: pay (call_1)"})
 		Eventually(s.err.String).Should(HaveSuffix("kubectl skein -n " + c.ns + " approve hello call_1   # pay({\"amount\":120}), or refuse\n"))
@@ -221,7 +221,7 @@ var _ = Describe("completion", func() {
 		Expect(complete("messages", "hello", "-o", "")).To(Equal([]string{"json", "yaml"}))
 		Expect(complete("env", "")).To(ContainElements("list", "set", "pending"))
 		Expect(complete("send", "-n", ns[:len(ns)-1])).To(ContainElement(ns))
-		echoes.approvals = []engine.Approval{{ToolCallID: "call_1", Name: "pay"}}
+		echoes.approvals = []approval.Call{{ToolCallID: "call_1", Name: "pay"}}
 		DeferCleanup(func() { echoes.approvals = nil })
 		Expect(complete("approve", "hello", "")).To(Equal([]string{"call_1"}))
 		Expect(complete("send", "hello", "")).To(BeEmpty(), "a message is nothing to offer names for")

@@ -13,10 +13,10 @@ func newSkill(p *plugin) *cobra.Command {
 	var arguments string
 	cmd := &cobra.Command{
 		Use:   "skill THREAD [NAME]",
-		Short: "List the active skills of a thread; with a name, activate one",
-		Long: `List the active skills of a thread, with the arguments that they were activated with; with a name, activate one.
+		Short: "List the active skills of a thread; with a name, activate that skill",
+		Long: `List the active skills of a thread and the arguments that they were activated with. With a name, activate that skill.
 
-What is active stays so until the conversation is destroyed. It unlocks the tools that wait for it from the next step on.`,
+A skill stays active until the conversation is destroyed. It unlocks the tools that wait for it from the next step on.`,
 		Example: `  # Activate a skill before the agent finds out by itself that it needs it
   kubectl skein skill orders refunds --args '{"country": "CH"}'`,
 		Args: upTo(1, "THREAD", "NAME"),
@@ -51,7 +51,7 @@ What is active stays so until the conversation is destroyed. It unlocks the tool
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&arguments, "args", "", "The arguments that the skill is activated with, a JSON object.")
+	cmd.Flags().StringVar(&arguments, "args", "", "The arguments to activate the skill with, a JSON object.")
 	return cmd
 }
 

@@ -18,8 +18,8 @@ func newTool(p *plugin) *cobra.Command {
 		Short: "Call a tool of the thread's agent and print its result",
 		Long: `Call a tool of the thread's agent and print its result.
 
-The call is made beside the conversation, which does not see it. With --queue it is made within the conversation: by the
-run under way, or by one that it starts.`,
+The command makes the call outside the conversation, which does not see it. With --queue the run under way makes the call
+within the conversation, or the call starts a run.`,
 		Example: `  # Call a tool with arguments
   kubectl skein tool orders sum-column --args '{"path": "/orders.csv"}'`,
 		Args: exactly("THREAD", "TOOL"),
@@ -50,8 +50,8 @@ run under way, or by one that it starts.`,
 		},
 	}
 	cmd.Flags().StringVar(&arguments, "args", "{}", "The arguments, a JSON object.")
-	cmd.Flags().BoolVar(&queue, "queue", false, "Have the tool called within the conversation, and do not wait.")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "Print all of the result, as json or yaml.")
+	cmd.Flags().BoolVar(&queue, "queue", false, "Call the tool within the conversation, and do not wait.")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "Print the whole result, as json or yaml.")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (p *plugin) showToolResult(r *runtimev1.ToolResult, output string) error {
 func newNotify(p *plugin) *cobra.Command {
 	return &cobra.Command{
 		Use:   "notify THREAD TEXT",
-		Short: "Say something to the parent of a subagent, silently",
+		Short: "Send a silent message to the parent of a subagent",
 		Args:  exactly("THREAD", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := p.thread(args[0])
@@ -94,7 +94,7 @@ func newNotify(p *plugin) *cobra.Command {
 func newStatus(p *plugin) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status THREAD [TEXT]",
-		Short: "Show what the parent's registry shows of a subagent; with a text, change it",
+		Short: "Show the status of a subagent in the parent's registry; with a text, change it",
 		Args:  upTo(1, "THREAD", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := p.thread(args[0])

@@ -12,9 +12,9 @@ func newTypes(p *plugin) *cobra.Command {
 	var globals, handlers bool
 	cmd := &cobra.Command{
 		Use:   "types",
-		Short: "Print the TypeScript types that tools, effects, hooks and endpoints are written against",
+		Short: "Print the TypeScript types for tools, effects, hooks and endpoints",
 		Long: `Print the TypeScript types of the module "@standardagents/builder": ThreadState and the define functions, as the
-sandboxes of this version have them. They need the package zod beside them, for its types. It asks no cluster.`,
+sandboxes of this version have them. They need the types of the package zod. The command contacts no cluster.`,
 		Example: `  # In a project with the packages typescript and zod
   kubectl skein types > skein.d.ts
   # Where agents are written in code with @agentuity/runtime
@@ -34,8 +34,8 @@ sandboxes of this version have them. They need the package zod beside them, for 
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&globals, "globals", false, "print the types of the globals that sandboxes have instead")
-	cmd.Flags().BoolVar(&handlers, "handlers", false, "print the types of @agentuity/runtime, ai and @ai-sdk/* instead, which handlers of agents are written with")
+	cmd.Flags().BoolVar(&globals, "globals", false, "Print the types of the globals in sandboxes instead.")
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "Print the types of @agentuity/runtime, ai and @ai-sdk/* instead, for handlers of agents.")
 	cmd.MarkFlagsMutuallyExclusive("globals", "handlers")
 	return cmd
 }

@@ -25,7 +25,8 @@ func newUsage(p *plugin) *cobra.Command {
 		Short: "Show what ended runs used: tokens, cost and time",
 		Long: `Show what ended runs used: tokens, cost and time.
 
-Of a thread, or without one of the namespace, with what deleted threads used. Cost is in the currency of the Models' prices.`,
+Show the usage of THREAD. Without THREAD, show the usage of the namespace, including that of deleted threads. Cost is in the
+currency of the Models' prices.`,
 		Example: `  # Of the namespace, and of one agent of it
   kubectl skein usage
   kubectl skein usage --agent analyst
@@ -77,9 +78,9 @@ Of a thread, or without one of the namespace, with what deleted threads used. Co
 	}
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "", "Output format: json or yaml.")
-	f.StringVar(&agent, "agent", "", "Of this agent of the namespace.")
-	f.BoolVar(&subtree, "subtree", false, "With the thread's descendants.")
-	f.BoolVar(&records, "records", false, "Of each run, newest first.")
+	f.StringVar(&agent, "agent", "", "Show the usage of this agent of the namespace.")
+	f.BoolVar(&subtree, "subtree", false, "Include the thread's descendants.")
+	f.BoolVar(&records, "records", false, "Show the usage of each run, newest first.")
 	f.IntVar(&limit, "limit", limit, "How many records to show.")
 	return cmd
 }

@@ -57,7 +57,7 @@ func newWatch(p *plugin) *cobra.Command {
 			return context.Cause(ctx)
 		},
 	}
-	cmd.Flags().IntVar(&tail, "tail", tail, "How many messages to show from before.")
+	cmd.Flags().IntVar(&tail, "tail", tail, "How many earlier messages to show.")
 	cmd.Flags().BoolVar(&all, "all", false, "Show silent messages too.")
 	return cmd
 }

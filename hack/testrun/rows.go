@@ -11,14 +11,24 @@ import (
 	"strings"
 )
 
-// rowID matches the id of a row.
-var rowID = regexp.MustCompile(`^[A-Z0-9]{3}-\d{2}$`)
+// specification is the page whose tables are the rows of the specification, by its path in the repository.
+const specification = "docs/specification.md"
+
+var (
+	// rowID matches the id of a row.
+	rowID = regexp.MustCompile(`^[A-Z0-9]{3}-\d{2}$`)
+	// rowLine matches a line of the page that is a row: its id, and what holds.
+	rowLine = regexp.MustCompile(`^\| ([A-Z0-9]{3}-\d{2}) \| (.*\S) \|$`)
+)
+
+// tableHead holds the lines with which each table of the page begins.
+var tableHead = []string{"| id | what holds |", "|---|---|"}
 
 // rowsCommand prints one line for each row of the specification, from the reports of the tiers.
 func rowsCommand(args []string) error {
 	f := flag.NewFlagSet("rows", flag.ContinueOnError)
 	reports := reportFlag(f)
-	list := f.String("list", "test/conformance/rows.txt", "file that lists the rows, one a line")
+	list := f.String("list", specification, "page whose tables list the rows")
 	tiers := f.String("tiers", "conformance", "tiers whose specs count, comma-separated")
 	filter := f.Bool("print-label-filter", false, "print the Ginkgo label filter that selects the rows, and stop")
 	if err := f.Parse(args); err != nil {
@@ -52,22 +62,32 @@ func rowsCommand(args []string) error {
 	return nil
 }
 
-func readRows(file string) ([]string, error) {
-	in, err := os.Open(file)
+// readRows returns the ids of the rows of a page, in order. Each table of the page consists of rows, so that a row whose
+// id is misspelt is an error and does not vanish from the list.
+func readRows(page string) ([]string, error) {
+	in, err := os.Open(page)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }()
 	var rows []string
-	for s := bufio.NewScanner(in); s.Scan(); {
-		id := strings.TrimSpace(s.Text())
-		if id == "" || strings.HasPrefix(id, "#") {
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "|") || slices.Contains(tableHead, line) {
 			continue
 		}
-		if !rowID.MatchString(id) {
-			return nil, fmt.Errorf("%s: %q is not a row id such as MSG-01", file, id)
+		row := rowLine.FindStringSubmatch(line)
+		if row == nil {
+			return nil, fmt.Errorf("%s:%d: %q is not a row such as | MSG-01 | what holds |", page, n, line)
 		}
-		rows = append(rows, id)
+		rows = append(rows, row[1])
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", page, err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%s has no rows such as | MSG-01 | what holds |", page)
 	}
 	return rows, nil
 }
@@ -108,8 +128,9 @@ func labelFilter(wanted []string) string {
 	return strings.Join(parts, " || ")
 }
 
-// printRows prints the rows and returns how many failed. A row passes when at least one spec with its label ran, and
-// none of them failed or was blocked by a failed setup.
+// printRows prints the rows and returns how many failed. A row passes when at least one spec with its label ran
+// and passed, and none failed or was kept from running by a failed setup. A row without such a spec is missing, which
+// is no failure.
 func printRows(out io.Writer, rows []string, specs []spec) int {
 	type count struct{ passed, failed int }
 	counts := map[string]*count{}

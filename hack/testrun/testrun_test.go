@@ -30,46 +30,6 @@ func TestTierOf(t *testing.T) {
 	}
 }
 
-func TestSelectRows(t *testing.T) {
-	all := []string{"THR-01", "MSG-01", "MSG-02", "FIL-03"}
-	got, err := selectRows(all, []string{"MSG", "FIL-03", "MSG-02"})
-	if err != nil || !slices.Equal(got, []string{"MSG-01", "MSG-02", "FIL-03"}) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	for _, wrong := range []string{"MS", "MSG-09", "msg"} {
-		if _, err := selectRows(all, []string{wrong}); err == nil || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s was taken: %v", wrong, err)
-		}
-	}
-	if got := labelFilter([]string{"MSG", "FIL-03"}); got != "/^MSG-/ || FIL-03" {
-		t.Errorf("label filter %q", got)
-	}
-}
-
-func TestPrintRows(t *testing.T) {
-	var out bytes.Buffer
-	n := printRows(&out, []string{"AAA-01", "AAA-02", "AAA-03", "AAA-04"}, []spec{
-		{Labels: []string{"AAA-01", "AAA-02"}, Outcome: passed},
-		{Labels: []string{"AAA-02"}, Outcome: failed},
-		{Labels: []string{"AAA-03"}, Outcome: skipped}, // did not run: proves nothing
-	})
-	want := "AAA-01 pass\nAAA-02 fail\nAAA-03 missing\nAAA-04 missing\n1 passed, 1 failed, 2 missing\n"
-	if n != 1 || out.String() != want {
-		t.Errorf("%d failed:\n%s", n, out.String())
-	}
-}
-
-func TestRowsFileListsEachRowOnce(t *testing.T) {
-	rows, err := readRows("../../test/conformance/rows.txt")
-	if err != nil || len(rows) < 100 {
-		t.Fatalf("%d rows: %v", len(rows), err)
-	}
-	slices.Sort(rows)
-	if n := len(slices.Compact(slices.Clone(rows))); n != len(rows) {
-		t.Errorf("%d rows are listed twice", len(rows)-n)
-	}
-}
-
 // A stream in the format of go test: one plain test passes, one is a Ginkgo suite, one package does not build.
 func TestStreamCountsEveryFailure(t *testing.T) {
 	dir := t.TempDir()

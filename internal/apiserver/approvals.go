@@ -13,7 +13,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -59,7 +59,7 @@ func (s *Server) decideApproval(c *call) error {
 	}
 	d.By = user.GetName()
 	a, err := s.opts.Engine.Decide(c.r.Context(), c.row.ID, c.path[0], d)
-	var decided *engine.DecidedError
+	var decided *approval.DecidedError
 	if errors.As(err, &decided) {
 		return conflict(c.name, fmt.Sprintf("%s; a decision cannot be taken back: stop the run, or send a message", decided.Error()))
 	}
@@ -75,7 +75,7 @@ func (s *Server) decideApproval(c *call) error {
 // tellDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
 // than the conversation. The log of the thread keeps the decision for good, with its reason. The content of the call
 // stays in the log.
-func (s *Server) tellDecision(t *store.Thread, a *engine.Approval) {
+func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
 	if s.opts.Recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
 		return
 	}
@@ -119,7 +119,7 @@ func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 	return d, nil
 }
 
-func approvalOf(a *engine.Approval) runtimev1.Approval {
+func approvalOf(a *approval.Call) runtimev1.Approval {
 	out := runtimev1.Approval{
 		ToolCallID: a.ToolCallID, RunID: a.RunID, Name: a.Name, Arguments: a.Arguments, RequestedAt: a.RequestedAt, ExpiresAt: a.ExpiresAt,
 	}

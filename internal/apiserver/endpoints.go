@@ -14,6 +14,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // readMethods are the methods that a terminated thread answers too (THR-05). Such requests have no body.
@@ -58,7 +59,7 @@ func (s *Server) serveEndpoint(c *call) error {
 		}
 		return answer.end()
 	}
-	var method *engine.MethodError
+	var method *definition.MethodError
 	if errors.As(err, &method) {
 		c.w.Header().Set("Allow", strings.Join(method.Allow, ", "))
 		if c.r.Method == http.MethodOptions {
@@ -153,7 +154,7 @@ func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError
 }
 
 // methodStatus returns a 405 that names the methods of a path.
-func methodStatus(name string, e *engine.MethodError) *apierrors.StatusError {
+func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 		Message: fmt.Sprintf("thread %q: %v", name, e), Details: details(name, 0),

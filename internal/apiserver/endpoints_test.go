@@ -16,6 +16,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/redact"
 )
 
@@ -171,13 +172,13 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Entry("the code", &engine.EndpointError{Endpoint: "r", Message: "why"}, 500, metav1.StatusReasonInternalError, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
 		Entry("too slow", &engine.EndpointError{Endpoint: "r", Message: "why", Timeout: true}, 504, metav1.StatusReasonTimeout, ConsistOf(HaveField("Type", runtimev1.CauseEndpointFailed))),
 		Entry("its sandbox lost", &engine.EndpointError{Endpoint: "r", Message: "why", Lost: true}, 503, metav1.StatusReasonServiceUnavailable, Not(BeEmpty())),
-		Entry("no such path", &engine.UnknownError{Message: "why"}, 404, metav1.StatusReasonNotFound, BeEmpty()),
-		Entry("not compiled", &engine.NotReadyError{Reason: "CompileFailed", Message: "why"}, 503, metav1.StatusReasonServiceUnavailable, BeEmpty()),
+		Entry("no such path", &definition.UnknownError{Message: "why"}, 404, metav1.StatusReasonNotFound, BeEmpty()),
+		Entry("not compiled", &definition.NotReadyError{Reason: "CompileFailed", Message: "why"}, 503, metav1.StatusReasonServiceUnavailable, BeEmpty()),
 	)
 
 	It("tell which methods a path has", func() {
 		e.engine.endpoint = func(_ context.Context, req engine.EndpointRequest, _ engine.EndpointAnswer) error {
-			return &engine.MethodError{Method: req.Method, Allow: []string{"GET", "HEAD", "OPTIONS"}}
+			return &definition.MethodError{Method: req.Method, Allow: []string{"GET", "HEAD", "OPTIONS"}}
 		}
 		resp, body := e.do("DELETE", at("hello", "/endpoints/x"), nil)
 		Expect(resp.StatusCode).To(Equal(405))
@@ -233,7 +234,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		Expect(asked.Path).To(BeEmpty())
 
 		e.engine.endpoint = func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error {
-			return &engine.UnknownError{Message: "no endpoint has the path /x"}
+			return &definition.UnknownError{Message: "no endpoint has the path /x"}
 		}
 		_, err = t.Endpoint(ctx, runtimeclient.EndpointRequest{Path: "/x"})
 		Expect(err).To(And(MatchError(runtimeclient.ErrNotFound), MatchError(ContainSubstring("no endpoint has the path"))))

@@ -15,6 +15,7 @@ import (
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -33,11 +34,11 @@ const retrySoon = 1
 func statusOf(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var status *apierrors.StatusError
 	var bad *thread.InvalidError
-	var notReady *engine.NotReadyError
+	var notReady *definition.NotReadyError
 	var noSandbox *engine.NoSandboxError
-	var unknown *engine.UnknownError
+	var unknown *definition.UnknownError
 	var endpoint *engine.EndpointError
-	var method *engine.MethodError
+	var method *definition.MethodError
 	var tooLarge *http.MaxBytesError
 	var unreadable *thread.EnvUnreadableError
 	var version *store.VersionError

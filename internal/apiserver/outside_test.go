@@ -13,6 +13,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -233,7 +234,7 @@ var _ = Describe("runCode in Go", Label("COD-04"), func() {
 	It("says why code did not run at all", func(ctx SpecContext) {
 		e := newEnv()
 		_, t := e.thread("hello")
-		e.engine.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: "no"}
+		e.engine.err = &definition.NotReadyError{Reason: "ReferenceNotFound", Message: "no"}
 		_, err := t.RunCode(ctx, "x", runtimeclient.CodeOptions{}).Wait(ctx)
 		Expect(err).To(kind(runtimeclient.ErrUnavailable))
 	})

@@ -31,6 +31,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model/provider"
@@ -145,11 +146,11 @@ func (e *env) outside() Outside {
 
 type inAnyNamespace struct{ *enginetest.Definitions }
 
-func (d inAnyNamespace) Agent(ctx context.Context, _, name string) (*engine.Agent, error) {
+func (d inAnyNamespace) Agent(ctx context.Context, _, name string) (*definition.Agent, error) {
 	return d.Definitions.Agent(ctx, enginetest.Namespace, name)
 }
 
-func (d inAnyNamespace) Hooks(ctx context.Context, _, name string) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d inAnyNamespace) Hooks(ctx context.Context, _, name string) (map[skeinv1.HookName]*definition.Hook, error) {
 	return d.Definitions.Hooks(ctx, enginetest.Namespace, name)
 }
 

@@ -11,6 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -31,8 +32,8 @@ type Outside interface {
 	// Queue queues a message with a policy (RUN-09).
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
 	// Approvals and Decide handle tool calls that wait for a person (RUN-11).
-	Approvals(ctx context.Context, threadID string) ([]engine.Approval, error)
-	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*engine.Approval, error)
+	Approvals(ctx context.Context, threadID string) ([]approval.Call, error)
+	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error)
 	// CheckSkill checks the arguments of a skill against the schema that the thread's agent has for it (AGT-08).
 	CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error)
 	// SearchMemory searches earlier messages (RUN-08).

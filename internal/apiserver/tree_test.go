@@ -15,6 +15,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -55,7 +56,7 @@ var _ = Describe("code", func() {
 		e.engine.result = sandbox.Result{Status: sandbox.StatusError, Error: &sandbox.Error{Name: "TypeError", Message: "x", Stack: "at main.ts:1:2", Line: 1, Column: 2}}
 		Expect(t.ExecuteCode(ctx, runtimev1.CodeRequest{Source: "x"})).To(And(HaveField("Status", "error"),
 			HaveField("Error", HaveValue(Equal(runtimev1.CodeError{Name: "TypeError", Message: "x", Stack: "at main.ts:1:2", Line: 1, Column: 2})))))
-		e.engine.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: "agent helper does not exist"}
+		e.engine.err = &definition.NotReadyError{Reason: "ReferenceNotFound", Message: "agent helper does not exist"}
 		_, err := t.ExecuteCode(ctx, runtimev1.CodeRequest{Source: "x"})
 		Expect(apierrors.IsServiceUnavailable(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("agent helper does not exist")))
@@ -96,7 +97,7 @@ var _ = Describe("effects, children and runs", func() {
 			_, err := t.Schedule(ctx, bad)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		}
-		e.effects.err = &engine.NotReadyError{Reason: "ReferenceNotFound", Message: `there is no Effect "x"`}
+		e.effects.err = &definition.NotReadyError{Reason: "ReferenceNotFound", Message: `there is no Effect "x"`}
 		_, err = t.Schedule(ctx, runtimev1.NewEffect{Name: "x"})
 		Expect(err).To(MatchError(ContainSubstring(`there is no Effect "x"`)))
 		e.effects.err = errors.New("boom")

@@ -38,11 +38,11 @@ var _ = Describe("A pattern", Label("END-01"), func() {
 				Expect(got).To(Equal(params))
 			}
 		},
-		Entry("a text", "/report", "report", map[string]string{}),
+		Entry("literal text", "/report", "report", map[string]string{}),
 		Entry("the root", "/", "", map[string]string{}),
-		Entry("not another text", "/report", "reports", nil),
-		Entry("not more", "/report", "report/7", nil),
-		Entry("not less", "/report/[id]", "report", nil),
+		Entry("not other literal text", "/report", "reports", nil),
+		Entry("not more segments", "/report", "report/7", nil),
+		Entry("not fewer segments", "/report/[id]", "report", nil),
 		Entry("one segment", "/report/[id]", "report/7", map[string]string{"id": "7"}),
 		Entry("several parameters", "/a/[x]/b/[y]", "a/1/b/2", map[string]string{"x": "1", "y": "2"}),
 		Entry("the rest", "/files/[*]", "files/a/b c.txt", map[string]string{"*": "a/b c.txt"}),
@@ -62,14 +62,14 @@ var _ = Describe("A pattern", Label("END-01"), func() {
 		Entry("with a slash at the end", "/a/", "empty segment"),
 		Entry("with [*] in the middle", "/[*]/a", "write it last"),
 		Entry("with a name twice", "/[a]/[a]", "[a] twice"),
-		Entry("with a name that is none", "/[a-b]", "[a-b]"),
+		Entry("with an invalid name", "/[a-b]", "[a-b]"),
 		Entry("with an open bracket", "/[a", "[a"),
 		Entry("with dots", "/a/../b", `".."`),
 		Entry("with a query", "/a?b", "a?b"),
 		Entry("that is too long", strings.Repeat("/a", MaxSegments+1), "33 segments"),
 	)
 
-	It("comes before others segment by segment: texts, then parameters, then the rest", func() {
+	It("is ordered segment by segment: literal text first, then parameters, then the rest", func() {
 		sorted := []string{"/files/latest", "/files/latest/[*]", "/files/[id]/raw", "/files/[id]", "/files/[*]", "/[kind]/latest", "/[kind]/[id]", "/[*]", "/"}
 		shuffled := slices.Clone(sorted)
 		slices.Reverse(shuffled)
@@ -87,7 +87,7 @@ var _ = Describe("A pattern", Label("END-01"), func() {
 		Expect(parse("/a/[x]").Shape()).To(Equal(parse("/a/[y]").Shape()))
 	})
 
-	It("orders any patterns in one way only, whatever the order they come in", func() {
+	It("has one order only, whatever the order of the input", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			part := rapid.SampledFrom([]string{"a", "b", "[x]", "[y]"})
 			pattern := rapid.Custom(func(t *rapid.T) string {
@@ -124,7 +124,7 @@ func mustParse(path string) Pattern {
 }
 
 var _ = Describe("Methods", Label("END-01"), func() {
-	It("answer HEAD by GET, and tell what is allowed", func() {
+	It("answer HEAD by GET, and list what is allowed", func() {
 		Expect(Serves([]string{"GET"}, "HEAD")).To(BeTrue())
 		Expect(Serves([]string{"POST"}, "HEAD")).To(BeFalse())
 		Expect(Serves([]string{"HEAD"}, "GET")).To(BeFalse())

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Serves tells whether an endpoint of these methods answers a request: HEAD is answered by GET, without the body.
+// Serves reports whether an endpoint with these methods answers a request. GET also answers HEAD, without the body.
 func Serves(methods []string, method string) bool {
 	return slices.Contains(methods, method) || method == http.MethodHead && slices.Contains(methods, http.MethodGet)
 }
 
-// Allow gives, sorted, all that endpoints of these methods answer: HEAD with GET, and OPTIONS always.
+// Allow returns, sorted, all methods that endpoints with these methods answer: also HEAD for GET, and always OPTIONS.
 func Allow(methods []string) []string {
 	all := append(slices.Clone(methods), http.MethodOptions)
 	if slices.Contains(methods, http.MethodGet) {
@@ -20,7 +20,7 @@ func Allow(methods []string) []string {
 	return slices.Compact(all)
 }
 
-// Shared gives the methods that two endpoints both have, in the order of the first.
+// Shared returns the methods that both endpoints have, in the order of the first.
 func Shared(a, b []string) []string {
 	var both []string
 	for _, m := range a {

@@ -1,6 +1,6 @@
-// Package endpoint knows the paths of thread endpoints (SPEC END-01): how a pattern is written, which paths it
-// matches, and which of several patterns comes first. It is pure: controllers check patterns by it, and the manager
-// chooses by it who answers a request, so that both always agree.
+// Package endpoint implements the paths of thread endpoints (END-01): how a pattern is written, which paths it matches,
+// and which of several patterns comes first. It has no side effects. Controllers check patterns with it and the manager
+// selects endpoints with it, so both always agree.
 package endpoint
 
 import (
@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// MaxSegments of a pattern.
+	// MaxSegments is the largest number of segments of a pattern.
 	MaxSegments = 32
-	// Rest is the name of the parameter that a catch-all segment gives.
+	// Rest is the name of the parameter of a catch-all segment.
 	Rest = "*"
 )
 
-// kind of a segment. The order is that of precedence.
+// kind is the kind of a segment. The order of the constants is that of precedence.
 type kind int
 
 const (
@@ -28,7 +28,7 @@ const (
 
 type segment struct {
 	kind kind
-	text string // what a static segment says, the name of a dynamic one
+	text string // the text of a static segment, or the name of a dynamic one
 }
 
 // Pattern is a parsed path such as /report/[id] or /files/[*].
@@ -41,8 +41,8 @@ var (
 	parameterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Parse reads a pattern: segments after "/", each a text, [name] for any one segment, or, at the end, [*] for one
-// segment or more. The error says what to change.
+// Parse parses a pattern: segments after "/", each a text, [name] for any one segment, or, at the end, [*] for one or
+// more segments. The error says what to change.
 func Parse(path string) (Pattern, error) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
@@ -63,9 +63,9 @@ func Parse(path string) (Pattern, error) {
 		case err != nil:
 			return Pattern{}, err
 		case s.kind == catchAll && i < len(parts)-1:
-			return Pattern{}, fmt.Errorf("the path %q goes on after [*]: it takes all that follows, so write it last", path)
+			return Pattern{}, fmt.Errorf("the path %q continues after [*]: that matches everything that follows, so write it last", path)
 		case s.kind == dynamic && names[s.text]:
-			return Pattern{}, fmt.Errorf("the path %q has [%s] twice: give each parameter a name of its own", path, s.text)
+			return Pattern{}, fmt.Errorf("the path %q has [%s] twice: give each parameter a different name", path, s.text)
 		}
 		names[s.text] = names[s.text] || s.kind == dynamic
 		p.segments = append(p.segments, s)
@@ -91,8 +91,8 @@ func parseSegment(part string) (segment, error) {
 	return segment{static, part}, nil
 }
 
-// Match tells whether a path, in segments, has this pattern, and gives its parameters; Rest holds the segments that
-// [*] took, joined by "/".
+// Match reports whether a path, given in segments, matches the pattern, and returns its parameters. Rest holds the
+// segments that [*] matched, joined by "/".
 func (p Pattern) Match(path []string) (params map[string]string, ok bool) {
 	params = map[string]string{}
 	for i, s := range p.segments {
@@ -114,7 +114,7 @@ func (p Pattern) Match(path []string) (params map[string]string, ok bool) {
 	return params, len(path) == len(p.segments)
 }
 
-// Compare orders patterns by precedence: segment by segment a text comes before [name], and that before [*].
+// Compare orders patterns by precedence. Segment by segment, a text comes before [name], and [name] before [*].
 // Patterns with the same Shape are equal.
 func Compare(a, b Pattern) int {
 	for i := range min(len(a.segments), len(b.segments)) {
@@ -128,7 +128,8 @@ func Compare(a, b Pattern) int {
 	return strings.Compare(a.Shape(), b.Shape())
 }
 
-// Shape is the pattern without the names of its parameters: patterns that match the same paths have the same.
+// Shape returns the pattern without the names of its parameters. Patterns that match the same paths have the same
+// shape.
 func (p Pattern) Shape() string {
 	var b strings.Builder
 	for _, s := range p.segments {

@@ -4,25 +4,23 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
-
-// metadataRepairs is, on a message that tells the model what is wrong with its answer, the id of that answer.
-const metadataRepairs = "repairs"
 
 // misfit tells what is wrong with an answer that would end the turn, by the prompt's responseSchema; "" when nothing
 // is. It takes away the fence that models like to put around JSON.
 func (r *run) misfit(m *store.Message) string {
 	text := raw(r.side().Prompt.Spec.ResponseSchema)
-	if len(text) == 0 || r.kept.Turn.Ends || r.kept.Turn.Passes {
+	if len(text) == 0 || r.checkpoint.Turn.Ends || r.checkpoint.Turn.Passes {
 		return ""
 	}
 	schema, err := tool.CompileSchema(text)
 	if err != nil {
 		return "" // the definition's mistake, which its condition tells
 	}
-	content := unfenced(contentOf(m))
+	content := unfenced(transcript.ContentOf(m))
 	if err := schema.Validate(content); err != nil {
 		return err.Error()
 	}
@@ -46,49 +44,17 @@ func unfenced(text string) string {
 // repair tells the model once what is wrong with its answer, and lets it go on; the operations keep that with the
 // answer. A *failure the second time.
 func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
-	if r.kept.Turn.Repairs > 0 {
+	if r.checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
 		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s, nor did the one before it, of which the model was told: %s",
 			r.side().Prompt.Name, wrong)
 	}
-	r.kept.Turn.Repairs++
-	r.kept.Turn.After = m.ID
-	r.record.State = r.kept.encode()
+	r.checkpoint.Turn.Repairs++
+	r.checkpoint.Turn.After = m.ID
+	r.record.State = r.checkpoint.Encode()
 	text := fmt.Sprintf("Your answer does not fit the JSON Schema that it must have: %s. Answer again with JSON alone that fits it.", wrong)
 	return &store.Message{
 		ID: newMessageID(), Role: store.RoleUser, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
-		Content: &text, Silent: true, Side: r.mark(), Metadata: map[string]any{metadataRepairs: m.ID},
+		Content: &text, Silent: true, Side: r.mark(), Metadata: map[string]any{transcript.MetadataRepairs: m.ID},
 	}, nil
-}
-
-// withoutRepairs leaves out what another side than this one was told about its answers, and those answers.
-func withoutRepairs(c *conversation, side string) *conversation {
-	left := map[string]bool{}
-	for i := range c.msgs {
-		if answer, ok := c.msgs[i].Metadata[metadataRepairs].(string); ok && c.msgs[i].Side != side {
-			left[answer], left[c.msgs[i].ID] = true, true
-		}
-	}
-	if len(left) == 0 {
-		return c
-	}
-	out := newConversation()
-	for i := range c.msgs {
-		if !left[c.msgs[i].ID] {
-			out.msgs = append(out.msgs, c.msgs[i])
-			out.index(len(out.msgs) - 1)
-		}
-	}
-	return out
-}
-
-// repaired gives the newest answer that did not fit its schema, and how many there were of which the model was told.
-func (c *conversation) repaired() (answer string, times int) {
-	for i := range c.msgs {
-		if id, ok := c.msgs[i].Metadata[metadataRepairs].(string); ok {
-			answer = id
-			times++
-		}
-	}
-	return answer, times
 }

@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
 
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -14,9 +12,6 @@ import (
 // decision comes by the inbox and is kept with the run until the call has its result, which is when it is that
 // call's turn, so that results keep the order of the calls.
 
-// metadataApproval is, on the result of a call that had to be approved, who decided what, when and why.
-const metadataApproval = "approval"
-
 // approvals asks for the approval of the calls that need it, all at once, and gives those that can be made now.
 func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.ToolCall, error) {
 	var asked, started []store.Op
@@ -24,7 +19,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	blocked := false
 	for _, call := range calls {
 		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
-		d, decided := r.kept.Decisions[call.ID]
+		d, decided := r.checkpoint.Decisions[call.ID]
 		if need == nil || decided || r.attends() {
 			if !blocked {
 				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
@@ -36,14 +31,17 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 		asked = append(asked, r.askApproval(call, need))
 		blocked = blocked || !r.parallel()
 	}
+	if len(asked)+len(started) == 0 {
+		return now, nil
+	}
+	s := r.newStep("approval")
+	s.add(asked...)
 	if len(asked) > 0 {
-		r.record.State = r.kept.encode()
-		asked = append(asked, &store.PutRun{Run: r.record})
+		r.record.State = r.checkpoint.Encode()
+		s.checkpoint(r.record)
 	}
-	if ops := slices.Concat(asked, started); len(ops) > 0 {
-		return now, r.apply(ctx, "approval", ops...)
-	}
-	return now, nil
+	s.add(started...)
+	return now, s.commit(ctx)
 }
 
 // asksFirst tells whether a call of the newest answer waits for its approval before it starts.
@@ -63,8 +61,8 @@ func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	if need.Timeout > 0 {
 		w.Until = w.Since + need.Timeout.Microseconds()
 	}
-	if i, ok := r.conv.calls[call.ID]; ok {
-		w.MessageID = r.conv.msgs[i].ID
+	if m := r.conv.Caller(call.ID); m != nil {
+		w.MessageID = m.ID
 	}
 	r.waits(call, w)
 	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
@@ -79,17 +77,17 @@ type approvalRequest struct {
 
 // decision takes in what was decided on a call. One that does not wait for it any more has been decided on.
 func (in *intake) decision(d store.ApprovalDecision) {
-	if w, ok := in.kept.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
+	if w, ok := in.checkpoint.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
 		return
 	}
 	in.decide(d.ToolCallID, d.Approval)
 }
 
 func (in *intake) decide(callID string, a store.Approval) {
-	if in.kept.Decisions == nil {
-		in.kept.Decisions = map[string]store.Approval{}
+	if in.checkpoint.Decisions == nil {
+		in.checkpoint.Decisions = map[string]store.Approval{}
 	}
-	in.kept.Decisions[callID] = a
+	in.checkpoint.Decisions[callID] = a
 	in.freed = true
 	in.over(callID)
 }
@@ -104,23 +102,4 @@ func refusal(a *store.Approval) tool.Result {
 		text += ", saying: " + a.Reason
 	}
 	return tool.Failure(text)
-}
-
-// markDecision notes on a result how its call was approved, and takes that from what the run keeps; false when it had
-// not to be.
-func (s *runState) markDecision(call store.ToolCall, m *store.Message) bool {
-	d, ok := s.Decisions[call.ID]
-	if !ok {
-		return false
-	}
-	if d.Approved && d.Arguments != nil { // what the model asked for is in the log as it was
-		text := contentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
-		m.Content = &text
-	}
-	if m.Metadata == nil {
-		m.Metadata = map[string]any{}
-	}
-	m.Metadata[metadataApproval] = d
-	delete(s.Decisions, call.ID)
-	return true
 }

@@ -12,6 +12,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -22,7 +24,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 	play := func(ctx SpecContext, point string, n int, parallel bool) (points map[string]int, transcript []string) {
 		w := newWorld()
 		w.Logger = logr.Discard() // crashes are loud
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinWait), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinWait), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = parallel
 		}, enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
@@ -48,7 +50,7 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 					a := &list[len(list)-1-i] // the last one first
 					if a.Decision == nil {
 						_, err := people.Decide(ctx, id, a.ToolCallID, store.Approval{Approved: !isRefused(a), By: "ada"})
-						var gone *engine.UnknownError
+						var gone *definition.UnknownError
 						if !errors.As(err, &gone) { // it was taken over between the look and the decision
 							Expect(err).NotTo(HaveOccurred())
 						}
@@ -104,4 +106,4 @@ var _ = Describe("A crash of a run with approvals and a wait", Label("RUN-02", "
 	}
 })
 
-func isRefused(a *engine.Approval) bool { return a.Arguments == `{"name":"refused"}` }
+func isRefused(a *approval.Call) bool { return a.Arguments == `{"name":"refused"}` }

@@ -10,6 +10,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -33,7 +35,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		return string(v)
 	}
 	// waits until so many calls wait, the run being parked, and gives them.
-	waits := func(ctx context.Context, e *engine.Engine, id string, n int) []engine.Approval {
+	waits := func(ctx context.Context, e *engine.Engine, id string, n int) []approval.Call {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			r, err := w.Store.Run(ctx, id, "")
@@ -98,7 +100,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 	})
 
 	It("do not hold up the others where calls are made at once", func(ctx SpecContext) {
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		}, enginetest.Script(calls(set("a", 1), enginetest.ToolCall("schedule_effect", map[string]any{"name": "now"})), say))
 		e, _ := start(w)
@@ -151,13 +153,13 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 			_, err = e.Decide(ctx, id, call, refuse)
 			Expect(err).To(MatchError(ContainSubstring("ada has approved the call already")))
 			_, err = e.Decide(ctx, id, call, store.Approval{Approved: true, By: "eve", Arguments: []byte(`{"key":"x"}`)})
-			Expect(err).To(BeAssignableToTypeOf(&engine.DecidedError{}))
+			Expect(err).To(BeAssignableToTypeOf(&approval.DecidedError{}))
 		}
 		again()
 		rest(ctx, w, id)
 		again()
 		_, err = e.Decide(ctx, id, "nothing", approve)
-		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 	})
 
 	It("are refused when nobody decides in time", func(ctx SpecContext) {
@@ -202,7 +204,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 		call := waits(ctx, e, id, 1)[0].ToolCallID
 		Expect(e.Stop(ctx, id, "no")).To(Succeed())
 		_, err := e.Decide(ctx, id, call, approve)
-		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 		Expect(w.Store.Apply(ctx, id, nil, &store.Continue{}, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxApproval, Payload: []byte(`{"toolCallId":"` + call + `","approved":true}`)}})).To(Succeed())
 		Eventually(func() ([]store.InboxItem, error) { return w.Store.Inbox(ctx, id) }).Should(BeEmpty())
 		Expect(w.Runs(ctx, id)).To(HaveLen(1))

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -16,7 +19,7 @@ import (
 // last of the session, and that the run's end is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
-	if limit := r.maxSteps(); r.record.Steps-r.kept.Turn.Before >= limit {
+	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
 		return false, failf(ReasonMaxStepsReached, "the turn made %d model calls, which is its limit (maxSteps), without coming to an end", limit)
 	}
 	if err := r.overLimit(); err != nil {
@@ -48,7 +51,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	if r.frame != nil {
 		emit = func(model.Delta) {} // who follows the conversation follows the caller
 	}
-	call, later := r.mayComeLater(ctx)
+	call, later := r.allowBackpressure(ctx)
 	call, done := r.whileWanted(call)
 	res, err := client.Stream(call, req, emit)
 	done()
@@ -56,7 +59,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		return false, lost
 	}
 	if errors.Is(err, model.ErrLater) {
-		return false, r.comeLater(ctx, later)
+		return false, r.giveWorkerBack(ctx, later)
 	}
 	if err != nil {
 		return false, modelFailure(ctx, err)
@@ -74,7 +77,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 }
 
 // client speaks with a model of the agent.
-func (r *run) client(m *Model) (model.Client, error) {
+func (r *run) client(m *definition.Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
@@ -88,7 +91,7 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(chosen(conv, &r.side().Prompt.Spec, r.record.ID))))
+	messages, err := r.prefiltered(ctx, r.assembled(system, r.withChat(transcript.Select(conv, &r.side().Prompt.Spec, r.record.ID))))
 	if err != nil {
 		return req, err
 	}
@@ -109,54 +112,49 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	}
 	r.heed()
 	r.record.Steps++
-	if r.kept.Turn.Side == sideB {
-		r.kept.Turn.StepsB++
-		r.record.State = r.kept.encode()
+	if r.checkpoint.Turn.Side == definition.SideB {
+		r.checkpoint.Turn.StepsB++
+		r.record.State = r.checkpoint.Encode()
 	}
 	r.countTime()
 	if len(m.ToolCalls) == 0 {
-		if end := endOf(r.conv, m, r.side().Spec); end != nil {
+		if end := plan.EndOf(r.conv, m, r.side().Spec); end != nil {
 			if wrong := r.misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
 			if r.frame == nil { // the answer of a called prompt is a message like others
-				end.text = contentOf(m)
+				end.Text = transcript.ContentOf(m)
 				return r.endTurn(ctx, end, m)
 			}
 		}
 	}
-	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+	s := r.newStep("answer")
+	s.clear()
+	s.createMessage(ctx, m)
+	s.checkpoint(r.record)
 	for i, call := range m.ToolCalls {
 		if (i == 0 || r.parallel()) && !r.asksFirst(call) {
-			ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
+			s.add(eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
-	r.afterCreate(ctx, m)
-	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
-	if err := r.apply(ctx, "answer", append(ops, scoped...)...); err != nil {
-		return false, err
-	}
-	saved()
-	r.conv.add(*m)
-	return false, nil
+	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	return false, s.commit(ctx)
 }
 
 // recordMisfit puts an answer into the log that does not fit its schema, with what the model is told about it. A
 // *failure when it was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
 	told, failed := r.repair(m, wrong)
-	r.afterCreate(ctx, m)
-	ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
+	s := r.newStep("answer")
+	s.clear()
+	s.createMessage(ctx, m)
+	s.checkpoint(r.record)
 	if told != nil {
 		r.place(told)
-		ops = append(ops, &store.AppendMessage{Message: told})
+		s.appendMessage(told)
 	}
-	if err := r.apply(ctx, "answer", ops...); err != nil {
+	if err := s.commit(ctx); err != nil {
 		return err
-	}
-	r.conv.add(*m)
-	if told != nil {
-		r.conv.add(*told)
 	}
 	return failed
 }

@@ -12,6 +12,9 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
@@ -26,13 +29,13 @@ const metadataPromptCall = "prompt_call_id"
 
 // frame is a called prompt at work.
 type frame struct {
-	side      *Side
+	side      *definition.Side
 	call      store.ToolCall
 	arguments json.RawMessage
 	depth     int // of its messages
 	parent    *store.Message
-	outer     *conversation // what the caller reads
-	path      []string      // the prompts that led here, without the side's
+	outer     *transcript.Conversation // what the caller reads
+	path      []string                 // the prompts that led here, without the side's
 	// code that waits for the answer, while it is at work; none where the conversation does, which may be parked.
 	code []context.Context
 }
@@ -116,11 +119,11 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	case err != nil:
 		return tool.Result{}, err
 	}
-	return tool.Success(r.conv.report(p, text)), nil
+	return tool.Success(report(r.conv, p, text)), nil
 }
 
 // enter lets the run be a called prompt, until leave.
-func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPrompt, a *promptAsk) (leave func()) {
+func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *promptAsk) (leave func()) {
 	side := *called.Side
 	side.Name, side.Hooks = r.side().Name, r.side().Hooks // those that watch over the conversation
 	side.Spec.MaxSteps = int32(r.maxSteps())
@@ -129,8 +132,8 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPromp
 	if a != nil {
 		made = a.outer.ID
 	}
-	if i, ok := r.conv.calls[made]; ok {
-		parent := r.conv.msgs[i]
+	if caller := r.conv.Caller(made); caller != nil {
+		parent := *caller
 		f.parent = &parent
 	}
 	if r.frame != nil {
@@ -140,12 +143,12 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPromp
 		f.code = append(f.code, a.life)
 	}
 	f.path = append(f.path, p.Prompt)
-	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.kept.Turn.Repairs
-	r.kept.Turn.Repairs = 0
-	r.frame, r.conv, r.tools = f, newConversation(), nil
+	before, conv, tools, repairs := r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs
+	r.checkpoint.Turn.Repairs = 0
+	r.frame, r.conv, r.tools = f, transcript.New(), nil
 	r.exec.frame(f)
 	return func() {
-		r.frame, r.conv, r.tools, r.kept.Turn.Repairs = before, conv, tools, repairs
+		r.frame, r.conv, r.tools, r.checkpoint.Turn.Repairs = before, conv, tools, repairs
 		r.exec.frame(before)
 		r.current = false
 	}
@@ -155,8 +158,8 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *CalledPromp
 // answers, under an id that derives from the call.
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
-		if err := r.loadFrame(ctx); err != nil || len(r.conv.msgs) > 0 {
-			_, r.kept.Turn.Repairs = r.conv.repaired()
+		if err := r.loadFrame(ctx); err != nil || len(r.conv.Messages) > 0 {
+			_, r.checkpoint.Turn.Repairs = r.conv.Repaired()
 			return err
 		}
 	}
@@ -167,12 +170,9 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return err
 	}
-	r.afterCreate(ctx, m)
-	if err := r.apply(ctx, "prompt", &store.AppendMessage{Message: m}); err != nil {
-		return err
-	}
-	r.conv.add(*m)
-	return nil
+	s := r.newStep("prompt")
+	s.createMessage(ctx, m)
+	return s.commit(ctx)
 }
 
 // loadFrame reads the messages of the call.
@@ -197,16 +197,16 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 		if r.deserted() {
 			return "", false, failf(ReasonCancelled, "the code that called it has ended")
 		}
-		wrong, _ := r.conv.repaired()
-		d := plan(r.conv, r.record.ID, r.side(), wrong, r.kept.Waits, r.parallel())
+		wrong, _ := r.conv.Repaired()
+		d := plan.Next(r.conv, r.record.ID, r.side(), wrong, r.checkpoint.Waits, r.parallel())
 		switch {
-		case d.action == actionTurn, d.action == actionEnd:
-			return d.end.text, false, nil
-		case d.action == actionWait:
+		case d.Action == plan.EndTurn, d.Action == plan.EndSession:
+			return d.End.Text, false, nil
+		case d.Action == plan.Wait:
 			return "", true, nil
-		case d.action == actionCalls:
-			err = r.makeCalls(ctx, d.calls)
-		case r.kept.Turn.Ends: // code has stopped the run
+		case d.Action == plan.MakeCalls:
+			err = r.makeCalls(ctx, d.Calls)
+		case r.checkpoint.Turn.Ends: // code has stopped the run
 			return "", false, nil
 		default:
 			_, err = r.ask(ctx)
@@ -219,49 +219,45 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 
 // withChat gives what a called prompt reads before its own messages, where it is to read the caller's conversation: that
 // which was there before the step that called it.
-func (r *run) withChat(own *conversation) *conversation {
+func (r *run) withChat(own *transcript.Conversation) *transcript.Conversation {
 	f := r.frame
 	if f == nil || !isSet(f.side.Prompt.Spec.IncludeChat) {
 		return own
 	}
 	tools := isSet(f.side.Prompt.Spec.IncludePastTools)
-	out := newConversation()
-	put := func(m store.Message) {
-		out.msgs = append(out.msgs, m)
-		out.index(len(out.msgs) - 1)
-	}
-	for _, m := range f.outer.msgs {
+	out := transcript.New()
+	for _, m := range f.outer.Messages {
 		if f.parent != nil && m.ID == f.parent.ID {
 			break
 		}
 		if !tools {
-			if m.Role == store.RoleTool || m.Role == store.RoleAssistant && contentOf(&m) == "" {
+			if m.Role == store.RoleTool || m.Role == store.RoleAssistant && transcript.ContentOf(&m) == "" {
 				continue
 			}
 			m.ToolCalls = nil
 		}
-		put(m)
+		out.Append(m)
 	}
-	for _, m := range own.msgs {
-		put(m)
+	for _, m := range own.Messages {
+		out.Append(m)
 	}
 	return out
 }
 
 func isSet(b *bool) bool { return b != nil && *b }
 
-// report is the result of a call of a prompt.
-func (c *conversation) report(p *tool.PromptCall, text string) string {
+// report returns the result of the call of a prompt whose conversation is c.
+func report(c *transcript.Conversation, p *tool.PromptCall, text string) string {
 	var parts []string
 	if p.IncludeText && text != "" {
 		parts = append(parts, text)
 	}
 	if p.IncludeCalls {
-		for i := range c.msgs {
-			for _, call := range c.msgs[i].ToolCalls {
+		for i := range c.Messages {
+			for _, call := range c.Messages[i].ToolCalls {
 				line := fmt.Sprintf("[called %s(%s)]", call.Name, call.Arguments)
-				if j, done := c.results[call.ID]; done {
-					line += fmt.Sprintf("\n[%s] %s", c.msgs[j].ToolStatus, contentOf(&c.msgs[j]))
+				if result := c.Result(call.ID); result != nil {
+					line += fmt.Sprintf("\n[%s] %s", result.ToolStatus, transcript.ContentOf(result))
 				}
 				parts = append(parts, line)
 			}
@@ -273,7 +269,7 @@ func (c *conversation) report(p *tool.PromptCall, text string) string {
 	return strings.Join(parts, "\n\n")
 }
 
-func promptTool(ref skeinv1.PromptTool, p *CalledPrompt) tool.Tool {
+func promptTool(ref skeinv1.PromptTool, p *definition.CalledPrompt) tool.Tool {
 	var description string
 	var required json.RawMessage
 	if p.Side != nil {

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -62,10 +63,10 @@ var _ = Describe("A prompt as a tool", Label("AGT-05", "TOL-02"), func() {
 	})
 
 	It("reads its message alone unless it is to read the chat, with or without its tools", func(ctx SpecContext) {
-		for name, change := range map[string]func(*engine.Agent){
-			"alone": func(*engine.Agent) {},
-			"chat":  func(a *engine.Agent) { a.A.Prompt.Spec.IncludeChat = ptr.To(true) },
-			"tools": func(a *engine.Agent) {
+		for name, change := range map[string]func(*definition.Agent){
+			"alone": func(*definition.Agent) {},
+			"chat":  func(a *definition.Agent) { a.A.Prompt.Spec.IncludeChat = ptr.To(true) },
+			"tools": func(a *definition.Agent) {
 				a.A.Prompt.Spec.IncludeChat, a.A.Prompt.Spec.IncludePastTools = ptr.To(true), ptr.To(true)
 			},
 		} {
@@ -92,7 +93,7 @@ var _ = Describe("A prompt as a tool", Label("AGT-05", "TOL-02"), func() {
 	It("calls another prompt, as deep as it may, and says so beyond", func(ctx SpecContext) {
 		again := enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "tool"}, Times: ptr.To[int32](0), Content: "[{{.Last.Content}}]"},
 			skeinv1.ScriptStep{Times: ptr.To[int32](0), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("summarise", map[string]any{"message": "deeper"})}})
-		itself := func(a *engine.Agent) {
+		itself := func(a *definition.Agent) {
 			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Prompt: "summarise"})
 		}
 		w.Definitions.Put("writer", enginetest.CallsPrompt("summarise", skeinv1.PromptTool{}, again, itself), again)
@@ -121,7 +122,7 @@ var _ = Describe("A prompt as a tool", Label("AGT-05", "TOL-02"), func() {
 
 	It("takes the argument that is named for the message, and reports its calls where that is asked for", func(ctx SpecContext) {
 		ref := skeinv1.PromptTool{InitUserMessageProperty: "question", IncludeToolCalls: ptr.To(true), IncludeTextResponse: ptr.To(false)}
-		required := func(a *engine.Agent) {
+		required := func(a *definition.Agent) {
 			a.A.Prompt.Spec.RequiredSchema = &runtime.RawExtension{Raw: []byte(`{"type":"object","required":["question"]}`)}
 		}
 		w.Definitions.Put("writer", enginetest.CallsPrompt("summarise", ref, required, enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Script(
@@ -137,7 +138,7 @@ var _ = Describe("A prompt as a tool", Label("AGT-05", "TOL-02"), func() {
 	})
 
 	It("keeps the order of results where calls are made at once", func(ctx SpecContext) {
-		w.Definitions.Put("writer", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true }, enginetest.Builtin(skeinv1.BuiltinKV),
+		w.Definitions.Put("writer", func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true }, enginetest.Builtin(skeinv1.BuiltinKV),
 			enginetest.CallsPrompt("summarise", skeinv1.PromptTool{}, enginetest.Script(enginetest.Say("re: {{.Last.Content}}"))),
 			enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
 				enginetest.ToolCall("summarise", map[string]any{"message": "one"}), enginetest.ToolCall("get_value", map[string]any{"key": "k"}),

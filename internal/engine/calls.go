@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -28,7 +29,7 @@ type making struct {
 // result. The results keep the order of the calls (SPEC TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
-	if caller := r.conv.sideOf(calls[0].ID); caller != "" && r.frame == nil {
+	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.frame == nil {
 		defer r.actAs(r.agent.Side(caller))()
 	}
 	if err := r.buildTools(ctx); err != nil {
@@ -43,7 +44,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 		return err
 	}
 	r.beginTurn()
-	how := making{set: set, decided: maps.Clone(r.kept.Decisions), repeat: r.resumed}
+	how := making{set: set, decided: maps.Clone(r.checkpoint.Decisions), repeat: r.resumed}
 	r.resumed = false // later calls are new
 	if r.frame != nil {
 		how.code = r.frame.code
@@ -67,7 +68,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 			if err := r.recordResult(ctx, call, o, next); err != nil {
 				return err
 			}
-			if w, waits := r.kept.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
+			if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
 				return nil // those behind it come after it
 			}
 		}
@@ -80,8 +81,8 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, error) {
 	set := r.tools
 	for _, call := range calls {
-		i, known := r.conv.calls[call.ID]
-		if set.Has(call.Name) || !known || r.conv.msgs[i].Metadata[metadataQueuedTool] == nil {
+		m := r.conv.Caller(call.ID)
+		if set.Has(call.Name) || m == nil || m.Metadata[transcript.MetadataQueuedTool] == nil {
 			continue
 		}
 		x, err := r.execution(ctx)
@@ -214,38 +215,34 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 		Side: r.mark(),
 	}
 	r.place(m)
-	var decision []store.Op
-	waited := r.kept.settled(call.ID)
-	if r.kept.markDecision(call, m) || waited {
-		r.record.State = r.kept.encode()
-		decision = append(decision, &store.PutRun{Run: r.record})
-	}
+	waited := r.checkpoint.RemoveWait(call.ID)
+	changed := r.checkpoint.MarkDecision(call, m) || waited
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(r.redacted(contentOf(m))) // a hook may have put secrets in, too
+	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have put secrets in, too
 	m.Content = &content
 	r.afterResult(ctx, call, m)
-	ops := []store.Op{
-		&store.AppendMessage{Message: m},
-		eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}),
-	}
+	s := r.newStep("result")
+	s.appendMessage(m)
+	s.add(eventOp(r.record.ID, store.EventToolEnded, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID, Status: m.ToolStatus, DurationMs: o.duration}))
 	if next != nil {
-		ops = append(ops, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
+		s.add(eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: next.Name, ToolCallID: next.ID}))
 	}
-	ops = append(append(ops, decision...), r.decided()...)
+	if changed = r.decided() || changed; changed {
+		r.record.State = r.checkpoint.Encode()
+		s.checkpoint(r.record)
+	}
 	if o.result.Handoff != "" {
-		ops = append(ops, handoffOp(o.result.Handoff, r.record.ID, call.ID))
+		s.add(handoffOp(o.result.Handoff, r.record.ID, call.ID))
 	}
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "result", append(ops, scoped...)...); err != nil {
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	saved()
 	if o.result.Handoff != "" {
 		r.next = o.result.Handoff
 	}
-	r.conv.add(*m)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 // Why a run was cancelled; context.Cause gives them.
 var (
 	errShutdown  = errors.New("the manager stops")
-	errLeaseLost = errors.New("the thread's lease was lost")
 	errAborted   = errors.New("the thread is being purged")
 	errDestroyed = errors.New("the conversation was destroyed")
 	errTerminal  = errors.New("the thread was terminated")

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -19,8 +20,8 @@ type childrenOf struct {
 	engine *Engine
 	thread *store.Thread
 	state  *thread.State
-	agent  *Agent // may be nil
-	side   func() *Side
+	agent  *definition.Agent // may be nil
+	side   func() *definition.Side
 	runID  string
 }
 

@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -21,8 +22,8 @@ var _ = Describe("Subagents", func() {
 	var w *enginetest.World
 	BeforeEach(func() { w = newWorld() })
 
-	subagents := func(list ...skeinv1.AgentSubagent) func(*engine.Agent) {
-		return func(a *engine.Agent) {
+	subagents := func(list ...skeinv1.AgentSubagent) func(*definition.Agent) {
+		return func(a *definition.Agent) {
 			a.Spec.Subagents = list
 			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: skeinv1.BuiltinSubagents})
 		}
@@ -146,7 +147,7 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("hands files down and up with paths of the receiver", Label("FIL-07"), func(ctx SpecContext) {
-		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *engine.Agent) {
+		w.Definitions.Put("child", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *definition.Agent) {
 			a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"}
 		}, enginetest.Script(
 			enginetest.Call("read_file", map[string]any{"path": "/attachments/orders.csv"}),
@@ -303,7 +304,7 @@ var _ = Describe("Subagents", func() {
 	})
 
 	It("counts a registry status that the child gives itself", Label("SUB-05"), func(ctx SpecContext) {
-		w.Definitions.Put("child", func(a *engine.Agent) { a.A.Spec.SessionStatus = &skeinv1.SessionTool{Name: "tell"} }, enginetest.Script(
+		w.Definitions.Put("child", func(a *definition.Agent) { a.A.Spec.SessionStatus = &skeinv1.SessionTool{Name: "tell"} }, enginetest.Script(
 			enginetest.Call("tell", map[string]any{"message": "halfway"}),
 			skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000), Times: ptr.To[int32](0)}))
 		w.Definitions.Put("parent", subagents(kind(true, false)), enginetest.Script(skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{create("x")}}))

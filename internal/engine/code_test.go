@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -20,11 +21,11 @@ import (
 )
 
 // codeTool adds a Tool object with this code to an agent.
-func codeTool(name, source string, change ...func(*engine.Tool)) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func codeTool(name, source string, change ...func(*definition.Tool)) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		m, failed := compile.Compile("tool.ts", source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
-		t := engine.Tool{ObjectName: name, Name: name, Module: m, Digest: name + source, Spec: skeinv1.ToolSpec{Description: name}}
+		t := definition.Tool{ObjectName: name, Name: name, Module: m, Digest: name + source, Spec: skeinv1.ToolSpec{Description: name}}
 		for _, c := range change {
 			c(&t)
 		}
@@ -53,7 +54,7 @@ var _ = Describe("Code", func() {
 	})
 
 	// play runs one turn of an agent with these tools and gives its messages.
-	play := func(ctx context.Context, change ...func(*engine.Agent)) []string {
+	play := func(ctx context.Context, change ...func(*definition.Agent)) []string {
 		GinkgoHelper()
 		w.Definitions.Put("a", change...)
 		_, stop := start(w)
@@ -118,7 +119,7 @@ export default defineTool({
 	})
 
 	It("is not asked for when no code is called", func(ctx SpecContext) {
-		play(ctx, codeTool("t", `export default () => 1`, func(t *engine.Tool) {
+		play(ctx, codeTool("t", `export default () => 1`, func(t *definition.Tool) {
 			t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}
 		}), enginetest.Script(enginetest.Say("no need")))
 		acquired, _ := sandboxes.Counts()
@@ -126,7 +127,7 @@ export default defineTool({
 	})
 
 	It("runs in the pool that the agent names", func(ctx SpecContext) {
-		play(ctx, func(a *engine.Agent) { a.Spec.SandboxPoolRef = &skeinv1.LocalRef{Name: "big"} },
+		play(ctx, func(a *definition.Agent) { a.Spec.SandboxPoolRef = &skeinv1.LocalRef{Name: "big"} },
 			codeTool("t", `export default () => 1`), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("x")))
 		Expect(sandboxes.Pools()).To(HaveEach("big"))
 	})
@@ -139,7 +140,7 @@ export default defineTool({
 	})
 
 	DescribeTable("that fails gives the model an error, and the conversation goes on", Label("TOL-02"), func(ctx SpecContext, source, want string, timeout int) {
-		lines := play(ctx, codeTool("bad", source, func(t *engine.Tool) {
+		lines := play(ctx, codeTool("bad", source, func(t *definition.Tool) {
 			if timeout > 0 {
 				t.Spec.Timeout = ms(timeout)
 			}
@@ -265,7 +266,7 @@ export default async function (factor: number): Promise<{ total: number }> {
 
 	for _, moment := range []string{"sandbox.acquire.after", "isolate.opened"} {
 		It("is retried in a fresh sandbox when its sandbox was lost before it began, after "+moment, Label("COD-09"), func(ctx SpecContext) {
-			w.Definitions.Put("a", codeTool("t", `export default () => 'here'`, func(t *engine.Tool) {
+			w.Definitions.Put("a", codeTool("t", `export default () => 'here'`, func(t *definition.Tool) {
 				t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}
 			}), enginetest.Builtin(skeinv1.BuiltinCode), enginetest.Script(
 				enginetest.Call("t", nil), enginetest.Call("run_code", map[string]any{"source": "export default 1"}), enginetest.Say("done")))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/client"
 	"github.com/skein-dev/skein/internal/store"
@@ -52,7 +53,7 @@ type codeHost struct {
 	// sources are of invocations under way: what their code is to people.
 	sources map[string]string
 	// lines takes what the code logs.
-	lines *lines
+	lines *codelog.Lines
 
 	// endpoint is the invocation that answers a request, and answer takes what it says; set before the isolate opens.
 	endpoint string
@@ -80,7 +81,7 @@ func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
 }
 
 func (c *codeHost) close() {
-	defer c.lines.end() // what the end of the code had to say is in it
+	defer c.lines.End() // what the end of the code had to say is in it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.iso != nil {
@@ -226,7 +227,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 		delete(c.responses, invocation)
 		delete(c.sources, invocation)
 		c.mu.Unlock()
-		c.lines.flush()
+		c.lines.Flush()
 	}
 	go func() {
 		v, err := iso.Invoke(call, invocation, module, args)
@@ -265,7 +266,7 @@ func (c *codeHost) worked(iso sandbox.Isolate, invocation, source string, err er
 		c.drop(iso)
 	}
 	if err != nil {
-		c.lines.fail(source, "work after the response failed: "+code.Explain(err))
+		c.lines.Fail(source, "work after the response failed: "+code.Explain(err))
 		c.engine.log.Info("work after the response failed", "namespace", c.thread.Namespace, "name", c.thread.Name, "call", invocation, "error", err.Error())
 	}
 }
@@ -329,5 +330,5 @@ func (c *codeHost) logged(invocation string, l sandbox.Log) {
 	if strings.HasPrefix(source, "tool/") {
 		call = invocation
 	}
-	c.lines.console(source, call, l)
+	c.lines.Console(source, call, l)
 }

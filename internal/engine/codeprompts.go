@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -21,8 +22,8 @@ import (
 // desk is where code asks the run for the prompts that it calls, while the calls of a step are made.
 type desk struct {
 	execution *execution
-	side      *Side // whose calls these are
-	within    *Side // the called prompt whose calls these are; nil for none
+	side      *definition.Side // whose calls these are
+	within    *definition.Side // the called prompt whose calls these are; nil for none
 	reader    thread.EnvReader
 	asks      chan *promptAsk
 	closed    chan struct{}

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -54,7 +55,7 @@ var _ = Describe("A prompt that code calls", Label("AGT-05", "TOL-01"), func() {
 
 	It("works within the run, while the code goes on with tools of its own", func(ctx SpecContext) {
 		w := newWorld()
-		w.Definitions.Put("writer", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
+		w.Definitions.Put("writer", func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinWait),
 			codeTool("brief", `export default async (state, { about }) => {
 				const ask = (message) => state.invokeTool('summarise', { message });

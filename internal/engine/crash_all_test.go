@@ -17,7 +17,9 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -43,7 +45,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 	}}
 	w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "child says so"}))
 	w.Definitions.Put("run", codeTool("stamp", `export default async (state) => { await state.injectMessage({ role: 'system', silent: true, content: 'stamped' }); return 'stamp'; }`),
-		enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(
 			skeinv1.ScriptStep{Content: "first", ToolCalls: []skeinv1.ScriptToolCall{
@@ -58,7 +60,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 	w.Definitions.Put("cleared", enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
 	m, failed := compile.Compile("effect.ts", `export default async (state) => { await state.setValue('fired', true); }`, sandbox.TypeScript)
 	Expect(failed).To(BeNil())
-	w.Definitions.PutEffect("fires", engine.Effect{Module: m, Digest: "fires"})
+	w.Definitions.PutEffect("fires", definition.Effect{Module: m, Digest: "fires"})
 	w.run, w.coded = makeThread(ctx, w.World, "run", withID(at.first)), makeThread(ctx, w.World, "coded", withID(at.second))
 	w.wrong, w.hangs, w.cleared = makeThread(ctx, w.World, "wrong"), makeThread(ctx, w.World, "hangs"), makeThread(ctx, w.World, "cleared")
 	for _, id := range []string{w.run, w.coded, w.wrong, w.hangs, w.cleared} {
@@ -76,7 +78,7 @@ func newEverything(ctx context.Context, sandboxes engine.Sandboxes, at seat) *ev
 
 // settling follows every run with a task that leaves the same however often it is done.
 func (w *everything) settling(o *engine.Options) {
-	o.PostRun = []engine.PostRunTask{{Name: "note", Do: func(ctx context.Context, r engine.PostRun) error {
+	o.PostRun = []postrun.Task{{Name: "note", Do: func(ctx context.Context, r postrun.Run) error {
 		st, err := w.Threads.Open(ctx, r.Thread.ID)
 		if err != nil {
 			return err
@@ -93,7 +95,7 @@ func (w *everything) people(ctx context.Context, e *engine.Engine, isCut func() 
 			for _, a := range list {
 				if a.Decision == nil {
 					_, err := e.Decide(ctx, w.run, a.ToolCallID, store.Approval{Approved: true, By: "ada"})
-					var gone *engine.UnknownError
+					var gone *definition.UnknownError
 					Expect(err == nil || errors.As(err, &gone) || isCut()).To(BeTrue(), "%v", err)
 				}
 			}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -35,20 +36,22 @@ func reaches(suite string, points map[string]int) {
 var (
 	faultPoint = regexp.MustCompile(`\.fault\("([a-z.]+)"\)`)
 	// A step of a run has a point before it and one after it.
-	stepPoint  = regexp.MustCompile(`\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), "([a-z]+)"`)
-	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\.(?:apply|end)\((?:ctx|context\.[A-Za-z]+\(ctx\)), [a-z]+`)
+	stepPoint  = regexp.MustCompile(`\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )"([a-z]+)"`)
+	otherPoint = regexp.MustCompile(`\.fault\([^")]+|\br\.(?:newStep\(|end\((?:ctx|context\.[A-Za-z]+\(ctx\)), )[a-z]+`)
 )
 
 var _ = Describe("The crash suites", Label("RUN-02"), func() {
 	It("come to every point that there is", func() {
 		source := map[string]bool{}
-		files, err := os.ReadDir(".")
+		files, err := filepath.Glob("*.go")
 		Expect(err).NotTo(HaveOccurred())
-		for _, f := range files {
-			if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+		inside, err := filepath.Glob("*/*.go")
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range append(files, inside...) {
+			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			code, err := os.ReadFile(f.Name())
+			code, err := os.ReadFile(name)
 			Expect(err).NotTo(HaveOccurred())
 			for _, m := range faultPoint.FindAllStringSubmatch(string(code), -1) {
 				source[m[1]] = true
@@ -57,7 +60,7 @@ var _ = Describe("The crash suites", Label("RUN-02"), func() {
 				source[m[1]+".before"], source[m[1]+".after"] = true, true
 			}
 			for _, found := range otherPoint.FindAllString(string(code), -1) {
-				Expect(f.Name()+" "+found).To(BeElementOf("run.go .fault(point + ", "finish.go .apply(ctx, point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+				Expect(name+" "+found).To(BeElementOf("step.go .fault(s.point + ", "finish.go .newStep(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
 			}
 		}
 		crashed := map[string]bool{}

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -30,7 +31,7 @@ var _ = Describe("A crash within a called prompt, or at a handoff", Label("RUN-0
 		// Scripts go by what is in the conversation, so that a doubled or lost message changes their course.
 		w.Definitions.Put("triage", enginetest.CallsPrompt("summarise", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Script(
 			again(schedule("within"), "user", "", ""), again(skeinv1.ScriptStep{Content: "short"}, "tool", "", ""))),
-			enginetest.Calls(engine.CalledAgent{ObjectName: "billing"}), enginetest.Script(
+			enginetest.Calls(definition.CalledAgent{ObjectName: "billing"}), enginetest.Script(
 				again(enginetest.Call("summarise", map[string]any{"message": "long"}), "user", "", ""),
 				again(enginetest.Call("billing", map[string]any{}), "tool", "summarise", "^short$")))
 		w.Definitions.Put("billing", enginetest.Builtin(skeinv1.BuiltinEffects), enginetest.Script(

@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -32,7 +33,7 @@ var _ = Describe("A crash", Label("RUN-02"), func() {
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
 				enginetest.ToolCall("schedule_effect", map[string]any{"name": "by-child"})}},
 			enginetest.Say("child says {{len .Arguments}}")))
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinEffects, skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinEffects, skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = parallel
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(

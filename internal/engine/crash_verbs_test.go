@@ -13,6 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -68,7 +69,7 @@ var _ = Describe("A crash while somebody ends a run, or decides", Label("RUN-02"
 		effect := enginetest.ToolCall("schedule_effect", map[string]any{"name": "one"})
 		w.Definitions.Put("child", enginetest.Script(hanging))
 		w.Definitions.Put("speaks", enginetest.Script(afterwards, hanging))
-		w.Definitions.Put("waits", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("waits", enginetest.Approved(skeinv1.BuiltinEffects, 0), enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, Resumable: true}}
 		}, enginetest.Script(afterwards, skeinv1.ScriptStep{Times: ptr.To[int32](0), ToolCalls: []skeinv1.ScriptToolCall{
 			enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "help"}), effect}}))

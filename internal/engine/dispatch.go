@@ -3,16 +3,17 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/schedule"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// sweepBatch is how many threads one look for lost work takes.
-const sweepBatch = 1000
+// runnableBatch is how many threads one look for lost work takes.
+const runnableBatch = 1000
 
 // activeThread is a thread that this replica holds.
 type activeThread struct {
@@ -21,8 +22,6 @@ type activeThread struct {
 	cause error
 	// run that is under way, under the engine's lock; "" while it is not known.
 	run string
-	// calledIn, under the engine's lock: a model has room again for the call that it turned away.
-	calledIn bool
 	// done is closed when the thread has been let go of.
 	done chan struct{}
 	// poked: the inbox may have changed since the holder last read it.
@@ -49,7 +48,7 @@ func (e *Engine) hint(h store.Hint) {
 		e.observed.Add(h.ThreadID)
 	}
 	if h.Changed&store.ChangedThread != 0 && !e.here(h.ThreadID) {
-		e.recent.drop(h.ThreadID) // it may have been cleared, or purged
+		e.recent.Drop(h.ThreadID) // it may have been cleared, or purged
 	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()
@@ -58,102 +57,33 @@ func (e *Engine) hint(h store.Hint) {
 		return
 	}
 	e.mu.Lock()
-	a, delayed := e.active[h.ThreadID], e.delayed[h.ThreadID]
+	a := e.active[h.ThreadID]
 	e.mu.Unlock()
 	switch {
 	case a != nil:
 		a.poke()
-	case !delayed:
-		e.enqueue(h.ThreadID)
+	case !e.queue.Delayed(h.ThreadID):
+		e.queue.AddNotified(h.ThreadID)
 	}
 }
 
-// enqueue queues a thread of which it is known that something is in its inbox.
-func (e *Engine) enqueue(id string) {
-	e.mu.Lock()
-	e.hinted[id] = true
-	e.mu.Unlock()
-	e.queue.Add(id)
-}
+// dispatchLoop hands threads to workers until the queue is shut down.
+func (e *Engine) dispatchLoop(ctx context.Context) { e.queue.Run(ctx, e.handle) }
 
-// takeHint tells whether a thread was queued for its inbox, and forgets it.
-func (e *Engine) takeHint(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	hinted := e.hinted[id]
-	delete(e.hinted, id)
-	return hinted
-}
-
-// dispatchers is how many look threads up at once. More than one, because a store may be far away.
-const dispatchers = 4
-
-// dispatchLoop hands threads to the workers, by their namespaces, which take turns. What waits there holds no goroutine.
-func (e *Engine) dispatchLoop(ctx context.Context) {
-	var group sync.WaitGroup
-	defer group.Wait()
-	for range dispatchers {
-		group.Go(func() {
-			for {
-				id, shutdown := e.queue.Get()
-				if shutdown {
-					return
-				}
-				e.dispatch(ctx, id)
-			}
-		})
-	}
-}
-
-// dispatch has a thread processed when its namespace has its turn.
-func (e *Engine) dispatch(ctx context.Context, id string) {
-	namespace, err := e.namespaceOf(ctx, id)
-	switch {
-	case err == nil:
-		e.runs.Go(namespace, func() {
-			defer e.queue.Done(id)
-			if ctx.Err() == nil { // else it stays for whoever comes next
-				e.handle(ctx, id)
-			}
-		})
-		return
-	case errors.Is(err, store.ErrNotFound):
-		e.takeHint(id)
-		e.queue.Forget(id)
-	case ctx.Err() == nil:
-		e.log.Error(err, "cannot look up a thread with work: it will be tried again", "thread", id)
-		e.queue.AddRateLimited(id)
-	}
-	e.queue.Done(id)
-}
-
-// namespaceOf gives the namespace of a thread, which never changes.
-func (e *Engine) namespaceOf(ctx context.Context, id string) (string, error) {
-	if namespace, ok := e.namespaces.Get(id); ok {
-		return namespace.(string), nil
-	}
-	t, err := e.store.Thread(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	e.namespaces.Add(id, t.Namespace)
-	return t.Namespace, nil
-}
-
-// Load tells how many threads are being run here, and how many wait for a worker.
+// Load returns how many threads this replica runs, and how many wait for a worker.
 func (e *Engine) Load() (running, waiting int) {
-	return e.runs.Load()
+	return e.queue.Load()
 }
 
 // handle processes a thread and sees to what must come after.
 func (e *Engine) handle(ctx context.Context, id string) {
-	if e.comesLater(id) {
+	if e.queue.WaitsForModel(id) {
 		e.queue.Forget(id)
 		return
 	}
-	e.delay(id, false)
+	e.queue.Delay(id, false)
 	err := e.process(ctx, id)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	switch {
 	case err == nil, errors.Is(err, errShutdown), errors.Is(err, model.ErrLater):
 		e.queue.Forget(id)
@@ -161,7 +91,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		// It keeps its inbox. Whoever sees the definitions become ready calls Wake.
 		e.queue.Forget(id)
 		e.log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
-	case errors.Is(err, store.ErrFenced), errors.Is(err, errLeaseLost):
+	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
 		e.log.Info("thread was lost to another holder", "thread", id)
 		e.queue.Forget(id)
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
@@ -171,18 +101,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
 	default:
 		e.log.Error(err, "run was interrupted and will be taken up again", "thread", id)
-		e.queue.AddRateLimited(id)
-	}
-}
-
-// delay keeps hints from bringing a thread back before its turn, after a failure that will pass.
-func (e *Engine) delay(id string, on bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if on {
-		e.delayed[id] = true
-	} else {
-		delete(e.delayed, id)
+		e.queue.Retry(id)
 	}
 }
 
@@ -191,11 +110,11 @@ func (e *Engine) delay(id string, on bool) {
 func (e *Engine) sweepLoop(ctx context.Context) {
 	for {
 		wait := e.opts.SweepInterval
-		ids, err := e.store.Runnable(ctx, sweepBatch)
+		ids, err := e.store.Runnable(ctx, runnableBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			e.log.Error(err, "cannot look for threads with work")
-		case len(ids) == sweepBatch:
+		case len(ids) == runnableBatch:
 			wait = min(wait, time.Second) // there may be more
 		}
 		for _, id := range ids {
@@ -230,10 +149,10 @@ func (e *Engine) register(id string, a *activeThread) bool {
 // a cancellation that came too late for the run, while it was being parked, is not lost.
 func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	defer close(a.done)
-	e.postRun.flush(a)
+	e.followEnded(a)
 	e.mu.Lock()
 	delete(e.active, id)
-	delayed, cause := e.delayed[id], a.cause
+	cause := a.cause
 	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -257,9 +176,15 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 		}
 		return
 	}
-	if a.poked.Load() && !delayed {
-		e.enqueue(id)
+	if a.poked.Load() && !e.queue.Delayed(id) {
+		e.queue.AddNotified(id)
 	}
+}
+
+// followEnded has the post-run tasks begin of the runs that have ended since it was last called. The lease is no longer theirs.
+func (e *Engine) followEnded(a *activeThread) {
+	e.postRun.Add(a.ended...)
+	a.ended = nil
 }
 
 // attach makes a context that ends when the thread is terminated or purged, for work beside its runs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -223,7 +224,7 @@ func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) 
 }
 
 // handler runs the effect's code in an isolate of its own in the thread's sandbox.
-func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thread, effect *Effect, args any) error {
+func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thread, effect *definition.Effect, args any) error {
 	e := w.engine
 	st, err := e.threads.Open(ctx, t.ID)
 	if err != nil {
@@ -234,7 +235,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	}
 	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
 		return err
 	}
@@ -256,7 +257,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	if errors.Is(context.Cause(ctx), errTerminal) {
 		return &effectError{"the thread was terminated"}
 	}
-	x.code.lines.fail("effect/"+effect.ObjectName, code.Explain(err))
+	x.code.lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
 		return errors.New(code.Explain(err)) // the sandbox was lost: at least once

@@ -16,6 +16,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -101,13 +102,13 @@ var _ = Describe("Effects", func() {
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("noted: {{.Last.Content}}")))
 	})
 
-	compiled := func(source string) engine.Effect {
+	compiled := func(source string) definition.Effect {
 		GinkgoHelper()
 		m, failed := compile.Compile("effect.ts", source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
-		return engine.Effect{Module: m, Digest: source}
+		return definition.Effect{Module: m, Digest: source}
 	}
-	effect := func(name, source string, change ...func(*engine.Effect)) {
+	effect := func(name, source string, change ...func(*definition.Effect)) {
 		GinkgoHelper()
 		e := compiled(source)
 		for _, c := range change {
@@ -200,7 +201,7 @@ export default defineEffect({ description: 'Reminds.', handler: async (state, ar
 	})
 
 	DescribeTable("that cannot be done end with a reason, without another try", Label("EFF-02"), func(ctx SpecContext, source string, args any, want string) {
-		effect("bad", source, func(e *engine.Effect) {
+		effect("bad", source, func(e *definition.Effect) {
 			e.Spec.Parameters = &runtime.RawExtension{Raw: json.RawMessage(`{"type":"object","properties":{"n":{"type":"number"}}}`)}
 			if strings.Contains(source, "for (;;)") {
 				e.Spec.Timeout = ms(500)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool/code"
@@ -79,7 +80,7 @@ func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req Endpoin
 	gone := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 	defer gone()
 	var x *execution
-	var ep *Endpoint
+	var ep *definition.Endpoint
 	if err == nil {
 		x, ep, err = e.endpoint(life, t, &req)
 	}
@@ -102,7 +103,7 @@ func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req Endpoin
 }
 
 // endpoint prepares the execution of a request.
-func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointRequest) (*execution, *Endpoint, error) {
+func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointRequest) (*execution, *definition.Endpoint, error) {
 	switch {
 	case t.TerminatedAt != 0 && !req.Reads:
 		return nil, nil, store.ErrTerminated
@@ -122,7 +123,7 @@ func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointReq
 	}
 	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, nil, err
 	}
@@ -132,7 +133,7 @@ func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointReq
 }
 
 // serveEndpoint runs the code and gives its answer.
-func (x *execution) serveEndpoint(ctx context.Context, ep *Endpoint, req *EndpointRequest, to EndpointAnswer) error {
+func (x *execution) serveEndpoint(ctx context.Context, ep *definition.Endpoint, req *EndpointRequest, to EndpointAnswer) error {
 	module, timeout := "endpoints/"+ep.ObjectName, defaultEndpointTimeout
 	if ep.Spec.Timeout != nil {
 		timeout = ep.Spec.Timeout.Duration
@@ -160,7 +161,7 @@ func (x *execution) serveEndpoint(ctx context.Context, ep *Endpoint, req *Endpoi
 }
 
 // value is the request as it crosses into the sandbox.
-func (r *EndpointRequest) value(ep *Endpoint) map[string]any {
+func (r *EndpointRequest) value(ep *definition.Endpoint) map[string]any {
 	headers := make([]any, len(r.Headers))
 	for i, h := range r.Headers {
 		headers[i] = []any{h[0], h[1]}
@@ -195,13 +196,13 @@ func (x *execution) finishWork(ctx context.Context) {
 	defer cancel()
 	if err := x.saveOutside(ctx); err != nil {
 		t := x.host.Thread
-		x.code.lines.fail("", "work after the answer ended early, or its state could not be saved: "+err.Error())
+		x.code.lines.Fail("", "work after the answer ended early, or its state could not be saved: "+err.Error())
 		x.engine.log.Info("work after an endpoint's answer ended early, or its state could not be saved", "namespace", t.Namespace, "name", t.Name, "error", err.Error())
 	}
 }
 
 // endpointFailed says why there is no answer, or why it was cut off.
-func (x *execution) endpointFailed(ctx context.Context, ep *Endpoint, err error) error {
+func (x *execution) endpointFailed(ctx context.Context, ep *definition.Endpoint, err error) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTerminal):
 		return store.ErrTerminated
@@ -221,7 +222,7 @@ func (x *execution) endpointFailed(ctx context.Context, ep *Endpoint, err error)
 		out.Timeout, out.Message = true, thrown.Message
 	case errors.As(err, &thrown):
 		// The stack is for whoever wrote the code, not for whoever asks.
-		x.code.lines.fail("endpoint/"+ep.ObjectName, code.Explain(err))
+		x.code.lines.Fail("endpoint/"+ep.ObjectName, code.Explain(err))
 		out.Message = "its code failed: " + thrown.Error()
 	default:
 		return err

@@ -13,6 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -85,11 +86,11 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		Eventually(func() int { _, held := sandboxes.Counts(); return held }).Should(BeZero(), "every sandbox is given back")
 	})
 
-	put := func(source string, change ...func(*engine.Endpoint)) {
+	put := func(source string, change ...func(*definition.Endpoint)) {
 		GinkgoHelper()
 		m, failed := compile.Compile("endpoint.ts", endpointHead+source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
-		ep := engine.Endpoint{Module: m, Spec: skeinv1.ThreadEndpointSpec{Timeout: &metav1.Duration{Duration: patience}}}
+		ep := definition.Endpoint{Module: m, Spec: skeinv1.ThreadEndpointSpec{Timeout: &metav1.Duration{Duration: patience}}}
 		for _, c := range change {
 			c(&ep)
 		}
@@ -121,7 +122,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
   await state.setValue('last', body);
   return Response.json({ method: request.method, q: new URL(request.url).searchParams.get('q'), a: request.headers.get('X-A'), user: request.user,
     id: state.threadId, execution: state.execution, body, params }, { status: 201, headers: { 'X-B': '2' } });
-});`, func(ep *engine.Endpoint) { ep.Params = map[string]string{"id": "7"} })
+});`, func(ep *definition.Endpoint) { ep.Params = map[string]string{"id": "7"} })
 		a, err := ask(ctx, "POST", `{"n":1}`)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(a.status).To(Equal(201))
@@ -191,7 +192,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 		// The time has to be enough for the first piece, which depends on what else the machine does.
 		for enough := 500 * time.Millisecond; ; enough *= 2 {
 			Expect(enough).To(BeNumerically("<", patience), "no time is enough for the first piece")
-			put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: enough} })
+			put(source, func(ep *definition.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: enough} })
 			a := &holding{entered: make(chan struct{}), release: make(chan struct{})}
 			done := make(chan error, 1)
 			go func() {
@@ -223,7 +224,7 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 	})
 
 	DescribeTable("say what is wrong with their code", func(ctx SpecContext, timeout time.Duration, source string, want OmegaMatcher) {
-		put(source, func(ep *engine.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: timeout} })
+		put(source, func(ep *definition.Endpoint) { ep.Spec.Timeout = &metav1.Duration{Duration: timeout} })
 		_, err := ask(ctx, "GET", "")
 		var failed *engine.EndpointError
 		Expect(errors.As(err, &failed)).To(BeTrue(), "%v", err)
@@ -305,11 +306,11 @@ var _ = Describe("Endpoints", Label("END-01"), func() {
 	It("that are not there are told from methods that are not", func(ctx SpecContext) {
 		put(`export default defineThreadEndpoint(() => 'x');`)
 		_, err := ask(ctx, "DELETE", "")
-		var method *engine.MethodError
+		var method *definition.MethodError
 		Expect(errors.As(err, &method)).To(BeTrue())
 		Expect(method.Allow).To(Equal([]string{"GET", "HEAD", "POST"}))
 		_, err = ask(ctx, "GET", "", func(r *engine.EndpointRequest) { r.Path = []string{"y"} })
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 	})
 

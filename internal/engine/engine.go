@@ -16,8 +16,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
-	"github.com/skein-dev/skein/internal/engine/fair"
-	"github.com/skein-dev/skein/internal/model"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/schedule"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -28,12 +30,13 @@ type Engine struct {
 	log     logr.Logger
 	threads *thread.Service
 	store   store.Store
-	queue   workqueue.TypedRateLimitingInterface[string]
-	leases  *leases
-	runs    *fair.Pool // by namespace
+	queue   *schedule.Queue
+	leases  *schedule.Leases
 	effects *effectWorker
-	postRun *postRunWorker
-	wakes   *wakes
+	postRun *postrun.Worker
+	timers  *schedule.Timers
+	// approvals lists and decides calls that wait for approval.
+	approvals *approval.Service
 	// observed are threads of which another replica may have decided something.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
@@ -42,22 +45,14 @@ type Engine struct {
 	die  context.CancelFunc
 	// schemas are the parameters that tools' code declares, by the code's digest.
 	schemas *lru.Cache
-	// namespaces of threads, by their ids.
-	namespaces *lru.Cache
 
 	// recent are conversations of threads whose runs have ended.
-	recent *recentConversations
+	recent *transcript.Cache
 
 	mu     sync.Mutex
 	active map[string]*activeThread
 	// beside is work for a thread that is no run of it: code from outside, effects.
 	beside map[string]map[*context.CancelCauseFunc]struct{}
-	// hinted threads have something in their inbox: no need to look.
-	hinted map[string]bool
-	// delayed threads have failed in a passing way and wait for their turn: hints do not bring them back.
-	delayed map[string]bool
-	// later are threads that wait to be called in, since a model turned them away, many being before them.
-	later map[string]*model.Later
 }
 
 // New checks the options and makes an engine; Start makes it work.
@@ -74,40 +69,35 @@ func New(o Options) (*Engine, error) {
 		log:     o.Logger.WithName("engine"),
 		threads: o.Threads,
 		store:   o.Threads.Store(),
-		runs:    fair.New(o.Workers, o.NamespaceWorkers),
 		schemas: lru.New(maxDescribed),
 
-		namespaces: lru.New(maxNamespaces),
-		recent:     newRecentConversations(maxRecentBytes),
+		recent: transcript.NewCache(transcript.CacheBytes),
 
-		active:  map[string]*activeThread{},
-		beside:  map[string]map[*context.CancelCauseFunc]struct{}{},
-		hinted:  map[string]bool{},
-		delayed: map[string]bool{},
-		later:   map[string]*model.Later{},
+		active: map[string]*activeThread{},
+		beside: map[string]map[*context.CancelCauseFunc]struct{}{},
 
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
 	}
 	e.life, e.die = context.WithCancel(context.Background())
-	e.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock})
-	e.leases = newLeases(e.store, o.Clock, o.LeaseTTL, e.log)
+	e.queue = schedule.NewQueue(schedule.Options{
+		Store: e.store, Clock: o.Clock, Log: e.log, Workers: o.Workers, NamespaceWorkers: o.NamespaceWorkers,
+	})
+	e.leases = schedule.NewLeases(e.store, o.Clock, o.LeaseTTL, e.log)
 	e.effects = newEffectWorker(e)
-	e.postRun = newPostRunWorker(e)
-	e.wakes = newWakes(e)
+	e.postRun = postrun.NewWorker(postrun.Options{
+		Store: e.store, Clock: o.Clock, Log: e.log.WithName("post-run"), Tasks: o.PostRun, Workers: o.PostRunWorkers, Timeout: o.PostRunTimeout,
+		SweepInterval: o.SweepInterval, LeaseTTL: o.LeaseTTL, Redact: o.Redact, Fault: e.fault,
+	})
+	e.timers = schedule.NewTimers(e.store, o.Clock, o.SweepInterval, e.queue.Add, e.log)
+	e.approvals = approval.New(e.store, e.now, e.fault)
 	return e, nil
 }
 
 const (
-	firstRetry = 100 * time.Millisecond
-	maxRetry   = 30 * time.Second
 	// releaseTimeout bounds the writes by which a run lets go when its own context has ended.
 	releaseTimeout = 5 * time.Second
 	maxDescribed   = 4096
-	// maxNamespaces is of how many threads the namespace is kept in memory: some 2 MB.
-	maxNamespaces = 16384
 )
 
 // NeedLeaderElection is false: every replica runs threads.
@@ -120,7 +110,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	defer stop()
 
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){e.leases.renewLoop, e.sweepLoop, e.effects.loop, e.wakes.loop, e.postRun.loop, e.postRun.sweepLoop, e.dispatchLoop, e.observeLoop} {
+	for _, loop := range []func(context.Context){e.leases.Run, e.sweepLoop, e.effects.loop, e.timers.Run, e.postRun.Run, e.postRun.Sweep, e.dispatchLoop, e.observeLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
@@ -128,20 +118,33 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.cancelAll(errShutdown)
 	e.die()
 	loops.Wait()
-	e.runs.Wait()
+	e.queue.Wait()
 	return nil
 }
 
 // Wake hints that the thread may have work, for example since its definitions became ready.
 func (e *Engine) Wake(threadID string) {
-	e.forgetLater(threadID)
-	e.delay(threadID, false)
+	e.queue.ForgetWait(threadID)
+	e.queue.Delay(threadID, false)
 	e.queue.Forget(threadID)
 	e.queue.Add(threadID)
 }
 
 // WakeEffects hints that a firing was recorded.
 func (e *Engine) WakeEffects() { e.effects.wake() }
+
+// Approvals returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
+// which they were requested.
+func (e *Engine) Approvals(ctx context.Context, threadID string) ([]approval.Call, error) {
+	return e.approvals.List(ctx, threadID)
+}
+
+// Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision
+// returns the first one; another decision is a *DecidedError. A call that does not wait is an *UnknownError, and arguments that the
+// tool does not accept are a *thread.InvalidError.
+func (e *Engine) Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error) {
+	return e.approvals.Decide(ctx, threadID, callID, d)
+}
 
 // now in microseconds since 1970.
 func (e *Engine) now() int64 { return e.opts.Clock.Now().UnixMicro() }

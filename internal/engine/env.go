@@ -35,12 +35,13 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.agent.Name, strings.Join(missing, ", "))
-	r.record.State, r.record.WakeAt = r.kept.encode(), 0
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+	r.record.State, r.record.WakeAt = r.checkpoint.Encode(), 0
+	s := r.newStep("park")
+	s.checkpoint(r.record)
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	saved()
 	// What was set between the look and the parking has woken nobody.
 	if missing, err = r.loadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/api/runtime/values"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -20,7 +21,7 @@ import (
 // outside. It has one isolate for definition code, opened at the first need (SPEC STA-08).
 type execution struct {
 	engine *Engine
-	agent  *Agent // nil when it could not be resolved: then there are no tools
+	agent  *definition.Agent // nil when it could not be resolved: then there are no tools
 	host   *tool.Host
 	code   *codeHost
 	edited atomic.Bool
@@ -31,15 +32,15 @@ type execution struct {
 	completing map[string]bool
 
 	mu    sync.Mutex
-	now   *Side     // whose turn it is; nil is side a
-	tools *tool.Set // of that side: those that were built last
+	now   *definition.Side // whose turn it is; nil is side a
+	tools *tool.Set        // of that side: those that were built last
 	// within is the prompt that is being called as a tool, path the names of those that led there, its own included.
-	within *Side
+	within *definition.Side
 	path   []string
 }
 
 // newExecution prepares an execution; ctx is its life: when it ends, so does its code.
-func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *Agent, runID string) *execution {
+func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *definition.Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
 	st = st.WithReader(x.reader)
 	x.host = &tool.Host{Thread: t, State: st, RunID: runID, Threads: e.threads, Redact: func(text string) string { return e.opts.Redact(t.Namespace, text) }}
@@ -80,7 +81,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	}
 	if agent != nil && runID != "" {
 		x.code.prefix = handlerPrefix(runID)
-		for _, s := range []*Side{agent.A, agent.B} {
+		for _, s := range []*definition.Side{agent.A, agent.B} {
 			if s != nil && s.Handler != nil {
 				x.code.add(handlerModule(s), s.Handler.Module, handlerTimeout(s))
 			}
@@ -95,7 +96,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 }
 
 // side is the one whose turn it is, side a outside of a run; only where there is an agent.
-func (x *execution) side() *Side {
+func (x *execution) side() *definition.Side {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -110,7 +111,7 @@ func (x *execution) side() *Side {
 // reader is who reads the variables of the thread: the code that is at work in ctx, else whoever has the turn.
 func (x *execution) reader(ctx context.Context) thread.EnvReader {
 	if x.agent == nil {
-		return thread.EnvReader{Side: sideA}
+		return thread.EnvReader{Side: definition.SideA}
 	}
 	if c := x.callerIn(ctx); c != nil {
 		return c.reader
@@ -122,7 +123,7 @@ func (x *execution) reader(ctx context.Context) thread.EnvReader {
 }
 
 // use tells whose turn it is.
-func (x *execution) use(s *Side) {
+func (x *execution) use(s *definition.Side) {
 	x.mu.Lock()
 	x.now, x.tools = s, nil
 	x.mu.Unlock()
@@ -133,7 +134,7 @@ func (x *execution) use(s *Side) {
 
 // frame tells which called prompt is at work; nil for none.
 func (x *execution) frame(f *frame) {
-	var within *Side
+	var within *definition.Side
 	var path []string
 	if f != nil {
 		within, path = f.side, f.path
@@ -240,7 +241,7 @@ func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.Ra
 		if err != nil {
 			return err
 		}
-		queued.Side = keptName(side)
+		queued.Side = definition.ShortName(side)
 	}
 	payload, err := json.Marshal(queued)
 	if err != nil {

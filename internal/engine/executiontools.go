@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/builtin"
 	"github.com/skein-dev/skein/internal/tool/code"
@@ -24,7 +25,7 @@ func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	return x.toolsOf(ctx, x.side())
 }
 
-func (x *execution) toolsOf(ctx context.Context, side *Side) (*tool.Set, error) {
+func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.Set, error) {
 	var list []tool.Tool
 	var servers []remoteTools
 	next := 0
@@ -128,7 +129,7 @@ func (x *execution) built(ctx context.Context) (*tool.Set, error) {
 }
 
 // namedTool makes the tool of a Tool object.
-func (x *execution) namedTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+func (x *execution) namedTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	if t.HTTP != nil {
 		return httptool.New(httptool.Spec{
 			Name: t.Name, Description: t.Spec.Description, Parameters: raw(t.Spec.Parameters), Timeout: timeoutOf(&t.Spec), Request: t.HTTP,
@@ -137,7 +138,7 @@ func (x *execution) namedTool(ctx context.Context, t *Tool) (tool.Tool, error) {
 	return x.codeTool(ctx, t)
 }
 
-func (x *execution) codeTool(ctx context.Context, t *Tool) (tool.Tool, error) {
+func (x *execution) codeTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	parameters, err := x.parameters(ctx, t)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (x *execution) codeTool(ctx context.Context, t *Tool) (tool.Tool, error) {
 }
 
 // parameters of a tool: those of the object, else those that its code declares, which are asked for once.
-func (x *execution) parameters(ctx context.Context, t *Tool) (json.RawMessage, error) {
+func (x *execution) parameters(ctx context.Context, t *definition.Tool) (json.RawMessage, error) {
 	if p := raw(t.Spec.Parameters); len(p) > 0 {
 		return p, nil
 	}
@@ -174,7 +175,7 @@ func (x *execution) parameters(ctx context.Context, t *Tool) (json.RawMessage, e
 	return schema, nil
 }
 
-func moduleOf(t *Tool) string { return "tools/" + t.ObjectName }
+func moduleOf(t *definition.Tool) string { return "tools/" + t.ObjectName }
 
 func timeoutOf(s *skeinv1.ToolSpec) time.Duration {
 	if s.Timeout == nil {
@@ -183,7 +184,7 @@ func timeoutOf(s *skeinv1.ToolSpec) time.Duration {
 	return s.Timeout.Duration
 }
 
-func poolOf(a *Agent) string {
+func poolOf(a *definition.Agent) string {
 	if a != nil && a.Spec.SandboxPoolRef != nil {
 		return a.Spec.SandboxPoolRef.Name
 	}

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -23,7 +24,7 @@ type tenants struct {
 	served []string
 }
 
-func (t *tenants) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
+func (t *tenants) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	t.mu.Lock()
 	t.served = append(t.served, namespace)
 	t.mu.Unlock()

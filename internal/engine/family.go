@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -33,7 +34,7 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	}
 	// Without its agent there are no tools to invoke; all else works.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, nil, err
 	}

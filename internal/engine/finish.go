@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
 // finish ends the session with an answer. m is the answer's message when it is not in the log yet.
-func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
+func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) error {
 	m, err := r.recordAhead(ctx, m)
 	if err != nil {
 		return err
@@ -23,29 +26,29 @@ func (r *run) finish(ctx context.Context, end *ending, m *store.Message) error {
 		return err
 	}
 	r.record.Status, r.record.Reason, r.record.Message = store.RunSucceeded, "", ""
-	if end.failed {
-		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.text
+	if end.Failed {
+		r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, ReasonSessionFailed, end.Text
 	}
-	if end.turns > 0 {
+	if end.Turns > 0 {
 		r.record.Reason = ReasonMaxSessionTurnsReached
-		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.turns)
+		r.record.Message = fmt.Sprintf("the session had %d turns, which is its limit (maxSessionTurns)", end.Turns)
 	}
-	if end.append {
+	if end.Append {
 		if m, err = r.answerOf(ctx, end); err != nil {
 			return err
 		}
 	}
-	return r.end(ctx, "finish", m, end.text, end.attachments)
+	return r.end(ctx, "finish", m, end.Text, end.Attachments)
 }
 
 // answerOf makes the answer's message where it is the argument of a call.
-func (r *run) answerOf(ctx context.Context, end *ending) (*store.Message, error) {
+func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, error) {
 	st, err := r.state(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := r.note(end.text, store.MessageCompleted, nil)
-	for _, path := range end.attachments {
+	m := r.note(end.Text, store.MessageCompleted, nil)
+	for _, path := range end.Attachments {
 		rec, err := st.StatFile(ctx, path)
 		if err != nil && !thread.IsInvalid(err) {
 			return nil, err
@@ -57,7 +60,7 @@ func (r *run) answerOf(ctx context.Context, end *ending) (*store.Message, error)
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return nil, err
 	}
-	end.text = contentOf(m)
+	end.Text = transcript.ContentOf(m)
 	return m, nil
 }
 
@@ -90,14 +93,6 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 // maxRunMessage bounds what a run says of its end, in bytes: custom resources carry it.
 const maxRunMessage = 1000
 
-// clipText bounds a text without cutting a character.
-func clipText(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
-
 // note makes an assistant message that the model did not write.
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
@@ -110,38 +105,36 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 // transaction.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
 	if r.lines != nil {
-		r.lines.flush() // what the code logged comes before the end
+		r.lines.Flush() // what the code logged comes before the end
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
-	record.State = r.engine.postRun.mark(r.thread, r.agent)
-	record.Message = clipText(record.Message, maxRunMessage)
-	ops := r.destroyOps()
+	record.State = r.engine.postRun.Mark(r.thread, r.agent)
+	record.Message = clip.Text(record.Message, maxRunMessage)
+	s := r.newStep(point)
+	s.clear()
 	if m != nil {
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		s.createMessage(ctx, m)
 	}
-	save, scoped := r.saveScopes(true)
-	if save != nil {
-		record.SessionState = save.State
-	}
-	ops = append(append(ops, scoped...), &store.PutRun{Run: record})
+	s.saveScopes(true)
+	s.checkpoint(record)
 	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
 		park := &store.Park{} // SPEC MSG-08
 		if r.quiet {
 			park = parkOnly(r.over)
 		}
-		ops = append(ops, park)
+		s.add(park)
 	}
 	child, err := r.childOps(ctx, text, attachments)
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, point, append(append(ops, child...), r.orders...)...); err != nil {
+	s.add(child...)
+	s.add(r.orders...)
+	if err := s.commit(ctx); err != nil {
 		r.record.Status = store.RunRunning // nothing was written
 		return err
 	}
-	r.record = record
 	if r.endsWithResult() {
 		// The thread is terminated; so are, from now on, the children that it may have left behind. They do not wait for
 		// hooks.
@@ -152,12 +145,11 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 			r.tellLast(ctx)
 		}
 	}
-	if marked(&record) {
+	if postrun.Marked(&record) {
 		r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
 	}
-	if save != nil {
-		save.Done()
-		r.scopes().Complete(context.WithoutCancel(ctx))
+	if session := r.scopes(); session != nil {
+		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
 }
@@ -179,7 +171,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	if r.record.Reason == ReasonMaxSessionTurnsReached {
 		text += "\n[" + r.record.Message + "]" // the parent has to know that it may be cut off
 	}
-	replies := r.kept.ReplyTo
+	replies := r.checkpoint.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
 		replies = []string{""} // nobody waits: a message
 	}
@@ -233,7 +225,7 @@ func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string
 	}
 	parent, err := e.threads.Open(ctx, child.ParentID)
 	if err != nil {
-		return nil, "", ignoreNotFound(err)
+		return nil, "", store.IgnoreNotFound(err)
 	}
 	copied, err = parent.CopyFilesFrom(ctx, from, paths)
 	if thread.IsInvalid(err) {

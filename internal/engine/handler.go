@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
@@ -31,7 +34,7 @@ const handlerListeners = 10 * time.Second
 // handlerCall is one call of a handler, as the host sees it.
 type handlerCall struct {
 	run    *run
-	lines  *lines
+	lines  *codelog.Lines
 	deltas *deltas
 	models *modelCalls
 
@@ -41,9 +44,9 @@ type handlerCall struct {
 	destroys bool // the conversation is to be cleared with the answer
 }
 
-func handlerModule(s *Side) string { return "sides/" + s.Name }
+func handlerModule(s *definition.Side) string { return "sides/" + s.Name }
 
-func handlerTimeout(s *Side) time.Duration {
+func handlerTimeout(s *definition.Side) time.Duration {
 	if s.Handler.Timeout > 0 {
 		return s.Handler.Timeout
 	}
@@ -96,7 +99,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 }
 
 // callHandler makes the call and gives the text of the answer.
-func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id string, input *store.Message) (string, *handlerCall, error) {
+func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
 	call := &handlerCall{run: r, lines: x.code.lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
 	x.code.handle(invocation, call)
@@ -106,7 +109,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 	r.engine.fault("handler.before")
 	args := map[string]any{"event": "call", "text": "", "message": nil}
 	if input != nil {
-		args["text"] = contentOf(input)
+		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
 	v, err := x.code.Invoke(r.trail(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
@@ -128,7 +131,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *Side, id stri
 
 // handlerFailed is why there is no answer. What the code threw goes into the thread's log with its stack; the run says
 // what it was.
-func (r *run) handlerFailed(ctx context.Context, side *Side, call *handlerCall, err error) error {
+func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *handlerCall, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -172,23 +175,8 @@ func pastWallTime(gone *sandbox.IsolateGoneError) bool {
 	return gone.Started && strings.Contains(gone.Reason, "ran for longer than")
 }
 
-// destroyOps clear the conversation with the answer that comes next, where a handler has asked for it.
-func (r *run) destroyOps() []store.Op {
-	if !r.destroys {
-		return nil
-	}
-	r.destroys = false
-	seen := r.conv.readSeq
-	if n := len(r.conv.msgs); n > 0 {
-		seen = max(seen, r.conv.msgs[n-1].Seq)
-	}
-	r.conv = newConversation()
-	r.conv.readSeq = seen
-	return []store.Op{&store.Destroy{Reason: store.DestroyedExplicit, Within: true}}
-}
-
 // completes has the handler told when the session is over and saved (SPEC STA-06), once.
-func (r *run) completes(x *execution, side *Side) {
+func (r *run) completes(x *execution, side *definition.Side) {
 	runID := r.record.ID
 	if x.completing[side.Name] {
 		return
@@ -207,7 +195,7 @@ func (r *run) completes(x *execution, side *Side) {
 		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, and ask no models
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
-			x.code.lines.fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
+			x.code.lines.Fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
 			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -30,16 +31,16 @@ import * as v from 'valibot';
 `
 
 // handler makes an agent's side code; its models are scripted, by the names that the code has for them.
-func handler(source string, models map[string][]skeinv1.ScriptStep) func(*engine.Agent) {
+func handler(source string, models map[string][]skeinv1.ScriptStep) func(*definition.Agent) {
 	GinkgoHelper()
 	m, failed := compile.Compile("handler.ts", handlerHead+source, sandbox.TypeScript)
 	Expect(failed).To(BeNil())
-	return func(a *engine.Agent) {
-		h := &engine.Handler{Module: m, Models: map[string]*engine.Model{}}
+	return func(a *definition.Agent) {
+		h := &definition.Handler{Module: m, Models: map[string]*definition.Model{}}
 		for name, steps := range models {
-			h.Models[name] = &engine.Model{Name: strings.ReplaceAll(name, "/", "-"), Version: a.A.Model.Version, Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: steps}
+			h.Models[name] = &definition.Model{Name: strings.ReplaceAll(name, "/", "-"), Version: a.A.Model.Version, Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: steps}
 		}
-		*a.A = engine.Side{Name: "a", Handler: h}
+		*a.A = definition.Side{Name: "a", Handler: h}
 	}
 }
 
@@ -312,7 +313,7 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 
 	It("is stopped in the middle, and limited in time", func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(`export default createAgent('Slow', { handler: async (ctx, input) => { ctx.logger.info('begun'); await new Promise((r) => setTimeout(r, 3600e3)); } });`, nil))
-		w.Definitions.Put("b", handler(`export default createAgent('Slow', { handler: async () => { for (;;); } });`, nil), func(a *engine.Agent) { a.A.Handler.Timeout = 300 * time.Millisecond })
+		w.Definitions.Put("b", handler(`export default createAgent('Slow', { handler: async () => { for (;;); } });`, nil), func(a *definition.Agent) { a.A.Handler.Timeout = 300 * time.Millisecond })
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "go")
@@ -324,7 +325,7 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		Expect(run.Reason).To(Equal(engine.ReasonHandlerTimeout), run.Message)
 	})
 
-	It("is asked once more when its sandbox is lost", Label("SBX-06"), func(ctx SpecContext) {
+	It("is asked once more when its sandbox is lost", Label("COD-09"), func(ctx SpecContext) {
 		w.Definitions.Put("a", handler(`export default createAgent('Lost', {
   handler: async (ctx) => {
     await ctx.thread.state.push('calls', 1);

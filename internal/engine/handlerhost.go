@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/codelog"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -95,24 +95,17 @@ func textArg(args []any, i int) (string, bool) {
 	return s, ok
 }
 
-// handlerLine is the data of EventHandlerLog.
-type handlerLine struct {
-	Level   string          `json:"level"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data,omitempty"`
-}
-
 var errAnswered = errors.New("the answer was given already")
 
 var handlerLevels = map[string]bool{"trace": true, "debug": true, "info": true, "warn": true, "error": true, "fatal": true}
 
 // write puts a line into the thread's log.
 func (c *handlerCall) write(level, message string, data any) {
-	line := handlerLine{Level: level, Message: message}
-	if raw, err := value.ToJSON(data); err == nil && len(raw) <= MaxLogLine && string(raw) != "{}" && string(raw) != "null" {
+	line := codelog.HandlerLine{Level: level, Message: message}
+	if raw, err := value.ToJSON(data); err == nil && len(raw) <= codelog.MaxLine && string(raw) != "{}" && string(raw) != "null" {
 		line.Data = raw
-	} else if err == nil && len(raw) > MaxLogLine {
+	} else if err == nil && len(raw) > codelog.MaxLine {
 		line.Message += " [data left out: too large]"
 	}
-	c.lines.handler(line)
+	c.lines.Handler(line)
 }

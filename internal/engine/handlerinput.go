@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -19,11 +21,6 @@ import (
 // end of the run has them looked at.
 const withheldFor = time.Minute
 
-// hasHandlers reports whether any side of an agent is code.
-func (a *Agent) hasHandlers() bool {
-	return a.A.Handler != nil || a.B != nil && a.B.Handler != nil
-}
-
 // admit returns the inbox items that the run takes now. While it is a handler's turn that is at most one message; what
 // follows that message, and would start a run by itself, waits too.
 func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
@@ -31,7 +28,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	if r.side().Handler == nil || r.frame != nil {
 		return items, nil
 	}
-	full := r.kept.Input != "" || r.kept.Handoffs > 0
+	full := r.checkpoint.Input != "" || r.checkpoint.Handoffs > 0
 	var now []store.InboxItem
 	var later []store.Op
 	for _, item := range items {
@@ -50,8 +47,10 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 		return now, nil
 	}
 	// The run may wait for long: what it leaves must not keep waking it.
-	r.engine.wakes.expect(r.engine.now() + withheldFor.Microseconds())
-	return now, r.apply(ctx, "park", later...)
+	r.engine.timers.Expect(r.engine.now() + withheldFor.Microseconds())
+	s := r.newStep("park")
+	s.add(later...)
+	return now, s.commit(ctx)
 }
 
 // asMessage reports whether an inbox item becomes a message for a side to answer.
@@ -64,8 +63,8 @@ func (r *run) asMessage(item store.InboxItem) bool {
 		if json.Unmarshal(item.Payload, &result) != nil {
 			return false
 		}
-		_, waits := r.kept.Waits[result.ToolCallID]
-		return !waits && !slices.ContainsFunc(r.conv.outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
+		_, waits := r.checkpoint.Waits[result.ToolCallID]
+		return !waits && !slices.ContainsFunc(r.conv.Outstanding(r.record.ID), func(c store.ToolCall) bool { return c.ID == result.ToolCallID })
 	}
 	return false
 }
@@ -73,15 +72,14 @@ func (r *run) asMessage(item store.InboxItem) bool {
 // answersNothing reports whether a handler has no message to answer: the run began with a tool call that somebody
 // queued, or the message was deleted before the handler was called.
 func (r *run) answersNothing() bool {
-	if r.side().Handler == nil || r.frame != nil || r.kept.Turn.Over > 0 || r.kept.Handoffs > 0 {
+	if r.side().Handler == nil || r.frame != nil || r.checkpoint.Turn.Over > 0 || r.checkpoint.Handoffs > 0 {
 		return false
 	}
-	if r.kept.Input != "" {
-		_, there := r.conv.byID[r.kept.Input]
-		return !there
+	if r.checkpoint.Input != "" {
+		return r.conv.Message(r.checkpoint.Input) == nil
 	}
-	for i := range r.conv.msgs {
-		if m := &r.conv.msgs[i]; m.RunID == r.record.ID && m.Metadata[metadataQueuedTool] != nil {
+	for i := range r.conv.Messages {
+		if m := &r.conv.Messages[i]; m.RunID == r.record.ID && m.Metadata[transcript.MetadataQueuedTool] != nil {
 			return true
 		}
 	}
@@ -90,32 +88,26 @@ func (r *run) answersNothing() bool {
 
 // handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
 // later what the other side has said.
-func (r *run) handlerInput(c *conversation, side *Side) *store.Message {
-	of := func(id string) *store.Message {
-		if i, ok := c.byID[id]; ok && id != "" {
-			return &c.msgs[i]
-		}
-		return nil
-	}
-	turn := r.kept.Turn
+func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
+	turn := r.checkpoint.Turn
 	if turn.Over > 0 && r.agent.Dual() {
-		if m := of(turn.After); m != nil && writer(m) != side.Name && contentOf(m) != "" {
+		if m := c.Message(turn.After); m != nil && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
-	} else if m := of(r.kept.Input); m != nil {
+	} else if m := c.Message(r.checkpoint.Input); m != nil {
 		return m
 	}
 	return newestInput(c, side)
 }
 
 // newestInput returns the newest message that a person or the other side has written.
-func newestInput(c *conversation, side *Side) *store.Message {
-	for i := len(c.msgs) - 1; i >= 0; i-- {
-		m := &c.msgs[i]
+func newestInput(c *transcript.Conversation, side *definition.Side) *store.Message {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		m := &c.Messages[i]
 		if m.Silent {
 			continue
 		}
-		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && writer(m) != side.Name && contentOf(m) != "" {
+		if m.Role == store.RoleUser || m.Role == store.RoleAssistant && transcript.WriterOf(m) != side.Name && transcript.ContentOf(m) != "" {
 			return m
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -169,7 +170,7 @@ var _ = Describe("Messages that wait for a handler", Label("AGT-09", "MSG-05"), 
 		side := func(word string) string {
 			return `export default createAgent('Side', { handler: async (ctx, input) => input + ` + "'" + word + "'" + ` });`
 		}
-		w.Definitions.Put("a", handler(side("a"), nil), turnsAtMost(3), enginetest.Dual(handler(side("b"), nil), func(a *engine.Agent) { a.A.Name = "b" }))
+		w.Definitions.Put("a", handler(side("a"), nil), turnsAtMost(3), enginetest.Dual(handler(side("b"), nil), func(a *definition.Agent) { a.A.Name = "b" }))
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "1")
 		send(ctx, w, id, "2")

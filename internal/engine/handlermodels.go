@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
@@ -21,7 +22,7 @@ const maxOpenModelCalls = 16
 // modelCalls are what one call of a handler asks of models: of those that its side lists, and no others.
 type modelCalls struct {
 	run  *run
-	side *Side
+	side *definition.Side
 
 	mu    sync.Mutex
 	last  int64
@@ -34,7 +35,7 @@ type modelCalls struct {
 	cause   *failure // of the last call that failed
 }
 
-func newModelCalls(r *run, s *Side) *modelCalls {
+func newModelCalls(r *run, s *definition.Side) *modelCalls {
 	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
 }
 
@@ -137,7 +138,7 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 }
 
 // request reads what is asked, and who is to answer.
-func (m *modelCalls) request(given map[string]any) (model.Request, *Model, error) {
+func (m *modelCalls) request(given map[string]any) (model.Request, *definition.Model, error) {
 	var a asked
 	images := takeImages(given)
 	if err := value.Into(given, &a); err != nil {
@@ -197,7 +198,7 @@ func takeImages(given map[string]any) map[int][]model.Image {
 	return out
 }
 
-func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *Model) {
+func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Client, req model.Request, named *definition.Model) {
 	defer call.cancel()
 	m.run.engine.fault("model.before")
 	res, err := client.Stream(ctx, req, call.emit)
@@ -217,7 +218,7 @@ func (m *modelCalls) serve(ctx context.Context, call *modelCall, client model.Cl
 }
 
 // count adds an answer to what the call of the handler has used.
-func (m *modelCalls) count(res *model.Response, named *Model) {
+func (m *modelCalls) count(res *model.Response, named *definition.Model) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if name := cmp.Or(res.Model, named.Name); !slices.Contains(m.names, name) {
@@ -250,7 +251,7 @@ func (m *modelCalls) fails(ctx context.Context, err error) error {
 }
 
 // answerOf is a whole answer as it crosses into the sandbox.
-func answerOf(res *model.Response, named *Model) map[string]any {
+func answerOf(res *model.Response, named *definition.Model) map[string]any {
 	calls := make([]any, 0, len(res.ToolCalls))
 	for i, c := range res.ToolCalls {
 		id := c.ID

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -14,10 +16,10 @@ import (
 
 // agentOf resolves the agent that a run goes on with: the one whose step is under way, or the thread's when that one
 // is not there any more.
-func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*Agent, error) {
+func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*definition.Agent, error) {
 	if under != nil && under.Agent != "" && under.Agent != t.Agent {
 		agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, under.Agent)
-		var notReady *NotReadyError
+		var notReady *definition.NotReadyError
 		if err == nil || !errors.As(err, &notReady) {
 			return agent, err
 		}
@@ -46,23 +48,24 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	if err := r.leaveExecution(ctx); err != nil {
 		return false, err
 	}
-	r.kept.Turn = turnState{Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
-	if last := r.conv.lastAnswer(r.record.ID); last != nil {
-		r.kept.Turn.After = last.ID // it was another agent's, whose rules are not this one's
+	r.checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
+	if last := r.conv.LastAnswer(r.record.ID); last != nil {
+		r.checkpoint.Turn.After = last.ID // it was another agent's, whose rules are not this one's
 	}
-	r.kept.Handoffs++
-	r.record.Agent, r.record.State = agent.Name, r.kept.encode()
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "handoff", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+	r.checkpoint.Handoffs++
+	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
+	s := r.newStep("handoff")
+	s.checkpoint(r.record)
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	saved()
 	r.takeOver(t, agent)
 	return r.awaitEnv(ctx, nil)
 }
 
 // takeOver makes an agent the run's.
-func (r *run) takeOver(t *store.Thread, agent *Agent) {
+func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
 	own.Agent = agent.Name // whose the code is that reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -40,7 +40,7 @@ var _ = Describe("A handoff by the spec", Label("AGT-03"), func() {
 		m := newHeld()
 		w.Models = m
 		w.Definitions.Put("triage", enginetest.Builtin(skeinv1.BuiltinKV))
-		w.Definitions.Put("billing", func(a *engine.Agent) { a.A.Prompt.Spec.Text = "You do the billing." })
+		w.Definitions.Put("billing", func(a *definition.Agent) { a.A.Prompt.Spec.Text = "You do the billing." })
 		start(w)
 		id := makeThread(ctx, w, "triage")
 		send(ctx, w, id, "hello")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/agent"
@@ -63,9 +64,9 @@ func handoffOp(to, runID, callID string) *store.Handoff {
 
 // agentTools are those of a prompt that are agents. Those that would hand the conversation over are not shown while it
 // must stay.
-func (x *execution) agentTools(ctx context.Context, called []CalledAgent) ([]tool.Tool, error) {
+func (x *execution) agentTools(ctx context.Context, called []definition.CalledAgent) ([]tool.Tool, error) {
 	allowed := true
-	if slices.ContainsFunc(called, func(c CalledAgent) bool { return !c.Ask }) {
+	if slices.ContainsFunc(called, func(c definition.CalledAgent) bool { return !c.Ask }) {
 		var err error
 		if allowed, err = x.host.Handoffs.Allowed(ctx); err != nil {
 			return nil, err
@@ -78,7 +79,7 @@ func (x *execution) agentTools(ctx context.Context, called []CalledAgent) ([]too
 	return out, nil
 }
 
-func (x *execution) agentTool(c CalledAgent, hidden bool) tool.Tool {
+func (x *execution) agentTool(c definition.CalledAgent, hidden bool) tool.Tool {
 	return agent.New(agent.Spec{
 		Name: c.Name, Agent: c.ObjectName, Description: c.Description, Ask: c.Ask, Arguments: c.Arguments, Hidden: hidden,
 	}, x.host)

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -39,12 +40,12 @@ var _ = Describe("An agent as a tool", func() {
 	It("takes the conversation over within the run, with its own prompt, tools and rules", Label("AGT-03"), func(ctx SpecContext) {
 		seen := &spy{factory: w.Models}
 		w.Models = seen
-		w.Definitions.Put("triage", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Calls(engine.CalledAgent{ObjectName: "billing"}), enginetest.Script(
+		w.Definitions.Put("triage", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Calls(definition.CalledAgent{ObjectName: "billing"}), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{
 				enginetest.ToolCall("billing", map[string]any{"message": "an invoice"}),
 				enginetest.ToolCall("set_value", map[string]any{"key": "topic", "value": "invoice"}),
 			}}))
-		w.Definitions.Put("billing", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *engine.Agent) {
+		w.Definitions.Put("billing", enginetest.Builtin(skeinv1.BuiltinFiles), func(a *definition.Agent) {
 			a.A.Spec.StopTool = "set_value" // which triage has called: a rule of billing says nothing of that
 			a.A.Spec.MaxSteps = 1
 		}, enginetest.Script(enginetest.Say("Billing here.")))
@@ -69,7 +70,7 @@ var _ = Describe("An agent as a tool", func() {
 
 	It("is given the conversation by a queued call too, listed by the prompt or not", Label("AGT-03", "TOL-01"), func(ctx SpecContext) {
 		w.Definitions.Put("triage", enginetest.Script(enginetest.Say("triage")))
-		w.Definitions.Put("billing", func(a *engine.Agent) { a.Spec.ExposeAsTool = true }, enginetest.Script(enginetest.Say("billing")))
+		w.Definitions.Put("billing", func(a *definition.Agent) { a.Spec.ExposeAsTool = true }, enginetest.Script(enginetest.Say("billing")))
 		w.Definitions.Put("secret", enginetest.Script(enginetest.Say("secret")))
 		e, _ := start(w)
 		id := makeThread(ctx, w, "triage")
@@ -82,7 +83,7 @@ var _ = Describe("An agent as a tool", func() {
 	})
 
 	It("is given the conversation by a call from outside at once, without a run", Label("AGT-03", "TOL-01"), func(ctx SpecContext) {
-		w.Definitions.Put("triage", enginetest.Calls(engine.CalledAgent{ObjectName: "billing"}))
+		w.Definitions.Put("triage", enginetest.Calls(definition.CalledAgent{ObjectName: "billing"}))
 		w.Definitions.Put("billing")
 		e, _ := start(w)
 		id := makeThread(ctx, w, "triage")
@@ -96,7 +97,7 @@ var _ = Describe("An agent as a tool", func() {
 	It("is neither shown nor let in where the conversation must stay", Label("AGT-03"), func(ctx SpecContext) {
 		seen := &spy{factory: w.Models}
 		w.Models = seen
-		w.Definitions.Put("triage", enginetest.Calls(engine.CalledAgent{ObjectName: "billing"}), enginetest.Script(
+		w.Definitions.Put("triage", enginetest.Calls(definition.CalledAgent{ObjectName: "billing"}), enginetest.Script(
 			enginetest.Call("billing", map[string]any{}), enginetest.Say("I stay.")))
 		w.Definitions.Put("billing", enginetest.Script(enginetest.Say("billing")))
 		w.Definitions.SetHandoffPolicy(skeinv1.HandoffNever)
@@ -112,7 +113,7 @@ var _ = Describe("An agent as a tool", func() {
 
 	It("cannot be passed back and forth for ever", Label("AGT-03"), func(ctx SpecContext) {
 		for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}} {
-			w.Definitions.Put(pair[0], enginetest.Calls(engine.CalledAgent{ObjectName: pair[1]}), enginetest.Script(
+			w.Definitions.Put(pair[0], enginetest.Calls(definition.CalledAgent{ObjectName: pair[1]}), enginetest.Script(
 				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "limit"}, Content: "enough"},
 				skeinv1.ScriptStep{Times: ptr.To[int32](0), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall(pair[1], map[string]any{})}}))
 		}
@@ -125,7 +126,7 @@ var _ = Describe("An agent as a tool", func() {
 	})
 
 	It("that is not ready leaves the conversation where it is", Label("AGT-03"), func(ctx SpecContext) {
-		w.Definitions.Put("triage", enginetest.Calls(engine.CalledAgent{ObjectName: "gone"}), enginetest.Script(
+		w.Definitions.Put("triage", enginetest.Calls(definition.CalledAgent{ObjectName: "gone"}), enginetest.Script(
 			enginetest.Call("gone", map[string]any{}), enginetest.Say("then I do it")))
 		start(w)
 		id := makeThread(ctx, w, "triage")
@@ -139,7 +140,7 @@ var _ = Describe("An agent as a tool", func() {
 		ask := func(text string) skeinv1.ScriptToolCall {
 			return enginetest.ToolCall("expert", map[string]any{"message": text, "arguments": map[string]any{"lang": "en"}})
 		}
-		w.Definitions.Put("triage", enginetest.Calls(engine.CalledAgent{ObjectName: "expert", Ask: true, Arguments: []byte(
+		w.Definitions.Put("triage", enginetest.Calls(definition.CalledAgent{ObjectName: "expert", Ask: true, Arguments: []byte(
 			`{"type":"object","required":["lang"],"properties":{"lang":{"type":"string"}}}`)}), enginetest.Script(
 			skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{ask("one"), ask("two"), enginetest.ToolCall("expert", map[string]any{"message": "three"})}},
 			enginetest.Say("done")))

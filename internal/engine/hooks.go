@@ -8,6 +8,8 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -32,14 +34,14 @@ export default { execute: (state, args) => hook.execute(state, ...args) };
 
 // addHook makes a hook's modules known. Those of side b, where they are not the agent's and thus side a's as well, have
 // a folder of their own.
-func (c *codeHost) addHook(s *Side, h *Hook) {
+func (c *codeHost) addHook(s *definition.Side, h *definition.Hook) {
 	key := hookKey{h.Owner, h.Name}
 	if c.hooks[key] != "" {
 		return
 	}
 	folder := hookFolder
-	if s.Name == sideB {
-		folder += sideB + "/"
+	if s.Name == definition.SideB {
+		folder += definition.SideB + "/"
 	}
 	module := folder + string(h.Name)
 	c.hooks[key] = module
@@ -56,7 +58,7 @@ type hookKey struct {
 // hookFolder is where the modules of hooks are in the isolate: the one that calls a hook, and the hook's own as .source.
 const hookFolder = "hooks/"
 
-func timeoutOfHook(h *Hook) time.Duration {
+func timeoutOfHook(h *definition.Hook) time.Duration {
 	if h.Timeout <= 0 {
 		return defaultHookTimeout
 	}
@@ -74,7 +76,7 @@ type hookSubject struct {
 
 // callHook calls a hook. Whatever goes wrong in it is given as failed, which belongs into the thread's log; err is
 // only that ctx ended.
-func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
+func (x *execution) callHook(ctx context.Context, h *definition.Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
 	v, err = x.invokeHook(ctx, h, about, args...)
 	switch {
 	case err == nil:
@@ -86,7 +88,7 @@ func (x *execution) callHook(ctx context.Context, h *Hook, about hookSubject, ar
 	return v, nil, nil
 }
 
-func (x *execution) invokeHook(ctx context.Context, h *Hook, about hookSubject, args ...any) (any, error) {
+func (x *execution) invokeHook(ctx context.Context, h *definition.Hook, about hookSubject, args ...any) (any, error) {
 	x.engine.fault("hook.before")
 	v, err := x.host.Code.Invoke(deeper(ctx), "hook:"+string(h.Name)+":"+about.cause, x.code.hooks[hookKey{h.Owner, h.Name}], args, timeoutOfHook(h))
 	x.engine.fault("hook.after")
@@ -110,18 +112,18 @@ func explainHook(err error) string {
 const maxHookError = 4096
 
 // failedHook is hookFailed for what code has said: without secrets, before a part of it is cut off.
-func (x *execution) failedHook(h *Hook, about hookSubject, text string) store.Op {
+func (x *execution) failedHook(h *definition.Hook, about hookSubject, text string) store.Op {
 	return x.engine.failedHook(x.host.Thread, x.host.RunID, h, about, text)
 }
 
-func (e *Engine) failedHook(t *store.Thread, runID string, h *Hook, about hookSubject, text string) store.Op {
+func (e *Engine) failedHook(t *store.Thread, runID string, h *definition.Hook, about hookSubject, text string) store.Op {
 	return hookFailed(h, runID, about, e.opts.Redact(t.Namespace, text))
 }
 
 // hookFailed is the entry of the log that says that a hook did not do its part.
-func hookFailed(h *Hook, runID string, about hookSubject, text string) store.Op {
+func hookFailed(h *definition.Hook, runID string, about hookSubject, text string) store.Op {
 	return eventOp(runID, store.EventHookFailed, about.messageID, store.HookFailure{
-		Hook: string(h.Name), Owner: h.Owner, Error: clipText(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
+		Hook: string(h.Name), Owner: h.Owner, Error: clip.Text(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
 	})
 }
 
@@ -178,12 +180,12 @@ func effectTooDeep(limit int) string {
 
 // tellOps gives the op by which a hook comes to be told of what is written in the same transaction: it waits in the
 // inbox until that has happened. key makes a repeat happen once; "" for none. Nothing when there is no such hook.
-func (e *Engine) tellOps(ctx context.Context, s *Side, runID, key string, call store.HookCall) []store.Op {
+func (e *Engine) tellOps(ctx context.Context, s *definition.Side, runID, key string, call store.HookCall) []store.Op {
 	h := s.Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
 		return nil
 	}
-	call.Side, call.Outside = keptName(s), runID == ""
+	call.Side, call.Outside = definition.ShortName(s), runID == ""
 	call.Depth = trailOf(ctx).depth
 	if limit := e.opts.Limits.HookDepth; call.Depth >= limit {
 		about := hookSubject{messageID: call.MessageID}
@@ -213,7 +215,7 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
-	h := x.agent.hookOf(&call)
+	h := x.agent.HookOf(&call)
 	if h == nil {
 		return nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -17,7 +18,7 @@ import (
 // a hook may not change stays as it was.
 
 // kept are keys of metadata by which Skein knows what a message is: a hook cannot change them.
-var kept = []string{metadataQueuedTool, metadataReplyTo, metadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
+var kept = []string{transcript.MetadataQueuedTool, metadataReplyTo, metadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
 
 // changeMessage makes the changes of before_create_message: content, name, silent and metadata, those that are given.
 func changeMessage(m *store.Message, v any) error {
@@ -147,7 +148,7 @@ func callForHook(call store.ToolCall) map[string]any {
 
 // resultForHook is a stored result as hooks get it: as invokeTool gives one (SPEC TOL-01), and its message's id.
 func resultForHook(m *store.Message) map[string]any {
-	out := code.Answer(tool.Result{Status: tool.Status(m.ToolStatus), Content: contentOf(m), Attachments: m.Attachments})
+	out := code.Answer(tool.Result{Status: tool.Status(m.ToolStatus), Content: transcript.ContentOf(m), Attachments: m.Attachments})
 	out["messageId"] = m.ID
 	return out
 }

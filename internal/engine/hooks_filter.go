@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox/value"
 	"github.com/skein-dev/skein/internal/store"
@@ -16,21 +18,21 @@ import (
 // two goes the other goes too.
 
 // filtered gives the conversation as filter_messages leaves it.
-func (r *run) filtered(ctx context.Context) (*conversation, error) {
+func (r *run) filtered(ctx context.Context) (*transcript.Conversation, error) {
 	h := r.hook(skeinv1.HookFilterMessages)
 	if h == nil {
 		return r.conv, nil
 	}
-	var out *conversation
+	var out *transcript.Conversation
 	err := r.filter(ctx, h, func(v any) (err error) {
 		out, err = filterConversation(r.conv, v)
 		return err
-	}, r.conv.msgs)
+	}, r.conv.Messages)
 	if err != nil || out == nil {
 		return r.conv, err
 	}
-	for i := range out.msgs {
-		if m := &out.msgs[i]; m.Content != nil {
+	for i := range out.Messages {
+		if m := &out.Messages[i]; m.Content != nil {
 			text := r.redacted(*m.Content) // the old text is the conversation's
 			m.Content = &text
 		}
@@ -59,7 +61,7 @@ func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]mode
 }
 
 // filter calls a filter for the next step. When it fails the step is made with what there was.
-func (r *run) filter(ctx context.Context, h *Hook, take func(v any) error, list any) error {
+func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) error, list any) error {
 	x, err := r.execution(ctx)
 	if err != nil {
 		return err
@@ -84,63 +86,29 @@ func (r *run) redacted(text string) string {
 
 // filterConversation reads what filter_messages gave: those of the messages, by their ids, that the model is to read,
 // as a rule as they were; content and name may be others. Their order is that of the log.
-func filterConversation(c *conversation, v any) (*conversation, error) {
+func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversation, error) {
 	list, ok := v.([]any)
 	if !ok {
 		return nil, errors.New("give a list of messages, or nothing to leave them as they are")
 	}
-	keep := make(map[int]store.Message, len(list))
+	keep := make(map[string]store.Message, len(list))
 	for i, item := range list {
 		given, err := object(item, fmt.Sprintf("messages[%d]", i))
 		if err != nil {
 			return nil, err
 		}
 		id, _ := given["id"].(string)
-		at, ok := c.byID[id]
-		if !ok {
+		was := c.Message(id)
+		if was == nil {
 			return nil, fmt.Errorf("messages[%d] with the id %q is none of those that were given: prefilter_llm_history can add some", i, id)
 		}
-		m := c.msgs[at]
+		m := *was
 		if err := changeContent(&m, given); err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
 		}
-		keep[at] = m
+		keep[id] = m
 	}
-	return paired(c, keep), nil
-}
-
-// paired gives the messages to keep, without calls whose result is not there and results whose call is not.
-func paired(c *conversation, keep map[int]store.Message) *conversation {
-	out := newConversation()
-	called := map[string]bool{}
-	for at := range c.msgs {
-		m, kept := keep[at]
-		if !kept || m.Role != store.RoleAssistant || len(m.ToolCalls) == 0 {
-			continue
-		}
-		var calls []store.ToolCall
-		for _, call := range m.ToolCalls {
-			result, done := c.results[call.ID]
-			if _, resultKept := keep[result]; done && resultKept && c.calls[call.ID] == at {
-				calls = append(calls, call)
-				called[call.ID] = true
-			}
-		}
-		if m.ToolCalls = calls; len(calls) == 0 && contentOf(&m) == "" && len(m.Attachments) == 0 {
-			delete(keep, at)
-			continue
-		}
-		keep[at] = m
-	}
-	for at := range c.msgs {
-		m, kept := keep[at]
-		if !kept || m.Role == store.RoleTool && !called[m.ToolCallID] {
-			continue
-		}
-		out.msgs = append(out.msgs, m)
-		out.index(len(out.msgs) - 1)
-	}
-	return out
+	return c.Only(keep), nil
 }
 
 // ---- in the model's form --------------------------------------------------------------------------------

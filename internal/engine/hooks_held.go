@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -80,12 +80,12 @@ func (x *execution) hold(hooks []store.InboxItem, why string) (ops []store.Op, l
 }
 
 // untold is for the log: that a hook is not told any more.
-func (e *Engine) untold(agent *Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
+func (e *Engine) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
 		return nil
 	}
-	h := agent.hookOf(&call)
+	h := agent.HookOf(&call)
 	if h == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (e *Engine) holdBehind(ctx context.Context, t *store.Thread, fence *store.F
 func (e *Engine) expectHeld(ops []store.Op) {
 	for _, op := range ops {
 		if hold, ok := op.(*store.Hold); ok {
-			e.wakes.expect(hold.Until)
+			e.timers.Expect(hold.Until)
 		}
 	}
 }
@@ -168,16 +168,6 @@ func (a *activeThread) poke() {
 	}
 }
 
-// hookOf gives the hook that a call is of; nil when the agent has none such now.
-func (a *Agent) hookOf(call *store.HookCall) *Hook {
-	name := skeinv1.HookName(call.Hook)
-	h := a.Side(call.Side).Hooks[name]
-	if h == nil && call.Outside {
-		h = a.Side(sideB).Hooks[name]
-	}
-	return h
-}
-
 // passOver tells whether hooks that it is time to try again let a run go first, which need not wait for a sandbox as they
 // do: once for whatever it is that the run has to do, so that what stays in the inbox keeps no hook from its turn.
 func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
@@ -208,12 +198,12 @@ func (r *run) leavesOverdue() bool {
 	if due[0].HeldUntil <= r.engine.now() {
 		return true
 	}
-	r.engine.wakes.expect(due[0].HeldUntil)
+	r.engine.timers.Expect(due[0].HeldUntil)
 	return false
 }
 
 // canTell tells whether any of the hooks that are due can be told now: those that were held are not waited for.
 func (r *run) canTell() bool {
 	due := r.hooks.due
-	return len(due) > 0 && (due[0].HeldUntil == 0 || !r.agent.hasHooks() || r.exec != nil && r.exec.code.opened())
+	return len(due) > 0 && (due[0].HeldUntil == 0 || !r.agent.HasHooks() || r.exec != nil && r.exec.code.opened())
 }

@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -192,7 +193,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 	})
 
 	It("as their run's ended with its thread are told of its last words in another, of the same sandbox", Label("SUB-02"), func(ctx SpecContext) {
-		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), func(a *engine.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
+		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage), func(a *definition.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
 			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "bye"})))
 		var over, terminated atomic.Bool
 		var e *engine.Engine

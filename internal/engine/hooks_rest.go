@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -27,8 +28,8 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 		return nil
 	}
 	// Whose turn it may be is the run's affair: whoever writes from outside talks with side a.
-	side := &Side{Name: sideA, Hooks: hooks}
-	return &messageHooks{engine: e, side: func() *Side { return side }, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
+	side := &definition.Side{Name: definition.SideA, Hooks: hooks}
+	return &messageHooks{engine: e, side: func() *definition.Side { return side }, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
 		ctx, leave := e.attach(ctx, t.ID)
 		defer leave()
 		x, err := e.outside(ctx, t.ID)
@@ -93,7 +94,7 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 	}()
 	for i, item := range items {
 		ops := []store.Op{&store.Dequeue{Seqs: []int64{item.Seq}}}
-		if agent.hasHooks() {
+		if agent.HasHooks() {
 			if x == nil {
 				if x, err = e.hookExecution(ctx, t, fence, agent); err != nil {
 					return err
@@ -145,7 +146,7 @@ func (e *Engine) holdAtRest(ctx context.Context, t *store.Thread, fence *store.F
 }
 
 // hookExecution is an execution for hooks alone.
-func (e *Engine) hookExecution(ctx context.Context, t *store.Thread, fence *store.Fence, agent *Agent) (*execution, error) {
+func (e *Engine) hookExecution(ctx context.Context, t *store.Thread, fence *store.Fence, agent *definition.Agent) (*execution, error) {
 	var unreadable *thread.EnvUnreadableError
 	if _, err := e.threads.LoadEnv(ctx, t); err != nil && !errors.As(err, &unreadable) {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -146,7 +147,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 	})
 
 	It("of side b's prompt hold too where no side has the turn, and side a's come first", Label("AGT-02"), func(ctx SpecContext) {
-		welcome := func(text string) func(*engine.Agent) {
+		welcome := func(text string) func(*definition.Agent) {
 			return hook(skeinv1.HookAfterThreadCreated, `export default async (state) => { await state.injectMessage({ role: 'system', content: '`+text+`' }); };`)
 		}
 		w.Definitions.Put("b", enginetest.Dual(welcome("b")))
@@ -175,11 +176,11 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 
 	It("are told once of a new child, and of the last words of one that is over with them", func(ctx SpecContext) {
 		w.Definitions.Put("child", note(skeinv1.HookAfterCreateMessage),
-			func(a *engine.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
+			func(a *definition.Agent) { a.A.Spec.SessionStop = &skeinv1.SessionTool{Name: "finish"} },
 			enginetest.Script(enginetest.Call("finish", map[string]any{"message": "the result"})))
 		w.Definitions.Put("a", note(skeinv1.HookAfterSubagentCreated), note(skeinv1.HookAfterToolCallSuccess),
 			hook(skeinv1.HookBeforeStoreToolResult, `export default async (state, call, r) => ({ ...r, result: 'got ' + r.result });`),
-			enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+			enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true}}
 			}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "help"}), enginetest.Say("done")))
 		start(w)
@@ -198,7 +199,7 @@ var _ = Describe("Hooks at rest", Label("HOK-01"), func() {
 	// Every hook of this agent leaves a trace of its own making. At whatever point a crash cuts the conversation off,
 	// the traces in the end are those of one that was not cut off.
 	It("at any point of a crash leave what they do once", Label("RUN-02"), func(ctx SpecContext) {
-		trace := func(name skeinv1.HookName, said string) func(*engine.Agent) {
+		trace := func(name skeinv1.HookName, said string) func(*definition.Agent) {
 			return hook(name, `export default async (state, x, y) => { if (x?.role !== 'system') await state.injectMessage({ role: 'system', silent: true, content: '`+string(name)+` ' + `+said+` }); };`)
 		}
 		seats := newSeats()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -22,13 +23,13 @@ type runHooks struct {
 	seen map[int64]bool
 	told []int64
 	// announced are the sides whose after_system_message has been told.
-	announced map[*Side]bool
+	announced map[*definition.Side]bool
 	// cut is the one that was being told when the run was ended.
 	cut *store.InboxItem
 }
 
 // hook of the run's agent; nil when it has none of that name.
-func (r *run) hook(name skeinv1.HookName) *Hook {
+func (r *run) hook(name skeinv1.HookName) *definition.Hook {
 	if r.agent == nil {
 		return nil
 	}
@@ -37,10 +38,10 @@ func (r *run) hook(name skeinv1.HookName) *Hook {
 
 // trail is the context of what the run causes itself: as deep as the newest message that it took in.
 func (r *run) trail(ctx context.Context) context.Context {
-	if r.kept.HookDepth == 0 {
+	if r.checkpoint.HookDepth == 0 {
 		return ctx
 	}
-	return withTrail(ctx, trail{depth: r.kept.HookDepth})
+	return withTrail(ctx, trail{depth: r.checkpoint.HookDepth})
 }
 
 // beforeCreate shows before_create_message a message that the next transaction stores.
@@ -141,7 +142,7 @@ func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 func (r *run) tell(ctx context.Context) error {
 	for r.canTell() {
 		item := r.hooks.due[0]
-		if r.agent.hasHooks() {
+		if r.agent.HasHooks() {
 			x, err := r.execution(ctx)
 			if err != nil {
 				return err
@@ -225,7 +226,7 @@ func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.
 // reachLast sees to it that hooks can be told after the end of the run: in its isolate while there is one, else in one
 // that does not end with it, which is waited for as a thread at rest would where they were held.
 func (r *run) reachLast(ctx context.Context) error {
-	if !r.agent.hasHooks() {
+	if !r.agent.HasHooks() {
 		return nil // they are dropped
 	}
 	if r.exec == nil || r.life.Err() != nil || !r.exec.code.opened() {
@@ -260,12 +261,12 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 		return false, nil
 	}
 	if r.hooks.announced == nil {
-		r.hooks.announced = map[*Side]bool{}
+		r.hooks.announced = map[*definition.Side]bool{}
 	}
 	r.hooks.announced[r.side()] = true
 	about := hookSubject{cause: r.record.ID}
-	if r.side().Name == sideB {
-		about.cause += ":" + sideB
+	if r.side().Name == definition.SideB {
+		about.cause += ":" + definition.SideB
 	}
 	x, err := r.execution(ctx)
 	if err != nil {
@@ -295,11 +296,12 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 		return m, nil
 	}
 	if m != nil {
-		r.afterCreate(ctx, m)
-		if err := r.apply(ctx, "answer", &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record}); err != nil {
+		s := r.newStep("answer")
+		s.createMessage(ctx, m)
+		s.checkpoint(r.record)
+		if err := s.commit(ctx); err != nil {
 			return m, err
 		}
-		r.conv.add(*m)
 	}
 	return nil, r.tell(ctx)
 }

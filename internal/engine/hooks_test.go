@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -24,23 +25,23 @@ import (
 )
 
 // hook gives an agent a hook with this code.
-func hook(name skeinv1.HookName, source string, change ...func(*engine.Hook)) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func hook(name skeinv1.HookName, source string, change ...func(*definition.Hook)) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		m, failed := compile.Compile(string(name)+".ts", "import { defineHook } from '@standardagents/builder';\n"+source, sandbox.TypeScript)
 		Expect(failed).To(BeNil())
-		h := &engine.Hook{Name: name, Owner: "Agent a", Module: m, Timeout: patience}
+		h := &definition.Hook{Name: name, Owner: "Agent a", Module: m, Timeout: patience}
 		for _, c := range change {
 			c(h)
 		}
 		if a.A.Hooks == nil {
-			a.A.Hooks = map[skeinv1.HookName]*engine.Hook{}
+			a.A.Hooks = map[skeinv1.HookName]*definition.Hook{}
 		}
 		a.A.Hooks[name] = h
 	}
 }
 
 // note is a hook that emits what it is called with, and gives nothing.
-func note(name skeinv1.HookName) func(*engine.Agent) {
+func note(name skeinv1.HookName) func(*definition.Agent) {
 	return hook(name, `export default defineHook('`+string(name)+`', async (state, ...args) => { await state.emit('`+string(name)+`', args); });`)
 }
 
@@ -161,7 +162,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 		Eventually(func() int { _, held := sandboxes.Counts(); return held }).Should(BeZero(), "every sandbox is given back")
 	})
 
-	play := func(ctx context.Context, change ...func(*engine.Agent)) string {
+	play := func(ctx context.Context, change ...func(*definition.Agent)) string {
 		GinkgoHelper()
 		w.Definitions.Put("a", change...)
 		start(w)
@@ -259,7 +260,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 	})
 
 	DescribeTable("that are of no use are logged, and the thread goes on with what there was", func(ctx SpecContext, name skeinv1.HookName, body, says string) {
-		id := play(ctx, hook(name, `export default defineHook('`+string(name)+`', async (state, x) => { `+body+` });`, func(h *engine.Hook) {
+		id := play(ctx, hook(name, `export default defineHook('`+string(name)+`', async (state, x) => { `+body+` });`, func(h *definition.Hook) {
 			if strings.Contains(says, "500ms") {
 				h.Timeout = 500 * time.Millisecond
 			}

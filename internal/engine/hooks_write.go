@@ -8,13 +8,14 @@ import (
 	"github.com/google/uuid"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
 // beforeCreate shows before_create_message a message that is about to be stored. What it gives belongs into the
 // transaction that stores the message.
-func (x *execution) beforeCreate(ctx context.Context, h *Hook, m *store.Message) ([]store.Op, error) {
+func (x *execution) beforeCreate(ctx context.Context, h *definition.Hook, m *store.Message) ([]store.Op, error) {
 	about := hookSubject{cause: m.ID, messageID: m.ID}
 	return x.change(ctx, h, about, func(v any) error {
 		changed := *m
@@ -31,7 +32,7 @@ func (x *execution) beforeCreate(ctx context.Context, h *Hook, m *store.Message)
 
 // change calls a hook that may give other data, which take reads. What it gives is for the log: that the hook, or
 // what it gave, is of no use, or that it is not called because it led to itself too often.
-func (x *execution) change(ctx context.Context, h *Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
+func (x *execution) change(ctx context.Context, h *definition.Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
 	if limit := x.engine.opts.Limits.HookDepth; trailOf(ctx).nested >= limit {
 		return []store.Op{hookFailed(h, x.host.RunID, about, tooDeep(limit))}, nil
 	}
@@ -51,7 +52,7 @@ func (x *execution) change(ctx context.Context, h *Hook, about hookSubject, take
 }
 
 // beforeUpdate shows before_update_message what is about to be changed of a message.
-func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
+func (x *execution) beforeUpdate(ctx context.Context, h *definition.Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
 	about := hookSubject{cause: id + ":" + uuid.NewString(), messageID: id}
 	return x.change(ctx, h, about, func(v any) error {
 		changed := *u
@@ -68,7 +69,7 @@ func (x *execution) beforeUpdate(ctx context.Context, h *Hook, id string, u *thr
 
 // messageHooks of the writes that code of the execution makes; nil when the agent has none that they concern.
 func (x *execution) messageHooks() thread.MessageHooks {
-	if x.agent == nil || !slices.ContainsFunc(x.agent.Sides(), func(s *Side) bool { return hasMessageHooks(s.Hooks) }) {
+	if x.agent == nil || !slices.ContainsFunc(x.agent.Sides(), func(s *definition.Side) bool { return hasMessageHooks(s.Hooks) }) {
 		return nil
 	}
 	return &messageHooks{
@@ -77,7 +78,7 @@ func (x *execution) messageHooks() thread.MessageHooks {
 	}
 }
 
-func hasMessageHooks(hooks map[skeinv1.HookName]*Hook) bool {
+func hasMessageHooks(hooks map[skeinv1.HookName]*definition.Hook) bool {
 	for _, name := range []skeinv1.HookName{
 		skeinv1.HookBeforeCreateMessage, skeinv1.HookAfterCreateMessage, skeinv1.HookBeforeUpdateMessage, skeinv1.HookAfterUpdateMessage,
 	} {
@@ -91,7 +92,7 @@ func hasMessageHooks(hooks map[skeinv1.HookName]*Hook) bool {
 // messageHooks implements thread.MessageHooks.
 type messageHooks struct {
 	engine *Engine
-	side   func() *Side // whose hooks
+	side   func() *definition.Side // whose hooks
 	runID  string
 	// within calls with an execution for the code of a hook.
 	within func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error)
@@ -126,7 +127,7 @@ func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.Messag
 }
 
 // passed takes for the hook's failure that there was nothing to call it in: the message is written all the same.
-func (w *messageHooks) passed(ctx context.Context, h *Hook, about hookSubject, ops []store.Op, err error) ([]store.Op, error) {
+func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about hookSubject, ops []store.Op, err error) ([]store.Op, error) {
 	switch {
 	case err == nil:
 		return ops, nil

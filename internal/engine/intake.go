@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -15,14 +17,14 @@ import (
 
 // intake gathers, out of inbox items, what goes into the log in one transaction.
 type intake struct {
-	run  *run
-	ops  []store.Op
-	seqs []int64
-	kept runState
+	run        *run
+	ops        []store.Op
+	seqs       []int64
+	checkpoint checkpoint.State
 	// freed: calls can be made that could not before.
 	freed bool
 	// inner is what called prompts have left of calls without a result, where it was needed.
-	inner *conversation
+	inner *transcript.Conversation
 	// answered are the calls that got their results here, results those results.
 	answered map[string]bool
 	results  []arrival
@@ -38,9 +40,9 @@ type arrival struct {
 // row change in one transaction, so that none is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	items = r.takeDue(items)
-	in := &intake{run: r, kept: r.kept, answered: map[string]bool{}}
-	in.kept.Waits = maps.Clone(r.kept.Waits)
-	in.kept.Decisions = maps.Clone(r.kept.Decisions)
+	in := &intake{run: r, checkpoint: r.checkpoint, answered: map[string]bool{}}
+	in.checkpoint.Waits = maps.Clone(r.checkpoint.Waits)
+	in.checkpoint.Decisions = maps.Clone(r.checkpoint.Decisions)
 	if err := in.readInner(ctx, items); err != nil {
 		return err
 	}
@@ -53,43 +55,40 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	}
 	in.times()
 	// How deep hooks have led counts from here on, for those that are asked about what comes in too.
-	r.kept.HookDepth = in.kept.HookDepth
+	r.checkpoint.HookDepth = in.checkpoint.HookDepth
 	if err := in.hooks(ctx); err != nil {
 		return err
 	}
 	record := r.record
-	if c := r.thread.Child; c != nil && !r.resumed && len(in.kept.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.answered() {
-		in.kept.ReplyTo = []string{c.ToolCallID} // the parent's call that made this child
+	if c := r.thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
+		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that made this child
 	}
-	record.State = in.kept.encode()
+	record.State = in.checkpoint.Encode()
 	record.Status = store.RunRunning
 	record.Reason, record.Message = "", "" // why it waited
-	if len(in.kept.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
+	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // for others still
 		if r.keepScratch(ctx) {          // what hooks have made of it just now, who are not asked again
-			in.kept.Context = r.kept.Context
-			record.State = in.kept.encode()
+			in.checkpoint.Context = r.checkpoint.Context
+			record.State = in.checkpoint.Encode()
 		}
-		record.Reason, record.Message = r.waitsFor(in.kept)
-		record.WakeAt = in.kept.wakeAt()
+		record.Reason, record.Message = r.waitsFor(in.checkpoint)
+		record.WakeAt = in.checkpoint.WakeAt()
 	}
 	if len(in.seqs) > 0 {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
-	in.ops = append([]store.Op{&store.PutRun{Run: record}}, in.ops...) // the run's start before what it takes in
+	s := r.newStep("intake")
+	s.checkpoint(record) // the run's start before what it takes in
+	s.add(in.ops...)
 	if r.thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
-		in.ops = append(in.ops, &store.UpdateThread{RegistryStatus: &running})
+		s.add(&store.UpdateThread{RegistryStatus: &running})
 	}
-	if err := r.apply(ctx, "intake", in.ops...); err != nil {
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	for _, op := range in.ops {
-		if a, ok := op.(*store.AppendMessage); ok && !a.Existed && a.Message.Depth == 0 {
-			r.conv.add(*a.Message)
-		}
-	}
-	r.record, r.kept = record, in.kept
+	r.checkpoint = in.checkpoint
 	return nil
 }
 
@@ -100,9 +99,9 @@ func (in *intake) item(item store.InboxItem) error {
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
 			return fmt.Errorf("not a message: %w", err)
 		}
-		in.kept.ReplyTo = append(in.kept.ReplyTo[:len(in.kept.ReplyTo):len(in.kept.ReplyTo)], repliesOf(&m)...)
+		in.checkpoint.ReplyTo = append(in.checkpoint.ReplyTo[:len(in.checkpoint.ReplyTo):len(in.checkpoint.ReplyTo)], repliesOf(&m)...)
 		depth, _ := m.Metadata[metadataHookDepth].(float64)
-		in.kept.HookDepth = int(depth)
+		in.checkpoint.HookDepth = int(depth)
 		in.message(m)
 	case store.InboxChildResult:
 		var r store.ChildResult
@@ -141,8 +140,8 @@ func (in *intake) message(m store.Message) *store.Message {
 
 // input notes what a handler is to answer.
 func (in *intake) input(messageID string) {
-	if in.run.agent.hasHandlers() {
-		in.kept.Input = messageID
+	if in.run.agent.HasHandlers() {
+		in.checkpoint.Input = messageID
 	}
 }
 
@@ -186,7 +185,7 @@ func (in *intake) childResult(r store.ChildResult) {
 		in.result(call, m)
 		return
 	}
-	if _, waits := in.kept.Waits[r.ToolCallID]; waits { // its call was deleted
+	if _, waits := in.checkpoint.Waits[r.ToolCallID]; waits { // its call was deleted
 		in.over(r.ToolCallID)
 	}
 	// What a child says has no more weight than what a person says: never the role system.
@@ -204,9 +203,9 @@ func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Role: store.RoleAssistant, ToolCalls: []store.ToolCall{call},
-		Metadata: map[string]any{metadataQueuedTool: true}, Side: in.run.agent.mark(in.run.agent.Side(q.Side)),
+		Metadata: map[string]any{transcript.MetadataQueuedTool: true}, Side: in.run.agent.MessageSide(in.run.agent.Side(q.Side)),
 	}
-	in.kept.HookDepth = q.HookDepth
+	in.checkpoint.HookDepth = q.HookDepth
 	in.message(m)
 	in.event(store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID})
 }

@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -44,10 +45,10 @@ var _ = Describe("A model with few permits", Label("AGT-06", "RUN-02"), func() {
 		w := newWorld()
 		m := &narrow{limiter: modellimit.New(w.Store, clock.RealClock{}).WithLines(1), asked: make(chan struct{}, many), open: make(chan struct{})}
 		w.Models = m
-		w.Definitions.Put("narrow", func(a *engine.Agent) {
+		w.Definitions.Put("narrow", func(a *definition.Agent) {
 			a.A.Model.Name, a.A.Model.Spec.Limits = "narrow", &skeinv1.ModelLimits{MaxConcurrent: 1}
 		})
-		w.Definitions.Put("wide", func(a *engine.Agent) { a.A.Model.Name = "wide" })
+		w.Definitions.Put("wide", func(a *definition.Agent) { a.A.Model.Name = "wide" })
 		e, _ := start(w, func(o *engine.Options) { o.Workers = 4 })
 		var held []string
 		for range many {

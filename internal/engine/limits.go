@@ -86,7 +86,7 @@ func (r *run) keepTime(cancel context.CancelCauseFunc) (stop func()) {
 	if r.limits.duration == 0 {
 		return func() {}
 	}
-	left := r.limits.duration - time.Duration(r.kept.Worked)*time.Microsecond
+	left := r.limits.duration - time.Duration(r.checkpoint.Worked)*time.Microsecond
 	timer := r.engine.opts.Clock.AfterFunc(max(left, 0), func() { cancel(errOverTime) })
 	return func() { timer.Stop() }
 }
@@ -98,9 +98,9 @@ func (r *run) countTime() {
 		return
 	}
 	now := r.engine.now()
-	r.kept.Worked += now - r.since
+	r.checkpoint.Worked += now - r.since
 	r.since = now
-	r.record.State = r.kept.encode()
+	r.record.State = r.checkpoint.Encode()
 }
 
 // overTime is the end of a run that took too long.

@@ -14,6 +14,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -44,7 +46,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 	DescribeTable("end it with a stated reason", func(ctx SpecContext, limits skeinv1.RunLimits, reason string, steps int) {
 		w := newWorld()
 		w.Models = spender{}
-		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.Spec.Limits = &limits })
+		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), func(a *definition.Agent) { a.Spec.Limits = &limits })
 		start(w)
 		id := makeThread(ctx, w, "agent")
 		for range 2 { // the next run has all of it anew
@@ -65,7 +67,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 	DescribeTable("count what both sides do", Label("AGT-02"), func(ctx SpecContext, limits skeinv1.RunLimits, reason string, steps int) {
 		w := newWorld()
 		w.Models = talker{}
-		w.Definitions.Put("pair", enginetest.Dual(), func(a *engine.Agent) { a.Spec.Limits = &limits })
+		w.Definitions.Put("pair", enginetest.Dual(), func(a *definition.Agent) { a.Spec.Limits = &limits })
 		start(w)
 		id := makeThread(ctx, w, "pair")
 		send(ctx, w, id, "go")
@@ -79,7 +81,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 
 	It("end one that takes too long, in the middle of a call", func(ctx SpecContext) {
 		w := newWorld()
-		w.Definitions.Put("agent", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}), func(a *definition.Agent) {
 			a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: 30 * time.Minute}}
 		})
 		clock := clocktesting.NewFakeClock(time.Now())
@@ -103,7 +105,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 	It("do not count the time that it waits", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(
-			enginetest.Call("wait", map[string]any{"delayMs": 3600_000}), enginetest.Say("done")), func(a *engine.Agent) {
+			enginetest.Call("wait", map[string]any{"delayMs": 3600_000}), enginetest.Say("done")), func(a *definition.Agent) {
 			a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: 30 * time.Minute}}
 		})
 		clock := &shifted{}
@@ -132,7 +134,7 @@ var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN
 		limits := func(d time.Duration) {
 			w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(
 				skeinv1.ScriptStep{Latency: ms(20), ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("set_value", map[string]any{"key": "k", "value": 1})}},
-				enginetest.Say("done")), func(a *engine.Agent) {
+				enginetest.Say("done")), func(a *definition.Agent) {
 				a.Spec.Limits = &skeinv1.RunLimits{MaxDuration: &metav1.Duration{Duration: d}}
 			})
 		}
@@ -140,7 +142,7 @@ var _ = Describe("A limit of time that is lowered while a run waits", Label("RUN
 		e, _ := start(w, func(o *engine.Options) { o.Clock = punctual{} })
 		id := makeThread(ctx, w, "agent")
 		send(ctx, w, id, "go")
-		var list []engine.Approval
+		var list []approval.Call
 		Eventually(func(g Gomega) {
 			g.Expect(w.Store.Run(ctx, id, "")).To(HaveField("Status", store.RunWaiting))
 			var err error

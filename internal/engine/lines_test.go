@@ -14,6 +14,8 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -93,7 +95,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	})
 
 	It("in an effect, with why it failed", Label("EFF-02"), func(ctx SpecContext) {
-		w.Definitions.PutEffect("remind", engine.Effect{ObjectName: "remind", Module: compiled(`export default async () => { console.debug('at work'); throw new RangeError('too far'); }`)})
+		w.Definitions.PutEffect("remind", definition.Effect{ObjectName: "remind", Module: compiled(`export default async () => { console.debug('at work'); throw new RangeError('too far'); }`)})
 		start(w)
 		id := makeThread(ctx, w, "a")
 		f := store.Firing{EffectID: uuid.NewString(), Due: time.Now().UnixMicro(), ThreadID: id, Namespace: enginetest.Namespace, Name: "se", Effect: "remind", Args: enginetest.JSON(nil)}
@@ -102,7 +104,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	})
 
 	It("in an endpoint, with the stack that whoever asks is not told", Label("END-01"), func(ctx SpecContext) {
-		w.Definitions.PutEndpoint("GET /x", engine.Endpoint{ObjectName: "report", Module: compiled(endpointHead +
+		w.Definitions.PutEndpoint("GET /x", definition.Endpoint{ObjectName: "report", Module: compiled(endpointHead +
 			`export default defineThreadEndpoint(async () => { console.log('asked'); throw new Error('no report'); });`)})
 		e, _ := start(w)
 		id := makeThread(ctx, w, "a")
@@ -159,7 +161,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 	It("is without secrets, wherever it is cut", Label("ENV-03"), func(ctx SpecContext) {
 		w.Definitions.Put("a", codeTool("t", fmt.Sprintf(`export default async () => {
   console.log('key', 'hush-hush'); console.log('x'.repeat(%d) + 'hush-hush'); console.log('y'.repeat(%d) + 'hush-hush' + 'z'.repeat(100)); return 'ok';
-}`, engine.MaxLogLine-4, 64<<10-5)), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("done")))
+}`, codelog.MaxLine-4, 64<<10-5)), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("done")))
 		start(w, func(o *engine.Options) {
 			o.Redact = func(_, text string) string { return strings.ReplaceAll(text, "hush-hush", "***") }
 		})
@@ -171,7 +173,7 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		Expect(got[0]).To(Equal("info tool/t: key ***"))
 		Expect(got).To(HaveEach(Not(ContainSubstring("hus"))))
 		for _, l := range got {
-			Expect(len(l)).To(BeNumerically("<=", engine.MaxLogLine+100))
+			Expect(len(l)).To(BeNumerically("<=", codelog.MaxLine+100))
 		}
 	})
 
@@ -183,12 +185,15 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		send(ctx, w, id, "go")
 		r := rest(ctx, w, id)
 		Expect(r.Status).To(Equal(store.RunSucceeded), r.Message)
-		dropped := fmt.Sprintf("warn : … %d lines dropped", 6000-engine.MaxRunLogLines)
-		Eventually(func() string { return lines(ctx, id)[len(lines(ctx, id))-1] }).Should(Equal(dropped))
-		got := lines(ctx, id)
-		Expect(got).To(HaveLen(engine.MaxRunLogLines + 2))
-		Expect(got[engine.MaxRunLogLines-1]).To(Equal(fmt.Sprintf("info tool/t: line %d", engine.MaxRunLogLines-1)))
-		Expect(got[engine.MaxRunLogLines]).To(HavePrefix("warn : more than 1000 lines"))
+		dropped := fmt.Sprintf("warn : … %d lines dropped", 6000-codelog.MaxRunLines)
+		var got []string
+		Eventually(func() string {
+			got = lines(ctx, id)
+			return got[len(got)-1]
+		}).Should(Equal(dropped))
+		Expect(got).To(HaveLen(codelog.MaxRunLines + 2))
+		Expect(got[codelog.MaxRunLines-1]).To(Equal(fmt.Sprintf("info tool/t: line %d", codelog.MaxRunLines-1)))
+		Expect(got[codelog.MaxRunLines]).To(HavePrefix("warn : more than 1000 lines"))
 	})
 
 	It("is bounded for a thread: the oldest lines are dropped", func(ctx SpecContext) {
@@ -201,8 +206,8 @@ var _ = Describe("What code logs", Label("LOG-03"), func() {
 		}
 		events, err := w.Store.Lines(ctx, id, store.LineQuery{Limit: 10_000})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(events).To(HaveLen(engine.MaxThreadLogLines))
-		Expect(store.DroppedIn(&events[0])).To(BeEquivalentTo(7*999 - engine.MaxThreadLogLines + 1))
+		Expect(events).To(HaveLen(codelog.MaxThreadLines))
+		Expect(store.DroppedIn(&events[0])).To(BeEquivalentTo(7*999 - codelog.MaxThreadLines + 1))
 		Expect(string(events[len(events)-1].Data)).To(ContainSubstring("line 6 998"))
 	})
 })

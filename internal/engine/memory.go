@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
@@ -31,12 +33,12 @@ type Embedded struct {
 
 // Embed turns texts into vectors by the model of an agent's memory, after secrets of the namespace were taken out of
 // them. ErrNoMemory when it has none.
-func (e *Engine) Embed(ctx context.Context, a *Agent, texts ...string) (*Embedded, error) {
+func (e *Engine) Embed(ctx context.Context, a *definition.Agent, texts ...string) (*Embedded, error) {
 	return Embed(ctx, e.opts.Models, e.opts.Redact, a, texts...)
 }
 
 // Embed is Engine.Embed for those who have no engine.
-func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *Agent, texts ...string) (*Embedded, error) {
+func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *definition.Agent, texts ...string) (*Embedded, error) {
 	m := a.Memory
 	if m == nil {
 		return nil, ErrNoMemory
@@ -51,7 +53,7 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 	}
 	said := make([]string, len(texts))
 	for i, text := range texts {
-		said[i] = clipRunes(redact(a.Namespace, text), maxEmbeddedRunes)
+		said[i] = clip.Runes(redact(a.Namespace, text), maxEmbeddedRunes)
 	}
 	res, err := embedder.Embed(ctx, said)
 	if err != nil {
@@ -64,7 +66,7 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 }
 
 // UsageOf is what one call of a model used, as the store counts it.
-func UsageOf(m *Model, u *model.Usage) store.RunUsage {
+func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 	out := store.RunUsage{Models: []string{m.Name}}
 	if u == nil {
 		return out
@@ -76,16 +78,6 @@ func UsageOf(m *Model, u *model.Usage) store.RunUsage {
 	out.InputTokens, out.OutputTokens, out.CachedTokens, out.ReasoningTokens = u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens
 	out.Cost = float64(cost) / 1e9
 	return out
-}
-
-func clipRunes(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit])
-	}
-	return text
 }
 
 // SearchMemory finds what was said in the threads of a thread's agent that have the thread's user, or none like it
@@ -103,14 +95,14 @@ func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.Memor
 }
 
 // countSearch adds what a search used. A search is worth more than its count: that is lost when it cannot be kept.
-func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *Agent, runID, call string, usage store.RunUsage) {
+func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *definition.Agent, runID, call string, usage store.RunUsage) {
 	err := e.store.Apply(ctx, t.ID, nil, &store.AddTaskUsage{RunID: runID, Task: "search " + call, Agent: a.Name, Usage: usage})
-	if err = ignoreGone(err); err != nil {
+	if err = store.IgnoreGone(err); err != nil {
 		e.log.Error(err, "cannot count what a search of the memory used", "thread", t.ID, "run", runID)
 	}
 }
 
-func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *Agent, q tool.MemoryQuery) ([]store.NearMessage, store.RunUsage, error) {
+func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *definition.Agent, q tool.MemoryQuery) ([]store.NearMessage, store.RunUsage, error) {
 	if strings.TrimSpace(q.Text) == "" {
 		return nil, store.RunUsage{}, nil
 	}

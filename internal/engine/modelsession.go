@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -30,16 +32,16 @@ const (
 
 // goOnWith has a request go on with the provider's conversation, where that knows just what the log says: another model,
 // another agent, another thread, or a message that was changed or removed since, and it is begun anew.
-func (r *run) goOnWith(req *model.Request, m *Model) {
+func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 	of := r.sessionOf(m)
-	for i := len(r.conv.msgs) - 1; i >= 0; i-- {
-		msg := &r.conv.msgs[i]
+	for i := len(r.conv.Messages) - 1; i >= 0; i-- {
+		msg := &r.conv.Messages[i]
 		if msg.Role != store.RoleAssistant {
 			continue
 		}
 		s, ok := msg.Metadata[metadataSession].(map[string]any)
 		if ok && r.takesImported(m) {
-			if id, agent := thread.ImportedSession(r.conv.msgs[:i+1]); id != "" && agent == r.agent.Name {
+			if id, agent := thread.ImportedSession(r.conv.Messages[:i+1]); id != "" && agent == r.agent.Name {
 				goOnWithImported(req, id)
 				return
 			}
@@ -59,7 +61,7 @@ func (r *run) goOnWith(req *model.Request, m *Model) {
 }
 
 // takesImported reports whether the side in use may go on with a conversation of the provider that an import brought.
-func (r *run) takesImported(m *Model) bool {
+func (r *run) takesImported(m *definition.Model) bool {
 	return r.frame == nil && !r.agent.Dual() && keepsSessions(&m.Spec)
 }
 
@@ -83,7 +85,7 @@ func goOnWithImported(req *model.Request, id string) {
 }
 
 // noted is the metadata of an answer.
-func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[string]any {
+func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
 	out := maps.Clone(res.Metadata)
 	set := func(key string, value any) {
 		if out == nil {
@@ -103,7 +105,7 @@ func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[strin
 		set(metadataModel, res.Model)
 		failures := make([]any, 0, len(res.Failures))
 		for _, f := range res.Failures {
-			failures = append(failures, clipText(r.redacted(f), maxRunMessage))
+			failures = append(failures, clip.Text(r.redacted(f), maxRunMessage))
 		}
 		set(metadataFailures, failures)
 	}
@@ -119,7 +121,7 @@ func (r *run) noted(req *model.Request, m *Model, res *model.Response) map[strin
 }
 
 // sessionOf tells whose conversations with whom are one: the version covers the endpoint and the key.
-func (r *run) sessionOf(m *Model) string {
+func (r *run) sessionOf(m *definition.Model) string {
 	return digest(r.thread.ID, r.agent.Name, r.side().Name, m.Name, m.Version)
 }
 

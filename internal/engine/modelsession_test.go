@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // sessions has a scripted model keep sessions.
-func sessions(a *engine.Agent) { a.A.Model.Spec.Sessions = ptr.To(true) }
+func sessions(a *definition.Agent) { a.A.Model.Spec.Sessions = ptr.To(true) }
 
 var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 	var w *enginetest.World
@@ -140,8 +140,8 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 
 	It("that later answers have no part in is exported with how much it has", Label("LOG-01", "LOG-02"), func(ctx SpecContext) {
 		down := skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}
-		w.Definitions.Put("a", sessions, enginetest.Script(down, step), func(a *engine.Agent) {
-			a.A.Model.Fallbacks = []engine.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
+		w.Definitions.Put("a", sessions, enginetest.Script(down, step), func(a *definition.Agent) {
+			a.A.Model.Fallbacks = []definition.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
 		})
 		start(w)
 		id := makeThread(ctx, w, "a")
@@ -167,8 +167,8 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 	})
 
 	It("that a fallback had no part in goes on behind it", Label("AGT-06"), func(ctx SpecContext) {
-		w.Definitions.Put("a", sessions, enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}, step), func(a *engine.Agent) {
-			a.A.Model.Fallbacks = []engine.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
+		w.Definitions.Put("a", sessions, enginetest.Script(skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "two"}, Error: "down", Times: ptr.To[int32](0)}, step), func(a *definition.Agent) {
+			a.A.Model.Fallbacks = []definition.Model{{Name: "b", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}, Steps: []skeinv1.ScriptStep{enginetest.Say("from b")}}}
 		})
 		start(w)
 		id := makeThread(ctx, w, "a")

@@ -41,7 +41,7 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 		return err
 	}
 	// A stop, or the end of the conversation, takes the lease from whoever is at the run.
-	return e.leases.check(ctx, id)
+	return e.leases.Check(ctx, id)
 }
 
 // working tells whether this replica is at work for a thread, in a run or beside.

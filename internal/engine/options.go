@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
@@ -49,7 +50,7 @@ type Options struct {
 	// Limits of runs.
 	Limits Limits
 	// PostRun are tasks that follow every run, none by default.
-	PostRun []PostRunTask
+	PostRun []postrun.Task
 	// PostRunWorkers is for how many runs the tasks may be under way at once: 64 when 0.
 	PostRunWorkers int
 	// PostRunTimeout bounds the tasks of one run: a minute when 0.

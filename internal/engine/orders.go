@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -46,15 +48,15 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	}
 	conv := r.conv
 	if conv == nil { // it is ended by somebody who was not at it
-		if conv, err = loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
+		if conv, err = transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
 			return nil, err
 		}
 	}
 	open := map[string]bool{}
-	for id := range r.kept.Waits {
+	for id := range r.checkpoint.Waits {
 		open[id] = true
 	}
-	for _, call := range conv.outstanding(r.record.ID) {
+	for _, call := range conv.Outstanding(r.record.ID) {
 		open[call.ID] = true
 	}
 	var out []awaitedChild
@@ -115,7 +117,7 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 			if err == nil { // it may be about to begin
 				_, err = e.endRun(ctx, c.thread.ID, awaitedStop(""))
 			}
-			return ignoreNotFound(err)
+			return store.IgnoreNotFound(err)
 		})
 	}
 	return group.Wait()
@@ -151,7 +153,7 @@ func (r *run) ordersDone(ctx context.Context) (ops []store.Op, over map[string]b
 	} else {
 		over = map[string]bool{}
 	}
-	for _, call := range r.kept.ReplyTo {
+	for _, call := range r.checkpoint.ReplyTo {
 		over[call] = true
 	}
 	return ops, over, nil
@@ -212,20 +214,15 @@ func splitStops(items []store.InboxItem) (stops []store.InboxItem, calls map[str
 	return stops, calls, rest
 }
 
-// unawaited tells whether a run answers calls whose results are not awaited any more.
-func (s *runState) unawaited(calls map[string]bool) bool {
-	return slices.ContainsFunc(s.ReplyTo, func(call string) bool { return calls[call] })
-}
-
 // obey does what orders say, of a thread whose lease is held, and takes them out of its inbox: the run that they are about
 // ends, and what has not begun does not. Nothing that began after an order came is touched by it.
 func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
-		kept, err := readRunState(last)
+		kept, err := checkpoint.Read(last)
 		if err != nil {
 			return err
 		}
-		if kept.unawaited(calls) {
+		if kept.RepliesToAny(calls) {
 			return e.stopHeld(ctx, t, fence, active, last, awaitedStop(last.ID))
 		}
 		return e.drop(ctx, t.ID, fence, stops)
@@ -242,7 +239,7 @@ func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
 		return nil // they are still there: it is looked at again
 	}
-	return ignoreNotFound(err)
+	return store.IgnoreNotFound(err)
 }
 
 // asks tells whether an inbox item is a message whose answer was to be the result of one of the calls.
@@ -274,14 +271,14 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 			return nil, nil
 		}
 	} else {
-		kept, err := readRunState(last)
-		if err != nil || last.Status.Ended() || !kept.unawaited(calls) {
+		kept, err := checkpoint.Read(last)
+		if err != nil || last.Status.Ended() || !kept.RepliesToAny(calls) {
 			return nil, err
 		}
 	}
 	by, err := e.store.Run(ctx, t.ParentID, c.SpawnGroupID)
 	if err != nil || by.Status != store.RunStopped {
-		return nil, ignoreNotFound(err)
+		return nil, store.IgnoreNotFound(err)
 	}
 	return calls, nil
 }
@@ -293,7 +290,7 @@ func (e *Engine) lookForStop(ctx context.Context, id string) error {
 	}
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil {
-		return ignoreNotFound(err)
+		return store.IgnoreNotFound(err)
 	}
 	stops, calls, _ := splitStops(items)
 	if len(stops) == 0 {
@@ -303,8 +300,8 @@ func (e *Engine) lookForStop(ctx context.Context, id string) error {
 	if err != nil || last == nil || last.Status.Ended() {
 		return err
 	}
-	kept, err := readRunState(last)
-	if err == nil && kept.unawaited(calls) {
+	kept, err := checkpoint.Read(last)
+	if err == nil && kept.RepliesToAny(calls) {
 		e.cancel(id, awaitedStop(last.ID))
 	}
 	return err

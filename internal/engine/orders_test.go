@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -58,8 +59,8 @@ func takingPlace(policy skeinv1.RunPolicy) func(context.Context, *enginetest.Wor
 
 var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", "RUN-10", "SUB-04"), func() {
 	var w *enginetest.World
-	helper := func(agent string) func(*engine.Agent) {
-		return func(a *engine.Agent) {
+	helper := func(agent string) func(*definition.Agent) {
+		return func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{
 				Name: "helper", AgentRef: skeinv1.LocalRef{Name: agent}, Description: "helps", Blocking: true, Resumable: true, ParentCommunication: skeinv1.CommunicationImplicit,
 			}}
@@ -228,7 +229,7 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 	})
 
 	DescribeTable("though the child's thread comes to be afterwards", func(ctx SpecContext, resumable bool) {
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), func(a *engine.Agent) { a.Spec.Subagents[0].Resumable = resumable },
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), helper("child"), func(a *definition.Agent) { a.Spec.Subagents[0].Resumable = resumable },
 			enginetest.Script(create, enginetest.Say("re: {{ .Last.Content }}")))
 		late := &lateChildren{Children: w.Children}
 		e, _ := start(w, func(o *engine.Options) { o.Children = late })

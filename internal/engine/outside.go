@@ -8,17 +8,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
-
-// UnknownError says that what a call names is not there: a tool of the agent, a definition of the namespace.
-type UnknownError struct{ Message string }
-
-// Error implements error.
-func (e *UnknownError) Error() string { return e.Message }
 
 // InvokeTool calls a tool of the thread's agent outside of a run and gives its result (SPEC TOL-01). key makes the
 // call's id, so that a repeat carries the same one; a new id when it is empty. An unknown thread is
@@ -35,14 +30,14 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	if _, err := x.knows(ctx, name); err != nil {
 		return tool.Result{}, err
 	}
-	x.code.lines.keep = true
+	x.code.lines.Collect()
 	res, err := x.host.Tools.InvokeTool(ctx, "call_"+keyed(threadID, key), name, args)
 	if err != nil {
 		return res, err
 	}
 	err = x.saveOutside(ctx)
-	x.code.lines.end()
-	res.Logs = x.code.lines.taken()
+	x.code.lines.End()
+	res.Logs = x.code.lines.Collected()
 	return res, err
 }
 
@@ -173,11 +168,11 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 }
 
 // knows gives the side of the agent that has a tool of that name: an *UnknownError when none has.
-func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
+func (x *execution) knows(ctx context.Context, name string) (*definition.Side, error) {
 	set, side, err := x.offering(ctx, name)
 	var f *failure
 	if errors.As(err, &f) {
-		return nil, &NotReadyError{Reason: f.reason, Message: f.message}
+		return nil, &definition.NotReadyError{Reason: f.reason, Message: f.message}
 	}
 	if err != nil {
 		return nil, err
@@ -186,14 +181,14 @@ func (x *execution) knows(ctx context.Context, name string) (*Side, error) {
 		if t, err := x.unlisted(ctx, name); t != nil || err != nil {
 			return side, err
 		}
-		return nil, &UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("the agent %s has no tool %q: %s", x.agent.Name, name, set.NamesFor(name))}
 	}
 	return side, nil
 }
 
 // offering gives the tools of the side that has one of that name: the one whose turn it is in a run, outside of one
 // whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
-func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side, error) {
+func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
 	if c := x.callerIn(ctx); c != nil {
 		set, err := x.builtFor(ctx, c.desk)
 		return set, c.side, err
@@ -203,7 +198,7 @@ func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *Side
 	if err != nil || set.Has(name) || x.turn != nil || !x.agent.Dual() {
 		return set, side, err
 	}
-	other := x.agent.other(side)
+	other := x.agent.Other(side)
 	x.use(other)
 	theirs, err := x.built(ctx)
 	if err != nil || theirs.Has(name) {

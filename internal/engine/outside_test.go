@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -62,13 +63,13 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out.Status).To(Equal(tool.StatusSuccess), out.Content)
 		Expect(told(ctx, w, id)).To(BeEmpty())
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		_, err = e.InvokeTool(ctx, id, "", "nothing", nil)
 		Expect(err).To(MatchError(ContainSubstring("set_value")))
 		Expect(err).To(BeAssignableToTypeOf(unknown))
 		Expect(e.QueueTool(ctx, id, "", "nothing", nil)).To(BeAssignableToTypeOf(unknown))
 		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV, skeinv1.BuiltinKV))
-		var notReady *engine.NotReadyError
+		var notReady *definition.NotReadyError
 		_, err = e.InvokeTool(ctx, id, "", "set_value", nil)
 		Expect(err).To(BeAssignableToTypeOf(notReady), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("two tools")))
@@ -151,6 +152,6 @@ var _ = Describe("Callers outside of runs", func() {
 		Expect(e.DefinitionNames(ctx, enginetest.Namespace, "agent")).To(Equal([]string{"a"}))
 		Expect(e.Definition(ctx, enginetest.Namespace, "agent", "a")).To(ContainSubstring(`"a"`))
 		_, err := e.Definition(ctx, enginetest.Namespace, "model", "none")
-		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 	})
 })

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
-	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
 
@@ -29,7 +29,7 @@ const (
 func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.Message, error) {
 	s := r.side()
 	recent := int(ptr.Deref(s.Prompt.Spec.RecentImageThreshold, defaultImageThreshold))
-	files := pictures(r.conv)
+	files := transcript.PicturePaths(r.conv)
 	if recent == 0 || len(files) == 0 || !s.Model.Spec.Capabilities.Sees() {
 		return messages, nil
 	}
@@ -64,30 +64,6 @@ func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.M
 	return messages, nil
 }
 
-// pictures gives the paths of the images of a conversation by what names them to a model.
-func pictures(c *conversation) map[string]string {
-	var out map[string]string
-	for i := range c.msgs {
-		for _, a := range c.msgs[i].Attachments {
-			if isPicture(a.MimeType) {
-				if out == nil {
-					out = map[string]string{}
-				}
-				out[attachmentName(&a)] = a.Path
-			}
-		}
-	}
-	return out
-}
-
-func isPicture(mimeType string) bool {
-	switch mimeType {
-	case "image/png", "image/jpeg", "image/webp", "image/gif":
-		return true
-	}
-	return false
-}
-
 // pictureOf makes the image of a file, or a smaller copy of one that is too large; nil when it is none, or gone.
 func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image, int64, error) {
 	rec, err := st.StatFile(ctx, path)
@@ -96,7 +72,7 @@ func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, err
-	case rec == nil || rec.IsDirectory || !isPicture(rec.MimeType):
+	case rec == nil || rec.IsDirectory || !transcript.IsPicture(rec.MimeType):
 		return nil, 0, nil
 	case rec.Size > maxPictureBytes:
 		small, err := st.Thumbnail(ctx, path, thread.ThumbnailOptions{Width: thread.MaxThumbnail, Height: thread.MaxThumbnail})
@@ -126,12 +102,4 @@ func readPicture(ctx context.Context, st *thread.State, path string) ([]byte, er
 		err = fmt.Errorf("the file %s has grown meanwhile", path)
 	}
 	return data, err
-}
-
-// attachmentName names a file for a model.
-func attachmentName(a *store.Attachment) string {
-	if a.MimeType == "" {
-		return a.Path
-	}
-	return fmt.Sprintf("%s (%s, %d bytes)", a.Path, a.MimeType, a.Size)
 }

@@ -12,6 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -22,8 +23,8 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		w.Definitions.Put("a", enginetest.Script(enginetest.Say("re: {{.Last.Content}}")))
 	})
 
-	task := func(name string, do func(context.Context, engine.PostRun) error) engine.PostRunTask {
-		return engine.PostRunTask{Name: name, Do: do}
+	task := func(name string, do func(context.Context, postrun.Run) error) postrun.Task {
+		return postrun.Task{Name: name, Do: do}
 	}
 	unsettled := func(ctx context.Context) []store.RunRef {
 		GinkgoHelper()
@@ -33,9 +34,9 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 	}
 
 	It("hold neither the thread's lease nor its next run", func(ctx SpecContext) {
-		began, goOn := make(chan engine.PostRun, 8), make(chan struct{})
+		began, goOn := make(chan postrun.Run, 8), make(chan struct{})
 		start(w, func(o *engine.Options) {
-			o.PostRun = []engine.PostRunTask{task("slow", func(ctx context.Context, r engine.PostRun) error {
+			o.PostRun = []postrun.Task{task("slow", func(ctx context.Context, r postrun.Run) error {
 				began <- r
 				select {
 				case <-goOn:
@@ -46,7 +47,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		})
 		id := makeThread(ctx, w, "a")
 		send(ctx, w, id, "one")
-		var first engine.PostRun
+		var first postrun.Run
 		Eventually(began).Should(Receive(&first))
 		Expect(first.Thread.ID).To(Equal(id))
 		Expect(first.Run).To(And(HaveField("ID", lastRun(ctx, w, id).ID), HaveField("Status", store.RunSucceeded)))
@@ -59,7 +60,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		}).Should(Succeed(), "nobody has the lease")
 
 		send(ctx, w, id, "two")
-		var second engine.PostRun
+		var second postrun.Run
 		Eventually(began).Should(Receive(&second), "the second run has ended while the first one's task goes on")
 		Expect(second.Run.ID).NotTo(Equal(first.Run.ID))
 		Expect(told(ctx, w, id)).To(Equal([]string{"user: one", "assistant: re: one", "user: two", "assistant: re: two"}))
@@ -73,8 +74,8 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 	It("go on when one of them fails, panics or takes too long", func(ctx SpecContext) {
 		var mu sync.Mutex
 		var did []string
-		note := func(name string, then func(context.Context) error) engine.PostRunTask {
-			return task(name, func(ctx context.Context, _ engine.PostRun) error {
+		note := func(name string, then func(context.Context) error) postrun.Task {
+			return task(name, func(ctx context.Context, _ postrun.Run) error {
 				err := then(ctx)
 				mu.Lock()
 				defer mu.Unlock()
@@ -84,9 +85,9 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		}
 		start(w, func(o *engine.Options) {
 			o.PostRunTimeout = 300 * time.Millisecond
-			o.PostRun = []engine.PostRunTask{
+			o.PostRun = []postrun.Task{
 				note("fails", func(context.Context) error { return errors.New("no") }),
-				task("panics", func(context.Context, engine.PostRun) error { panic("no") }),
+				task("panics", func(context.Context, postrun.Run) error { panic("no") }),
 				note("works", func(context.Context) error { return nil }),
 				note("waits", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }),
 			}
@@ -104,7 +105,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		did := make(chan string, 8)
 		tasks := func(o *engine.Options) {
 			o.PostRunTimeout, o.LeaseTTL, o.SweepInterval = 50*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
-			o.PostRun = []engine.PostRunTask{task("note", func(_ context.Context, r engine.PostRun) error {
+			o.PostRun = []postrun.Task{task("note", func(_ context.Context, r postrun.Run) error {
 				did <- r.Run.ID
 				return nil
 			})}
@@ -140,7 +141,7 @@ var _ = Describe("Post-run tasks", Label("THR-13"), func() {
 		did := make(chan store.RunStatus, 8)
 		w.Definitions.Put("hang", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
 		e, _ := start(w, func(o *engine.Options) {
-			o.PostRun = []engine.PostRunTask{task("note", func(_ context.Context, r engine.PostRun) error {
+			o.PostRun = []postrun.Task{task("note", func(_ context.Context, r postrun.Run) error {
 				did <- r.Run.Status
 				return nil
 			})}

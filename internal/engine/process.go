@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/postrun"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 )
 
 // process takes a thread's lease and runs what it has to do, run after run (SPEC THR-13), until it rests.
 func (e *Engine) process(ctx context.Context, id string) (err error) {
-	if !e.takeHint(id) {
+	if !e.queue.TakeNotified(id) {
 		if work, err := e.hasWork(ctx, id); err != nil || !work {
 			return err
 		}
@@ -24,9 +27,9 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 	}
 	defer e.unregister(ctx, id, active)
 
-	fence, release, err := e.leases.acquire(ctx, id, e.opts.Owner, cancel)
+	fence, release, err := e.leases.Acquire(ctx, id, e.opts.Owner, cancel)
 	if err != nil {
-		return ignoreNotFound(err)
+		return store.IgnoreNotFound(err)
 	}
 	err = e.runAll(ctx, id, fence, active)
 	if cause := context.Cause(ctx); cause != nil {
@@ -34,7 +37,7 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 	}
 	if err != nil {
 		// Giving the lease back hints at the work that is left; it is not to be taken up at once.
-		e.delay(id, true)
+		e.queue.Delay(id, true)
 	}
 	release()
 	return err
@@ -68,11 +71,11 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil || e.isWork(items) {
-		return err == nil, ignoreNotFound(err)
+		return err == nil, store.IgnoreNotFound(err)
 	}
 	r, err := e.store.Run(ctx, id, "")
 	if err != nil {
-		return false, ignoreNotFound(err)
+		return false, store.IgnoreNotFound(err)
 	}
 	return r.Status == store.RunRunning || e.isDue(r), nil
 }
@@ -83,7 +86,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	active.poked.Store(false)
 	work, err := e.store.Work(ctx, id)
 	if err != nil {
-		return false, ignoreNotFound(err)
+		return false, store.IgnoreNotFound(err)
 	}
 	t, items, last := work.Thread, work.Inbox, work.Run
 	if !first && len(items) == 0 {
@@ -140,14 +143,14 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	r.takeOver(t, agent)
 	if under {
 		r.record, r.resumed = *last, true
-		if r.kept, err = readRunState(last); err != nil {
+		if r.checkpoint, err = checkpoint.Read(last); err != nil {
 			return false, err
 		}
 	} else {
 		r.record = store.Run{ID: newRunID(), ThreadID: id, Agent: t.Agent, Status: store.RunRunning, StartedAt: e.now()}
 	}
-	if r.conv = e.recent.take(work); r.conv == nil {
-		if r.conv, err = loadConversation(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
+	if r.conv = e.recent.Take(work); r.conv == nil {
+		if r.conv, err = transcript.Load(ctx, e.store, t, e.opts.Limits.ContextMessages); err != nil {
 			return false, err
 		}
 	}
@@ -156,10 +159,10 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		r.known = t.LastSeq
 	}
 	e.isAt(active, r.record.ID)
-	e.postRun.flush(active) // the lease is the next run's now
+	e.followEnded(active) // the lease is the next run's now
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
-		e.recent.keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
+		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
 	}
 	if err == nil && r.leavesOverdue() {
 		return true, nil
@@ -195,26 +198,19 @@ func dequeueOf(items []store.InboxItem) *store.Dequeue {
 func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 	last, err := e.store.Run(ctx, id, "")
 	if err != nil || last.Status.Ended() {
-		return ignoreNotFound(err)
+		return store.IgnoreNotFound(err)
 	}
-	return ignoreNotFound(e.endTerminated(ctx, id, nil, last))
+	return store.IgnoreNotFound(e.endTerminated(ctx, id, nil, last))
 }
 
 // endTerminated records that a run ended because its thread was terminated.
 func (e *Engine) endTerminated(ctx context.Context, id string, fence *store.Fence, r *store.Run) error {
-	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark(nil, nil)
+	r.Status, r.Reason, r.EndedAt, r.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 	if err := e.store.Apply(ctx, id, fence, &store.PutRun{Run: *r}); err != nil {
 		return err
 	}
-	if marked(r) {
-		e.postRun.add(store.RunRef{ThreadID: id, RunID: r.ID})
+	if postrun.Marked(r) {
+		e.postRun.Add(store.RunRef{ThreadID: id, RunID: r.ID})
 	}
 	return nil
-}
-
-func ignoreNotFound(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
 }

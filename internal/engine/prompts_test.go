@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/model"
@@ -81,8 +81,8 @@ func toolCall(name, args string) *model.Response {
 }
 
 // withPrompt changes the prompt of an agent.
-func withPrompt(change func(*skeinv1.PromptSpec)) func(*engine.Agent) {
-	return func(a *engine.Agent) { change(&a.A.Prompt.Spec) }
+func withPrompt(change func(*skeinv1.PromptSpec)) func(*definition.Agent) {
+	return func(a *definition.Agent) { change(&a.A.Prompt.Spec) }
 }
 
 func withArguments(args string) func(*thread.NewThread) {
@@ -168,7 +168,7 @@ var _ = Describe("The system prompt", Label("AGT-05"), func() {
 		w.Definitions.Put("child", withPrompt(func(p *skeinv1.PromptSpec) {
 			p.RequiredSchema = schemaOf(`{"type":"object","required":["topic"]}`)
 		}))
-		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}}}
 		})
 		m := listening(w, func(call int, req model.Request) *model.Response {

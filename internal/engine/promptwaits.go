@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -18,21 +19,7 @@ func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitP
 
 // entered tells whether a call is that of a prompt which has been at work and waited.
 func (r *run) entered(callID string) bool {
-	return r.kept.Waits[callID].Kind == tool.WaitPrompt
-}
-
-// settled takes the wait of a call away whose result is there, and those of what it has called; false when it has none.
-func (s *runState) settled(callID string) bool {
-	if _, waits := s.Waits[callID]; !waits {
-		return false
-	}
-	delete(s.Waits, callID)
-	for id, w := range s.Waits {
-		if w.Within == callID {
-			s.settled(id)
-		}
-	}
-	return true
+	return r.checkpoint.Waits[callID].Kind == tool.WaitPrompt
 }
 
 // waits notes that a call waits. That is in the log once the run is parked; until then the call is simply repeated.
@@ -43,51 +30,41 @@ func (r *run) waits(call store.ToolCall, w tool.Wait) {
 	if r.frame != nil {
 		w.Within = r.frame.call.ID
 	}
-	if r.kept.Waits == nil {
-		r.kept.Waits = map[string]tool.Wait{}
+	if r.checkpoint.Waits == nil {
+		r.checkpoint.Waits = map[string]tool.Wait{}
 	}
-	r.kept.Waits[call.ID] = w
+	r.checkpoint.Waits[call.ID] = w
 }
 
 // framesMessages gives, in order, the messages of called prompts behind a place of the log that are wanted.
-func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*conversation, error) {
-	c := newConversation()
+func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*transcript.Conversation, error) {
+	c := transcript.New()
 	for {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: pageSize, IncludeSilent: true, AllDepths: true})
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "asc", AfterSeq: after, Limit: transcript.PageSize, IncludeSilent: true, AllDepths: true})
 		if err != nil {
 			return nil, fmt.Errorf("read the messages of a called prompt: %w", err)
 		}
 		for i := range page.Messages {
 			m := &page.Messages[i]
 			if after = m.Seq; wanted(m) {
-				c.add(*m)
+				c.Add(*m)
 			}
 		}
-		if len(page.Messages) < pageSize {
+		if len(page.Messages) < transcript.PageSize {
 			return c, nil
 		}
 	}
-}
-
-// prompts tells whether a called prompt waits. Its definition may be gone by now.
-func (s *runState) prompts() bool {
-	for _, w := range s.Waits {
-		if w.Kind == tool.WaitPrompt || w.Within != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // readInner reads what called prompts have left of the calls that have no result yet, where any of the items, or of the
 // waits, may be about it.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
-	outstanding := r.conv.outstanding(r.record.ID)
-	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.kept.prompts() || len(items) == 0 && !r.timeIsUp() {
+	outstanding := r.conv.Outstanding(r.record.ID)
+	if len(outstanding) == 0 || len(r.agent.Prompts) == 0 && !r.checkpoint.InPrompt() || len(items) == 0 && !r.timeIsUp() {
 		return nil
 	}
-	after := r.conv.msgs[r.conv.calls[outstanding[0].ID]].Seq
+	after := r.conv.Caller(outstanding[0].ID).Seq
 	in.inner, err = r.framesMessages(ctx, after, func(m *store.Message) bool {
 		return m.RunID == r.record.ID && within(m) != ""
 	})
@@ -105,11 +82,7 @@ func (in *intake) caller(callID string) *store.Message {
 	if in.inner == nil {
 		return nil
 	}
-	i, ok := in.inner.calls[callID]
-	if !ok {
-		return nil
-	}
-	return &in.inner.msgs[i]
+	return in.inner.Caller(callID)
 }
 
 // awaits tells whether a call of the run has no result yet, be it one of a called prompt, and gives it: a run that a
@@ -125,9 +98,9 @@ func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
 
 // outstanding lists the calls of the run without a result, those of called prompts last.
 func (in *intake) outstanding() []store.ToolCall {
-	calls := in.run.conv.outstanding(in.run.record.ID)
+	calls := in.run.conv.Outstanding(in.run.record.ID)
 	if in.inner != nil {
-		calls = append(calls, in.inner.outstanding(in.run.record.ID)...)
+		calls = append(calls, in.inner.Outstanding(in.run.record.ID)...)
 	}
 	return calls
 }
@@ -135,7 +108,7 @@ func (in *intake) outstanding() []store.ToolCall {
 // result puts what has come for a call where results of its conversation are, and lets those go on that wait for it.
 func (in *intake) result(call store.ToolCall, m store.Message) {
 	m.Role, m.ToolCallID, m.Name = store.RoleTool, call.ID, call.Name
-	m.Side = in.run.conv.sideOf(call.ID)
+	m.Side = in.run.conv.SideOf(call.ID)
 	if caller := in.caller(call.ID); caller != nil {
 		m.Side, m.Depth, m.ParentID = caller.Side, caller.Depth, caller.ParentID
 		if m.Metadata == nil {
@@ -143,7 +116,7 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 		}
 		m.Metadata[metadataPromptCall] = within(caller)
 	}
-	in.kept.markDecision(call, &m)
+	in.checkpoint.MarkDecision(call, &m)
 	in.answered[call.ID] = true
 	in.results = append(in.results, arrival{call: call, message: in.message(m)})
 	in.over(call.ID)
@@ -152,8 +125,8 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 // over ends the wait of a call, and lets the called prompts go on that it is made within, also where the message that
 // makes it was deleted: they find out.
 func (in *intake) over(callID string) {
-	w := in.kept.Waits[callID]
-	delete(in.kept.Waits, callID)
+	w := in.checkpoint.Waits[callID]
+	delete(in.checkpoint.Waits, callID)
 	for caller := in.caller(callID); caller != nil; caller = in.caller(callID) {
 		callID = within(caller)
 		in.ready(callID)
@@ -165,10 +138,10 @@ func (in *intake) over(callID string) {
 
 // ready lets a called prompt go on that waits.
 func (in *intake) ready(callID string) tool.Wait {
-	w := in.kept.Waits[callID]
+	w := in.checkpoint.Waits[callID]
 	if w.Kind == tool.WaitPrompt {
 		w.Ready = true
-		in.kept.Waits[callID] = w
+		in.checkpoint.Waits[callID] = w
 	}
 	in.freed = true
 	return w

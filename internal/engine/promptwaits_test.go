@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -24,7 +25,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 		return enginetest.ToolCall("set_value", map[string]any{"key": key, "value": "{{.Last.Content}}"})
 	}
 	calls := func(cs ...skeinv1.ScriptToolCall) skeinv1.ScriptStep { return skeinv1.ScriptStep{ToolCalls: cs} }
-	helper := func(a *engine.Agent) {
+	helper := func(a *definition.Agent) {
 		a.Spec.Subagents = []skeinv1.AgentSubagent{{
 			Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true,
 			ParentCommunication: skeinv1.CommunicationImplicit, MaxInstances: 10,
@@ -88,10 +89,10 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 			enginetest.Builtin(skeinv1.BuiltinWait), enginetest.Script(
 				calls(set("k")), calls(enginetest.ToolCall("subagent_create", map[string]any{"agent": "helper", "message": "figures"})),
 				calls(enginetest.ToolCall("wait", map[string]any{"delayMs": 3_600_000})), enginetest.Say("deep done")))
-		outer := enginetest.CallsPrompt("outer", skeinv1.PromptTool{}, enginetest.Script(calls(ask("deep", "look")), enginetest.Say("re: {{.Last.Content}}")), func(a *engine.Agent) {
+		outer := enginetest.CallsPrompt("outer", skeinv1.PromptTool{}, enginetest.Script(calls(ask("deep", "look")), enginetest.Say("re: {{.Last.Content}}")), func(a *definition.Agent) {
 			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Prompt: "deep"})
 		})
-		w.Definitions.Put("writer", helper, outer, deep, func(a *engine.Agent) {
+		w.Definitions.Put("writer", helper, outer, deep, func(a *definition.Agent) {
 			a.A.Prompt.Spec.Tools = []skeinv1.PromptTool{{Prompt: "outer"}} // deep is called by outer alone
 		}, enginetest.Script(calls(ask("outer", "work")), enginetest.Say("all {{.Last.Content}}")))
 		options := func(o *engine.Options) { o.Clock = clock }
@@ -144,7 +145,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 	})
 
 	It("is over when the prompt is there no more, which the caller is told", func(ctx SpecContext) {
-		writer := func(change ...func(*engine.Agent)) {
+		writer := func(change ...func(*definition.Agent)) {
 			w.Definitions.Put("writer", append(change, enginetest.Script(
 				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, Times: new(int32), ToolCalls: []skeinv1.ScriptToolCall{ask("keep", "it")}},
 				enginetest.Say("saw: {{.Last.Content}}")))...)
@@ -183,7 +184,7 @@ var _ = Describe("A call of a called prompt that waits", Label("AGT-05", "RUN-10
 	})
 
 	It("keeps no other from going on where calls are made at once, in whatever order they are decided", func(ctx SpecContext) {
-		w.Definitions.Put("writer", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
+		w.Definitions.Put("writer", func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.CallsPrompt("keep", skeinv1.PromptTool{}, enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Script(
 				skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Role: "user"}, Times: new(int32), ToolCalls: []skeinv1.ScriptToolCall{set("k")}},
 				enginetest.Say("kept"))),

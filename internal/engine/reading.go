@@ -6,63 +6,15 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// chosen leaves out of a conversation what the prompt does not want its model to read (SPEC AGT-05): all that was
-// before the present turn, or the tool calls of it.
-func chosen(c *conversation, p *skeinv1.PromptSpec, runID string) *conversation {
-	chat, past := ptr.Deref(p.IncludeChat, true), ptr.Deref(p.IncludePastTools, true)
-	if chat && past {
-		return c
-	}
-	begin := presentTurn(c, runID)
-	out := newConversation()
-	for i := range c.msgs {
-		m := c.msgs[i]
-		if i < begin {
-			if !chat || !past && m.Role == store.RoleTool {
-				continue
-			}
-			if !past && len(m.ToolCalls) > 0 {
-				if m.ToolCalls = nil; contentOf(&m) == "" && len(m.Attachments) == 0 {
-					continue
-				}
-			}
-		}
-		out.msgs = append(out.msgs, m)
-		out.index(len(out.msgs) - 1)
-	}
-	return out
-}
-
-// presentTurn gives the index of the first message of a run, or of what was put right before it while no run was under
-// way. Without a message of the run it is the newest of a user.
-func presentTurn(c *conversation, runID string) int {
-	begin := len(c.msgs)
-	for i := range c.msgs {
-		if c.msgs[i].RunID == runID {
-			begin = i
-			break
-		}
-	}
-	if begin == len(c.msgs) {
-		for begin > 0 && c.msgs[begin-1].Role != store.RoleUser {
-			begin--
-		}
-		begin = max(begin-1, 0)
-	}
-	for begin > 0 && c.msgs[begin-1].RunID == "" {
-		begin--
-	}
-	return begin
-}
-
 // asking fills in what the prompt asks of the model beside the messages, as far as the model knows of it.
-func asking(req *model.Request, s *Side, tools *tool.Set) {
+func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
 	p, can := &s.Prompt.Spec, s.Model.Spec.Capabilities
 	if r := p.Reasoning; r != nil && can.Reasons() {
 		req.Reasoning = &model.Reasoning{Effort: r.Effort, MaxTokens: ptr.Deref(r.MaxTokens, 0), Exclude: r.Exclude}
@@ -143,4 +95,17 @@ func (r *run) read(ctx context.Context, messages []model.Message) (req model.Req
 	asking(&req, r.side(), r.tools)
 	asCalled(req.Messages)
 	return req, nil
+}
+
+// assembled is what the model of the side in use gets to read.
+func (r *run) assembled(system string, c *transcript.Conversation) []model.Message {
+	if r.frame != nil {
+		return transcript.Assemble(system, c, r.side().Name, "")
+	}
+	other := ""
+	if r.agent.Dual() {
+		other = definition.SpeakerName(r.agent.Other(r.side()))
+		c = transcript.WithoutRepairs(c, r.side().Name)
+	}
+	return r.opened(transcript.Assemble(system, c, r.side().Name, other))
 }

@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -103,7 +104,7 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 				p.Reasoning = &skeinv1.PromptReasoning{MaxTokens: ptr.To[int64](512), Exclude: true}
 				p.ResponseSchema = schemaOf(`{"type":"object","required":["n"]}`)
 				p.ToolChoice, p.ParallelToolCalls = "required", true
-			}), func(a *engine.Agent) { a.A.Prompt.Name, a.A.Model.Spec.Capabilities = "my.prompt", can })
+			}), func(a *definition.Agent) { a.A.Prompt.Name, a.A.Model.Spec.Capabilities = "my.prompt", can })
 		}
 		put(nil)
 		start(w)
@@ -131,8 +132,8 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 	})
 
 	Describe("of a model whose window is known", func() {
-		small := func(tokens int64) func(*engine.Agent) {
-			return func(a *engine.Agent) {
+		small := func(tokens int64) func(*definition.Agent) {
+			return func(a *definition.Agent) {
 				a.A.Model.Spec.Capabilities = &skeinv1.ModelCapabilities{ContextWindow: tokens, MaxOutputTokens: 100}
 			}
 		}
@@ -226,7 +227,9 @@ var _ = Describe("What a model reads", Label("AGT-05"), func() {
 			Expect(m.requests()[3].Messages[5].Images).To(BeEmpty(), "a file that is gone stays a name")
 		})
 		It("is their names alone where the model cannot see", func(ctx SpecContext) {
-			w.Definitions.Put("a", func(a *engine.Agent) { a.A.Model.Spec.Capabilities = &skeinv1.ModelCapabilities{Vision: ptr.To(false)} })
+			w.Definitions.Put("a", func(a *definition.Agent) {
+				a.A.Model.Spec.Capabilities = &skeinv1.ModelCapabilities{Vision: ptr.To(false)}
+			})
 			m := listening(w, says("blind"))
 			start(w)
 			id := makeThread(ctx, w, "a")

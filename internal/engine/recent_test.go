@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -106,7 +107,7 @@ var _ = Describe("A conversation between two runs", Label("RUN-01"), func() {
 		m := newHeld()
 		w.Models = m
 		w.Definitions.Put("child")
-		w.Definitions.Put("a", func(a *engine.Agent) {
+		w.Definitions.Put("a", func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{
 				Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true, ParentCommunication: skeinv1.CommunicationImplicit,
 			}}

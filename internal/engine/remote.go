@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/mcptool"
@@ -14,7 +15,7 @@ import (
 
 // remoteTools are the tools of an MCP server, and where in the prompt's they belong.
 type remoteTools struct {
-	tool *Tool
+	tool *definition.Tool
 	ref  skeinv1.PromptTool
 	at   int // before which of the others
 
@@ -24,7 +25,7 @@ type remoteTools struct {
 
 // hasRemote tells whether some tools are those of MCP servers, which change when their servers say so.
 func (x *execution) hasRemote() bool {
-	return slices.ContainsFunc(x.side().Tools, func(t Tool) bool { return t.MCP != nil })
+	return slices.ContainsFunc(x.side().Tools, func(t definition.Tool) bool { return t.MCP != nil })
 }
 
 // withRemote adds the tools of MCP servers to a list. All servers are asked at once, and none for long: what one that is

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -64,37 +66,32 @@ func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
-	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.mark(r.thread, r.agent)
-	var ops []store.Op
+	record.EndedAt, record.State = r.engine.now(), r.engine.postRun.Mark(r.thread, r.agent)
+	step := r.newStep("stop")
 	if s.kind == stopRollback {
 		gone, taken, err := r.takeBack(ctx)
 		if err != nil {
 			return err
 		}
-		record.Reason, record.Message = ReasonRolledBack, clipText(taken.String(), maxRunMessage)
-		ops = append(ops, gone...)
-		ops = append(ops, eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
+		record.Reason, record.Message = ReasonRolledBack, clip.Text(taken.String(), maxRunMessage)
+		step.add(gone...)
+		step.add(eventOp(r.record.ID, store.EventRunRolledBack, "", taken))
 	} else {
-		m := r.note(interruptedText, store.MessageCompleted, nil)
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		step.createMessage(ctx, r.note(interruptedText, store.MessageCompleted, nil))
 	}
-	save, scoped := r.saveScopes(true)
-	if save != nil {
-		record.SessionState = save.State
-	}
-	if err := handOn(s.with, r.kept.ReplyTo); err != nil {
+	step.saveScopes(true)
+	if err := handOn(s.with, r.checkpoint.ReplyTo); err != nil {
 		return err
 	}
-	ops = append(append(append(ops, scoped...), &store.PutRun{Run: record}, s.with), r.orders...)
-	if err := r.apply(ctx, "stop", ops...); err != nil {
+	step.checkpoint(record)
+	step.add(s.with)
+	step.add(r.orders...)
+	if err := step.commit(ctx); err != nil {
 		return err
 	}
-	r.record = record
 	r.active.ended = append(r.active.ended, store.RunRef{ThreadID: r.thread.ID, RunID: record.ID})
-	if save != nil {
-		save.Done()
-		r.exec.host.Session.Complete(context.WithoutCancel(ctx))
+	if session := r.scopes(); session != nil {
+		session.Complete(context.WithoutCancel(ctx))
 	}
 	return nil
 }
@@ -128,8 +125,8 @@ func (t takenBack) String() string {
 func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err error) {
 	results := map[string]string{}
 	var calls []store.ToolCall
-	for offset := 0; ; offset += pageSize {
-		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: offset, IncludeSilent: true, AllDepths: true})
+	for offset := 0; ; offset += transcript.PageSize {
+		page, err := r.engine.store.Messages(ctx, r.thread.ID, store.MessageQuery{Order: "desc", Limit: transcript.PageSize, Offset: offset, IncludeSilent: true, AllDepths: true})
 		if err != nil {
 			return nil, t, fmt.Errorf("read what the run has appended: %w", err)
 		}
@@ -147,14 +144,14 @@ func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err er
 				results[m.ToolCallID] = m.ToolStatus
 			}
 		}
-		if len(page.Messages) < pageSize || !newer {
+		if len(page.Messages) < transcript.PageSize || !newer {
 			break
 		}
 	}
 	t.Messages = len(ops)
 	for _, call := range calls {
 		status, done := results[call.ID]
-		if w, waits := r.kept.Waits[call.ID]; waits && w.Kind == tool.WaitApproval {
+		if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind == tool.WaitApproval {
 			continue // it was never made
 		} else if !done {
 			status = "interrupted"

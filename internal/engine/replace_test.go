@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -115,7 +116,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 	})
 
 	It("meets the policy of the agent when it brings none", func(ctx SpecContext) {
-		w.Definitions.Put("strict", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}), func(a *engine.Agent) { a.Spec.RunPolicy = skeinv1.RunPolicyReject })
+		w.Definitions.Put("strict", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}), func(a *definition.Agent) { a.Spec.RunPolicy = skeinv1.RunPolicyReject })
 		e, _ := start(w)
 		id := makeThread(ctx, w, "strict")
 		busy(ctx, id, "hang", 1)
@@ -126,7 +127,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 	})
 
 	It("keeps a parent waiting for the answer to it", Label("SUB-04"), func(ctx SpecContext) {
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "agent"}, Description: "helps", Blocking: true}}
 		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "hang"}), enginetest.Say("saw {{.Last.Content}}")))
 		e, _ := start(w)
@@ -196,7 +197,7 @@ var _ = Describe("Cancelling a run", Label("RUN-10"), func() {
 	It("ends the children that it waits for with it, which then say nothing", Label("RUN-04", "SUB-04"), func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			for _, blocking := range []bool{true, false} {
 				a.Spec.Subagents = append(a.Spec.Subagents, skeinv1.AgentSubagent{
 					Name: map[bool]string{true: "helper", false: "loner"}[blocking], AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: blocking, Resumable: true})
@@ -233,7 +234,7 @@ var _ = Describe("A message that takes the place of a run that waits for a child
 	It("ends the child's run too, also when whoever took the message dies right after", func(ctx SpecContext) {
 		w := newWorld()
 		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true, Resumable: true}}
 		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "x"}), enginetest.Say("re: {{.Last.Content}}")))
 		start(w)

@@ -9,7 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/approval"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -49,14 +50,14 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider
-		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Approved(skeinv1.BuiltinKV, 0), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		})
 		e, _ := start(w)
 		id := makeThread(ctx, w, "agent")
-		waiting := func(runs int) engine.Approval {
+		waiting := func(runs int) approval.Call {
 			GinkgoHelper()
-			var list []engine.Approval
+			var list []approval.Call
 			Eventually(func(g Gomega) {
 				g.Expect(w.Runs(ctx, id)).To(HaveLen(runs))
 				g.Expect(lastRun(ctx, w, id).Status).To(Equal(store.RunWaiting))
@@ -80,7 +81,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		Expect(second.ToolCallID).NotTo(Equal(first.ToolCallID), "what was decided on one, or what it has caused, is not the other's")
 		Expect(w.Effects.Scheduled(id)).To(HaveLen(2), "the second call is no repeat of the first")
 		_, err = e.Decide(ctx, id, first.ToolCallID, store.Approval{Approved: true, By: "ada"})
-		Expect(err).To(BeAssignableToTypeOf(&engine.UnknownError{}))
+		Expect(err).To(BeAssignableToTypeOf(&definition.UnknownError{}))
 		_, err = e.Decide(ctx, id, second.ToolCallID, store.Approval{Approved: true, By: "ada"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rest(ctx, w, id).Status).To(Equal(store.RunSucceeded))
@@ -110,7 +111,7 @@ var _ = Describe("Calls", Label("RUN-02", "RUN-09", "RUN-11"), func() {
 		w := newWorld()
 		provider := &counter{}
 		w.Models = provider
-		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *engine.Agent) {
+		w.Definitions.Put("agent", enginetest.Builtin(skeinv1.BuiltinKV), enginetest.Builtin(skeinv1.BuiltinEffects), func(a *definition.Agent) {
 			a.A.Prompt.Spec.ParallelToolCalls = true
 		})
 		start(w)

@@ -9,6 +9,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -18,8 +19,8 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 	var w *enginetest.World
 	BeforeEach(func() { w = newWorld() })
 
-	side := func(change func(*skeinv1.AgentSide)) func(*engine.Agent) {
-		return func(a *engine.Agent) { change(&a.A.Spec) }
+	side := func(change func(*skeinv1.AgentSide)) func(*definition.Agent) {
+		return func(a *definition.Agent) { change(&a.A.Spec) }
 	}
 
 	It("goes on after a plain answer when stopOnResponse is false, until the stop tool", func(ctx SpecContext) {
@@ -93,7 +94,7 @@ var _ = Describe("The rules of a side", Label("AGT-01"), func() {
 		seen := &recorder{answer: "ok"}
 		w.Models = seen
 		for _, choice := range []string{"none", "required"} {
-			w.Definitions.Put(choice, enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.A.Prompt.Spec.ToolChoice = choice })
+			w.Definitions.Put(choice, enginetest.Builtin(skeinv1.BuiltinKV), func(a *definition.Agent) { a.A.Prompt.Spec.ToolChoice = choice })
 		}
 		start(w)
 		for _, choice := range []string{"none", "required"} {
@@ -141,7 +142,7 @@ var _ = Describe("Tool calls", Label("TOL-02"), func() {
 		for i := range 12 {
 			steps = append(steps, enginetest.ToolCall("set_value", map[string]any{"key": fmt.Sprint(i), "value": i}))
 		}
-		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
+		w.Definitions.Put("a", enginetest.Builtin(skeinv1.BuiltinKV), func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			enginetest.Script(skeinv1.ScriptStep{ToolCalls: steps}, enginetest.Say("done")))
 		start(w)
 		id := makeThread(ctx, w, "a")

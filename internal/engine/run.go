@@ -9,6 +9,11 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/codelog"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/thread/scopes"
@@ -23,7 +28,7 @@ type run struct {
 	log    logr.Logger
 	thread *store.Thread
 	fence  *store.Fence
-	agent  *Agent
+	agent  *definition.Agent
 	active *activeThread
 	// frame is the called prompt that is at work; nil for the side itself.
 	frame *frame
@@ -32,10 +37,10 @@ type run struct {
 
 	life         context.Context // of the run: its code ends with it
 	record       store.Run
-	kept         runState
+	checkpoint   checkpoint.State
 	sessionState json.RawMessage // of a run that goes on, as it was saved
 	resumed      bool            // it was under way before: calls without a result may have been made
-	conv         *conversation
+	conv         *transcript.Conversation
 	leftOut      int  // messages that the last request was made without, to fit the model's window
 	shortened    int  // results that it had a part of
 	asked        bool // a model call was made: the definitions are not those of a moment ago any more
@@ -53,8 +58,8 @@ type run struct {
 	edited bool
 	// envLoaded: the variables of the thread have been resolved.
 	envLoaded bool
-	tools     *tool.Set // of the side; nil when they are to be made
-	acting    *Side     // see actAs
+	tools     *tool.Set        // of the side; nil when they are to be made
+	acting    *definition.Side // see actAs
 	// current: nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
@@ -66,7 +71,7 @@ type run struct {
 	seen  int64
 	hooks runHooks
 	// lines takes what the run's code logs; nil before there was any code.
-	lines *lines
+	lines *codelog.Lines
 	// destroys: a handler has asked for the conversation to be cleared with its answer.
 	destroys bool
 	// handlers is what the run's handlers have asked of models.
@@ -137,21 +142,21 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			return err
 		}
 		r.heed()
-		d := r.turned(plan(r.conv, r.record.ID, r.side(), r.kept.Turn.After, r.kept.Waits, r.parallel()))
-		switch d.action {
-		case actionEnd:
-			return r.finish(ctx, d.end, nil)
-		case actionTurn:
-			if ended, err := r.endTurn(ctx, d.end, nil); ended || err != nil {
+		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.checkpoint.Turn.After, r.checkpoint.Waits, r.parallel()))
+		switch d.Action {
+		case plan.EndSession:
+			return r.finish(ctx, d.End, nil)
+		case plan.EndTurn:
+			if ended, err := r.endTurn(ctx, d.End, nil); ended || err != nil {
 				return err
 			}
 			continue
-		case actionCalls:
-			if err := r.makeCalls(ctx, d.calls); err != nil {
+		case plan.MakeCalls:
+			if err := r.makeCalls(ctx, d.Calls); err != nil {
 				return err
 			}
 			continue
-		case actionAsk:
+		case plan.Ask:
 			if r.isHanded() {
 				if waits, err := r.follow(ctx); waits || err != nil {
 					return err
@@ -169,11 +174,11 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		} else if news {
 			continue // it may hold the awaited result, or a tool call
 		}
-		if d.action == actionWait {
+		if d.Action == plan.Wait {
 			return r.park(ctx)
 		}
 		if r.answersNothing() {
-			if ended, err := r.endTurn(ctx, &ending{}, nil); ended || err != nil {
+			if ended, err := r.endTurn(ctx, &plan.Ending{}, nil); ended || err != nil {
 				return err
 			}
 			continue
@@ -211,7 +216,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	r.next = at.Agent
 	news = news || r.isHanded()
 	stops, unawaited, items := splitStops(items)
-	if r.kept.unawaited(unawaited) {
+	if r.checkpoint.RepliesToAny(unawaited) {
 		return false, awaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
@@ -235,14 +240,14 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 			return false, err
 		}
 		if last == 0 {
-			news, err = r.conv.refresh(ctx, r.engine.store, r.thread.ID)
+			news, err = r.conv.Refresh(ctx, r.engine.store, r.thread.ID)
 			if err == nil {
 				r.seen = at.LastSeq
 			}
 			return news, err
 		}
 	}
-	conv, err := loadConversation(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
+	conv, err := transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages)
 	if err != nil {
 		return false, err
 	}
@@ -257,54 +262,18 @@ func (r *run) park(ctx context.Context) error {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
-	r.record.Reason, r.record.Message = r.waitsFor(r.kept)
-	r.record.WakeAt = r.kept.wakeAt()
+	r.record.Reason, r.record.Message = r.waitsFor(r.checkpoint)
+	r.record.WakeAt = r.checkpoint.WakeAt()
 	r.countTime()
-	r.record.State = r.kept.encode()
-	saved, scoped := r.stepScopes()
-	if err := r.apply(ctx, "park", append([]store.Op{&store.PutRun{Run: r.record}}, scoped...)...); err != nil {
+	r.record.State = r.checkpoint.Encode()
+	s := r.newStep("park")
+	s.checkpoint(r.record)
+	s.saveScopes(false)
+	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	saved()
-	r.engine.wakes.expect(r.record.WakeAt)
+	r.engine.timers.Expect(r.record.WakeAt)
 	return nil
-}
-
-// apply commits a step of the run, between two fault points.
-func (r *run) apply(ctx context.Context, point string, ops ...store.Op) error {
-	r.engine.fault(point + ".before")
-	ops, written := r.withHooks(ops)
-	mark := &store.Mark{}
-	if err := r.engine.store.Apply(ctx, r.thread.ID, r.fence, append(ops, mark)...); err != nil {
-		return err
-	}
-	r.account(mark, ops)
-	written()
-	r.engine.fault(point + ".after")
-	return nil
-}
-
-// account notes what a transaction of the run has added, so that it need not be read.
-func (r *run) account(mark *store.Mark, ops []store.Op) {
-	if r.known != mark.Before {
-		r.known = 0 // others have written meanwhile
-		return
-	}
-	r.known = mark.After
-	for _, op := range ops {
-		switch op := op.(type) {
-		case *store.AppendMessage:
-			if op.Existed {
-				r.known = 0
-			} else if (op.To == "" || op.To == r.thread.ID) && (r.frame != nil || op.Message.Depth == 0) {
-				r.conv.add(*op.Message) // else it is a called prompt's, which reads it when it goes on
-			}
-		case *store.Enqueue:
-			if op.To == "" || op.To == r.thread.ID {
-				r.known = 0 // it is to be taken out of the inbox
-			}
-		}
-	}
 }
 
 func (r *run) maxSteps() int {
@@ -348,7 +317,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 		return nil, err
 	}
 	r.exec = r.engine.newExecution(r.life, r.thread, st, r.agent, r.record.ID)
-	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.kept.Handoffs}
+	r.exec.host.Handoffs = &handoffsOf{execution: r.exec, made: r.checkpoint.Handoffs}
 	if r.lines == nil {
 		r.lines = r.exec.code.lines
 	}
@@ -358,14 +327,14 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
 		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
 	}
-	r.exec.turn.resume(r.kept.Turn)
+	r.exec.turn.resume(r.checkpoint.Turn)
 	r.useSide()
 	r.restoreScratch(r.exec)
 	return r.exec, nil
 }
 
 // hasTools tells whether a side has any tools at all.
-func hasTools(s *Side) bool {
+func hasTools(s *definition.Side) bool {
 	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -197,7 +198,7 @@ var _ = Describe("A run", func() {
 	It("fills the thread's arguments and task into the prompt", Label("RUN-01"), func(ctx SpecContext) {
 		seen := &recorder{answer: "ok"}
 		w.Models = seen
-		w.Definitions.Put("a", func(a *engine.Agent) {
+		w.Definitions.Put("a", func(a *definition.Agent) {
 			a.A.Prompt.Spec.Text = "Speak {{ arguments.language }} to {{arguments.who}}{{ arguments.none }}."
 		})
 		start(w)

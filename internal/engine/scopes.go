@@ -21,38 +21,10 @@ func (r *run) scopes() *scopes.Session {
 	return r.session
 }
 
-// saveScopes gives the operations that store session and thread state together with a step of the run. Call done
-// once they are. None of the changes of a finished step is lost. Those of an unfinished one are lost with it when it is
-// repeated, but for what calls at once, and code that waits for a prompt, had done when a step beside or within was saved
-// (docs/adr/0035-what-code-waits-for.md).
-func (r *run) saveScopes(final bool) (save *scopes.Save, ops []store.Op) {
-	s := r.scopes()
-	if s == nil {
-		return nil, nil
-	}
-	save = s.Save(final)
-	return save, save.Ops
-}
-
-// owesScopes tells whether there is something to save.
+// owesScopes reports whether code has changed state that is not saved.
 func (r *run) owesScopes() bool {
-	save, _ := r.saveScopes(false)
-	return save != nil && !save.Empty()
-}
-
-// stepScopes is saveScopes for a step that does not write the run's row otherwise.
-func (r *run) stepScopes() (done func(), ops []store.Op) {
-	save, ops := r.saveScopes(false)
-	if save == nil || save.Empty() {
-		return func() {}, nil
-	}
-	if save.State != nil {
-		record := r.record
-		record.SessionState = save.State
-		r.sessionState = save.State // for an execution that takes the place of a lost one
-		ops = append(ops, &store.PutRun{Run: record})
-	}
-	return save.Done, ops
+	session := r.scopes()
+	return session != nil && !session.Save(false).Empty()
 }
 
 // settleWork waits, once the answer is in the log, for the work that goes on after it: its changes of state are
@@ -63,13 +35,14 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 		return m, nil
 	}
 	if m != nil {
-		saved, scoped := r.stepScopes()
-		ops := append(r.destroyOps(), &store.AppendMessage{Message: m}, &store.PutRun{Run: r.record})
-		if err := r.apply(ctx, "answer", append(ops, scoped...)...); err != nil {
+		step := r.newStep("answer")
+		step.clear()
+		step.appendMessage(m)
+		step.checkpoint(r.record)
+		step.saveScopes(false)
+		if err := step.commit(ctx); err != nil {
 			return m, err
 		}
-		saved()
-		r.conv.add(*m)
 		m = nil
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
@@ -77,7 +50,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	err := s.Wait(wait)
 	r.countHandlers()
 	if errors.Is(err, errSlowWork) {
-		r.lines.fail("", fmt.Sprintf("work after the answer takes longer than %s: the run ends without it", afterResponse))
+		r.lines.Fail("", fmt.Sprintf("work after the answer takes longer than %s: the run ends without it", afterResponse))
 		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
 		return m, nil
 	}

@@ -110,19 +110,19 @@ func (r *run) keepScratch(ctx context.Context) (changed bool) {
 		return false
 	}
 	kept, known := r.exec.code.scratch(ctx)
-	if !known || bytes.Equal(kept, r.kept.Context) {
+	if !known || bytes.Equal(kept, r.checkpoint.Context) {
 		return false
 	}
-	r.kept.Context = kept
+	r.checkpoint.Context = kept
 	return true
 }
 
 // restoreScratch gives an execution what the run has carried.
 func (r *run) restoreScratch(x *execution) {
-	if len(r.kept.Context) == 0 {
+	if len(r.checkpoint.Context) == 0 {
 		return
 	}
-	v, err := value.Decode(r.kept.Context)
+	v, err := value.Decode(r.checkpoint.Context)
 	if err != nil {
 		r.log.Error(err, "the run goes on without its context", "run", r.record.ID)
 		return

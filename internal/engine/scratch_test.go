@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/envkeys"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -28,7 +28,7 @@ var _ = Describe("state.context", Label("STA-08"), func() {
 		var ring envkeys.Keyring
 		Expect(ring.Use(keyset)).To(BeTrue())
 		w.Threads.ServeEnv(thread.EnvOptions{Cipher: &ring, Layers: &required{names: []string{"A"}}})
-		seen := func(name skeinv1.HookName) func(*engine.Agent) {
+		seen := func(name skeinv1.HookName) func(*definition.Agent) {
 			return hook(name, `export default (state, m) => { if (m.role === 'user') (state.context.`+string(name)+` ??= []).push(m.content); };`)
 		}
 		w.Definitions.Put("a", seen(skeinv1.HookBeforeCreateMessage), seen(skeinv1.HookAfterCreateMessage),

@@ -2,94 +2,27 @@ package engine
 
 import (
 	"context"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// The sides of an agent. Of an ai_human one, b is the person.
-const (
-	sideA = "a"
-	sideB = "b"
-)
-
 // defaultMaxSessionTurns of an agent that does not say.
 const defaultMaxSessionTurns = 50
 
-// Dual tells whether models play both sides (SPEC AGT-02).
-func (a *Agent) Dual() bool { return a.B != nil }
-
-// Side gives the side of a name: side a for "", and where there is no other.
-func (a *Agent) Side(name string) *Side {
-	if name == sideB && a.B != nil {
-		return a.B
-	}
-	return a.A
-}
-
-// Sides lists them.
-func (a *Agent) Sides() []*Side {
-	if a.B == nil {
-		return []*Side{a.A}
-	}
-	return []*Side{a.A, a.B}
-}
-
-// other gives the side that a side talks with; nil where that is a person.
-func (a *Agent) other(s *Side) *Side {
-	if s == a.A {
-		return a.B
-	}
-	return a.A
-}
-
-// nameOfSpeaker makes of a side's label a name that providers take: letters, digits, '_' and '-'; "" when nothing of
-// it is left.
-func nameOfSpeaker(s *Side) string {
-	name := strings.Map(func(c rune) rune {
-		if c == '-' || c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
-			return c
-		}
-		return '_'
-	}, s.Spec.Label)
-	return clipName(strings.Trim(name, "_"))
-}
-
-// clipName bounds a name to what providers take.
-func clipName(name string) string { return name[:min(len(name), 64)] }
-
-// hasHooks tells whether any side has any.
-func (a *Agent) hasHooks() bool { return len(a.A.Hooks) > 0 || a.B != nil && len(a.B.Hooks) > 0 }
-
-// mark is what messages of a side carry: its name where there are two, nothing where there is one.
-func (a *Agent) mark(s *Side) string {
-	if a == nil || !a.Dual() || s == nil {
-		return ""
-	}
-	return s.Name
-}
-
-// keptName names a side where side a, as the only one that most agents have, goes without saying.
-func keptName(s *Side) string {
-	if s == nil || s.Name != sideB {
-		return ""
-	}
-	return s.Name
-}
-
 // side is the one whose turn it is or, while calls of the other are made, that one; a called prompt stands for the side that called it.
-func (r *run) side() *Side {
+func (r *run) side() *definition.Side {
 	if r.frame != nil {
 		return r.frame.side
 	}
 	if r.acting != nil {
 		return r.acting
 	}
-	return r.agent.Side(r.kept.Turn.Side)
+	return r.agent.Side(r.checkpoint.Turn.Side)
 }
 
 // mark is what messages of the side carry that acts.
@@ -97,12 +30,12 @@ func (r *run) mark() string {
 	if r.agent == nil {
 		return ""
 	}
-	return r.agent.mark(r.side())
+	return r.agent.MessageSide(r.side())
 }
 
 // actAs has calls of a side made, which may not be the one whose turn it is: what its code has queued is taken in
 // when it may be the other's already. Call back once they are.
-func (r *run) actAs(s *Side) (back func()) {
+func (r *run) actAs(s *definition.Side) (back func()) {
 	if s == r.side() {
 		return func() {}
 	}
@@ -132,15 +65,15 @@ func (r *run) maxTurns() int {
 
 // following gives the side that has the turn after this one; nil when the session ends with it: code has stopped it,
 // or the other side is a person.
-func (r *run) following() *Side {
-	switch t := r.kept.Turn; {
+func (r *run) following() *definition.Side {
+	switch t := r.checkpoint.Turn; {
 	case t.Ends:
 		return nil
 	case t.Again:
 		return r.side()
 	case !r.agent.Dual():
 		return nil
-	case t.Side == sideB:
+	case t.Side == definition.SideB:
 		return r.agent.A
 	default:
 		return r.agent.B
@@ -149,10 +82,10 @@ func (r *run) following() *Side {
 
 // endTurn ends the turn: the session goes on with the next one, which is in the log together with the end of this one
 // (SPEC AGT-02), or is over. m is the answer when it is not in the log yet.
-func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended bool, err error) {
+func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
 	next := r.following()
-	if limit := r.maxTurns(); next != nil && r.kept.Turn.Over+1 >= limit {
-		next, end.turns = nil, limit
+	if limit := r.maxTurns(); next != nil && r.checkpoint.Turn.Over+1 >= limit {
+		next, end.Turns = nil, limit
 	}
 	if next == nil {
 		return true, r.finish(ctx, end, m)
@@ -161,34 +94,31 @@ func (r *run) endTurn(ctx context.Context, end *ending, m *store.Message) (ended
 	if m != nil {
 		said = append(said, m)
 	}
-	if end.append {
+	if end.Append {
 		m, err := r.answerOf(ctx, end)
 		if err != nil {
 			return false, err
 		}
 		said = append(said, m)
 	}
-	after := r.conv.lastAnswer(r.record.ID)
-	ops := r.destroyOps()
+	after := r.conv.LastAnswer(r.record.ID)
+	s := r.newStep("turn")
+	s.clear()
 	for _, m := range said {
-		ops = append(ops, &store.AppendMessage{Message: m})
-		r.afterCreate(ctx, m)
+		s.createMessage(ctx, m)
 		after = m
 	}
-	turn := turnState{Side: keptName(next), Over: r.kept.Turn.Over + 1, Before: r.record.Steps, StepsB: r.kept.Turn.StepsB}
+	turn := checkpoint.Turn{Side: definition.ShortName(next), Over: r.checkpoint.Turn.Over + 1, Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
 	if after != nil {
 		turn.After = after.ID
 	}
-	ops = append(ops, eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
-	r.kept.Turn = turn
-	r.record.State = r.kept.encode()
-	saved, scoped := r.stepScopes() // of a handler; what a tool did is there with its result
-	if err := r.apply(ctx, "turn", append(append(ops, &store.PutRun{Run: r.record}), scoped...)...); err != nil {
+	s.add(eventOp(r.record.ID, store.EventTurnEnded, turn.After, turnEvent{Side: r.side().Name, Turn: turn.Over, Next: next.Name}))
+	r.checkpoint.Turn = turn
+	r.record.State = r.checkpoint.Encode()
+	s.checkpoint(r.record)
+	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	if err := s.commit(ctx); err != nil {
 		return false, err
-	}
-	saved()
-	for _, m := range said {
-		r.conv.add(*m)
 	}
 	if r.exec != nil && r.exec.turn != nil {
 		r.exec.turn.given()
@@ -207,7 +137,7 @@ type turnEvent struct {
 // opened sees to it that a side whose turn begins has something to answer: the other may have ended its turn without
 // a word.
 func (r *run) opened(messages []model.Message) []model.Message {
-	t := r.kept.Turn
+	t := r.checkpoint.Turn
 	if !r.agent.Dual() || t.Over == 0 || r.record.Steps != t.Before || len(messages) == 0 {
 		return messages
 	}
@@ -222,8 +152,8 @@ const wordless = "(the turn ended without a message)"
 
 // Progress tells how far the run of a row is, for whoever asks from outside (SPEC RUN-03).
 func Progress(r *store.Run) tool.ExecutionState {
-	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: sideA, StepCount: r.Steps}
-	if kept, err := readRunState(r); err == nil && !r.Status.Ended() {
+	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
+	if kept, err := checkpoint.Read(r); err == nil && !r.Status.Ended() {
 		s.SideBStepCount = kept.Turn.StepsB
 		if kept.Turn.Side != "" {
 			s.CurrentSide = kept.Turn.Side

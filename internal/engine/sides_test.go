@@ -12,6 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/sandbox/process"
@@ -33,19 +34,19 @@ func sided(ctx context.Context, w *enginetest.World, id string) []string {
 }
 
 // ofSide changes the rules of a side.
-func ofSide(change func(*skeinv1.AgentSide)) func(*engine.Agent) {
-	return func(a *engine.Agent) { change(&a.A.Spec) }
+func ofSide(change func(*skeinv1.AgentSide)) func(*definition.Agent) {
+	return func(a *definition.Agent) { change(&a.A.Spec) }
 }
 
-func turnsAtMost(n int32) func(*engine.Agent) {
-	return func(a *engine.Agent) { a.Spec.MaxSessionTurns = n }
+func turnsAtMost(n int32) func(*definition.Agent) {
+	return func(a *definition.Agent) { a.Spec.MaxSessionTurns = n }
 }
 
 var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 	var w *enginetest.World
 	BeforeEach(func() { w = newWorld() })
 
-	play := func(ctx context.Context, change ...func(*engine.Agent)) (string, store.Run) {
+	play := func(ctx context.Context, change ...func(*definition.Agent)) (string, store.Run) {
 		GinkgoHelper()
 		w.Definitions.Put("a", change...)
 		start(w)
@@ -79,7 +80,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 		seen := &twoSided{}
 		w.Models = seen
 		play(ctx, enginetest.Builtin(skeinv1.BuiltinKV), turnsAtMost(3), ofSide(func(s *skeinv1.AgentSide) { s.Label = "The author" }),
-			enginetest.Dual(enginetest.Builtin(skeinv1.BuiltinKV), func(a *engine.Agent) { a.A.Prompt.Spec.Text = "You are a critic." }))
+			enginetest.Dual(enginetest.Builtin(skeinv1.BuiltinKV), func(a *definition.Agent) { a.A.Prompt.Spec.Text = "You are a critic." }))
 		last := seen.last()
 		Expect(last["a"]).To(Equal([]string{"system: You are a test.", "user: go", "assistant: first ->get_value", "tool: null", "assistant: a says", "user: first", "user: b says"}))
 		Expect(last["a-b"]).To(Equal([]string{"system: You are a critic.", "user: go", "user The_author: first", "user The_author: a says", "assistant: first ->get_value", "tool: null"}))
@@ -94,7 +95,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 			}),
 			enginetest.Script(skeinv1.ScriptStep{Content: "thinking"}, enginetest.Call("set_value", map[string]any{"key": "k", "value": "a's answer"}), enginetest.Say("never")),
 			enginetest.Dual(enginetest.Script(enginetest.Say("b heard {{.Last.Content}}")), ofSide(func(s *skeinv1.AgentSide) { s.SessionStop = &skeinv1.SessionTool{Name: "finish"} }),
-				func(a *engine.Agent) {
+				func(a *definition.Agent) {
 					a.A.Model.Steps = []skeinv1.ScriptStep{
 						{ToolCalls: []skeinv1.ScriptToolCall{enginetest.ToolCall("finish", map[string]any{"message": "agreed on {{.Last.Content}}"})}}}
 				}))
@@ -126,7 +127,7 @@ var _ = Describe("An agent with two sides", Label("AGT-02"), func() {
 
 	It("tells the parent of a turn limit, with what was said last", Label("SUB-04"), func(ctx SpecContext) {
 		w.Definitions.Put("child", turnsAtMost(2), enginetest.Script(enginetest.Say("a")), enginetest.Dual(enginetest.Script(enginetest.Say("b heard {{.Last.Content}}"))))
-		id, _ := play(ctx, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		id, _ := play(ctx, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "pair", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "pair", "message": "talk"}), enginetest.Say("done")))
 		Expect(told(ctx, w, id)).To(ContainElement(
@@ -191,7 +192,7 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 		DeferCleanup(sandboxes.Close)
 	})
 
-	play := func(ctx context.Context, change ...func(*engine.Agent)) (string, store.Run) {
+	play := func(ctx context.Context, change ...func(*definition.Agent)) (string, store.Run) {
 		GinkgoHelper()
 		w.Definitions.Put("a", change...)
 		start(w)
@@ -218,7 +219,7 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 	})
 
 	It("gives the next turn to either side", func(ctx SpecContext) {
-		force := func(name, side string) func(*engine.Agent) {
+		force := func(name, side string) func(*definition.Agent) {
 			return codeTool(name, `export default (state) => { state.execution.forceTurn('`+side+`'); return 1 }`)
 		}
 		id, _ := play(ctx, turnsAtMost(5), force("again", "a"), force("pass", "b"),
@@ -249,13 +250,13 @@ var _ = Describe("The code of two sides", Label("RUN-03"), func() {
 	It("may be all that a side is: a handler talks with a prompt", Label("AGT-09"), func(ctx SpecContext) {
 		id, run := play(ctx, turnsAtMost(4), enginetest.Script(enginetest.Say("a heard {{.Last.Content}}")),
 			enginetest.Dual(handler(`export default createAgent('Shouter', { handler: async (ctx, input) => String(input).toUpperCase() });`, nil),
-				func(a *engine.Agent) { a.A.Name = "b" }))
+				func(a *definition.Agent) { a.A.Name = "b" }))
 		Expect(sided(ctx, w, id)).To(Equal([]string{"user: go", "a assistant: a heard go", "b assistant: A HEARD GO", "a assistant: a heard A HEARD GO", "b assistant: A HEARD A HEARD GO"}))
 		Expect(run.Reason).To(Equal(engine.ReasonMaxSessionTurnsReached))
 	})
 
 	It("is told of what happens by the hooks of the prompt in use", Label("HOK-01"), func(ctx SpecContext) {
-		of := func(owner string) func(*engine.Hook) { return func(h *engine.Hook) { h.Owner = owner } }
+		of := func(owner string) func(*definition.Hook) { return func(h *definition.Hook) { h.Owner = owner } }
 		emits := func(name skeinv1.HookName, as string) string {
 			return `export default defineHook('` + string(name) + `', async (state, m) => { await state.emit('hook', '` + as + ` ' + (m.content ?? m.role)); });`
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/skill"
@@ -19,7 +19,7 @@ import (
 
 // activeSkills gives the names of the skills that are active on the thread, in the order of their activation; nothing
 // where the prompt of the side has none, so that others do not pay for it.
-func (e *Engine) activeSkills(ctx context.Context, side *Side, threadID string) ([]string, error) {
+func (e *Engine) activeSkills(ctx context.Context, side *definition.Side, threadID string) ([]string, error) {
 	if side == nil || len(side.Prompt.Skills) == 0 {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (o offering) tools(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ..
 }
 
 // skillTool is the tool for the skills of a side; none where it has none.
-func (x *execution) skillTool(side *Side, o offering) []tool.Tool {
+func (x *execution) skillTool(side *definition.Side, o offering) []tool.Tool {
 	if len(side.Prompt.Skills) == 0 {
 		return nil
 	}
@@ -77,33 +77,17 @@ func (x *execution) skillTool(side *Side, o offering) []tool.Tool {
 // of the caller's own. wrong says what is wrong with the arguments; "" when nothing is.
 func (e *Engine) CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error) {
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
-	var notReady *NotReadyError
+	var notReady *definition.NotReadyError
 	if errors.As(err, &notReady) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	if s := agent.skill(a.Name); s != nil {
+	if s := agent.Skill(a.Name); s != nil {
 		if err := s.Check(a.Arguments); err != nil {
 			return err.Error(), nil
 		}
 	}
 	return "", nil
-}
-
-// skill finds one by its name: in the prompts of the sides, then in those that are called as tools.
-func (a *Agent) skill(name string) *skill.Skill {
-	sides := a.Sides()
-	for _, name := range slices.Sorted(maps.Keys(a.Prompts)) {
-		if p := a.Prompts[name]; p.Side != nil {
-			sides = append(sides, p.Side)
-		}
-	}
-	for _, s := range sides {
-		if i := slices.IndexFunc(s.Prompt.Skills, func(s skill.Skill) bool { return s.Name == name }); i >= 0 {
-			return &s.Prompt.Skills[i]
-		}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
@@ -96,7 +97,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 	It("unlocks no call of its own step, not by a called prompt either, so that what has to be approved is", Label("RUN-11"), func(ctx SpecContext) {
 		w.Definitions.Put("a", enginetest.CallsPrompt("learner", skeinv1.PromptTool{}, enginetest.Skill(values, skeinv1.BuiltinKV),
 			enginetest.Script(calls(activate(nil)), calls(set(1)), enginetest.Say("learnt"))),
-			enginetest.Skill(values, skeinv1.BuiltinKV), func(a *engine.Agent) {
+			enginetest.Skill(values, skeinv1.BuiltinKV), func(a *definition.Agent) {
 				tools := a.A.Prompt.Spec.Tools
 				tools[len(tools)-1].RequiresApproval = true
 			}, enginetest.Script(calls(enginetest.ToolCall("learner", map[string]any{"message": "learn"}), set(2)), calls(set(3))))
@@ -110,7 +111,7 @@ var _ = Describe("A skill", Label("AGT-08"), func() {
 
 	It("is one for both sides, whose prompts say what it unlocks", Label("AGT-02"), func(ctx SpecContext) {
 		files := skill.Skill{Name: "values", Description: "Keeps files.", Instructions: "Write."}
-		w.Definitions.Put("a", func(a *engine.Agent) { a.Spec.MaxSessionTurns = 3 }, enginetest.Skill(values, skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("over to you")),
+		w.Definitions.Put("a", func(a *definition.Agent) { a.Spec.MaxSessionTurns = 3 }, enginetest.Skill(values, skeinv1.BuiltinKV), enginetest.Script(enginetest.Say("over to you")),
 			enginetest.Dual(enginetest.Skill(files, skeinv1.BuiltinFiles), enginetest.Script(calls(enginetest.ToolCall("list_files", map[string]any{})), calls(activate(nil)), enginetest.Say("mine"))))
 		seen := &spy{factory: w.Models}
 		w.Models = seen

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -56,7 +58,7 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedError) (moved bool, err error) {
 	last, err := e.store.Run(ctx, threadID, "")
 	if err != nil || last.Status.Ended() || s.runID != "" && s.runID != last.ID {
-		return false, ignoreNotFound(err)
+		return false, store.IgnoreNotFound(err)
 	}
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -75,13 +77,13 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 			moved, err = true, nil // somebody else ends the run at the same time, and did not find this end begun
 		}
 	}()
-	fence, release, err := e.leases.acquire(ctx, threadID, e.opts.Owner, cancel)
+	fence, release, err := e.leases.Acquire(ctx, threadID, e.opts.Owner, cancel)
 	if errors.Is(err, store.ErrLeaseHeld) {
 		// By another replica, which finds out when it writes or renews, or by one that is lost.
 		if err := e.store.Apply(ctx, threadID, nil, &store.Revoke{}); err != nil {
 			return false, err
 		}
-		if fence, release, err = e.leases.acquire(ctx, threadID, e.opts.Owner, cancel); errors.Is(err, store.ErrLeaseHeld) {
+		if fence, release, err = e.leases.Acquire(ctx, threadID, e.opts.Owner, cancel); errors.Is(err, store.ErrLeaseHeld) {
 			return true, nil
 		}
 	}
@@ -98,8 +100,8 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 
 // stopHeld ends a run that nobody is at, of a thread whose lease is held.
 func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
-	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last}
-	if r.kept, err = readRunState(last); err != nil {
+	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: transcript.New()}
+	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}
 	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
@@ -142,7 +144,7 @@ func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild
 		return nil, err
 	}
 	r := &run{engine: e, thread: t, record: *last}
-	if r.kept, err = readRunState(last); err != nil {
+	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return nil, err
 	}
 	return r.awaited(ctx)

@@ -11,6 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -114,7 +115,7 @@ var _ = Describe("Stopping for good and for now", func() {
 
 	It("tells the parent that waits when the conversation of a child is cleared", Label("THR-06", "SUB-04"), func(ctx SpecContext) {
 		w.Definitions.Put("child", enginetest.Script(skeinv1.ScriptStep{Content: "late", Latency: ms(3600_000)}))
-		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		w.Definitions.Put("parent", enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{
 				Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Description: "helps", Blocking: true,
 				ParentCommunication: skeinv1.CommunicationImplicit,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
@@ -88,7 +89,7 @@ func (e *Engine) checkChildArguments(ctx context.Context, namespace, agent strin
 	if err != nil {
 		return nil
 	}
-	for _, side := range []*Side{a.A, a.B} {
+	for _, side := range []*definition.Side{a.A, a.B} {
 		if side == nil {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
@@ -49,7 +50,7 @@ func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(terminators)
 	for _, c := range children {
-		group.Go(func() error { return ignoreNotFound(e.Terminate(ctx, c.ID, skeinv1.ReasonParentTerminated)) })
+		group.Go(func() error { return store.IgnoreNotFound(e.Terminate(ctx, c.ID, skeinv1.ReasonParentTerminated)) })
 	}
 	return group.Wait()
 }
@@ -68,7 +69,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		return err
 	}
 	if last != nil && last.Status == store.RunWaiting {
-		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.mark(nil, nil)
+		last.Status, last.Reason, last.EndedAt, last.State = store.RunTerminated, ReasonTerminated, e.now(), e.postRun.Mark(nil, nil)
 		ops = append(ops, &store.PutRun{Run: *last})
 		ended = append(ended, store.RunRef{ThreadID: t.ID, RunID: last.ID})
 	}
@@ -90,7 +91,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 	if err := e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
 		return err
 	}
-	e.postRun.add(ended...)
+	e.postRun.Add(ended...)
 	return nil
 }
 
@@ -104,7 +105,7 @@ func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.R
 	var replies []string
 	working := last == nil || !last.Status.Ended()
 	if last != nil && !last.Status.Ended() {
-		kept, err := readRunState(last)
+		kept, err := checkpoint.Read(last)
 		if err != nil {
 			return nil, err
 		}

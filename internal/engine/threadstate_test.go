@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/sandbox/process"
 	"github.com/skein-dev/skein/internal/store"
@@ -43,8 +44,8 @@ var _ = Describe("ThreadState in the isolate", func() {
 		Fail("the tool was not called: " + strings.Join(told(ctx, w, id), "\n"))
 		return ""
 	}
-	once := func(source string, change ...func(*engine.Agent)) {
-		w.Definitions.Put("a", append([]func(*engine.Agent){codeTool("t", source), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("ok"))}, change...)...)
+	once := func(source string, change ...func(*definition.Agent)) {
+		w.Definitions.Put("a", append([]func(*definition.Agent){codeTool("t", source), enginetest.Script(enginetest.Call("t", nil), enginetest.Say("ok"))}, change...)...)
 		start(w)
 	}
 
@@ -175,7 +176,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 			const before = state.children.length;
 			await state.invokeTool('subagent_create', { agent: 'helper', message: 'begin', name: 'One' });
 			return [before, state.children.map((c) => [c.name, c.title, typeof c.reference, c.resumable])];
-		}`, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		}`, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Resumable: true}}
 		})
 		w.Definitions.Put("b", enginetest.Script(enginetest.Say("done")))
@@ -196,7 +197,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 	})
 
 	It("lets work go on behind the answers of calls that are made at once", Label("STA-06", "TOL-02"), func(ctx SpecContext) {
-		w.Definitions.Put("a", func(a *engine.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
+		w.Definitions.Put("a", func(a *definition.Agent) { a.A.Prompt.Spec.ParallelToolCalls = true },
 			codeTool("t", `export default (state, { n }) => {
 				state.waitUntil(async () => { while (!(await state.getValue('go'))); await state.thread.state.push('behind', n); });
 				return 'begun';
@@ -219,7 +220,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 			enginetest.Script(
 				enginetest.Call("put", nil), enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "begin"}),
 				enginetest.Call("get", nil), enginetest.Say("done")),
-			func(a *engine.Agent) {
+			func(a *definition.Agent) {
 				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
 			})
 		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))
@@ -240,7 +241,7 @@ var _ = Describe("ThreadState in the isolate", func() {
 			codeTool("drop", `export default (state) => { delete state.context.n; return 'dropped' }`),
 			codeTool("get", `export default (state) => Object.keys(state.context)`),
 			enginetest.Script(enginetest.Call("put", nil), begin, begin, enginetest.Call("get", nil), enginetest.Call("drop", nil), begin, enginetest.Call("get", nil), enginetest.Say("done")),
-			func(a *engine.Agent) {
+			func(a *definition.Agent) {
 				a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "b"}, Blocking: true}}
 			})
 		w.Definitions.Put("b", enginetest.Script(enginetest.Say("helped")))

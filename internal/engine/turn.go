@@ -6,29 +6,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/plan"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
-
-// turnState is whose turn it is in a run, and what code has decided about it, as the run keeps it.
-type turnState struct {
-	// Side whose turn it is; "" is side a.
-	Side string `json:"side,omitempty"`
-	// Over is how many turns of the session are over, After the last message of the one before this.
-	Over  int    `json:"over,omitempty"`
-	After string `json:"after,omitempty"`
-	// Before is how many model calls the run had made when the turn began, StepsB how many of all are side b's.
-	Before int `json:"before,omitempty"`
-	StepsB int `json:"stepsB,omitempty"`
-	// Ends: the session is over once the calls of the step have their results. Passes: this turn is.
-	Ends   bool `json:"ends,omitempty"`
-	Passes bool `json:"passes,omitempty"`
-	// Again: when the turn is over the same side has the next one.
-	Again bool `json:"again,omitempty"`
-	// Repairs is how often the model was told in this turn that its answer does not fit its schema; After is that answer then.
-	Repairs int `json:"repairs,omitempty"`
-}
 
 // turn is the run as its code sees it, and what code asks of it (SPEC RUN-03). It implements tool.Execution. Code
 // runs beside the run's own goroutine, which takes over what was asked with the result of the call (decided), so
@@ -45,19 +29,19 @@ type turn struct {
 	history   []store.Message
 	wanted    bool   // code reads the history
 	stoppedBy string // the side whose code did
-	asked     turnState
+	asked     checkpoint.Turn
 	news      bool // something was asked since it was last taken over
 }
 
-func newTurn(runID string) *turn { return &turn{run: runID, side: sideA} }
+func newTurn(runID string) *turn { return &turn{run: runID, side: definition.SideA} }
 
 // resume takes over what code asked of the turn before it was cut off.
-func (t *turn) resume(kept turnState) {
+func (t *turn) resume(kept checkpoint.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked = turnState{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
+	t.asked = checkpoint.Turn{Ends: kept.Ends, Passes: kept.Passes, Again: kept.Again}
 	if kept.Ends {
-		t.stoppedBy = sideA
+		t.stoppedBy = definition.SideA
 		if kept.Side != "" {
 			t.stoppedBy = kept.Side
 		}
@@ -65,7 +49,7 @@ func (t *turn) resume(kept turnState) {
 }
 
 // use tells whose turn it is.
-func (t *turn) use(s *Side) {
+func (t *turn) use(s *definition.Side) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.side, t.prompt = s.Name, s.Prompt.Name
@@ -112,8 +96,8 @@ func (t *turn) Stop() {
 func (t *turn) ForceTurn(side string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if side != sideA && side != sideB {
-		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", sideA, sideB, side)}
+	if side != definition.SideA && side != definition.SideB {
+		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", definition.SideA, definition.SideB, side)}
 	}
 	// The other side's turn: this one is over, and where that is a person the session.
 	t.asked.Again, t.asked.Passes, t.news = side == t.side, side != t.side, true
@@ -128,39 +112,40 @@ func (r *run) beginTurn() {
 	t := r.exec.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.steps, t.stepsB = r.record.Steps, r.kept.Turn.StepsB
+	t.steps, t.stepsB = r.record.Steps, r.checkpoint.Turn.StepsB
 	if t.wanted {
-		t.history = slices.Clone(r.conv.msgs) // which the run goes on changing
+		t.history = slices.Clone(r.conv.Messages) // which the run goes on changing
 	}
 }
 
-// decided takes over what code has asked of the turn; the operations keep it with the run.
-func (r *run) decided() []store.Op {
+// decided takes over what code has asked of the turn, and reports whether it asked for anything. The run's next checkpoint
+// keeps it.
+func (r *run) decided() bool {
 	if r.exec == nil || r.exec.turn == nil {
-		return nil
+		return false
 	}
 	t := r.exec.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.news {
-		return nil
+		return false
 	}
 	t.news = false
-	r.kept.Turn.Ends, r.kept.Turn.Passes, r.kept.Turn.Again = t.asked.Ends, t.asked.Passes, t.asked.Again
-	r.record.State = r.kept.encode()
-	return []store.Op{&store.PutRun{Run: r.record}}
+	r.checkpoint.Turn.Ends, r.checkpoint.Turn.Passes, r.checkpoint.Turn.Again = t.asked.Ends, t.asked.Passes, t.asked.Again
+	r.record.State = r.checkpoint.Encode()
+	return true
 }
 
 // turned holds what comes next against what code has decided about the turn.
-func (r *run) turned(d decision) decision {
-	if d.action != actionAsk {
+func (r *run) turned(d plan.Decision) plan.Decision {
+	if d.Action != plan.Ask {
 		return d
 	}
-	switch t := r.kept.Turn; {
+	switch t := r.checkpoint.Turn; {
 	case t.Ends:
-		return decision{action: actionEnd, end: &ending{}}
+		return plan.Decision{Action: plan.EndSession, End: &plan.Ending{}}
 	case t.Passes:
-		return decision{action: actionTurn, end: &ending{}}
+		return plan.Decision{Action: plan.EndTurn, End: &plan.Ending{}}
 	}
 	return d
 }

@@ -8,20 +8,11 @@ import (
 	"time"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
-
-// wakeAt is when the first of what a run waits for is over by itself; 0 for never.
-func (s runState) wakeAt() int64 {
-	var first int64
-	for _, w := range s.Waits {
-		if w.Until != 0 && (first == 0 || w.Until < first) {
-			first = w.Until
-		}
-	}
-	return first
-}
 
 // isDue tells whether the time has come that a parked run waits for.
 func (e *Engine) isDue(r *store.Run) bool {
@@ -30,7 +21,7 @@ func (e *Engine) isDue(r *store.Run) bool {
 
 // timeIsUp tells whether a wait of the run is over by itself.
 func (r *run) timeIsUp() bool {
-	at := r.kept.wakeAt()
+	at := r.checkpoint.WakeAt()
 	return at != 0 && at <= r.engine.now()
 }
 
@@ -39,7 +30,7 @@ func (in *intake) times() {
 	now := in.run.engine.now()
 	due := func(w tool.Wait) bool { return w.Until != 0 && w.Until <= now }
 	for _, call := range in.outstanding() {
-		w := in.kept.Waits[call.ID]
+		w := in.checkpoint.Waits[call.ID]
 		if !due(w) {
 			continue
 		}
@@ -52,7 +43,7 @@ func (in *intake) times() {
 			in.delayOver(call)
 		}
 	}
-	for id, w := range in.kept.Waits {
+	for id, w := range in.checkpoint.Waits {
 		if due(w) { // its call was deleted
 			in.over(id)
 		}
@@ -67,7 +58,7 @@ func (in *intake) delayOver(call store.ToolCall) {
 }
 
 // waitsFor says what a parked run waits for: a reason of api/v1alpha1/conditions.go, "" for a child, and a text for people.
-func (r *run) waitsFor(s runState) (reason, message string) {
+func (r *run) waitsFor(s checkpoint.State) (reason, message string) {
 	var approvals []string
 	var delay int64
 	for _, id := range slices.Sorted(maps.Keys(s.Waits)) {
@@ -82,7 +73,7 @@ func (r *run) waitsFor(s runState) (reason, message string) {
 	}
 	switch {
 	case len(approvals) > 0:
-		return skeinv1.ReasonWaitingForApproval, clipText(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
+		return skeinv1.ReasonWaitingForApproval, clip.Text(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
 			strings.Join(approvals, ", "), r.thread.Name), maxRunMessage)
 	case delay != 0:
 		return skeinv1.ReasonWaitingForTime, "it goes on at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)

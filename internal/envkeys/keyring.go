@@ -1,7 +1,7 @@
-// Package envkeys seals the values of threads' variables (SPEC ENV-05) by envelope encryption with Tink: each
-// value under a key of its own, which is kept beside it, sealed under the primary key of a keyset. So changing
-// keys touches no value. What is sealed is bound to the outermost thread of its tree and to the variable's
-// name: moved elsewhere it cannot be opened.
+// Package envkeys seals the values of threads' variables (ENV-05) by envelope encryption with Tink. Each value has a
+// key of its own, which is stored beside it, sealed under the primary key of a keyset. So a rotation of keys does not
+// touch the values. Sealed values are bound to the root thread of the tree and to the variable's name: they cannot be
+// opened elsewhere.
 package envkeys
 
 import (
@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// DefaultSecret is the name of the Secret with the keyset, in the manager's namespace, when nobody says otherwise.
+	// DefaultSecret is the default name of the Secret with the keyset, in the manager's namespace.
 	DefaultSecret = "skein-env-keys"
-	// SecretKey is the key of that Secret: a Tink keyset in JSON.
+	// SecretKey is the key in that Secret. Its value is a Tink keyset in JSON.
 	SecretKey = "keyset.json"
 )
 
-// ErrNoKeys says that there is no keyset.
+// ErrNoKeys means that there is no keyset.
 var ErrNoKeys = errors.New("there are no keys to seal variables with: see that the manager can read and create the Secret of --env-key-secret")
 
-// UnknownKeyError says that a value is sealed under a key that the keyset does not have.
+// UnknownKeyError means that a value is sealed under a key that the keyset does not have.
 type UnknownKeyError struct{ KeyID uint32 }
 
 // Error implements error.
@@ -37,14 +37,14 @@ func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("the variable is sealed under the key %d, which is not in the keyset: put that key back into the Secret of --env-key-secret, or set the variable anew", e.KeyID)
 }
 
-// Keyring seals under the keyset that it was given last. It is safe for concurrent use.
+// Keyring seals with the keyset that Use was last called with. It is safe for concurrent use; mu guards its fields.
 type Keyring struct {
 	mu   sync.RWMutex
 	text []byte
 	keys *keys
 }
 
-// keys is one keyset, ready for use.
+// keys is one parsed keyset.
 type keys struct {
 	primary  uint32
 	ids      []uint32
@@ -52,7 +52,7 @@ type keys struct {
 	envelope *aead.KMSEnvelopeAEAD
 }
 
-// Use takes a keyset: Tink's JSON, in clear text. changed is false when it is the one in use.
+// Use sets the keyset, Tink's JSON in clear text. changed is false when that keyset is already in use.
 func (k *Keyring) Use(text []byte) (changed bool, err error) {
 	text = bytes.TrimSpace(text)
 	k.mu.RLock()
@@ -94,16 +94,16 @@ func readKeys(text []byte) (*keys, error) {
 	return out, nil
 }
 
-// readHandle never lets an error of the parser out: it may hold a part of the keyset.
+// readHandle does not return the parser's error, because that may contain a part of the keyset.
 func readHandle(text []byte) (*keyset.Handle, error) {
 	h, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 	if err != nil {
-		return nil, errors.New("it is no Tink keyset in JSON")
+		return nil, errors.New("it is not a Tink keyset in JSON")
 	}
 	return h, nil
 }
 
-// Generate makes a keyset of one key.
+// Generate returns a new keyset with one key.
 func Generate() ([]byte, error) {
 	h, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -112,7 +112,7 @@ func Generate() ([]byte, error) {
 	return write(h)
 }
 
-// Rotate gives the keyset with a fresh primary key. The others stay, for what is sealed under them.
+// Rotate returns the keyset with a new primary key. The other keys stay, for what is sealed under them.
 func Rotate(text []byte) (rotated []byte, primary uint32, err error) {
 	h, err := readHandle(text)
 	if err != nil {
@@ -132,7 +132,7 @@ func Rotate(text []byte) (rotated []byte, primary uint32, err error) {
 	return rotated, primary, err
 }
 
-// Remove gives the keyset without some keys.
+// Remove returns the keyset without the given keys.
 func Remove(text []byte, ids ...uint32) ([]byte, error) {
 	h, err := readHandle(text)
 	if err != nil {
@@ -150,7 +150,7 @@ func Remove(text []byte, ids ...uint32) ([]byte, error) {
 	return write(h)
 }
 
-// IDs lists the enabled keys of a keyset, and its primary.
+// IDs returns the enabled keys of a keyset, and its primary key.
 func IDs(text []byte) (ids []uint32, primary uint32, err error) {
 	k, err := readKeys(bytes.TrimSpace(text))
 	if err != nil {
@@ -176,7 +176,7 @@ func (k *Keyring) current() (*keys, error) {
 	return k.keys, nil
 }
 
-// Primary is the key under which values are sealed at present. ErrNoKeys.
+// Primary returns the id of the key that values are sealed under at present, or ErrNoKeys.
 func (k *Keyring) Primary() (uint32, error) {
 	cur, err := k.current()
 	if err != nil {
@@ -185,7 +185,7 @@ func (k *Keyring) Primary() (uint32, error) {
 	return cur.primary, nil
 }
 
-// Seal seals a value for a variable of the threads below a root. ErrNoKeys.
+// Seal seals a value for a variable of the threads below a root. It returns ErrNoKeys without a keyset.
 func (k *Keyring) Seal(root, name string, value []byte) (sealed []byte, keyID uint32, err error) {
 	cur, err := k.current()
 	if err != nil {
@@ -197,7 +197,7 @@ func (k *Keyring) Seal(root, name string, value []byte) (sealed []byte, keyID ui
 	return sealed, cur.primary, nil
 }
 
-// Open opens what Seal gave. *UnknownKeyError when the key is gone, ErrNoKeys when all are.
+// Open opens what Seal returned. It returns *UnknownKeyError when the key is gone, and ErrNoKeys without a keyset.
 func (k *Keyring) Open(root, name string, sealed []byte) ([]byte, error) {
 	cur, err := k.current()
 	if err != nil {
@@ -213,7 +213,7 @@ func (k *Keyring) Open(root, name string, sealed []byte) ([]byte, error) {
 	return value, nil
 }
 
-// Reseal puts the key of a sealed value under the primary key. The value itself is not opened.
+// Reseal seals the key of a sealed value under the primary key. It does not open the value itself.
 func (k *Keyring) Reseal(sealed []byte) (out []byte, keyID uint32, err error) {
 	cur, err := k.current()
 	if err != nil {
@@ -240,7 +240,7 @@ func (k *Keyring) Reseal(sealed []byte) (out []byte, keyID uint32, err error) {
 
 var errDamaged = errors.New("a sealed variable is damaged")
 
-// knows tells whether the key that a value is sealed under is there.
+// knows returns an error unless the keyset has the key that a value is sealed under.
 func (k *keys) knows(sealed []byte) error {
 	wrapped, _, err := split(sealed)
 	if err != nil {
@@ -252,10 +252,10 @@ func (k *keys) knows(sealed []byte) error {
 	return nil
 }
 
-// prefixSize of what a key of a keyset seals: a version and the key's id.
+// prefixSize is the size of the prefix of data sealed by a key of a keyset: a version and the key's id.
 const prefixSize = 5
 
-// split takes apart what Tink's envelope encryption writes: the length of the sealed key, that key, the rest.
+// split splits the output of Tink's envelope encryption: the length of the sealed key, the sealed key, and the rest.
 func split(sealed []byte) (wrapped, payload []byte, err error) {
 	if len(sealed) < 4 {
 		return nil, nil, errDamaged
@@ -267,5 +267,5 @@ func split(sealed []byte) (wrapped, payload []byte, err error) {
 	return nil, nil, errDamaged
 }
 
-// bind says what a value belongs to. Neither part holds NUL.
+// bind returns the associated data that binds a value to its root and name. Neither part can contain NUL.
 func bind(root, name string) []byte { return []byte("skein.dev/env\x00" + root + "\x00" + name) }

@@ -49,7 +49,7 @@ var _ = Describe("A keyring", Label("ENV-05"), func() {
 		}
 	})
 
-	It("puts old values under a new key without opening them", func() {
+	It("seals old values under a new key without opening them", func() {
 		sealed, old, err := ring.Seal("root", "KEY", []byte("v"))
 		Expect(err).NotTo(HaveOccurred())
 		rotated, primary, err := envkeys.Rotate(text)
@@ -77,7 +77,7 @@ var _ = Describe("A keyring", Label("ENV-05"), func() {
 		Expect(errors.As(err, &unknown)).To(BeTrue(), "%v", err)
 	})
 
-	It("keeps what it has when it is given something else, and says nothing of it", func() {
+	It("keeps its keys when a new keyset is invalid, and shows nothing of that keyset", func() {
 		for _, bad := range []string{"", "{}", `{"primaryKeyId":1,"key":[{"secret-material":1}]}`, "secret-material"} {
 			_, err := ring.Use([]byte(bad))
 			Expect(err).To(HaveOccurred(), bad)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
@@ -38,8 +38,8 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 // requests. Call it before the port is used.
 func (d *Definitions) JudgeAddresses(n *outbound.Network) { d.network = n }
 
-// CheckAddress returns a *engine.NotReadyError when Skein may not connect to the host of the Tool's URL.
-func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *engine.Tool) error {
+// CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
+func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
 	var text string
 	switch {
 	case d.network == nil:

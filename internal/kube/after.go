@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // Fields of an Agent that name the models used after a run.
@@ -16,7 +16,7 @@ const (
 )
 
 // resolveAfter resolves the models that an agent uses after its runs: those of its memory and of its titles.
-func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) (err error) {
+func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
 	if out.Memory, err = d.afterModel(ctx, a, MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *e
 		return nil
 	}
 	if a.Spec.TitleModelRef != nil {
-		var unusable *engine.NotReadyError
+		var unusable *definition.NotReadyError
 		out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
 		if errors.As(err, &unusable) {
 			return nil // threads run without titles, and a condition of the Agent reports it
@@ -44,7 +44,7 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *e
 	return nil
 }
 
-func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*engine.Model, error) {
+func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *skeinv1.LocalRef, field string) (*definition.Model, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
 	return &a.Spec.Memory.EmbeddingModelRef
 }
 
-// CheckEmbeds returns a *engine.NotReadyError when a Model that is to serve a memory does not return embeddings.
+// CheckEmbeds returns a *definition.NotReadyError when a Model that is to serve a memory does not return embeddings.
 func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
 	if m.Capabilities.Embeds() {
 		return nil
@@ -75,7 +75,7 @@ func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
 	return notReady(skeinv1.ReasonInvalidSpec, "Model %q returns no embeddings: name an embedding model in %s, or set spec.capabilities.embeddings: true on this Model if it is one", name, fieldEmbeddingModel)
 }
 
-// CheckMemory returns a *engine.NotReadyError when a prompt offers the memory tools but its agent has no memory.
+// CheckMemory returns a *definition.NotReadyError when a prompt offers the memory tools but its agent has no memory.
 func CheckMemory(a *skeinv1.Agent, p *skeinv1.Prompt) error {
 	offers := slices.ContainsFunc(p.Spec.Tools, func(t skeinv1.PromptTool) bool { return t.Builtin == skeinv1.BuiltinMemory })
 	if offers && a.Spec.Memory == nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
@@ -30,8 +30,8 @@ func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, fie
 }
 
 // calledAgent describes an agent as a tool.
-func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*engine.CalledAgent, error) {
-	out := &engine.CalledAgent{
+func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*definition.CalledAgent, error) {
+	out := &definition.CalledAgent{
 		ObjectName: a.Name, Name: tool.Name(a.Name), Description: a.Spec.ToolDescription,
 		Ask: mode == skeinv1.AgentToolAsk || a.Spec.Type != "" && a.Spec.Type != skeinv1.AgentAIHuman,
 	}
@@ -58,7 +58,7 @@ func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode sk
 }
 
 // CalledAgent implements engine.Definitions.
-func (d *Definitions) CalledAgent(ctx context.Context, namespace, name string) (*engine.CalledAgent, error) {
+func (d *Definitions) CalledAgent(ctx context.Context, namespace, name string) (*definition.CalledAgent, error) {
 	var list skeinv1.AgentList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Agents: %w", err)
@@ -101,9 +101,9 @@ func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, fi
 // resolveCalled resolves the prompts that an agent's prompts call as tools, and the prompts that those call in turn.
 // An error of such a prompt is reported when it is called, because two prompts that name each other would otherwise
 // wait for each other forever.
-func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *engine.Agent) error {
+func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) error {
 	var next []skeinv1.PromptTool
-	for _, side := range []*engine.Side{out.A, out.B} {
+	for _, side := range []*definition.Side{out.A, out.B} {
 		if side != nil {
 			next = append(next, side.Prompt.Spec.Tools...)
 		}
@@ -113,12 +113,12 @@ func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *
 		if name == "" || out.Prompts[name] != nil {
 			continue
 		}
-		called := &engine.CalledPrompt{}
+		called := &definition.CalledPrompt{}
 		err := d.CheckCalledPrompt(ctx, a.Namespace, name, "spec.tools")
 		if err == nil {
 			called.Side, err = d.resolveSide(ctx, a, out.A.Name, "spec.tools", &skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}})
 		}
-		var unready *engine.NotReadyError
+		var unready *definition.NotReadyError
 		switch {
 		case errors.As(err, &unready):
 			called.Err = err
@@ -128,7 +128,7 @@ func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *
 			next = append(next, called.Side.Prompt.Spec.Tools...)
 		}
 		if out.Prompts == nil {
-			out.Prompts = map[string]*engine.CalledPrompt{}
+			out.Prompts = map[string]*definition.CalledPrompt{}
 		}
 		out.Prompts[name] = called
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
@@ -37,7 +37,7 @@ type compiled struct {
 	version string // of the ConfigMap, or "inline"
 	digest  string
 	module  sandbox.Module
-	err     *engine.NotReadyError
+	err     *definition.NotReadyError
 }
 
 // codeCache remembers modules. It finds the entry of an object without reading the source, which may be large.
@@ -94,7 +94,7 @@ func compileMessage(filename string, err *sandbox.Error) string {
 
 // invalidCode returns an error that lists why code that compiles cannot be used. Each problem has its position where
 // that is known.
-func invalidCode(filename, source string, problems []inspect.Problem) *engine.NotReadyError {
+func invalidCode(filename, source string, problems []inspect.Problem) *definition.NotReadyError {
 	lines := make([]string, 0, len(problems))
 	for _, p := range problems {
 		line := filename + ": " + p.Message

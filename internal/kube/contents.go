@@ -40,7 +40,7 @@ type content struct {
 }
 
 // SecretKey returns the value of a Secret's key, and a version that changes when the value does. When the Secret or
-// the key is missing it returns a *engine.NotReadyError that names both, or an empty value when the selector is
+// the key is missing it returns a *definition.NotReadyError that names both, or an empty value when the selector is
 // optional.
 func (c *Contents) SecretKey(ctx context.Context, namespace string, sel corev1.SecretKeySelector, field string) ([]byte, string, error) {
 	k := contentKey{"Secret", namespace, sel.Name, sel.Key}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // partial is an object that reports whether some of its fields could not be decoded.
@@ -18,16 +18,16 @@ type partial interface {
 	DecodingProblem() string
 }
 
-// CheckDecoded returns a *engine.NotReadyError when fields of an object could not be decoded, and nil otherwise. Do
+// CheckDecoded returns a *definition.NotReadyError when fields of an object could not be decoded, and nil otherwise. Do
 // not act on such an object: part of its content is unknown.
-func CheckDecoded(o client.Object) *engine.NotReadyError {
+func CheckDecoded(o client.Object) *definition.NotReadyError {
 	if p, ok := o.(partial); ok && p.DecodingProblem() != "" {
 		return notReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
 	}
 	return nil
 }
 
-// decodedReader returns only objects that were decoded completely. For others, Get returns a *engine.NotReadyError
+// decodedReader returns only objects that were decoded completely. For others, Get returns a *definition.NotReadyError
 // and List omits the object, so that a broken object affects only what names it (K8S-08).
 type decodedReader struct {
 	client.Reader

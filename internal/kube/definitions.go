@@ -14,6 +14,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool/outbound"
@@ -51,7 +52,7 @@ func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, m
 func (d *Definitions) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
 
 // Agent implements engine.Definitions.
-func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
+func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, "the agentRef of the thread", &a); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 	if err := d.CheckPool(ctx, &a); err != nil {
 		return nil, within("Agent", name, err)
 	}
-	out := &engine.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
+	out := &definition.Agent{Namespace: namespace, Name: name, Spec: a.Spec}
 	var err error
 	if out.A, err = d.resolveSide(ctx, &a, "a", "spec.sideA", &a.Spec.SideA); err != nil {
 		return nil, within("Agent", name, err)
@@ -76,7 +77,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 }
 
 // resolveSide resolves one side of an agent. field is the agent's field that holds the side.
-func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
+func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	if spec.Handler != nil {
 		return d.resolveHandler(ctx, a, name, field, spec)
 	}
@@ -89,7 +90,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 	if err != nil {
 		return nil, within("Prompt", p.Name, err)
 	}
-	out := &engine.Side{Name: name, Spec: *spec, Prompt: *resolvedPrompt}
+	out := &definition.Side{Name: name, Spec: *spec, Prompt: *resolvedPrompt}
 	if out.Hooks, err = d.resolveHooks(ctx, a, &p); err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, f
 }
 
 // Effect implements engine.Definitions.
-func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*engine.Effect, error) {
+func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*definition.Effect, error) {
 	var e skeinv1.Effect
 	if err := d.get(ctx, "Effect", namespace, EffectObjectName(name), "the name of the effect", &e); err != nil {
 		return nil, err
@@ -221,7 +222,7 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 	}
 	if err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, &engine.UnknownError{Message: fmt.Sprintf("%s %q does not exist in namespace %q", kind, name, namespace)}
+			return nil, &definition.UnknownError{Message: fmt.Sprintf("%s %q does not exist in namespace %q", kind, name, namespace)}
 		}
 		return nil, fmt.Errorf("read %s %q: %w", kind, name, err)
 	}

@@ -2,8 +2,9 @@ package kube_test
 
 import (
 	"context"
-	"k8s.io/utils/ptr"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox"
@@ -55,9 +56,9 @@ func notReady(reason string, says ...string) OmegaMatcher {
 		texts = append(texts, HaveField("Message", ContainSubstring(s)))
 	}
 	return WithTransform(func(err error) any {
-		nr, ok := err.(*engine.NotReadyError) //nolint:errorlint // the type itself is the contract
+		nr, ok := err.(*definition.NotReadyError) //nolint:errorlint // the type itself is the contract
 		if !ok {
-			return engine.NotReadyError{Message: "another error: " + err.Error()}
+			return definition.NotReadyError{Message: "another error: " + err.Error()}
 		}
 		return *nr
 	}, And(texts...))

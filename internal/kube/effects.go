@@ -18,6 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -73,7 +74,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		s.Spec.HookDepth = int32(min(req.HookDepth, maxHookDepth))
 	}
 	if err := e.known(ctx, thread.Namespace, req.Name); err != nil {
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
 			if id, err := e.existing(ctx, s); err == nil {
 				return id, nil // an earlier attempt of this call created it
@@ -94,7 +95,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 // shownNames bounds how many names of Effects an error lists.
 const shownNames = 20
 
-// known returns an *engine.UnknownError unless the namespace has an Effect of this name.
+// known returns an *definition.UnknownError unless the namespace has an Effect of this name.
 func (e *Effects) known(ctx context.Context, namespace, name string) error {
 	key := client.ObjectKey{Namespace: namespace, Name: EffectObjectName(name)}
 	err := e.client.Get(ctx, key, &skeinv1.Effect{})
@@ -117,7 +118,7 @@ func (e *Effects) known(ctx context.Context, namespace, name string) error {
 		slices.Sort(names)
 		text += "; existing Effects: " + strings.Join(names[:min(len(names), shownNames)], ", ")
 	}
-	return &engine.UnknownError{Message: text}
+	return &definition.UnknownError{Message: text}
 }
 
 // existing returns the id of the effect that an earlier attempt of the same call scheduled.

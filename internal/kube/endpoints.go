@@ -11,7 +11,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/endpoint"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
@@ -19,7 +19,7 @@ import (
 const maxPathsShown = 20
 
 // Endpoint implements engine.Definitions.
-func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*engine.Endpoint, error) {
+func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error) {
 	var list skeinv1.ThreadEndpointList
 	if err := d.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ThreadEndpoints: %w", err)
@@ -51,9 +51,9 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 	}
 	switch {
 	case best == nil && len(others) > 0:
-		return nil, &engine.MethodError{Method: method, Allow: endpoint.Allow(others)}
+		return nil, &definition.MethodError{Method: method, Allow: endpoint.Allow(others)}
 	case best == nil:
-		return nil, &engine.UnknownError{Message: noEndpoint(namespace, path, there)}
+		return nil, &definition.UnknownError{Message: noEndpoint(namespace, path, there)}
 	}
 	resolved, err := d.ResolveEndpoint(ctx, best.object)
 	if err != nil {
@@ -105,7 +105,7 @@ func noEndpoint(namespace string, path, there []string) string {
 }
 
 // ResolveEndpoint compiles the code of a ThreadEndpoint and checks its path.
-func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*engine.Endpoint, error) {
+func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
 	}
@@ -116,10 +116,10 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+	return &definition.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// CheckEndpointPath returns a *engine.NotReadyError when an older ThreadEndpoint answers the same path and methods.
+// CheckEndpointPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
 func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
 	var list skeinv1.ThreadEndpointList
 	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{IndexShape: EndpointShape(e)}, client.UnsafeDisableDeepCopy)

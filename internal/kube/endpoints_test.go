@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
@@ -51,7 +51,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 				var e skeinv1.ThreadEndpoint
 				Expect(c.Get(ctx, client.ObjectKeyFromObject(o), &e)).To(Succeed())
 				err := definitions(c).CheckEndpointPath(ctx, &e)
-				var taken *engine.NotReadyError
+				var taken *definition.NotReadyError
 				if err == nil {
 					free = append(free, e.Name)
 				} else {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -67,7 +67,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 			d.Description = cmp.Or(d.Description, v.Description)
 			declared[v.Name] = d
 			value, _, err := e.definitions.envValue(ctx, t.Namespace, v, fmt.Sprintf("spec.env of the %s", layer.source))
-			var unready *engine.NotReadyError
+			var unready *definition.NotReadyError
 			if layer.called != "" && errors.As(err, &unready) {
 				continue // the condition of its owner reports it; the other variables still apply
 			}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // resolveHandler compiles a side that is written in code, and resolves the models that it may call (AGT-09). field is
 // the agent's field that holds the side.
-func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*engine.Side, error) {
-	out := &engine.Side{Name: name, Spec: *spec}
+func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
+	out := &definition.Side{Name: name, Spec: *spec}
 	var err error
 	if out.Hooks, err = d.resolveHooks(ctx, a, &skeinv1.Prompt{}); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name
 	if err != nil {
 		return nil, err
 	}
-	out.Handler = &engine.Handler{Module: c.module, Models: map[string]*engine.Model{}}
+	out.Handler = &definition.Handler{Module: c.module, Models: map[string]*definition.Model{}}
 	if t := spec.Handler.Timeout; t != nil {
 		out.Handler.Timeout = t.Duration
 	}

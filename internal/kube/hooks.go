@@ -5,17 +5,17 @@ import (
 	"fmt"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
 // Hooks implements engine.Definitions.
-func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, agent, "the agentRef of the thread", &a); err != nil {
 		return nil, err
 	}
-	var hooks map[skeinv1.HookName]*engine.Hook
+	var hooks map[skeinv1.HookName]*definition.Hook
 	for _, side := range []struct {
 		field string
 		spec  *skeinv1.AgentSide
@@ -48,11 +48,11 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 
 // resolveHooks returns the hooks of an agent that uses this prompt, or nil without any. A hook of the prompt replaces
 // the agent's hook of the same name (HOK-01).
-func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil
 	}
-	hooks := make(map[skeinv1.HookName]*engine.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
+	hooks := make(map[skeinv1.HookName]*definition.Hook, len(a.Spec.Hooks)+len(p.Spec.Hooks))
 	if err := d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, hooks); err != nil {
 		return nil, within("Prompt", p.Name, err)
 	}
@@ -64,17 +64,17 @@ func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *ske
 
 // CheckAgentHooks returns an error when a hook of an Agent cannot be used, even if a prompt overrides it.
 func (d *Definitions) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
-	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // CheckPromptHooks returns an error when a hook of a Prompt cannot be used.
 func (d *Definitions) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
-	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*engine.Hook{})
+	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
 // compileHooks compiles the hooks of one object and adds them to known. It does not replace hooks that are already
 // there.
-func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*engine.Hook) error {
+func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
 	for i := range list {
 		h := &list[i]
 		if known[h.Hook] != nil {
@@ -86,7 +86,7 @@ func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []
 		if err != nil {
 			return within("the hook", string(h.Hook), err)
 		}
-		hook := &engine.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
+		hook := &definition.Hook{Name: h.Hook, Owner: owner.kind + " " + owner.name, Module: c.module}
 		if h.Timeout != nil {
 			hook.Timeout = h.Timeout.Duration
 		}

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/model"
 )
 
 // ResolveModel reads what a Model and its fallbacks refer to, and checks whether the Model can be used. A mistake of
-// the user or a missing reference is a *engine.NotReadyError, whose text never contains the key.
-func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engine.Model, error) {
+// the user or a missing reference is a *definition.NotReadyError, whose text never contains the key.
+func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
 	out, err := d.resolveModel(ctx, m)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*engi
 }
 
 // resolveModel reads what a Model itself refers to, without its fallbacks.
-func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*engine.Model, error) {
-	out := &engine.Model{Name: m.Name, Spec: m.Spec}
+func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
+	out := &definition.Model{Name: m.Name, Spec: m.Spec}
 	stamps := []string{string(m.UID), fmt.Sprint(m.Generation)}
 	if c := m.Spec.Credentials; c != nil {
 		key, version, err := d.contents.SecretKey(ctx, m.Namespace, c.SecretKeyRef, "spec.credentials.secretKeyRef")
@@ -83,7 +83,7 @@ func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*engi
 
 // checkModel asks the model's factory for a client. Clients are cached by version, so checking a good Model again
 // costs nothing.
-func (d *Definitions) checkModel(namespace string, m *engine.Model) error {
+func (d *Definitions) checkModel(namespace string, m *definition.Model) error {
 	_, err := d.models.Client(m.Config(namespace))
 	var bad *model.Error
 	switch {

@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -95,7 +96,7 @@ var _ = Describe("Effects", func() {
 			Expect(c.Create(ctx, &skeinv1.Effect{ObjectMeta: metav1.ObjectMeta{Namespace: parent.Namespace, Name: name}})).To(Succeed())
 		}
 		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "none"})
-		var unknown *engine.UnknownError
+		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
 		Expect(err).To(MatchError(HaveSuffix("create it first; existing Effects: acme.remind-me, later")))
 		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
 // ResolvePrompt assembles a Prompt's text, reads its skills and checks its schemas. It reads the included prompts
 // again each time, so that an edit of one applies from the next run on.
-func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*engine.Prompt, error) {
+func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*definition.Prompt, error) {
 	text, err := d.buildPrompt(ctx, p)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*en
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Prompt{Name: p.Name, Spec: p.Spec, Text: text, Skills: skills}, nil
+	return &definition.Prompt{Name: p.Name, Spec: p.Spec, Text: text, Skills: skills}, nil
 }
 
 // PromptText implements engine.Definitions.
@@ -59,7 +59,7 @@ func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prom
 func (d *Definitions) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skeinv1.EnvVar, error) {
 	own := envOf(&p.Spec)
 	text, err := d.buildPrompt(ctx, p)
-	var unready *engine.NotReadyError
+	var unready *definition.NotReadyError
 	switch {
 	case errors.As(err, &unready):
 		return own, nil

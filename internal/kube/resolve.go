@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
@@ -33,7 +33,7 @@ func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
 }
 
 // ResolveEffect compiles an Effect and checks its schema.
-func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*engine.Effect, error) {
+func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*definition.Effect, error) {
 	if err := d.schemas.check("spec.parameters", e.Spec.Parameters); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*en
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
+	return &definition.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
 // compileCode finds the source and compiles it, or returns the remembered module. It refuses code that cannot be used

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // Rules implements engine.Definitions.
-func (d *Definitions) Rules(ctx context.Context, namespace, thread, agent string) (engine.Rules, error) {
-	var rules engine.Rules
+func (d *Definitions) Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error) {
+	var rules definition.Rules
 	var t skeinv1.Thread
 	var a skeinv1.Agent
 	for _, o := range []struct {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/utils/lru"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
 // schemaCache remembers which JSON Schemas are valid.
 type schemaCache struct {
-	seen *lru.Cache // schemaKey → *engine.NotReadyError, nil when valid
+	seen *lru.Cache // schemaKey → *definition.NotReadyError, nil when valid
 }
 
 func newSchemaCache() *schemaCache { return &schemaCache{seen: lru.New(maxCompiled)} }
@@ -31,7 +31,7 @@ func (c *schemaCache) check(field string, schema *runtime.RawExtension) error {
 		v = checkSchema(field, schema.Raw)
 		c.seen.Add(key, v)
 	}
-	if err := v.(*engine.NotReadyError); err != nil {
+	if err := v.(*definition.NotReadyError); err != nil {
 		return err
 	}
 	return nil
@@ -43,7 +43,7 @@ type schemaKey struct {
 }
 
 // checkSchema compiles a schema. field names it in the compiler's messages too.
-func checkSchema(field string, raw []byte) *engine.NotReadyError {
+func checkSchema(field string, raw []byte) *definition.NotReadyError {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return notReady(skeinv1.ReasonInvalidSchema, "%s is not JSON: %v", field, err)

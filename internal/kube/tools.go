@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 	"github.com/skein-dev/skein/internal/tool"
 	"github.com/skein-dev/skein/internal/tool/httptool"
@@ -21,8 +21,8 @@ import (
 const maxToolName = 64
 
 // ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It makes no network requests.
-func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine.Tool, error) {
-	out := &engine.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
+func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
+	out := &definition.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
 	if len(out.Name) > maxToolName {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "the name has %d characters: models take names of at most %d, so give the Tool a shorter one", len(out.Name), maxToolName)
 	}
@@ -46,7 +46,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*engine
 	return out, nil
 }
 
-func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *engine.Tool) error {
+func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
 	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t}
 	secrets := httptool.Secrets{Headers: r.headers("spec.http.headers", t.Spec.HTTP.Headers), Auth: r.auth("spec.http.auth", t.Spec.HTTP.Auth)}
 	if s := t.Spec.HTTP.Signing; s != nil {
@@ -62,7 +62,7 @@ func (d *Definitions) resolveHTTP(ctx context.Context, t *skeinv1.Tool, out *eng
 	return nil
 }
 
-func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *engine.Tool) error {
+func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *definition.Tool) error {
 	spec := t.Spec.MCP
 	r := &toolSecretsReader{definitions: d, ctx: ctx, tool: t, stamps: []string{string(t.UID), fmt.Sprint(t.Generation)}}
 	headers, secret := r.headers("spec.mcp.headers", spec.Headers), r.auth("spec.mcp.auth", spec.Auth)

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Boot makes this machine look as if it had started again, until the spec ends.
+// Boot makes this machine appear to have booted again, until the spec ends.
 func Boot(t FullGinkgoTInterface, id string) {
 	real := bootID
 	bootID = filepath.Join(t.TempDir(), "boot_id")

@@ -27,7 +27,7 @@ func TestLeader(t *testing.T) {
 	RunSpecs(t, "Leader")
 }
 
-// folder makes a data folder and returns its lock file.
+// folder creates a data folder and returns its lock file.
 func folder() string {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "lock")
@@ -35,23 +35,24 @@ func folder() string {
 	return file
 }
 
-// resource is in the errors of a lease.
+// resource appears in the errors of a lease.
 var resource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// lease is the object that processes stand for.
+// lease is the lock object of the election.
 type lease struct {
 	mu      sync.Mutex
 	record  *resourcelock.LeaderElectionRecord
 	version int
-	holders []string // one after the other
+	holders []string // in order
 }
 
-// stand is how one process sees the lease. Its updates are conditional, as those of resourcelock.LeaseLock are.
+// stand is the view that one process has of the lease. Its updates are conditional, as those of resourcelock.LeaseLock
+// are.
 type stand struct {
 	*lease
 	name   string
 	read   int
-	before func() // an update
+	before func() // called before an update
 }
 
 func (s *stand) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -135,7 +136,7 @@ func held(by string) *lease {
 }
 
 var _ = Describe("The record of a data folder", func() {
-	It("names the processes before", func() {
+	It("names the earlier processes", func() {
 		lock := folder()
 		Expect(leader.Register(lock, "a")).To(BeEmpty())
 		Expect(leader.Register(lock, "b")).To(Equal([]string{"a"}))
@@ -158,7 +159,7 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(exec.Command("cp", "-a", filepath.Dir(lock), copied).Run()).To(Succeed())
 		there := filepath.Join(copied, "lock")
 		Expect(leader.Register(there, "b")).To(BeEmpty())
-		Expect(leader.Register(there, "c")).To(Equal([]string{"b"}), "from then on it is a folder of its own")
+		Expect(leader.Register(there, "c")).To(Equal([]string{"b"}), "from then on it is a separate folder")
 		Expect(leader.Register(lock, "d")).To(Equal([]string{"a"}))
 	})
 
@@ -169,7 +170,7 @@ var _ = Describe("The record of a data folder", func() {
 		Expect(leader.Register(lock, "b")).To(BeEmpty())
 	})
 
-	It("says nothing when it is broken, and is made anew", func() {
+	It("says nothing when it is damaged, and is created again", func() {
 		lock := folder()
 		Expect(os.WriteFile(filepath.Join(filepath.Dir(lock), "leader.json"), []byte(`{"processes": ["a`), 0o600)).To(Succeed())
 		former, err := leader.Register(lock, "b")
@@ -186,7 +187,7 @@ var _ = Describe("The record of a data folder", func() {
 })
 
 var _ = Describe("An election", func() {
-	It("is won at once after a process that is gone", func() {
+	It("is won at once when the earlier process is gone", func() {
 		l := held("a")
 		Eventually(elect(leader.After([]string{"z", "a"}, &stand{lease: l, name: "b"}))).Should(BeClosed())
 		record, holders := l.now()
@@ -194,11 +195,11 @@ var _ = Describe("An election", func() {
 		Expect(holders).To(Equal([]string{"a", "b"}), "it was never free")
 	})
 
-	It("is waited for while another process leads", func() {
+	It("waits while another process leads", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
 		leads := elect(leader.After([]string{"z"}, b))
-		// It has looked more than once.
+		// It has checked more than once.
 		looked := func() int {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -214,7 +215,7 @@ var _ = Describe("An election", func() {
 		Expect(holders).To(Equal([]string{"a"}))
 	})
 
-	It("is lost to one who took the lease first", func() {
+	It("is lost to a process that took the lease first", func() {
 		l := held("a")
 		b := &stand{lease: l, name: "b"}
 		overtaken := make(chan struct{})

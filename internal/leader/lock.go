@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is a lock of client-go's leader election that processes which are gone do not hold.
+// lock is a lock of client-go's leader election that ignores holders which are gone.
 type lock struct {
 	resourcelock.Interface
 	former []string
@@ -15,9 +15,9 @@ type lock struct {
 
 // After returns a lock that counts as free while one of the former processes holds it.
 //
-// The election takes a free lock with a conditional update of what it has read, and adds one to the transitions, as it does with a
-// lock that its holder gave back. So nothing is lost when another process takes it first, and no other
-// process finds it free in between. No clock is compared.
+// The election takes a free lock with a conditional update of what it has read, and adds one to the transitions, as
+// with a lock that its holder released. So nothing is lost when another process takes it first, and no other process
+// finds it free in between. No clocks are compared.
 func After(former []string, l resourcelock.Interface) resourcelock.Interface {
 	return &lock{Interface: l, former: former}
 }

@@ -1,12 +1,13 @@
 // Package leader lets a process lead at once after the one before it on the same data folder was killed.
 //
-// A leader that is killed cannot give its lease back, so another process waits until the lease has expired. But a data folder is
-// locked by the process that uses it. A process that has the lock knows that those before it on this folder are gone, so
-// it needs not wait for their lease. Each process writes into the folder by which name it stands for election.
+// A leader that is killed cannot release its lease, so another process waits until the lease has expired. But a data
+// folder is locked by the process that uses it. A process that has the lock knows that the earlier processes on this
+// folder are gone, so it need not wait for their lease. Each process writes the name with which it stands for election
+// into the folder.
 //
-// What is in the folder is no proof by itself: a copy of the folder has the same files while the process on the original lives. So
-// the record also says which lock file it was, by machine, device and inode. A process on a copy has another
-// lock file, and waits for the lease as any other does.
+// The contents of the folder are no proof by themselves: a copy of the folder has the same files while the process on
+// the original lives. So the record also identifies the lock file, by machine, device and inode. A process on a copy
+// has another lock file, and waits for the lease as any other process does.
 package leader
 
 import (
@@ -24,14 +25,15 @@ import (
 
 const (
 	recordFile = "leader.json"
-	// maxProcesses limits how many processes a record names. More than one matters only where one was killed before it led.
+	// maxProcesses limits how many processes a record names. More than one matters only when one was killed before it
+	// led.
 	maxProcesses = 16
 )
 
-// bootID names the start of this machine's kernel. Numbers of devices and inodes mean nothing beyond it.
+// bootID identifies the boot of this machine's kernel. Device and inode numbers mean nothing beyond it.
 var bootID = "/proc/sys/kernel/random/boot_id"
 
-// record is what a data folder keeps of the processes that used it, the newest last.
+// record lists the processes that used a data folder, the newest last.
 type record struct {
 	Boot      string   `json:"boot"`
 	Device    uint64   `json:"device"`
@@ -39,10 +41,10 @@ type record struct {
 	Processes []string `json:"processes"`
 }
 
-// Register records that this process stands for election by the name identity. It returns the names of the processes that used the
-// same folder before and are gone. The process must have locked the file lock, which is in the folder, and must not stand for election
-// before Register returns.
-// When the record cannot be read or written, Register returns an error. The process may still stand for election by that name.
+// Register records that this process stands for election as identity. It returns the names of the processes that used
+// the same folder before and are gone. The process must have locked the file lock, which is in the folder, and must not
+// stand for election before Register returns. When the record cannot be read or written, Register returns an error; the
+// process may still stand for election with that name.
 func Register(lock, identity string) (former []string, err error) {
 	here, err := locked(lock)
 	if err != nil {
@@ -64,11 +66,11 @@ func Register(lock, identity string) (former []string, err error) {
 func locked(file string) (*record, error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {
-		return nil, fmt.Errorf("name the start of this machine: %w", err)
+		return nil, fmt.Errorf("read the boot id of this machine: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", file, err)
+		return nil, fmt.Errorf("read the attributes of %s: %w", file, err)
 	}
 	return &record{Boot: strings.TrimSpace(string(boot)), Device: uint64(st.Dev), Inode: uint64(st.Ino)}, nil
 }
@@ -81,19 +83,20 @@ func readRecord(file string) (*record, error) {
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("read who used the data folder before: %w", err)
+		return r, fmt.Errorf("read the earlier users of the data folder: %w", err)
 	}
 	if err := json.Unmarshal(b, r); err != nil {
-		return &record{}, fmt.Errorf("read who used the data folder before, from %s: %w", file, err)
+		return &record{}, fmt.Errorf("read the earlier users of the data folder from %s: %w", file, err)
 	}
 	return r, nil
 }
 
-// write replaces the record. It is on disk when write returns, since the process may take the lease at any moment after.
+// write replaces the record. The record is on disk when write returns, because the process may take the lease right
+// after.
 func (r *record) write(file string) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("record who uses the data folder: %w", err)
+			err = fmt.Errorf("record the user of the data folder: %w", err)
 		}
 	}()
 	b, err := json.Marshal(r)

@@ -8,12 +8,13 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Cost in billionths of a US dollar, so that sums are exact. In JSON it is a decimal number of dollars: 0.00125.
+// Cost is an amount in billionths of a US dollar, so that sums are exact. In JSON it is a decimal number of dollars:
+// 0.00125.
 type Cost int64
 
-const nano = 9 // digits behind the point
+const nano = 9 // digits after the point
 
-// String gives dollars as a decimal number.
+// String returns dollars as a decimal number.
 func (c Cost) String() string {
 	sign, n := "", int64(c)
 	if n < 0 {
@@ -27,7 +28,7 @@ func (c Cost) String() string {
 	return sign + whole + rest
 }
 
-// ParseCost reads a decimal number of dollars; what is beyond a billionth is rounded.
+// ParseCost parses a decimal number of dollars. It rounds to a billionth.
 func ParseCost(text string) (Cost, error) {
 	r, ok := new(big.Rat).SetString(text)
 	if !ok || strings.ContainsAny(text, "/_xXpP") {
@@ -55,7 +56,7 @@ func rounded(r *big.Rat) (Cost, error) {
 	return Cost(n.Int64()), nil
 }
 
-// Price gives what a usage costs. A price that is absent is that of plain input; with no pricing it costs nothing.
+// Price returns the cost of a usage. A missing price defaults to that of plain input. Without pricing the cost is zero.
 func Price(p *skeinv1.ModelPricing, u Usage) (Cost, error) {
 	if p == nil {
 		return 0, nil

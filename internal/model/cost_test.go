@@ -41,7 +41,7 @@ var _ = Describe("Costs", Label("AGT-06"), func() {
 		Entry("with a cache", &skeinv1.ModelPricing{Input: "3", Output: "15", CachedInput: "0.30", CacheWrite: "3.75"},
 			model.Usage{InputTokens: 10_000, CachedTokens: 7000, CacheWriteTokens: 2000, OutputTokens: 100}, "0.0141"),
 		Entry("without a price for the cache", &skeinv1.ModelPricing{Input: "3"}, model.Usage{InputTokens: 1000, CachedTokens: 500}, "0.003"),
-		Entry("smaller than any coin", &skeinv1.ModelPricing{Input: "0.02"}, model.Usage{InputTokens: 3}, "0.00000006"),
-		Entry("larger than 64 bits on the way", &skeinv1.ModelPricing{Input: "999999.999999"}, model.Usage{InputTokens: 5_000_000_000}, "4999999999.995"),
+		Entry("smaller than a cent", &skeinv1.ModelPricing{Input: "0.02"}, model.Usage{InputTokens: 3}, "0.00000006"),
+		Entry("with intermediate results above 64 bits", &skeinv1.ModelPricing{Input: "999999.999999"}, model.Usage{InputTokens: 5_000_000_000}, "4999999999.995"),
 	)
 })

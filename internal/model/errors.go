@@ -14,69 +14,70 @@ import (
 	"time"
 )
 
-// Kind of failure of a model call.
+// Kind is the kind of failure of a model call.
 type Kind string
 
 // The kinds.
 const (
-	// KindUnreachable: nothing answered at the endpoint, or the connection broke under the answer.
+	// KindUnreachable: nothing answered at the endpoint, or the connection broke during the answer.
 	KindUnreachable Kind = "unreachable"
 	// KindTimeout: the answer was not complete in time.
 	KindTimeout Kind = "timeout"
 	// KindStatus: the provider refused with an HTTP status.
 	KindStatus Kind = "status"
-	// KindBadAnswer: what came is not an answer of the protocol.
+	// KindBadAnswer: the response does not follow the protocol.
 	KindBadAnswer Kind = "bad_answer"
-	// KindFailed: the provider answered that it failed, or a script says so.
+	// KindFailed: the provider reported a failure, or a script defines one.
 	KindFailed Kind = "failed"
 	// KindFiltered: the provider's content filter stopped the answer.
 	KindFiltered Kind = "filtered"
-	// KindConfig: the Model cannot be used as it is declared.
+	// KindConfig: the Model cannot be used as declared.
 	KindConfig Kind = "config"
 )
 
-// Code tells failures of one kind apart, where that makes a difference.
+// Code distinguishes failures of one kind, where that matters.
 type Code string
 
 // The codes.
 const (
-	// CodeContextLength: the conversation is longer than the model's window.
+	// CodeContextLength: the conversation exceeds the model's context window.
 	CodeContextLength Code = "context_length"
 	// CodeFiltered: the provider's content filter refused the request.
 	CodeFiltered Code = "content_filter"
 )
 
-// Error of a model call. Its text is for people and never holds the API key.
+// Error is the error of a model call. Its text is for people and never contains the API key.
 type Error struct {
 	Kind    Kind
 	Status  int    // HTTP status, for KindStatus
-	Code    Code   // "" when nothing special is known
+	Code    Code   // "" when unknown
 	Message string // says what happened and what to do
-	// Passing: the same call may well succeed a little later.
+	// Passing reports that the same call may succeed a little later.
 	Passing bool
-	// RetryAfter is how long the provider asked to wait; 0 when it did not say.
+	// RetryAfter is how long the provider asked to wait; 0 when it did not ask.
 	RetryAfter time.Duration
-	// Counted is how many tokens the provider counted, and Limit how many it takes, where it said so with CodeContextLength; else 0.
+	// Counted is how many tokens the provider counted, and Limit how many it accepts, if it said so with
+	// CodeContextLength; otherwise 0.
 	Counted, Limit int64
-	// Metadata is to be stored on the message that records the failure, as a Response's is on its answer.
+	// Metadata is stored on the message that records the failure, as a Response's is on its answer.
 	Metadata map[string]any
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an error of a kind.
+// Errorf returns an error of a kind.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// Redactor takes secrets out of texts that others wrote.
+// Redactor removes secrets from texts that others wrote.
 type Redactor struct{ replacer *strings.Replacer }
 
-// minSecret is the length below which a secret cannot be told from ordinary text.
+// minSecret is the length below which a secret cannot be distinguished from ordinary text.
 const minSecret = 4
 
-// NewRedactor knows secrets in the spellings in which a server may send them back.
+// NewRedactor returns a Redactor for secrets, in the spellings in which a server may send them back.
 func NewRedactor(secrets ...string) Redactor {
 	var pairs []string
 	for _, s := range secrets {
@@ -93,7 +94,8 @@ func NewRedactor(secrets ...string) Redactor {
 	return Redactor{replacer: strings.NewReplacer(pairs...)}
 }
 
-// spellings of a secret, the longer ones first: of two that begin alike the whole of the longer is taken out.
+// spellings returns the spellings of a secret, longer ones first: of two with the same beginning, the longer one is
+// removed whole.
 func spellings(s string) []string {
 	quoted, inJSON := strconv.Quote(s), jsonText(s)
 	query, path := url.QueryEscape(s), url.PathEscape(s)
@@ -113,7 +115,7 @@ func spellings(s string) []string {
 	return slices.Compact(out)
 }
 
-// jsonText is a text as it stands within a string of JSON.
+// jsonText returns a text as it appears within a JSON string.
 func jsonText(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -122,7 +124,7 @@ func jsonText(s string) string {
 	return string(text[1 : len(text)-1])
 }
 
-// smallHex gives a percent-encoded text with small digits.
+// smallHex returns a percent-encoded text with lower-case digits.
 func smallHex(s string) string {
 	out := []byte(s)
 	for i := 0; i+2 < len(out); i++ {
@@ -133,7 +135,7 @@ func smallHex(s string) string {
 	return string(out)
 }
 
-// Redact gives the text without the secrets.
+// Redact returns the text without the secrets.
 func (r Redactor) Redact(text string) string {
 	if r.replacer == nil {
 		return text

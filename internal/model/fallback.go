@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Named is a client of the Model of a name.
+// Named is a client with the name of its Model.
 type Named struct {
 	Name   string
 	Client Client
 }
 
-// WithFallbacks asks other Models, in their order, when the first one fails in a way that another may not: see FallsBack.
-// The Response names the Model that answered. When all fail, the first one's error tells of the others too.
+// WithFallbacks returns a client that calls other Models, in order, when the first one fails in a way that another may
+// not: see FallsBack. The Response names the Model that answered. When all fail, the error of the first includes the
+// others.
 func WithFallbacks(first Named, others ...Named) Client {
 	if len(others) == 0 {
 		return first.Client
@@ -30,7 +31,7 @@ func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (
 	var main *Error
 	for i, m := range f.all {
 		if i > 0 {
-			req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // a session is the first Model's
+			req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // a session belongs to the first Model
 			ctx = InTurn(ctx)
 		}
 		sent := false
@@ -67,7 +68,7 @@ func (f *fallbacks) Stream(ctx context.Context, req Request, emit func(Delta)) (
 	return nil, &all
 }
 
-// Embed implements Embedder by the first Model alone: vectors of different models cannot be compared.
+// Embed implements Embedder with the first Model only, because vectors of different models do not compare.
 func (f *fallbacks) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	e, err := EmbedderOf(f.all[0].Client, f.all[0].Name)
 	if err != nil {
@@ -76,9 +77,9 @@ func (f *fallbacks) Embed(ctx context.Context, texts []string) (*Embeddings, err
 	return e.Embed(ctx, texts)
 }
 
-// FallsBack tells whether another Model may do better after a failure: when the Model cannot be reached, is overloaded,
-// breaks off, is not let in, is not known there or has too small a window. What was asked wrongly would be wrong
-// elsewhere, and what a provider's content filter stopped is not carried to another one.
+// FallsBack reports whether another Model may succeed after a failure: when the Model cannot be reached, is overloaded,
+// breaks off, refuses access, is unknown at the endpoint or has too small a window. A wrong request would be wrong
+// elsewhere too, and what a provider's content filter stopped is not sent to another provider.
 func FallsBack(e *Error) bool {
 	switch e.Code {
 	case CodeFiltered:

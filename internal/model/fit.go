@@ -9,7 +9,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Fitted asks a model for no more than it can do, and says what each answer cost.
+// Fitted returns a client that adapts requests to what the model can do, and fills in what each answer cost.
 func Fitted(c Client, name string, spec skeinv1.ModelSpec) Client {
 	return &fitted{client: c, name: name, capabilities: spec.Capabilities, pricing: spec.Pricing}
 }
@@ -33,7 +33,7 @@ func (f *fitted) Stream(ctx context.Context, req Request, emit func(Delta)) (*Re
 	return res, f.price(res.Usage)
 }
 
-// Embed implements Embedder, where the client does.
+// Embed implements Embedder if the client does.
 func (f *fitted) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	e, err := EmbedderOf(f.client, f.name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *fitted) price(u *Usage) error {
 	return nil
 }
 
-// fit leaves out of a request what the model cannot do.
+// fit removes from a request what the model cannot do.
 func (f *fitted) fit(req Request) Request {
 	c := f.capabilities
 	if !c.Sees() {
@@ -71,7 +71,7 @@ func (f *fitted) fit(req Request) Request {
 		req.Reasoning = nil
 	}
 	if !c.CallsTools() {
-		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil // what was called already: see Told
+		req.Tools, req.ToolChoice, req.ParallelToolCalls = nil, "", nil // Told describes the calls already made
 	}
 	if !c.CallsAtOnce() {
 		req.ParallelToolCalls = nil
@@ -92,8 +92,8 @@ func (f *fitted) fit(req Request) Request {
 	return req
 }
 
-// Told tells a model that knows no tools in words which were called and what came of that. It has its place inside of what
-// fits conversations to a window: what is told there shows as results of tools no more, and as a user's turns.
+// Told returns a client that describes earlier tool calls and their results in words, for a model without tools. Wrap
+// it with window.Within, not the other way round: the described results are user turns and no longer tool results.
 func Told(c Client, spec skeinv1.ModelSpec) Client {
 	if spec.Capabilities.CallsTools() {
 		return c
@@ -109,7 +109,7 @@ func (t *told) Stream(ctx context.Context, req Request, emit func(Delta)) (*Resp
 	return t.client.Stream(ctx, req, emit)
 }
 
-// Embed implements Embedder, where the client does.
+// Embed implements Embedder if the client does.
 func (t *told) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	e, err := EmbedderOf(t.client, "")
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *told) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	return e.Embed(ctx, texts)
 }
 
-// toldCalls tells in words which tools were called and what came of that, for models that know no tools.
+// toldCalls replaces tool calls and their results with words, for models without tools.
 func toldCalls(messages []Message) []Message {
 	out := slices.Clone(messages)
 	for i := range out {

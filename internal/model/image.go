@@ -5,16 +5,16 @@ import (
 	"encoding/base64"
 )
 
-// Image that belongs to a message.
+// Image is an image of a message.
 type Image struct {
 	MimeType string // image/png, image/jpeg, image/webp or image/gif
-	// Read gives the bytes. It is called when the request is made, at most once in each try.
+	// Read returns the bytes. It is called when the request is made, at most once in each attempt.
 	Read func(ctx context.Context) ([]byte, error)
-	// Detail that is asked for: low, high, or auto when empty. Providers that know no such thing ignore it.
+	// Detail is the requested detail: low, high, or auto when empty. Providers without such an option ignore it.
 	Detail string
 }
 
-// Base64 gives the bytes as text. An *Error of KindConfig when they cannot be read.
+// Base64 returns the bytes in base64, or an *Error of KindConfig when they cannot be read.
 func (i Image) Base64(ctx context.Context) (string, error) {
 	data, err := i.Read(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (i Image) Base64(ctx context.Context) (string, error) {
 	return base64.StdEncoding.EncodeToString(data), nil
 }
 
-// DataURL gives the image as a URL that holds it.
+// DataURL returns the image as a data URL.
 func (i Image) DataURL(ctx context.Context) (string, error) {
 	text, err := i.Base64(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package model is the one interface to language models (SPEC AGT-06). openai and scripted implement it
-// in folders of their own; provider makes the client that a Model's spec asks for.
+// Package model is the interface of language models (AGT-06). Packages such as openai, anthropic and scripted implement
+// it. Package provider creates the client that a Model's spec asks for.
 package model
 
 import (
@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Client speaks with one model. It is safe for concurrent use.
+// Client is a client of one model. It is safe for concurrent use.
 type Client interface {
-	// Stream asks for one answer. Each piece of it goes to emit as it comes, from one goroutine at a time
-	// and never after Stream has returned; the Response holds all of it again. Errors are *Error, or the
-	// context's own when it ended. Nothing is tried twice: see WithRetries.
+	// Stream requests one answer. It passes each piece to emit as the piece arrives, from one goroutine at a time and
+	// never after Stream has returned. The Response contains everything again. Errors are *Error, or the context's own
+	// when it ended. Nothing is retried: see WithRetries.
 	Stream(ctx context.Context, req Request, emit func(Delta)) (*Response, error)
 }
 
-// Role of a message.
+// Role is the role of a message.
 type Role string
 
 // The roles.
@@ -27,22 +27,22 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message of the conversation as the model sees it.
+// Message is a message of the conversation as the model sees it.
 type Message struct {
 	Role       Role
 	Content    string
-	Name       string     // of the tool, on results
+	Name       string     // of the tool, for results
 	ToolCalls  []ToolCall // of an assistant
-	ToolCallID string     // on results: the call that it answers
-	// Attachments name the files that belong to the message, such as "/a.csv (text/csv, 120 bytes)".
+	ToolCallID string     // for results: the call that the result answers
+	// Attachments describes the files of the message, such as "/a.csv (text/csv, 120 bytes)".
 	Attachments []string
-	// Images of a user's message, or of a result; a client whose model has no eyes leaves them out.
+	// Images are the images of a user's message or of a result. A client leaves them out when its model cannot see.
 	Images []Image
-	// Metadata is what an earlier Response asked to keep with its message.
+	// Metadata is what an earlier Response stored with its message.
 	Metadata map[string]any
 }
 
-// Text is the content with its attachments named, for models that know no attachments.
+// Text returns the content with the names of its attachments, for models without attachments.
 func (m Message) Text() string {
 	if len(m.Attachments) == 0 {
 		return m.Content
@@ -61,14 +61,14 @@ type ToolCall struct {
 	Arguments string // JSON text as the model wrote it, valid or not
 }
 
-// Tool that the model may call.
+// Tool is a tool that the model may call.
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON Schema of an object; any object when empty
 }
 
-// ToolChoice tells what the model may do with the tools.
+// ToolChoice says what the model may do with the tools.
 type ToolChoice string
 
 // The choices; empty is auto.
@@ -78,66 +78,67 @@ const (
 	ToolChoiceRequired ToolChoice = "required"
 )
 
-// Request for one answer.
+// Request is a request for one answer.
 type Request struct {
 	Messages   []Message // the system prompt first
 	Tools      []Tool
 	ToolChoice ToolChoice
-	// ParallelToolCalls tells whether one answer may ask for several calls; the provider's default when nil.
+	// ParallelToolCalls says whether one answer may contain several calls; the provider's default when nil.
 	ParallelToolCalls *bool
-	// Arguments of the thread, an object or nil; scripts use them.
+	// Arguments are those of the thread, an object or nil. Scripts use them.
 	Arguments json.RawMessage
-	// Schema is the JSON Schema that the answer's content must have, which is JSON then; any text when empty.
+	// Schema is the JSON Schema of the answer's content, which is then JSON; any text when empty.
 	Schema json.RawMessage
-	// SchemaName names it to the provider, in letters, digits, _ and -; "answer" when empty.
+	// SchemaName is the schema's name for the provider, in letters, digits, _ and -; "answer" when empty.
 	SchemaName string
-	// Reasoning that is asked for; the provider's default when nil.
+	// Reasoning is the requested reasoning; the provider's default when nil.
 	Reasoning *Reasoning
-	// Try counts the tries of one call, from 0 on; WithRetries sets it.
+	// Try counts the attempts of one call from 0. WithRetries sets it.
 	Try int
-	// Session is the provider's conversation that this one goes on with, as an earlier Response named it; "" for none
-	// (SPEC RUN-06). Messages hold the whole conversation all the same.
+	// Session is the provider's conversation that this one continues, from an earlier Response; "" for none (RUN-06).
+	// Messages contains the whole conversation nevertheless.
 	Session string
-	// SessionMessages is how many of Messages, from the front, the session knows already. They do not count, and Messages
-	// are to be sent without, the SessionLeftOut oldest messages behind the system prompt, which the session never had.
+	// SessionMessages is how many of Messages, from the first, the session already knows. SessionLeftOut is how many of
+	// the oldest messages after the system prompt the session never had. They do not count in SessionMessages and are
+	// not sent.
 	SessionMessages, SessionLeftOut int
 }
 
-// Reasoning tells how much a model thinks before it answers. Either Effort or MaxTokens is set.
+// Reasoning says how much a model reasons before it answers. Exactly one of Effort and MaxTokens is set.
 type Reasoning struct {
 	Effort    string // none, minimal, low, medium or high
-	MaxTokens int64  // that may be spent on it
-	// Exclude keeps what was thought out of the answer.
+	MaxTokens int64  // tokens that reasoning may use
+	// Exclude keeps the reasoning out of the answer.
 	Exclude bool
 }
 
-// Delta is a piece of an answer under way.
+// Delta is a piece of an unfinished answer.
 type Delta struct {
 	Text      string
 	Reasoning string
-	// Reset takes back all pieces so far: the call is made anew.
+	// Reset discards all pieces so far, because the call is made again.
 	Reset bool
 }
 
-// Response is a whole answer.
+// Response is a complete answer.
 type Response struct {
 	Content      string
 	Reasoning    string
 	ToolCalls    []ToolCall
-	FinishReason string // as the provider gave it: stop, tool_calls, length, …
-	Usage        *Usage // nil when the provider did not say
-	// Session is the provider's conversation that this answer belongs to, to be given with the next request; "" when
-	// there is none.
+	FinishReason string // from the provider: stop, tool_calls, length, …
+	Usage        *Usage // nil when the provider did not report it
+	// Session is the provider's conversation that this answer belongs to, for the next request; "" when there is none.
 	Session string
-	// Refused: the content tells why the model gives no answer.
+	// Refused says that the content explains why the model gives no answer.
 	Refused bool
-	// Model is the name of the Model that answered, where it is not the one that was asked: a fallback.
+	// Model is the name of the fallback Model that answered; empty when the requested Model did.
 	Model string
-	// Failures say, where a fallback answered, why those before it did not.
+	// Failures says why the Models before the fallback failed.
 	Failures []string
-	// Trimmed says what the model did not get to read, and Read are the messages that it did; nil when it read all.
+	// Trimmed says what the model did not get to read, and Read holds the messages that it read. Both are nil when it
+	// read everything.
 	Trimmed *Trimmed
 	Read    []Message
-	// Metadata is stored on the assistant message and comes back with it in later requests.
+	// Metadata is stored on the assistant message and included in later requests.
 	Metadata map[string]any
 }

@@ -21,7 +21,7 @@ func TestModel(t *testing.T) {
 	RunSpecs(t, "Models")
 }
 
-// failing fails a number of times, after a piece of its answer, and then answers.
+// failing fails a number of times, each time after a piece of its answer, and then answers.
 type failing struct {
 	failures int
 	err      *model.Error
@@ -42,7 +42,7 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 	var clk *clocktesting.FakeClock
 	BeforeEach(func() { clk = clocktesting.NewFakeClock(time.Now()) })
 
-	// play calls a model, letting time pass whenever it waits, and gives how long that was.
+	// play calls a model, steps the clock whenever the model waits, and returns the time waited.
 	play := func(ctx context.Context, f *failing, retries int) (waited time.Duration, deltas []model.Delta, err error) {
 		begin := clk.Now()
 		finished := make(chan error, 1)
@@ -62,21 +62,21 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 		}
 	}
 
-	It("come with growing pauses and take back the pieces of a failed try", func() {
+	It("come with growing pauses, and reset the pieces of a failed attempt", func() {
 		waited, deltas, err := play(context.Background(), &failing{failures: 2, err: passing}, 2)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deltas).To(Equal([]model.Delta{{Text: "try 1"}, {Reset: true}, {Text: "try 2"}, {Reset: true}, {Text: "try 3"}}))
-		Expect(waited).To(BeNumerically("~", 1400*time.Millisecond, 300*time.Millisecond)) // 0.5 s and 1 s less a fifth
+		Expect(waited).To(BeNumerically("~", 1400*time.Millisecond, 300*time.Millisecond)) // 0.5 s and 1 s, less at most a fifth
 	})
 
-	It("end after as many as are allowed, with the last failure", func() {
+	It("end after the allowed number, with the last failure", func() {
 		f := &failing{failures: 9, err: passing}
 		_, _, err := play(context.Background(), f, 3)
 		Expect(err).To(MatchError(passing))
 		Expect(f.calls).To(Equal(4))
 	})
 
-	It("are not made for failures that stay", func() {
+	It("are not made for permanent failures", func() {
 		final := &model.Error{Kind: model.KindBadAnswer, Message: "nonsense"}
 		f := &failing{failures: 1, err: final}
 		_, _, err := play(context.Background(), f, 3)
@@ -84,7 +84,7 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 		Expect(f.calls).To(Equal(1))
 	})
 
-	It("stop with the context, for its cause", func() {
+	It("stop with the context, and return its cause", func() {
 		cause := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(cause)
@@ -94,7 +94,7 @@ var _ = Describe("Retries", Label("AGT-06"), func() {
 })
 
 var _ = Describe("Redaction", func() {
-	It("knows a key in every spelling that a server sends back", func() {
+	It("finds a key in every encoding that a server may send back", func() {
 		const key = `sk-"1+2/3`
 		r := model.NewRedactor(key)
 		for _, spelling := range []string{key, `sk-\"1+2/3`, url.QueryEscape(key), url.PathEscape(key), base64.StdEncoding.EncodeToString([]byte(key))} {

@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// WithRestarts begins a provider's conversation anew, with all that was said, when it cannot be gone on with: the
-// provider has forgotten it, or has it otherwise (SPEC RUN-06). Nobody is told, since nothing is lost.
+// WithRestarts returns a client that starts the provider's conversation again, with all messages, when it cannot be
+// continued: the provider has forgotten it, or has a different version (RUN-06). The restart is not reported, because
+// nothing is lost.
 func WithRestarts(c Client) Client { return &restarting{client: c} }
 
 type restarting struct{ client Client }
@@ -30,7 +31,7 @@ func (r *restarting) Stream(ctx context.Context, req Request, emit func(Delta)) 
 	return r.client.Stream(InTurn(ctx), req, emit)
 }
 
-// Embed implements Embedder, where the client does.
+// Embed implements Embedder if the client does.
 func (r *restarting) Embed(ctx context.Context, texts []string) (*Embeddings, error) {
 	e, err := EmbedderOf(r.client, "")
 	if err != nil {
@@ -39,7 +40,7 @@ func (r *restarting) Embed(ctx context.Context, texts []string) (*Embeddings, er
 	return e.Embed(ctx, texts)
 }
 
-// lost tells whether a refusal may be due to the session.
+// lost reports whether the session may be the cause of a refusal.
 func lost(e *Error) bool {
 	if e.Kind != KindStatus || e.Code != "" {
 		return false

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// DefaultRetries is how often a passing failure is tried again when the Model does not say.
+	// DefaultRetries is how often a passing failure is retried when the Model does not say.
 	DefaultRetries = 2
 	firstBackoff   = 500 * time.Millisecond
 	maxBackoff     = 30 * time.Second
 )
 
-// WithRetries tries a call again, up to retries times, when it failed in a passing way: after as long as
-// the provider asked, else with exponential backoff. Pieces that a failed try has sent are taken back by
-// a Delta with Reset.
+// WithRetries returns a client that retries a call, up to retries times, after a passing failure: after as long as the
+// provider asked, or else with exponential backoff. A Delta with Reset discards the pieces of a failed attempt.
 func WithRetries(c Client, retries int, clk clock.Clock) Client {
 	if retries <= 0 {
 		return c
@@ -50,7 +49,7 @@ func (r *retrying) Stream(ctx context.Context, req Request, emit func(Delta)) (r
 	return res, err
 }
 
-// Embed implements Embedder, where the client does.
+// Embed implements Embedder if the client does.
 func (r *retrying) Embed(ctx context.Context, texts []string) (out *Embeddings, err error) {
 	e, err := EmbedderOf(r.client, "")
 	if err != nil {
@@ -63,7 +62,7 @@ func (r *retrying) Embed(ctx context.Context, texts []string) (out *Embeddings, 
 	return out, err
 }
 
-// try calls fn until it succeeds, fails for good, or has failed too often.
+// try calls fn until it succeeds, fails permanently, or has failed too often.
 func (r *retrying) try(ctx context.Context, fn func(try int) error) error {
 	for try := 0; ; try++ {
 		err := fn(try)
@@ -88,8 +87,8 @@ func (r *retrying) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff before try number try+1: what the provider asked for, else doubled from half a second with a
-// fifth of jitter, so that the calls that failed together do not come back together.
+// backoff returns the wait before attempt try+1: what the provider asked for, or else half a second doubled each time,
+// with a fifth of jitter, so that calls that failed together do not return together.
 func backoff(try int, asked time.Duration) time.Duration {
 	if asked > 0 {
 		return asked

@@ -1,18 +1,18 @@
 package model
 
-// Trimmed tells what of a request a model did not get to read, since it would not have fitted its window.
+// Trimmed says what of a request a model did not get to read because it exceeds the context window.
 type Trimmed struct {
-	// LeftOut is how many of the oldest messages behind the system prompt were left out, Kept how many were not.
+	// LeftOut is how many of the oldest messages after the system prompt were left out. Kept is how many were not.
 	LeftOut, Kept int
-	// Shortened is of how many results of tools the middle was left out.
+	// Shortened is how many tool results were shortened in the middle.
 	Shortened int
-	// Tokens of what was kept, tools included, as they were estimated.
+	// Tokens is the estimate for what was kept, tools included.
 	Tokens int
-	// ContextWindow of the model in tokens; 0 when nobody has said it.
+	// ContextWindow is the model's context window in tokens; 0 when unknown.
 	ContextWindow int64
 }
 
-// Without leaves out the oldest messages behind the system prompt, which is the first.
+// Without returns the messages without the oldest ones after the system prompt, which is the first.
 func Without(messages []Message, leftOut int) []Message {
 	if leftOut <= 0 || leftOut >= len(messages) {
 		return messages

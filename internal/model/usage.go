@@ -1,21 +1,21 @@
 package model
 
-// Usage of one call, in tokens, whatever the provider's own way of counting.
+// Usage is the usage of one call in tokens. It is independent of how the provider counts.
 type Usage struct {
-	// InputTokens are all that were read: CachedTokens and CacheWriteTokens are part of them.
+	// InputTokens is all that was read, including CachedTokens and CacheWriteTokens.
 	InputTokens int64 `json:"inputTokens"`
-	// OutputTokens are all that were written: ReasoningTokens are part of them.
+	// OutputTokens is all that was written, including ReasoningTokens.
 	OutputTokens int64 `json:"outputTokens"`
 	// CachedTokens were read from the provider's cache.
 	CachedTokens int64 `json:"cachedTokens,omitempty"`
-	// CacheWriteTokens were put into the provider's cache, where that has a price of its own.
+	// CacheWriteTokens were written to the provider's cache, where that has a separate price.
 	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
 	ReasoningTokens  int64 `json:"reasoningTokens,omitempty"`
-	// Cost by the Model's pricing; 0 when it has none.
+	// Cost is the price by the Model's pricing; 0 when it has none.
 	Cost Cost `json:"cost,omitempty"`
 }
 
-// Add sums two usages.
+// Add returns the sum of two usages.
 func (u Usage) Add(o Usage) Usage {
 	return Usage{
 		InputTokens:      u.InputTokens + o.InputTokens,
@@ -27,5 +27,5 @@ func (u Usage) Add(o Usage) Usage {
 	}
 }
 
-// Tokens is the sum of what was read and written.
+// Tokens returns the sum of what was read and written.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }

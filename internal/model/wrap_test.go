@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// played answers or fails as told, after a piece of its answer, and keeps what it was asked.
+// played answers or fails as configured, after a piece of its answer, and records the requests.
 type played struct {
 	answer string
-	errs   []error // of the first calls; nil ones answer
+	errs   []error // of the first calls; nil means an answer
 	asked  []model.Request
 }
 
@@ -33,20 +33,20 @@ var _ = Describe("Fallbacks", Label("AGT-06"), func() {
 	ctx := context.Background()
 	busy := &model.Error{Kind: model.KindStatus, Status: 503, Passing: true, Message: "busy"}
 
-	It("answer in their order, say who did and why, and take back what the others had begun", func() {
+	It("answer in order, report which model did and why, and reset what the others had begun", func() {
 		a, b, c := &played{answer: "a", errs: []error{busy}}, &played{answer: "b", errs: []error{busy}}, &played{answer: "c"}
 		var deltas []model.Delta
 		res, err := model.WithFallbacks(model.Named{Name: "a", Client: a}, model.Named{Name: "b", Client: b}, model.Named{Name: "c", Client: c}).
 			Stream(ctx, model.Request{Session: "old", SessionMessages: 3}, func(d model.Delta) { deltas = append(deltas, d) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res).To(And(HaveField("Content", "c"), HaveField("Model", "c"), HaveField("Failures", []string{"a: busy", "b: busy"})))
-		Expect(res.Session).To(BeEmpty(), "a session is the first Model's")
+		Expect(res.Session).To(BeEmpty(), "a session belongs to the first Model")
 		Expect(deltas).To(Equal([]model.Delta{{Text: "a"}, {Reset: true}, {Text: "b"}, {Reset: true}, {Text: "c"}}))
 		Expect(a.asked[0].Session).To(Equal("old"))
 		Expect(b.asked[0]).To(And(HaveField("Session", ""), HaveField("SessionMessages", 0)))
 	})
 
-	It("that fail too are told with the first failure, which stays what it is", func() {
+	It("that fail too are added to the first failure, which is not changed itself", func() {
 		_, err := model.WithFallbacks(model.Named{Name: "a", Client: &played{errs: []error{busy}}}, model.Named{Name: "b", Client: &played{errs: []error{&model.Error{Kind: model.KindStatus, Status: 400, Message: "nonsense"}}}},
 			model.Named{Name: "c", Client: &played{}}).Stream(ctx, model.Request{}, func(model.Delta) {})
 		Expect(err).To(And(HaveField("Status", 503), HaveField("Message", "busy; its fallbacks failed too: b: nonsense")))
@@ -62,28 +62,28 @@ var _ = Describe("Fallbacks", Label("AGT-06"), func() {
 		Expect(b.asked).To(BeEmpty())
 	})
 
-	DescribeTable("are asked for what may be different elsewhere", func(e model.Error, want bool) {
+	DescribeTable("are asked after failures that another model may not have", func(e model.Error, want bool) {
 		Expect(model.FallsBack(&e)).To(Equal(want))
 	},
 		Entry("unreachable", model.Error{Kind: model.KindUnreachable}, true),
 		Entry("too slow", model.Error{Kind: model.KindTimeout}, true),
-		Entry("nonsense", model.Error{Kind: model.KindBadAnswer}, true),
+		Entry("a bad answer", model.Error{Kind: model.KindBadAnswer}, true),
 		Entry("failed", model.Error{Kind: model.KindFailed}, true),
 		Entry("overloaded", model.Error{Kind: model.KindStatus, Status: 529, Passing: true}, true),
 		Entry("no quota left", model.Error{Kind: model.KindStatus, Status: 429}, true),
-		Entry("not let in", model.Error{Kind: model.KindStatus, Status: 401}, true),
+		Entry("unauthorized", model.Error{Kind: model.KindStatus, Status: 401}, true),
 		Entry("unknown model", model.Error{Kind: model.KindStatus, Status: 404}, true),
-		Entry("too long for its window", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeContextLength}, true),
+		Entry("too long for its context window", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeContextLength}, true),
 		Entry("a bad request", model.Error{Kind: model.KindStatus, Status: 400}, false),
-		Entry("filtered", model.Error{Kind: model.KindFiltered}, false),
-		Entry("filtered at the door", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeFiltered}, false),
-		Entry("declared wrongly", model.Error{Kind: model.KindConfig}, false),
+		Entry("a filtered answer", model.Error{Kind: model.KindFiltered}, false),
+		Entry("a filtered request", model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeFiltered}, false),
+		Entry("a wrong declaration", model.Error{Kind: model.KindConfig}, false),
 	)
 })
 
 var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 	resume := model.Request{Session: "old", SessionMessages: 2}
-	It("that cannot be gone on with is begun anew, whole", func() {
+	It("that cannot be continued is started again, in full", func() {
 		p := &played{answer: "x", errs: []error{&model.Error{Kind: model.KindStatus, Status: 404}}}
 		var deltas []model.Delta
 		res, err := model.WithRestarts(p).Stream(context.Background(), resume, func(d model.Delta) { deltas = append(deltas, d) })
@@ -92,7 +92,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 		Expect(p.asked[1]).To(And(HaveField("Session", ""), HaveField("SessionMessages", 0)))
 		Expect(deltas).To(Equal([]model.Delta{{Text: "x"}, {Reset: true}, {Text: "x"}}))
 	})
-	It("is not begun anew for what has nothing to do with it", func() {
+	It("is not started again for unrelated failures", func() {
 		for _, err := range []error{
 			&model.Error{Kind: model.KindStatus, Status: 503, Passing: true}, &model.Error{Kind: model.KindStatus, Status: 401},
 			&model.Error{Kind: model.KindStatus, Status: 400, Code: model.CodeContextLength}, errors.New("stopped"),
@@ -109,7 +109,7 @@ var _ = Describe("A provider's conversation", Label("RUN-06"), func() {
 	})
 })
 
-var _ = Describe("What a model can do", Label("AGT-06"), func() {
+var _ = Describe("A model's capabilities", Label("AGT-06"), func() {
 	req := model.Request{
 		Messages:  []model.Message{{Role: model.RoleSystem, Content: "sys"}, {Role: model.RoleUser, Content: "u", Images: []model.Image{{MimeType: "image/png"}}}},
 		Reasoning: &model.Reasoning{Effort: "low"}, ParallelToolCalls: ptr.To(true), Schema: json.RawMessage(`{"type":"object"}`),
@@ -122,7 +122,7 @@ var _ = Describe("What a model can do", Label("AGT-06"), func() {
 		}
 		return p.asked[0], err
 	}
-	It("is all that is asked of it", func() {
+	It("limit the request", func() {
 		got, err := ask(&skeinv1.ModelCapabilities{Vision: ptr.To(false), Reasoning: ptr.To(false), ParallelToolCalls: ptr.To(false), StructuredOutput: ptr.To(false)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Messages[1].Images).To(BeNil())
@@ -130,18 +130,18 @@ var _ = Describe("What a model can do", Label("AGT-06"), func() {
 		Expect(got.Reasoning).To(BeNil())
 		Expect(got.ParallelToolCalls).To(BeNil())
 		Expect(got.Schema).To(BeNil())
-		Expect(req.Messages[0].Content).To(Equal("sys"), "the request is the caller's")
+		Expect(req.Messages[0].Content).To(Equal("sys"), "the caller's request is not changed")
 		Expect(req.Messages[1].Images).To(HaveLen(1))
 	})
-	It("is taken for everything where nothing is said", func() {
+	It("count as true where they are left out", func() {
 		Expect(ask(nil)).To(Equal(req))
 		Expect(ask(&skeinv1.ModelCapabilities{})).To(Equal(req))
 	})
-	It("may be embeddings alone", func() {
+	It("may be embeddings only", func() {
 		_, err := ask(&skeinv1.ModelCapabilities{Embeddings: ptr.To(true)})
 		Expect(err).To(And(HaveField("Kind", model.KindConfig), HaveField("Message", ContainSubstring("one for embeddings"))))
 	})
-	It("has a price", func() {
+	It("come with a price", func() {
 		res, err := model.Fitted(&played{}, "m", skeinv1.ModelSpec{Pricing: &skeinv1.ModelPricing{Input: "2.50", Output: "10"}}).Stream(context.Background(), req, func(model.Delta) {})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.Usage.Cost.String()).To(Equal("0.0035"))

@@ -13,34 +13,34 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Bounds of what a prompt is made of.
+// Limits of prompts.
 const (
-	// MaxDepth is how many prompts may include one another.
+	// MaxDepth is how deeply prompts may include one another.
 	MaxDepth = 16
-	// MaxParts of a prompt with all that it includes.
+	// MaxParts limits the parts of a prompt with all its includes.
 	MaxParts = 4096
-	// MaxBytes of a prompt with all that it includes, before values are put in.
+	// MaxBytes limits the size of a prompt with all its includes, before values are inserted.
 	MaxBytes = 1 << 20
 )
 
-// Error is a mistake in a prompt, or in one that it includes. Reason is one of a definition's condition.
+// Error is a mistake in a prompt or in one of its includes. Reason is a reason of a definition's condition.
 type Error struct{ Reason, Message string }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Loader finds what a prompt names, in its namespace. Its errors come out of Build as they are, but for a text that
-// says where.
+// Loader loads what a prompt refers to, from its namespace. Build returns its errors unchanged, except that it adds
+// where they occurred.
 type Loader interface {
-	// Prompt gives the spec of another prompt; field is where its name stands.
+	// Prompt returns the spec of another prompt. field is the field with its name.
 	Prompt(ctx context.Context, name, field string) (*skeinv1.PromptSpec, error)
-	// ConfigMapKey gives the text of a key, nil when there is none and it is optional.
+	// ConfigMapKey returns the text of a key, or nil when it does not exist and is optional.
 	ConfigMapKey(ctx context.Context, ref corev1.ConfigMapKeySelector, field string) ([]byte, error)
-	// Within says that an error is about what stands in a prompt that was included.
+	// Within returns the error with the name of the included prompt that it is about.
 	Within(prompt string, err error) error
 }
 
-// Template is a system prompt without its values. It does not change and may be shared.
+// Template is a system prompt without its values. It is immutable and may be shared.
 type Template struct {
 	segments []segment
 	included []Included
@@ -53,13 +53,13 @@ type Included struct {
 	Spec *skeinv1.PromptSpec
 }
 
-// Included lists the prompts that are part of the template, each once, in the order in which they come up first.
+// Included returns the prompts that are part of the template, each once, in the order of their first occurrence.
 func (t *Template) Included() []Included { return t.included }
 
-// UsesEnv tells whether the template has places for variables.
+// UsesEnv reports whether the template has placeholders for variables.
 func (t *Template) UsesEnv() bool { return t.env }
 
-// Build puts a prompt together. An *Error when it has a mistake.
+// Build combines the parts of a prompt. It returns an *Error when the prompt has a mistake.
 func Build(ctx context.Context, name string, spec *skeinv1.PromptSpec, l Loader) (*Template, error) {
 	b := &builder{loader: l, out: &Template{}}
 	if err := b.prompt(ctx, name, spec); err != nil {
@@ -71,7 +71,7 @@ func Build(ctx context.Context, name string, spec *skeinv1.PromptSpec, l Loader)
 type builder struct {
 	loader Loader
 	out    *Template
-	path   []string // the prompts that lead to the present one, itself included
+	path   []string // the chain of includes to the current prompt, which is the last
 	parts  int
 	bytes  int
 }
@@ -107,7 +107,7 @@ func (b *builder) part(ctx context.Context, p *skeinv1.PromptPart, field string)
 			return err
 		}
 		if !utf8.Valid(data) {
-			return &Error{skeinv1.ReasonInvalidSpec, fmt.Sprintf("%s: key %q of ConfigMap %q is no UTF-8 text", field, p.ConfigMapKeyRef.Key, p.ConfigMapKeyRef.Name)}
+			return &Error{skeinv1.ReasonInvalidSpec, fmt.Sprintf("%s: key %q of ConfigMap %q is not UTF-8 text", field, p.ConfigMapKeyRef.Key, p.ConfigMapKeyRef.Name)}
 		}
 		return b.text(string(data), fmt.Sprintf("%s: key %q of ConfigMap %q", field, p.ConfigMapKeyRef.Key, p.ConfigMapKeyRef.Name), p.Literal)
 	default:
@@ -133,7 +133,7 @@ func (b *builder) include(ctx context.Context, name, field string) error {
 	err = b.prompt(ctx, name, spec)
 	var circle *Error
 	if err == nil || errors.As(err, &circle) && circle.Reason == skeinv1.ReasonIncludeCycle {
-		return err // which names the whole way
+		return err // the error names the whole circle
 	}
 	return b.loader.Within(name, err)
 }

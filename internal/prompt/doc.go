@@ -1,4 +1,3 @@
-// Package prompt makes the system prompt of a Prompt object (SPEC AGT-05): Build puts together what it is made of,
-// Render puts the values in. Values are put in once and never looked at again, so that nothing that a person wrote
-// can ask for a variable.
+// Package prompt builds the system prompt of a Prompt object (AGT-05). Build combines its parts, and Render inserts the
+// values. Inserted values are not parsed again, so nothing that a person wrote can refer to a variable.
 package prompt

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// segment is a piece of a template: a literal text, or the place of a value.
+// segment is a piece of a template: literal text, or a placeholder.
 type segment struct {
 	literal string
 	from    source
-	path    []string // of an argument: its name, and what leads to the value within it; of a variable: its name
+	path    []string // for an argument: its name and the path to the value within it; for a variable: its name
 }
 
-// source of a value.
+// source is where the value of a placeholder comes from.
 type source int
 
 const (
@@ -33,7 +33,7 @@ var (
 	variablePath = regexp.MustCompile(`^env\.([A-Za-z_][A-Za-z0-9_]{0,127})$`)
 )
 
-// parse reads a text with placeholders. The error quotes the first that is none, with its line.
+// parse parses a text with placeholders. The error quotes the first invalid one, with its line.
 func parse(text string) ([]segment, error) {
 	var out []segment
 	var plain strings.Builder
@@ -83,7 +83,7 @@ func placeholder(inside string) (segment, bool) {
 	return segment{}, false
 }
 
-// maxQuote is how much of a wrong placeholder an error shows, in bytes.
+// maxQuote is how much of an invalid placeholder an error shows, in bytes.
 const maxQuote = 60
 
 func quote(text string) string {

@@ -14,7 +14,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// world is prompts and ConfigMap keys by name.
+// world holds prompts and ConfigMap keys by name.
 type world struct {
 	prompts map[string]*skeinv1.PromptSpec
 	keys    map[string]string
@@ -178,7 +178,7 @@ func TestRenderedSizeIsBounded(t *testing.T) {
 	}
 }
 
-// What a value holds is never looked at: it comes out as it went in, whatever it looks like, and wherever it stands.
+// Values are not parsed: they come out as they went in, whatever they look like and wherever they are.
 func TestValuesAreNotTakenForPlaceholders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"{{", "}}", `\{{`, "{{ env.SECRET }}", "{{ arguments.b }}", "{", "}", `\`, " ", "env.SECRET", "ä", "x"})

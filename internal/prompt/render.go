@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// MaxRendered bounds a system prompt with its values, in bytes.
+// MaxRendered limits a system prompt with its values, in bytes.
 const MaxRendered = 4 << 20
 
-// Values are what a template's places are filled with.
+// Values are the values for the placeholders of a template.
 type Values struct {
-	// Arguments of the thread, an object or nothing.
+	// Arguments are those of the thread, an object or nothing.
 	Arguments json.RawMessage
-	// Env gives the value of a variable, and whether there is one.
+	// Env returns the value of a variable and whether it exists.
 	Env func(name string) (string, bool)
 }
 
-// Render gives the text. A value that is not there leaves nothing. Strings are put in as they are, all else as JSON.
+// Render returns the text. A missing value becomes nothing. Strings are inserted as they are, all other values as JSON.
 func (t *Template) Render(v Values) (string, error) {
 	if len(t.segments) == 1 && t.segments[0].from == fromText {
 		return t.segments[0].literal, nil
@@ -44,7 +44,7 @@ func (t *Template) Render(v Values) (string, error) {
 	return out.String(), nil
 }
 
-// argument follows a path into the arguments: names of objects, and numbers into lists.
+// argument follows a path into the arguments: names of fields, and indexes of lists.
 func argument(raw json.RawMessage, path []string) string {
 	for _, step := range path {
 		raw = within(raw, step)

@@ -9,23 +9,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Bounds of a skill.
+// Limits of a skill.
 const (
-	// MaxSkillBytes of a skill's text.
+	// MaxSkillBytes limits the text of a skill.
 	MaxSkillBytes = 128 << 10
-	// MaxSkillDescription in bytes, wherever it stands.
+	// MaxSkillDescription limits a description in bytes, wherever it is written.
 	MaxSkillDescription = 1024
 )
 
-// fence stands above and below the front matter of a text.
+// fence is the line above and below the front matter of a text.
 const fence = "---"
 
-// ParseSkill takes the front matter off the text of a skill, as a SKILL.md has it, and gives what is left and the
-// description that the front matter has, if any (SPEC AGT-08). A text that does not begin with a line of three dashes
-// has none. The error says what to write instead.
+// ParseSkill splits the text of a skill in the form of a SKILL.md. It returns the instructions without the front
+// matter, and the description in the front matter, if there is one (AGT-08). A text that does not begin with a line of
+// three dashes has no front matter. The error says what to write instead.
 func ParseSkill(text string) (description, instructions string, err error) {
 	if !utf8.ValidString(text) {
-		return "", "", errors.New("it is no UTF-8 text")
+		return "", "", errors.New("it is not UTF-8 text")
 	}
 	if len(text) > MaxSkillBytes {
 		return "", "", fmt.Errorf("it has %d bytes, more than %d: make it shorter, or keep large texts in files", len(text), MaxSkillBytes)
@@ -44,12 +44,12 @@ func ParseSkill(text string) (description, instructions string, err error) {
 		return "", "", fmt.Errorf("its description has %d bytes, more than %d: say in a sentence or two what the skill is for", len(description), MaxSkillDescription)
 	}
 	if instructions = strings.TrimSpace(text); instructions == "" {
-		return "", "", errors.New("it says nothing of what to do: write the instructions, below the front matter where it has one")
+		return "", "", errors.New("it has no instructions: write the instructions, below the front matter if there is one")
 	}
 	return description, instructions, nil
 }
 
-// frontMatter cuts a text in two behind its front matter; found is false when it has none.
+// frontMatter splits a text after its front matter. found is false when it has none.
 func frontMatter(text string) (head, body string, found bool) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if strings.TrimRight(first, " \t") != fence {

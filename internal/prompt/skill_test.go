@@ -35,7 +35,7 @@ func TestWrongSkillsText(t *testing.T) {
 		"---\na: [\n---\nAsk.":               "are not YAML",
 		"---\n- a\n---\nAsk.":                "are not YAML",
 		"---\ndescription: {a: b}\n---\nA":   "are not YAML",
-		"\xff":                               "no UTF-8",
+		"\xff":                               "not UTF-8",
 		strings.Repeat("x", MaxSkillBytes+1): "more than 131072",
 		"---\ndescription: " + strings.Repeat("x", 1025) + "\n---\nAsk.": "more than 1024",
 	} {

@@ -12,7 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// recorder is a recorder of Events into which no secret gets.
+// recorder is a recorder of Events that redacts secrets.
 type recorder struct {
 	events.EventRecorder
 	secrets *Registry
@@ -28,19 +28,20 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 	r.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", r.secrets.AnyText(fmt.Sprintf(note, args...)))
 }
 
-// kubeClient is a client of the cluster that writes no secret into Skein's own objects.
+// kubeClient is a client of the cluster that redacts secrets in Skein's own objects.
 type kubeClient struct {
 	client.Client
 	secrets *Registry
 }
 
-// NewClient wraps a client. Objects of Skein's kinds are created, and their statuses written, without the
-// secrets of their namespace. Other writes pass: what a user wrote into a spec is his to change.
+// NewClient wraps a client. It redacts the secrets of their namespace in objects of Skein's kinds when they are created
+// and when their status is written. It does not change other writes: users are responsible for what they write into a
+// spec.
 func NewClient(inner client.Client, secrets *Registry) client.Client {
 	return &kubeClient{inner, secrets}
 }
 
-// clean takes the secrets out of a field of an object of Skein's.
+// clean redacts a field of a Skein object.
 func (c *kubeClient) clean(o client.Object, field string) {
 	v := reflect.ValueOf(o)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Type().PkgPath() != reflect.TypeFor[skeinv1.Thread]().PkgPath() {

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// formsOf lists how a value may look in a text: as it is, and as the usual encodings write it.
+// formsOf returns the forms in which a value may appear in a text: as it is, and in the usual encodings.
 func formsOf(value string) []string {
 	forms := []string{value}
 	for _, escape := range []func(string) string{escapeJSON, escapeJSONForHTML} {
 		once := escape(value)
-		forms = append(forms, once, escape(once)) // twice: JSON in a string of JSON
+		forms = append(forms, once, escape(once)) // also twice: JSON in a JSON string
 	}
 	forms = append(forms, html.EscapeString(value))
 	query := url.QueryEscape(value)
 	percent := strings.ReplaceAll(query, "+", "%20")
-	// What encodeURIComponent leaves as it is.
+	// encodeURIComponent does not escape these.
 	component := strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*").Replace(percent)
 	for _, f := range []string{query, percent, component, url.PathEscape(value)} {
 		forms = append(forms, f, lowerPercent(f))
@@ -33,8 +33,8 @@ func formsOf(value string) []string {
 	return slices.Compact(forms)
 }
 
-// base64Forms are the characters that the value's bits determine, for each of the three offsets that it may
-// have within what was encoded; and, for a value that was encoded by itself, all characters.
+// base64Forms returns the characters that the value's bits determine, for each of the three offsets that the value may
+// have within what was encoded, and all characters of a value that was encoded alone.
 func base64Forms(value string) (forms []string) {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		whole := enc.EncodeToString([]byte(value))
@@ -53,16 +53,16 @@ func escapeJSON(s string) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string cannot fail
+	_ = enc.Encode(s) // encoding a string cannot fail
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(buf.String()), `"`), `"`)
 }
 
 func escapeJSONForHTML(s string) string {
-	data, _ := json.Marshal(s) // a string cannot fail
+	data, _ := json.Marshal(s) // encoding a string cannot fail
 	return string(data[1 : len(data)-1])
 }
 
-// lowerPercent writes the digits of percent escapes in small letters.
+// lowerPercent returns a text with lower-case digits in percent escapes.
 func lowerPercent(s string) string {
 	if !strings.Contains(s, "%") {
 		return s

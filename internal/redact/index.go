@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// index finds many texts in another. Values come and go while texts are searched, so that nothing is compiled:
-// every form is found by its first bytes, and a filter of bits passes over nearly all places where none begins.
-// Searching costs about the same for one value as for a thousand.
+// index finds many texts in another text. Values come and go while texts are searched, so nothing is compiled. Every
+// form is found by its first bytes, and a bit filter skips nearly all places where none begins. A search costs about
+// the same for one value as for a thousand. The Registry's lock guards an index.
 type index struct {
 	bits   uint
 	filter []uint64
 	heads  map[uint64][]form // by the first MinLength bytes, longest first
-	forms  map[string]int    // how often each was added
-	// starts are the first bytes, fewer than MinLength, of forms: what a text that goes on may end with.
+	forms  map[string]int    // how often each form was added
+	// starts counts the beginnings of forms, shorter than MinLength: a streamed text may end with them.
 	starts map[string]int
 }
 
@@ -47,7 +47,7 @@ func (ix *index) add(text, mark string) {
 	}
 }
 
-// remove leaves the filter as it is: a bit too many costs a look, no more.
+// remove does not clear bits of the filter: an extra bit only costs a lookup.
 func (ix *index) remove(text string) {
 	if ix.forms[text]--; ix.forms[text] > 0 {
 		return
@@ -65,7 +65,7 @@ func (ix *index) remove(text string) {
 	}
 }
 
-// replace puts marks in place of all forms, the leftmost and there the longest first.
+// replace replaces all forms with their marks. The leftmost form wins, and at one place the longest.
 func (ix *index) replace(s string) string {
 	if len(s) < MinLength {
 		return s
@@ -98,7 +98,7 @@ func (ix *index) replace(s string) string {
 	return out.String()
 }
 
-// at gives the longest form that begins at a place.
+// at returns the longest form that begins at a place.
 func (ix *index) at(s string, i int, head uint64) *form {
 	slot := ix.slot(head)
 	if ix.filter[slot/64]&(1<<(slot%64)) == 0 {
@@ -113,7 +113,7 @@ func (ix *index) at(s string, i int, head uint64) *form {
 	return nil
 }
 
-// stream is replace for a text that goes on.
+// stream is replace for a text that continues.
 func (ix *index) stream(s string) (ready, held string) {
 	s = ix.replace(s)
 	for i := range len(s) {
@@ -124,7 +124,7 @@ func (ix *index) stream(s string) (ready, held string) {
 	return s, ""
 }
 
-// begins tells whether a text is the beginning of a form.
+// begins reports whether a text is the beginning of a form.
 func (ix *index) begins(s string) bool {
 	if len(s) < MinLength {
 		return ix.starts[s] > 0

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// JSON gives a JSON text without the secrets of a namespace. What was valid JSON stays so.
+// JSON returns a JSON text without the secrets of a namespace. Valid JSON stays valid.
 func (r *Registry) JSON(namespace string, data []byte) []byte {
 	if !r.Holds(namespace) {
 		return data
 	}
 	text := string(data)
 	clean := r.Text(namespace, text)
-	odd := strings.Contains(clean, `\u`) || strings.Contains(clean, `\/`) // spelled in another way than ours
+	odd := strings.Contains(clean, `\u`) || strings.Contains(clean, `\/`) // escaped in a way that differs from formsOf
 	if clean == text && !odd {
 		return data
 	}
 	if !odd && json.Valid([]byte(clean)) {
 		return []byte(clean)
 	}
-	// A number held the value, or an escape hides it: look at the parts.
+	// A number contained the value, or an escape hides it: check the parts.
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
 	if err := dec.Decode(&v); err != nil {
-		return []byte(clean) // it was no JSON
+		return []byte(clean) // not JSON
 	}
 	v, changed := r.tree(namespace, v)
 	if !changed {
@@ -43,7 +43,7 @@ func (r *Registry) JSON(namespace string, data []byte) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// tree is for values as encoding/json decodes them, and leaves the given one as it is.
+// tree redacts a value as encoding/json decodes it. It does not change the given value.
 func (r *Registry) tree(namespace string, v any) (clean any, changed bool) {
 	switch v := v.(type) {
 	case string:

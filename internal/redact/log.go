@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// LogSink is a sink of logs into which no secret of any namespace gets.
+// LogSink is a log sink that redacts the secrets of all namespaces.
 type LogSink struct {
 	logr.LogSink
 	secrets *Registry
@@ -19,7 +19,7 @@ func NewLogger(l logr.Logger, secrets *Registry) logr.Logger {
 	return l.WithSink(&LogSink{l.GetSink(), secrets})
 }
 
-// Init implements logr.LogSink: this wrapper is a call more.
+// Init implements logr.LogSink. It counts this wrapper as one call.
 func (s *LogSink) Init(info logr.RuntimeInfo) {
 	info.CallDepth++
 	s.LogSink.Init(info)
@@ -58,7 +58,7 @@ func (s *LogSink) WithCallDepth(depth int) logr.LogSink {
 	return s
 }
 
-// values are looked at as they will be written; those that hold a secret become text.
+// values checks values in the form in which they will be written. Those that contain a secret become text.
 func (s *LogSink) values(list []any) []any {
 	if s.secrets == nil || s.secrets.known.Load() == 0 {
 		return list
@@ -74,7 +74,7 @@ func (s *LogSink) values(list []any) []any {
 		case error:
 			text = v.Error()
 		case fmt.Stringer:
-			text = fmt.Sprint(v) // a nil pointer is its business
+			text = fmt.Sprint(v) // fmt handles nil pointers
 		default:
 			if data, err := json.Marshal(v); err == nil {
 				text = string(data)

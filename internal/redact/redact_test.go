@@ -39,7 +39,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		r = redact.NewRegistry(clock)
 	})
 
-	DescribeTable("finds a value however it is written", func(form func(string) string) {
+	DescribeTable("finds a value in every encoding", func(form func(string) string) {
 		r.Register("ns", "KEY", secret)
 		for _, around := range []string{"%s", "before %s after", "x%s", "%sx", "%s%[1]s"} {
 			text := fmt.Sprintf(around, form(secret))
@@ -50,8 +50,8 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 			Expect(r.Text("other", text)).To(Equal(text), "of another namespace")
 		}
 	},
-		Entry("as it is", func(s string) string { return s }),
-		Entry("in JSON of Go", func(s string) string { b, _ := json.Marshal(s); return string(b) }),
+		Entry("in plain text", func(s string) string { return s }),
+		Entry("in JSON as Go writes it", func(s string) string { b, _ := json.Marshal(s); return string(b) }),
 		Entry("in JSON within JSON", func(s string) string {
 			b, _ := json.Marshal(s)
 			b, _ = json.Marshal(string(b))
@@ -59,15 +59,15 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		}),
 		Entry("in a query", url.QueryEscape),
 		Entry("in a path", url.PathEscape),
-		Entry("in small percent escapes", func(s string) string { return strings.ToLower(url.PathEscape(s)) }),
+		Entry("in lowercase percent escapes", func(s string) string { return strings.ToLower(url.PathEscape(s)) }),
 		Entry("in HTML", html.EscapeString),
 		Entry("in hexadecimal", func(s string) string { return hex.EncodeToString([]byte(s)) }),
 		Entry("in base64", func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }),
-		Entry("in base64 of URLs", func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }),
+		Entry("in base64 for URLs", func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) }),
 		Entry("in base64 without padding", func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }),
 	)
 
-	It("finds a value within what was encoded in base64, at every offset", func() {
+	It("finds a value within base64, at every offset", func() {
 		r.Register("ns", "KEY", secret)
 		for i := range 6 {
 			text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("y", i) + secret + "and more"))
@@ -75,13 +75,13 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		}
 	})
 
-	It("takes the longest of several values", func() {
+	It("prefers the longest of several values", func() {
 		r.Register("ns", "SHORT", "abcdefg")
 		r.Register("ns", "LONG", "abcdefghij")
 		Expect(r.Text("ns", "abcdefghij abcdefg")).To(Equal("[redacted:LONG] [redacted:SHORT]"))
 	})
 
-	It("passes over what is too short, and over nothing else", func() {
+	It("ignores values that are too short, and no others", func() {
 		r.Register("ns", "PIN", "1234")
 		Expect(r.Text("ns", "pin 1234")).To(Equal("pin 1234"))
 		Expect(r.Holds("ns")).To(BeFalse())
@@ -89,7 +89,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Text("ns", "123456")).To(Equal("[redacted:SIX]"))
 	})
 
-	It("keeps JSON valid, whatever held the value", func() {
+	It("keeps JSON valid, wherever the value was", func() {
 		r.Register("ns", "N", "123456")
 		for in, want := range map[string]string{
 			`{"a":1234567,"b":"x123456","123456":[123456]}`: `{"a":"[redacted:N]7","b":"x[redacted:N]","[redacted:N]":["[redacted:N]"]}`,
@@ -113,7 +113,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(held).To(BeEmpty())
 	})
 
-	It("never shows a value of a stream, however it is cut", func() {
+	It("never shows a value of a stream, however the stream is split", func() {
 		rapid.Check(GinkgoT(), func(t *rapid.T) {
 			r := redact.NewRegistry(nil)
 			value := rapid.StringMatching(`[ab]{6,12}`).Draw(t, "value")
@@ -148,7 +148,7 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 		Expect(r.Holds("ns")).To(BeFalse())
 	})
 
-	It("is nothing when it is nil", func() {
+	It("does nothing when it is nil", func() {
 		var none *redact.Registry
 		none.Register("ns", "A", "abcdefgh")
 		Expect(none.Text("ns", "abcdefgh") + none.AnyText("abcdefgh")).To(Equal("abcdefghabcdefgh"))
@@ -156,14 +156,14 @@ var _ = Describe("A registry", Label("ENV-03"), func() {
 	})
 })
 
-var _ = Describe("The doors", Label("ENV-03"), func() {
+var _ = Describe("Redaction", Label("ENV-03"), func() {
 	var r *redact.Registry
 	BeforeEach(func() {
 		r = redact.NewRegistry(nil)
 		r.Register("ns", "KEY", "open-sesame")
 	})
 
-	It("clean records and leave what is shared and structural", func() {
+	It("cleans records, but not shared maps and structural fields", func() {
 		shared := map[string]any{"note": "open-sesame", "list": []any{"open-sesame", 1.0}}
 		content := "say open-sesame"
 		m := store.Message{ID: "id-open-sesame", Role: "open-sesame", Name: "open-sesame", Content: &content, Metadata: shared,
@@ -179,7 +179,7 @@ var _ = Describe("The doors", Label("ENV-03"), func() {
 		Expect(m.ToolCalls[0]).To(Equal(store.ToolCall{Name: "open-sesame", Arguments: `{"a":"[redacted:KEY]"}`}))
 	})
 
-	It("keep the database free of values", func(ctx SpecContext) {
+	It("keeps the database free of values", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
 		Expect(err).NotTo(HaveOccurred())
@@ -219,7 +219,7 @@ var _ = Describe("The doors", Label("ENV-03"), func() {
 		Expect(other.Title).To(Equal("open-sesame"), "another namespace's text")
 	})
 
-	It("find a value that is split over the pieces of an answer", func(ctx SpecContext) {
+	It("finds a value that is split over the pieces of an answer", func(ctx SpecContext) {
 		inner, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: GinkgoT().TempDir()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(inner.Close)
@@ -242,7 +242,7 @@ var _ = Describe("The doors", Label("ENV-03"), func() {
 		Expect(all).To(Equal("it is [redacted:KEY]!"))
 	})
 
-	It("keep logs free of values", func() {
+	It("keeps logs free of values", func() {
 		var lines []string
 		log := redact.NewLogger(funcr.New(func(prefix, args string) { lines = append(lines, prefix+args) }, funcr.Options{}), r)
 		log = log.WithName("n").WithValues("with", "open-sesame")
@@ -253,7 +253,7 @@ var _ = Describe("The doors", Label("ENV-03"), func() {
 		Expect(strings.Count(strings.Join(lines, "\n"), "[redacted:KEY]")).To(Equal(8))
 	})
 
-	It("clean specs and statuses of Skein's objects", func() {
+	It("cleans specs and statuses of Skein's objects", func() {
 		t := &skeinv1.ThreadStatus{LastRun: &skeinv1.RunStatus{Reason: "ToolFailed", Message: "no open-sesame"}}
 		r.Value("ns", t)
 		Expect(t.LastRun.Message).To(Equal("no [redacted:KEY]"))

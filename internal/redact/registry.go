@@ -1,10 +1,9 @@
-// Package redact keeps the values of secrets out of everything that is written down or shown (SPEC ENV-03). A
-// Registry knows the values that are in use; the doors of this package (a store, an event recorder, a client
-// and a log sink that wrap others) and the runtime API put every text through it.
+// Package redact keeps the values of secrets out of everything that is stored or shown (ENV-03). A Registry knows the
+// values in use. The wrappers of this package (for a store, an event recorder, a client and a log sink) and the runtime
+// API pass every text through it.
 //
-// A value is found as it is and as it looks inside JSON, URLs, HTML, hexadecimal and base64 at any offset, and
-// is replaced by "[redacted:NAME]". Values shorter than MinLength are not looked for: they would be found
-// everywhere.
+// A value is found as it is and as it appears in JSON, URLs, HTML, hexadecimal and base64 at any offset. It is replaced
+// with "[redacted:NAME]". Values shorter than MinLength are not searched for, because they would match everywhere.
 package redact
 
 import (
@@ -17,23 +16,24 @@ import (
 )
 
 const (
-	// MinLength of a value that is looked for, in bytes, without the space around it.
+	// MinLength is the least length of a value that is searched for, in bytes, without surrounding white space.
 	MinLength = 6
-	// keep is how long a value is looked for after it was last registered.
+	// keep is how long a value is searched for after its last registration.
 	keep = 24 * time.Hour
-	// refresh is how exactly the time of the last registration is known.
+	// refresh is the precision of the time of the last registration.
 	refresh = time.Minute
-	// sweepEvery is how often values that are not in use any more are forgotten.
+	// sweepEvery is how often unused values are removed.
 	sweepEvery = time.Hour
 )
 
-// Registry knows which values are secret, by namespace. It is safe for concurrent use; a nil Registry knows none.
+// Registry knows the secret values by namespace. It is safe for concurrent use; mu guards the fields below it. A nil
+// Registry knows none.
 type Registry struct {
 	clock clock.PassiveClock
-	known atomic.Int64 // values: 0 costs nothing
+	known atomic.Int64 // number of values; 0 skips all work
 
 	mu         sync.RWMutex
-	entries    map[entry]time.Time // when last registered
+	entries    map[entry]time.Time // time of the last registration
 	namespaces map[string]*index
 	all        *index
 	swept      time.Time
@@ -41,7 +41,7 @@ type Registry struct {
 
 type entry struct{ namespace, name, value string }
 
-// NewRegistry makes an empty registry; the clock is the real one when nil.
+// NewRegistry returns an empty registry. A nil clock means the real clock.
 func NewRegistry(c clock.PassiveClock) *Registry {
 	if c == nil {
 		c = clock.RealClock{}
@@ -49,8 +49,8 @@ func NewRegistry(c clock.PassiveClock) *Registry {
 	return &Registry{clock: c, entries: map[entry]time.Time{}, namespaces: map[string]*index{}, all: newIndex(18), swept: c.Now()}
 }
 
-// Register makes a value known as the secret of that name. Again is cheap, and needed: a value that was not
-// registered for a day is forgotten.
+// Register registers a value as the secret of that name. Repeating it is cheap and necessary: a value that was not
+// registered for a day is removed.
 func (r *Registry) Register(namespace, name, value string) {
 	if r == nil {
 		return
@@ -90,7 +90,7 @@ func (r *Registry) add(e entry) {
 	r.known.Add(1)
 }
 
-// sweep forgets what was not registered for long.
+// sweep removes values that were not registered for a long time.
 func (r *Registry) sweep(now time.Time) {
 	if now.Sub(r.swept) < sweepEvery {
 		return
@@ -112,7 +112,7 @@ func (r *Registry) sweep(now time.Time) {
 	}
 }
 
-// markName keeps what stands in texts, JSON and labels alike.
+// markName replaces characters that need escaping in texts, JSON or labels.
 func markName(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -123,7 +123,7 @@ func markName(name string) string {
 	}, name)
 }
 
-// Text gives a text without the secrets of a namespace, of any when it is empty.
+// Text returns a text without the secrets of a namespace, or of all namespaces when it is empty.
 func (r *Registry) Text(namespace, s string) string {
 	if r == nil || r.known.Load() == 0 || len(s) < MinLength {
 		return s
@@ -136,7 +136,7 @@ func (r *Registry) Text(namespace, s string) string {
 	return s
 }
 
-// index of a namespace, of all when it is empty; nil when it has no secrets.
+// index returns the index of a namespace, or of all when it is empty; nil when it has no secrets.
 func (r *Registry) index(namespace string) *index {
 	if namespace == "" {
 		return r.all
@@ -144,11 +144,11 @@ func (r *Registry) index(namespace string) *index {
 	return r.namespaces[namespace]
 }
 
-// AnyText gives a text without the secrets of any namespace, for logs.
+// AnyText returns a text without the secrets of all namespaces, for logs.
 func (r *Registry) AnyText(s string) string { return r.Text("", s) }
 
-// Stream gives what of a text that goes on can be shown already, without secrets, and the end of it that may be
-// the beginning of one: put that in front of what comes next.
+// Stream redacts a text that continues. It returns the part that can be shown, and the end that may be the beginning of
+// a secret: put that before the next piece.
 func (r *Registry) Stream(namespace, s string) (ready, held string) {
 	if r == nil || r.known.Load() == 0 {
 		return s, ""
@@ -162,7 +162,7 @@ func (r *Registry) Stream(namespace, s string) (ready, held string) {
 	return ix.stream(s)
 }
 
-// Holds tells whether a namespace, or any when it is empty, has secrets that are looked for.
+// Holds reports whether a namespace, or any namespace when it is empty, has registered secrets.
 func (r *Registry) Holds(namespace string) bool {
 	if r == nil || r.known.Load() == 0 {
 		return false

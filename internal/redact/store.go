@@ -11,19 +11,18 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxNamespaces bounds how many threads' namespaces are remembered.
+// maxNamespaces limits how many threads' namespaces are cached.
 const maxNamespaces = 65536
 
-// Store is a store into which no secret gets: every text that is written goes through the registry. Ops are
-// changed where they are, so that whoever goes on with them sees what was stored. What is looked up by a text
-// (a path, a key, an id) is looked up as it was stored.
+// Store wraps a store and redacts every text that is written. It changes ops in place, so that the caller sees what was
+// stored. Lookups by a text (a path, a key, an id) redact that text in the same way, to match what was stored.
 type Store struct {
 	store.Store
 	secrets *Registry
 	spaces  *lru.Cache // thread id → namespace, which never changes
 
 	mu    sync.Mutex
-	tails map[string]map[string]*tail // thread id → message id → what its stream holds back
+	tails map[string]map[string]*tail // thread id → message id → what is held back of its stream; guarded by mu
 }
 
 // tail is the end of a message's stream that may be the beginning of a secret.
@@ -36,10 +35,11 @@ func NewStore(inner store.Store, secrets *Registry) *Store {
 	return &Store{Store: inner, secrets: secrets, spaces: lru.New(maxNamespaces), tails: map[string]map[string]*tail{}}
 }
 
-// Unwrap gives the store within.
+// Unwrap returns the wrapped store.
 func (s *Store) Unwrap() store.Store { return s.Store }
 
-// namespace of a thread; ok is false when it has no secrets to look for, or is not stored.
+// namespace returns the namespace of a thread. ok is false when it has no registered secrets, or the thread is not
+// stored.
 func (s *Store) namespace(ctx context.Context, threadID string) (namespace string, ok bool) {
 	if s.secrets == nil || s.secrets.known.Load() == 0 {
 		return "", false
@@ -49,7 +49,7 @@ func (s *Store) namespace(ctx context.Context, threadID string) (namespace strin
 	}
 	t, err := s.Store.Thread(ctx, threadID)
 	if err != nil {
-		return "", false // what comes next will say so
+		return "", false // the following operation will report this
 	}
 	s.spaces.Add(threadID, t.Namespace)
 	return t.Namespace, s.secrets.Holds(t.Namespace)
@@ -76,7 +76,7 @@ func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, 
 	return s.Store.Apply(ctx, threadID, fence, ops...)
 }
 
-// op takes the secrets out of one operation.
+// op redacts one operation.
 func (s *Store) op(namespace, threadID string, op store.Op) {
 	switch op := op.(type) {
 	case *store.Enqueue:
@@ -88,7 +88,7 @@ func (s *Store) op(namespace, threadID string, op store.Op) {
 		case store.EventDelta:
 			s.delta(namespace, threadID, &op.Event)
 		default:
-			op.Event.Type = s.secrets.Text(namespace, op.Event.Type) // of a custom event
+			op.Event.Type = s.secrets.Text(namespace, op.Event.Type) // the type of a custom event contains its name
 			op.Event.Data = s.secrets.JSON(namespace, op.Event.Data)
 		}
 		return
@@ -112,7 +112,7 @@ func (s *Store) op(namespace, threadID string, op store.Op) {
 	s.secrets.Value(namespace, op)
 }
 
-// item of an inbox: of what its payload says only the texts are looked at.
+// item redacts an inbox item. Of a known payload it redacts only the texts.
 func (s *Store) item(namespace string, item *store.InboxItem) {
 	item.Key = s.secrets.Text(namespace, item.Key)
 	var payload any
@@ -137,8 +137,8 @@ func (s *Store) item(namespace string, item *store.InboxItem) {
 	}
 }
 
-// delta holds back the end of a piece that may be the beginning of a secret, until the next piece shows. The
-// message itself will have everything.
+// delta holds back the end of a piece that may be the beginning of a secret, until the next piece arrives. The message
+// itself will have everything.
 func (s *Store) delta(namespace, threadID string, e *store.Event) {
 	var piece struct {
 		Text      string `json:"text,omitempty"`
@@ -187,8 +187,8 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (bool, error) 
 	return s.Store.RecordFiring(ctx, f)
 }
 
-// FinishFiring implements store.Store. The firing does not say of which namespace it is, so that its error is
-// held against all of them.
+// FinishFiring implements store.Store. The namespace of the firing is unknown here, so its error is checked for the
+// secrets of all namespaces.
 func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
 	return s.Store.FinishFiring(ctx, effectID, due, status, s.secrets.AnyText(errText), retryAfter)
 }
@@ -218,7 +218,7 @@ func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bo
 	return s.Store.Files(ctx, threadID, s.stored(ctx, threadID, prefix), recursive)
 }
 
-// stored gives a text as it was stored.
+// stored returns a text in the form in which it was stored.
 func (s *Store) stored(ctx context.Context, threadID, text string) string {
 	if ns, ok := s.namespace(ctx, threadID); ok {
 		return s.secrets.Text(ns, text)

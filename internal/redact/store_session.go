@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// importConversation takes the secrets out of the lines of an import as they come.
+// importConversation redacts the lines of an import as they arrive.
 func (s *Store) importConversation(namespace, threadID string, op *store.ImportConversation) {
 	lines := op.Lines
 	op.Lines = func(yield func(store.ImportLine, error) bool) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// structural are the fields that hold no text but say what belongs to what, by names that Skein or the
-// cluster's users gave to things. A short secret that is part of such a name must not tear them apart.
+// structural lists fields that contain no free text but names that relate things to each other. Skein or the cluster's
+// users chose the names. A short secret that is part of such a name must not break the relation.
 var structural = map[string]bool{
 	"Namespace": true, "Name": true, "Agent": true, "Effect": true, "Reference": true, "Owner": true, "Digest": true,
 	"To": true, "ThreadID": true, "RootID": true, "ParentID": true, "RunID": true, "MessageID": true, "ToolCallID": true,
@@ -25,10 +25,9 @@ var (
 	plainString  = reflect.TypeFor[string]()
 )
 
-// Value takes the secrets of a namespace out of all texts that p, a pointer, leads to. Texts and maps are
-// replaced, never changed within, so that whoever shares them sees no change; elements of slices and what
-// pointers to structs lead to are changed where they are. Strings of a type of their own are one of a fixed set
-// and stay.
+// Value redacts the secrets of a namespace in all texts that p, a pointer, leads to. Strings and maps are replaced and
+// never changed in place, so that other holders see no change. Elements of slices and structs behind pointers are
+// changed in place. Strings of a named type have one of a fixed set of values and stay.
 func (r *Registry) Value(namespace string, p any) {
 	if !r.Holds(namespace) {
 		return

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// firstPort that a server of a test may get. Below are those of servers that people run.
+	// firstPort is the lowest port that a test's server may get. The ports below it belong to servers that people run.
 	firstPort = 20_000
-	// lowerPort is the first where connections leave too few above firstPort.
+	// lowerPort is the lowest port when the kernel leaves too few ports above firstPort.
 	lowerPort = 10_000
-	// enoughPorts for all tests of a machine.
+	// enoughPorts is enough for all tests of a machine.
 	enoughPorts = 2_000
-	// usualPort is the first of connections where nobody has said another to the kernel.
+	// usualPort is the first port for connections unless the kernel is configured otherwise.
 	usualPort = 32_768
 )
 
@@ -25,9 +25,9 @@ var (
 	given    = map[int]bool{}
 )
 
-// Port finds a loopback port for a server that is yet to start, or that is to start there again and again. Nobody listens on it,
-// this process has not been given it before, and it is none of those that the kernel gives to connections, where these leave any:
-// one of these is taken as soon as any connection of the machine happens to get it, which it may keep.
+// Port returns a loopback port for a server that starts later, or starts there again and again. Nobody listens on the
+// port, and this process has not returned it before. It is not one of the ports that the kernel uses for connections,
+// if there are others: any connection of the machine can take one of those and keep it.
 func Port() (int, error) {
 	first, end := spanBelow(connectionPorts())
 	portLock.Lock()
@@ -47,7 +47,7 @@ func Port() (int, error) {
 	return 0, errors.New("no loopback port is free")
 }
 
-// connectionPorts gives the first port of those that the kernel gives to connections.
+// connectionPorts returns the first port that the kernel uses for connections.
 func connectionPorts() int {
 	var low, high int
 	raw, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
@@ -60,7 +60,7 @@ func connectionPorts() int {
 	return low
 }
 
-// spanBelow gives the ports for servers where connections have those from low up: from first up to, but without, end.
+// spanBelow returns the range of ports for servers when connections use those from low up: from first to end - 1.
 func spanBelow(low int) (first, end int) {
 	switch {
 	case low >= firstPort+enoughPorts:
@@ -68,5 +68,5 @@ func spanBelow(low int) (first, end int) {
 	case low >= lowerPort+enoughPorts:
 		return lowerPort, low
 	}
-	return firstPort, usualPort // all are connections', and none is better than another
+	return firstPort, usualPort // the kernel uses all ports for connections, and none is better than another
 }

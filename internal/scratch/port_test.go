@@ -32,9 +32,9 @@ func TestPort(t *testing.T) {
 func TestSpanBelow(t *testing.T) {
 	for low, want := range map[int][2]int{
 		32_768: {20_000, 32_768},
-		20_001: {10_000, 20_001}, // too few are left above firstPort
+		20_001: {10_000, 20_001}, // too few ports are left above firstPort
 		15_000: {10_000, 15_000},
-		1_024:  {20_000, 32_768}, // all are connections'
+		1_024:  {20_000, 32_768}, // the kernel uses all of them for connections
 	} {
 		if first, end := spanBelow(low); [2]int{first, end} != want {
 			t.Errorf("connections from %d: %d to %d instead of %v", low, first, end, want)

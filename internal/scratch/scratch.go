@@ -1,16 +1,16 @@
-// Package scratch gives tests folders that are quick to write to.
+// Package scratch provides tests with folders that are fast to write to.
 //
-// A store syncs the disk at every write. Where that is not what a test is about, waiting for the disk is most of its time, the
-// more so where others write too. Whoever runs the tests may therefore name a folder in memory.
+// A store syncs the disk at every write. In tests that are not about that, waiting for the disk takes most of the time,
+// more so when others write too. So the person who runs the tests may name a folder in memory.
 package scratch
 
 import "os"
 
-// EnvMemory names a folder in memory. Who sets it makes the folder, lets other users pass through it (PostgreSQL runs as one), and
-// removes it with all that a killed test has left there.
+// EnvMemory is the environment variable that names a folder in memory. Its setter creates the folder, lets other users
+// pass through it (PostgreSQL runs as one), and removes it with everything that a killed test has left there.
 const EnvMemory = "SKEIN_TEST_MEMORY"
 
-// Test is what is asked of *testing.T and of GinkgoT().
+// Test is the part of *testing.T and of GinkgoT() that this package uses.
 type Test interface {
 	Helper()
 	Cleanup(func())
@@ -18,7 +18,7 @@ type Test interface {
 	TempDir() string
 }
 
-// Folder makes a folder that goes away with the test.
+// Folder creates a folder that is removed with the test.
 func Folder(t Test) string {
 	t.Helper()
 	if os.Getenv(EnvMemory) == "" {
@@ -36,7 +36,7 @@ func Folder(t Test) string {
 	return dir
 }
 
-// Root is where folders are to be made that outlive a test: the folder in memory, else that of temporary files.
+// Root returns where to create folders that outlive a test: the folder in memory, or else that of temporary files.
 func Root() string {
 	if memory := os.Getenv(EnvMemory); memory != "" {
 		return memory

@@ -2,7 +2,7 @@ package store
 
 import "context"
 
-// EnvType of a variable: whether its value may be shown (SPEC ENV-02).
+// EnvType says whether the value of a variable may be shown (ENV-02).
 type EnvType string
 
 // The types of variables.
@@ -11,7 +11,7 @@ const (
 	EnvSecret EnvType = "secret"
 )
 
-// EnvOrigin tells how a thread came to a variable.
+// EnvOrigin says where a thread's variable comes from.
 type EnvOrigin string
 
 // The origins of a thread's variables.
@@ -21,24 +21,24 @@ const (
 	EnvInherited EnvOrigin = "inherited" // from an ancestor
 )
 
-// ReasonEnvMissing is the reason of a run that waits for variables (SPEC ENV-06); as in api/v1alpha1.
+// ReasonEnvMissing is the reason of a run that waits for variables (ENV-06). It equals the one in api/v1alpha1.
 const ReasonEnvMissing = "EnvMissing"
 
-// EnvVar is a variable of a thread. Its value is sealed: the store never sees it (SPEC ENV-05).
+// EnvVar is a variable of a thread. Its value is sealed, so the store never sees the plain text (ENV-05).
 type EnvVar struct {
 	Name  string
 	Type  EnvType
 	Value []byte // sealed
-	// KeyID of the key under which the value is sealed.
+	// KeyID identifies the key that seals the value.
 	KeyID  uint32
 	Origin EnvOrigin
-	// Entry tells entries of the object's spec apart, and Version the states of what the entry refers to. They
-	// are those that were applied last; a set keeps the Entry, so that the same entry does not win it back.
+	// Entry identifies the entry of the object's spec, and Version the state of what that entry refers to. Both are
+	// those applied last. A call of setEnv keeps Entry, so that the same entry does not overwrite the new value.
 	Entry, Version string
 	UpdatedAt      int64
 }
 
-// SealedEnv is a variable as the change of keys needs it.
+// SealedEnv is a variable as key rotation reads it.
 type SealedEnv struct {
 	ThreadID string
 	RootID   string
@@ -47,7 +47,7 @@ type SealedEnv struct {
 	KeyID    uint32
 }
 
-// ResealedEnv is a value under another key. It takes the place of Old only.
+// ResealedEnv is a value sealed under a new key. It replaces the stored value only while that equals Old.
 type ResealedEnv struct {
 	ThreadID string
 	Name     string
@@ -55,35 +55,35 @@ type ResealedEnv struct {
 	KeyID    uint32
 }
 
-// EnvStore is the part of a Store that keeps variables of threads (SPEC ENV).
+// EnvStore is the part of a Store that keeps variables of threads (the ENV rows).
 type EnvStore interface {
-	// Env lists the variables of a thread by name. ErrNotFound when there is no such thread.
+	// Env lists the variables of a thread by name. It returns ErrNotFound when the thread does not exist.
 	Env(ctx context.Context, threadID string) ([]EnvVar, error)
 	// EnvKeys counts the variables of all threads by the key under which they are sealed.
 	EnvKeys(ctx context.Context) (map[uint32]int64, error)
-	// EnvNotUnder lists variables that are sealed under another key, in an order of its own, after one that it
-	// gave before; from the first when after is nil.
+	// EnvNotUnder lists variables that are sealed under a key other than keyID. The order is internal. The list
+	// continues after the variable after, which an earlier call returned, and starts at the first when after is nil.
 	EnvNotUnder(ctx context.Context, keyID uint32, after *SealedEnv, limit int) ([]SealedEnv, error)
-	// ResealEnv puts values under another key, in one transaction. Those that have changed since stay as they are.
+	// ResealEnv replaces values in one transaction. Values that have changed since they were read stay as they are.
 	ResealEnv(ctx context.Context, values []ResealedEnv) error
-	// EnvWaiting lists the threads of a namespace, of all when it is empty, whose run waits for variables, by
-	// id, after one.
+	// EnvWaiting lists the threads whose run waits for variables, by id, starting after the id after. An empty
+	// namespace selects all namespaces.
 	EnvWaiting(ctx context.Context, namespace, after string, limit int) ([]string, error)
 }
 
-// SetEnv sets variables of the thread, and of its active descendants but those in whose agent graph the name is
-// scoped and those below them (SPEC ENV-04). A variable without a type keeps the one that it has, a new one is
-// secret (SPEC ENV-02). Runs that wait for variables go on to look again (SPEC ENV-06).
+// SetEnv sets variables of the thread and of its active descendants. A descendant whose agent graph scopes the name is
+// left out, and so are the descendants below it (ENV-04). A variable without a type keeps its type; a new one becomes
+// secret (ENV-02). Runs that wait for variables are woken to check again (ENV-06).
 type SetEnv struct{ Vars []EnvVar }
 
-// UnsetEnv removes variables of the thread, and from its active descendants what they inherited of the same
+// UnsetEnv removes variables of the thread, and from its active descendants those that they inherited under the same
 // names.
 type UnsetEnv struct {
 	Names   []string
-	Removed int // filled in: how many the thread itself had
+	Removed int // filled in: how many variables the thread itself had
 }
 
-// ScopeEnv changes which names the thread does not inherit. What it has inherited of new ones goes.
+// ScopeEnv replaces the names that the thread does not inherit, and removes inherited variables of names that are new.
 type ScopeEnv struct{ Names []string }
 
 func (*SetEnv) op()   {}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Fields are those of a thread that people and their programs set and Skein only keeps (SPEC THR-14), but for the skills,
-// which unlock tools. Most threads have few of them.
+// Fields are the fields of a thread that users and their programs set and Skein only stores (THR-14). The exception is
+// ActivatedSkills, which unlocks tools. Most threads set few of them.
 type Fields struct {
 	Draft           string            `json:"draft,omitempty"`
 	AutoSubmitDraft bool              `json:"autoSubmitDraft,omitempty"`
@@ -16,26 +16,26 @@ type Fields struct {
 	Workspace       *Workspace        `json:"workspace,omitempty"`
 }
 
-// SkillActivation is one skill that was activated, once (SPEC AGT-08).
+// SkillActivation is one activated skill. A thread activates each skill once (AGT-08).
 type SkillActivation struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Workspace is what a thread works on.
+// Workspace describes what a thread works on.
 type Workspace struct {
-	Trees []json.RawMessage `json:"trees,omitempty"` // objects of the caller's own
+	Trees []json.RawMessage `json:"trees,omitempty"` // objects that the caller defines
 	Tags  []string          `json:"tags,omitempty"`
 }
 
-// DiffStats counts what has happened to a thread's files since its creation, folders apart.
+// DiffStats counts the changes of a thread's files since its creation. Folders are not counted.
 type DiffStats struct {
-	Added   int64 // written where there was none
-	Changed int64 // replaced by other contents
+	Added   int64 // written where no file was
+	Changed int64 // replaced by different contents
 	Removed int64
 }
 
-// VersionError is an ErrConflict that says which version the thread has (SPEC THR-11).
+// VersionError is an ErrConflict that names the thread's version (THR-11).
 type VersionError struct {
 	ThreadID          string
 	Expected, Current int64
@@ -46,5 +46,5 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("thread %s: it is at version %d, not %d: %v", e.ThreadID, e.Current, e.Expected, ErrConflict)
 }
 
-// Is makes it an ErrConflict.
+// Is reports whether target is ErrConflict.
 func (e *VersionError) Is(target error) bool { return target == ErrConflict }

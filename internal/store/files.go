@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// MaxUploadAge is how long after its end an upload may still become a file. Sweeps leave objects without
-// contents alone for much longer, so that they never remove what a transaction is about to refer to.
+// MaxUploadAge is how long after it ends an upload may still become a file. Sweeps wait much longer before they remove
+// objects without contents, so they never remove an object that a transaction is about to refer to.
 const MaxUploadAge = time.Hour
 
 // Errors of files that callers test with errors.Is.
 var (
-	// ErrNoContents: the bucket has no object with these contents that a file could refer to: put them there
-	// and try again.
+	// ErrNoContents means that the bucket has no object with these contents that a file could refer to. Upload the
+	// contents and try again.
 	ErrNoContents = errors.New("the contents are not in the bucket")
-	// ErrNoSpace: the disk of the bucket is full; it is also ErrUnavailable.
+	// ErrNoSpace means that the bucket's disk is full. It also matches ErrUnavailable.
 	ErrNoSpace = fmt.Errorf("no space is left: %w", ErrUnavailable)
-	// ErrQuota: a thread has as much in files as it may have; the error is a *QuotaError.
+	// ErrQuota means that a write would exceed the thread's file quota. The error is a *QuotaError.
 	ErrQuota = errors.New("the thread's quota of files is used up")
 )
 
-// FileQuota bounds what a thread has in files; 0 is without bound.
+// FileQuota limits the files of a thread. 0 means no limit.
 type FileQuota struct {
-	Bytes int64 // of all files together, each counted whole however many files share its contents
+	Bytes int64 // of all files; a file counts in full even when others share its contents
 	Files int64 // files and folders
 }
 
-// FileUsage is what a thread has in files.
+// FileUsage is what the files of a thread use.
 type FileUsage struct {
 	Files, Folders, Bytes int64
-	// MaxBytes and MaxFiles are the thread's own bounds; nil leaves them to the manager, 0 is without bound.
+	// MaxBytes and MaxFiles are the thread's own limits. nil means the manager's limit applies, 0 means no limit.
 	MaxBytes, MaxFiles *int64
 }
 
-// Quota is what binds the thread: its own bounds, else those given.
+// Quota returns the limits that apply to the thread: its own, and those of def where it has none.
 func (u *FileUsage) Quota(def FileQuota) FileQuota {
 	if u.MaxBytes != nil {
 		def.Bytes = *u.MaxBytes
@@ -45,11 +45,11 @@ func (u *FileUsage) Quota(def FileQuota) FileQuota {
 	return def
 }
 
-// QuotaError says which bound a write would have broken (SPEC FIL-08).
+// QuotaError says which limit a write would exceed (FIL-08).
 type QuotaError struct {
 	Resource string // "bytes" or "files"
 	Limit    int64
-	Wanted   int64 // with the write
+	Wanted   int64 // the total with the write
 }
 
 // Error implements error.
@@ -60,5 +60,5 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the thread would have %d files and folders, its quota is %d: delete some first, or raise spec.fileQuota of the Thread", e.Wanted, e.Limit)
 }
 
-// Is makes errors.Is(err, ErrQuota) true.
+// Is reports whether target is ErrQuota.
 func (e *QuotaError) Is(target error) bool { return target == ErrQuota }

@@ -6,39 +6,41 @@ import (
 )
 
 var (
-	// ErrForkPoint says that there is no such message to fork or to cut at.
+	// ErrForkPoint means that the thread has no such message to fork or truncate at.
 	ErrForkPoint = errors.New("there is no such message")
-	// ErrRunning says that a run is under way, which must end first.
+	// ErrRunning means that a run is in progress and must end first.
 	ErrRunning = errors.New("a run is under way")
 )
 
-// Fork is the first op of CreateThread: the new thread has the messages of another up to one of them, and what
-// files it has. Nothing is copied of the messages: they are read through to the origin, and what either side
-// changes of them afterwards the other does not see, also when the other is truncated, destroyed or purged (SPEC
-// REL-02). Its cost does not grow with the messages. It is a change of the origin, too: both ends keep a
-// Relationship. ErrNotFound when there is no such origin, ErrForkPoint when it has no such message.
+// Fork is the first op of CreateThread. The new thread has the messages of Origin up to one of them, and its files.
+//
+// No message is copied: the fork reads them from the origin. Neither thread sees what the other changes afterwards,
+// even when the other is truncated, destroyed or purged (REL-02). The cost does not grow with the number of messages.
+// Fork also changes the origin: both threads get a Relationship. It fails with ErrNotFound when the origin does not
+// exist, and with ErrForkPoint when it has no such message.
 type Fork struct {
 	Origin string // thread id
-	// MessageID of the last message that the fork has; else Index, the number of messages before it, those that are
-	// silent or of deeper levels included.
+	// MessageID names the last message of the fork. When it is empty, Index does: the number of messages before that
+	// message, silent and deeper ones included.
 	MessageID string
-	Index     int64 // filled in
-	Messages  int64 // filled in: how many messages the fork has
+	Index     int64 // filled in when MessageID is set
+	Messages  int64 // filled in: the number of messages of the fork
 }
 
-// Truncate removes all messages after one. The relationships of which the thread is the parent, and that were made
-// past that message, go with them on both ends. The inbox stays as it is. ErrForkPoint when there is no such message, ErrRunning while a run is under way or parked, ErrConflict like
-// UpdateThread.
+// Truncate removes all messages after one. Relationships that were made past that message, and in which the thread is
+// the parent, are removed from both threads. The inbox stays as it is. It fails with ErrForkPoint when the message does
+// not exist, with ErrRunning while a run is in progress or parked, and with ErrConflict as UpdateThread does.
 type Truncate struct {
-	MessageID     string // of the last message that stays; else Index
-	Index         int64  // filled in; -1 removes all
+	MessageID     string // the last message that stays; Index applies when it is empty
+	Index         int64  // filled in when MessageID is set; -1 removes all messages
 	ExpectVersion *int64
 	Removed       int64 // filled in
 }
 
-// PutRelationship keeps a relationship on both ends, in one transaction: the thread of Apply has R as it is, the
-// peer has it with the other role. A second one of the same peer, type and role changes nothing, and Kept is the first
-// one. ErrNotFound when there is no such peer, ErrForkPoint when the parent has no message R.MessageIndex.
+// PutRelationship stores a relationship with both threads, in one transaction. The thread of Apply gets R, the peer
+// gets it with the other role. When the thread already has a relationship of the same peer, type and role, nothing
+// changes and Kept is the existing one. It fails with ErrNotFound when the peer does not exist, and with ErrForkPoint
+// when the parent has no message R.MessageIndex.
 type PutRelationship struct {
 	R       Relationship
 	Kept    Relationship // filled in
@@ -52,7 +54,7 @@ func (*PutRelationship) op() {}
 // RelationshipType says how two threads relate.
 type RelationshipType string
 
-// The types of relationships (SPEC REL-01).
+// The types of relationships (REL-01).
 const (
 	RelationFork    RelationshipType = "fork"
 	RelationHandoff RelationshipType = "handoff"
@@ -65,27 +67,27 @@ const (
 	RelationChild  = "child"
 )
 
-// Relationship of a thread with another (SPEC REL-01).
+// Relationship describes how a thread relates to another (REL-01).
 type Relationship struct {
-	ThreadID     string // of the other thread; it may be gone
+	ThreadID     string // the other thread, which may no longer exist
 	Type         RelationshipType
-	Role         string // the holder's own
-	MessageIndex int64  // where it was made, in the parent's messages; -1 when it is tied to none
+	Role         string // of the holder
+	MessageIndex int64  // index into the parent's messages at which it was made; -1 for none
 	CreatedAt    int64
 	Comment      string
 }
 
-// MaxParents bounds how many parents of one thread a list shows.
+// MaxParents is the largest number of parents that a list shows for one thread.
 const MaxParents = 20
 
-// RelationStore is what a Store knows of how threads relate.
+// RelationStore is the part of a Store that keeps relationships of threads.
 type RelationStore interface {
-	// Relationships of a thread, oldest first, and how many there are.
+	// Relationships returns a page of a thread's relationships, oldest first, and their total number.
 	Relationships(ctx context.Context, threadID string, limit, offset int) (rs []Relationship, total int64, err error)
-	// ParentRelationships gives those in which the given threads are the child, by thread, oldest first; at most
-	// MaxParents of each.
+	// ParentRelationships returns, by thread id, the relationships in which the given threads are the child, oldest
+	// first and at most MaxParents for each.
 	ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]Relationship, error)
 }
 
-// EventTruncated is the log entry of Truncate; its Data is {"index", "removed"}.
+// EventTruncated is the type of the log entry of Truncate. Its Data is {"index", "removed"}.
 const EventTruncated = "thread.truncated"

@@ -1,22 +1,22 @@
 package store
 
-// Handoff gives the thread to another agent (SPEC AGT-03) and logs EventHandoff; to the one that has it already it
-// changes nothing and logs nothing. Done and From are filled in.
+// Handoff hands the thread over to another agent (AGT-03) and logs EventHandoff. When Agent already has the thread, it
+// changes and logs nothing. Done and From are filled in.
 type Handoff struct {
 	Agent string
-	// Declared: it is what the spec of the Thread object names now, so that only another change of the spec hands the
-	// thread over again. A handoff of the conversation's own leaves what is declared as it is.
+	// Declared says that the spec of the Thread object names Agent, so only another change of the spec hands the thread
+	// over again. A handoff from within the conversation leaves DeclaredAgent as it is.
 	Declared bool
-	// By, RunID and ToolCallID say what led to it: one of the HandoffBy constants and, where it was a call, which.
+	// By is one of the HandoffBy constants. RunID and ToolCallID name the call that caused the handoff, if one did.
 	By         string
 	RunID      string
 	ToolCallID string
 
-	From string // the agent that had the thread
-	Done bool   // the agent has changed
+	From string // the agent that had the thread before
+	Done bool   // whether the agent changed
 }
 
-// What led to a handoff.
+// The causes of a handoff.
 const (
 	HandoffBySpec = "spec" // a change of the Thread's spec.agentRef
 	HandoffByTool = "tool" // a call of the agent as a tool

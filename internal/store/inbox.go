@@ -2,71 +2,71 @@ package store
 
 import "encoding/json"
 
-// InboxKind tells what woke a thread.
+// InboxKind says what woke a thread.
 type InboxKind string
 
 // The kinds of inbox item.
 const (
-	// InboxMessage: Payload is a Message.
+	// InboxMessage has a Message as Payload.
 	InboxMessage InboxKind = "message"
-	// InboxChildResult: Payload is a ChildResult.
+	// InboxChildResult has a ChildResult as Payload.
 	InboxChildResult InboxKind = "child_result"
-	// InboxTool: Payload is a QueuedTool (SPEC TOL-01).
+	// InboxTool has a QueuedTool as Payload (TOL-01).
 	InboxTool InboxKind = "tool"
-	// InboxResume: wakes a parked run; no payload.
+	// InboxResume wakes a parked run. It has no payload.
 	InboxResume InboxKind = "resume"
-	// InboxApproval: Payload is an ApprovalDecision.
+	// InboxApproval has an ApprovalDecision as Payload.
 	InboxApproval InboxKind = "approval"
-	// InboxHook: Payload is a HookCall. It stays until the hook has been told.
+	// InboxHook has a HookCall as Payload. It stays in the inbox until the hook has been called.
 	InboxHook InboxKind = "hook"
-	// InboxStop: Payload is a StopOrder.
+	// InboxStop has a StopOrder as Payload.
 	InboxStop InboxKind = "stop"
 )
 
-// InboxItem is a durable wake-up, taken in order by whoever runs the thread.
+// InboxItem is a durable wake-up. The holder of the thread's lease takes items in order.
 type InboxItem struct {
 	Seq       int64  // assigned by the store
-	Key       string // unique within the thread for ever: a repeat is dropped; made up when empty
+	Key       string // unique within the thread for ever, so that a repeat is dropped; generated when empty
 	Kind      InboxKind
 	Payload   json.RawMessage
 	CreatedAt int64
-	HeldUntil int64 // when it is looked at again, in microseconds; 0 when it is not held
-	Tries     int   // to do something about it that came to nothing
+	HeldUntil int64 // when it becomes due again, in microseconds; 0 when it is not held
+	Tries     int   // failed attempts to handle it
 }
 
-// ChildResult is what the end of a child's session tells its parent (SPEC SUB-04).
+// ChildResult is what a parent receives when a child's session ends (SUB-04).
 type ChildResult struct {
 	Reference   string       `json:"reference"`
 	ThreadID    string       `json:"threadId"`
 	Name        string       `json:"name"`
-	ToolCallID  string       `json:"toolCallId,omitempty"` // set when the parent's call waits for it
+	ToolCallID  string       `json:"toolCallId,omitempty"` // set when a call of the parent waits for it
 	Status      string       `json:"status"`               // completed, failed or terminated
 	Content     string       `json:"content"`
 	Attachments []Attachment `json:"attachments,omitempty"` // paths in the parent's files
 }
 
-// StopOrder tells a child that nobody waits for what it works on any more (SPEC RUN-04): the parent's run was ended.
+// StopOrder tells a child that the parent's run has ended, so nobody waits for the child's result any more (RUN-04).
 type StopOrder struct {
-	Calls []string `json:"calls"` // of the parent, whose results are not awaited
+	Calls []string `json:"calls"` // calls of the parent that no longer await their results
 }
 
-// QueuedTool is a tool call asked for from outside the model.
+// QueuedTool is a tool call that something other than the model asked for.
 type QueuedTool struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
-	// HookDepth is how many hooks, one caused by the other, led to it.
+	// HookDepth is the length of the chain of hooks, each caused by the one before it, that led to the call.
 	HookDepth int `json:"hookDepth,omitempty"`
-	// Side that has the tool; "" is side a.
+	// Side is the side that has the tool. "" means side a.
 	Side string `json:"side,omitempty"`
 }
 
-// Approval is a decision on a tool call that had to be approved (SPEC RUN-11).
+// Approval is a decision on a tool call that needed approval (RUN-11).
 type Approval struct {
 	Approved bool   `json:"approved"`
-	By       string `json:"by,omitempty"` // the name of the user who decided; empty when nobody did in time
+	By       string `json:"by,omitempty"` // name of the user who decided; empty when nobody did in time
 	At       int64  `json:"at"`
 	Reason   string `json:"reason,omitempty"`
-	// Arguments, an object, that the call is made with instead of the model's.
+	// Arguments is an object that replaces the model's arguments in the call.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Expired   bool            `json:"expired,omitempty"` // nobody decided in time
 }
@@ -78,14 +78,14 @@ type ApprovalDecision struct {
 	Name       string `json:"name"` // of the tool
 }
 
-// HookCall is a hook of the thread's agent that is to be told of something that is stored (SPEC HOK-01).
+// HookCall asks for a hook of the thread's agent to be called about something that is stored (HOK-01).
 type HookCall struct {
 	Hook      string          `json:"hook"`
 	MessageID string          `json:"messageId,omitempty"` // the message, or the result of Call
 	Call      *ToolCall       `json:"call,omitempty"`
-	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry's entry of a new child
-	Side      string          `json:"side,omitempty"`     // whose hook it is; "" is side a's
-	Outside   bool            `json:"outside,omitempty"`  // no side had the turn: side b's where a has none
-	// Depth is how many hooks, one caused by the other, led to it.
+	Subagent  json.RawMessage `json:"subagent,omitempty"` // the registry entry of a new child
+	Side      string          `json:"side,omitempty"`     // the side whose hook it is; "" means side a
+	Outside   bool            `json:"outside,omitempty"`  // no side had the turn; the hook is side b's when side a has none
+	// Depth is the length of the chain of hooks, each caused by the one before it, that led to this call.
 	Depth int `json:"depth,omitempty"`
 }

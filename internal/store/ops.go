@@ -5,17 +5,17 @@ import "encoding/json"
 // Op is one change in a transaction of Apply. The ops are the pointer types below.
 type Op interface{ op() }
 
-// AppendMessage appends a message and logs EventMessageCreated. ID is made up when empty; an ID that
-// exists already leaves the stored message as it is and sets Existed. Seq is filled in, and CreatedAt
-// and Status (completed) when they are empty. With To it goes to that thread, whoever runs it, and is
-// dropped silently when there is none.
+// AppendMessage appends a message and logs EventMessageCreated. An empty ID is generated. An ID that already exists
+// leaves the stored message as it is and sets Existed. Seq is filled in, and so are CreatedAt and Status (completed)
+// when they are empty. With To the message goes to that thread, whatever holds its lease, and is dropped silently when
+// the thread does not exist.
 type AppendMessage struct {
 	Message *Message
 	To      string
 	Existed bool
 }
 
-// UpdateMessage changes a message and logs it (SPEC MSG-06). ErrNotFound when absent.
+// UpdateMessage changes a message and logs it (MSG-06). It fails with ErrNotFound when the message does not exist.
 type UpdateMessage struct {
 	ID         string
 	Content    *string
@@ -26,25 +26,28 @@ type UpdateMessage struct {
 	Updated    *Message // filled in
 }
 
-// DeleteMessage removes a message, with its tool results when it made calls, and logs it (SPEC MSG-06).
+// DeleteMessage removes a message, and its tool results when it made calls, and logs it (MSG-06).
 type DeleteMessage struct {
 	ID      string
 	Deleted bool
 }
 
-// Enqueue puts an item into the inbox of the thread of Apply, or of To when set, and wakes it. A key
-// that was ever used in that thread drops the item and sets Existed. ErrTerminated when that thread is
-// terminated, unless IgnoreTerminated, which drops the item silently, also when To was purged.
-// ErrQueueFull when MaxUserMessages > 0 and so many user messages that came from outside wait already.
-// ErrRunning when IfNoRun is set and a run is under way or parked, or when IfIdle is and one is, or a message waits
-// to start one (SPEC RUN-09). A repeat of a key is none of these.
+// Enqueue puts an item into the inbox of the thread of Apply, or of To when set, and wakes that thread. A key that was
+// ever used in that thread drops the item and sets Existed; a repeat is never one of the errors below.
+//
+// It fails with
+//   - ErrTerminated when that thread is terminated. With IgnoreTerminated the item is dropped silently instead, also
+//     when To was purged.
+//   - ErrQueueFull when MaxUserMessages > 0 and that many user messages from outside already wait.
+//   - ErrRunning when IfNoRun is set and a run is in progress or parked, or when IfIdle is set and a run is in progress
+//     or parked or a message waits to start one (RUN-09).
 type Enqueue struct {
 	To               string
 	Item             InboxItem
 	IgnoreTerminated bool
 	MaxUserMessages  int
 	IfNoRun, IfIdle  bool
-	Unpark           bool // what is parked goes on with this item (SPEC MSG-08)
+	Unpark           bool // a parked thread continues with this item (MSG-08)
 	Existed          bool
 	Seq              int64
 }
@@ -52,80 +55,83 @@ type Enqueue struct {
 // Dequeue removes inbox items that the run has taken over.
 type Dequeue struct{ Seqs []int64 }
 
-// Hold keeps an inbox item that nothing could be done about from being work until a time in microseconds, above 0: then
-// Wakes has it. Others of the thread are taken meanwhile. Nothing happens when it is not there any more.
+// Hold keeps an inbox item that could not be handled from counting as work until a time in microseconds, above 0.
+// Meanwhile Wakes lists it, and other items of the thread are taken. Hold does nothing when the item no longer exists.
 type Hold struct {
 	Seq   int64
 	Until int64
-	Tries int // that came to nothing so far
+	Tries int // failed attempts so far
 }
 
-// PutRun makes or changes a run; logs its start, its waiting and its end. StartedAt and EndedAt are filled
-// in when they are empty.
+// PutRun creates or changes a run, and logs when it starts, waits and ends. StartedAt and EndedAt are filled in when
+// they are empty.
 type PutRun struct{ Run Run }
 
-// AppendEvent writes to the log; Seq is filled in.
+// AppendEvent appends to the log. Seq is filled in.
 type AppendEvent struct{ Event Event }
 
-// PutValue sets a key to JSON, or removes it when Value is nil (SPEC KVS-01).
+// PutValue sets a key to JSON, or removes it when Value is nil (KVS-01).
 type PutValue struct {
 	Key   string
 	Value json.RawMessage
 }
 
-// PutFile makes or replaces a file row and logs it; the folders above it are made when missing. A folder
-// that is there already stays as it is. ErrFolder when a folder is at the path of a file, ErrNotFolder
-// when a file is at the path of a folder, or above it, a *QuotaError when the thread would have more than it
-// may (SPEC FIL-08). ErrNoContents when no object is named and none is known for the digest (any longer), or
-// when the named one was put there so long ago that a sweep may take it for forgotten.
+// PutFile creates or replaces a file or a folder and logs it. Missing parent folders are created. A folder that already
+// exists stays as it is. It fails with
+//   - ErrFolder when a folder is at the path of a file;
+//   - ErrNotFolder when a file is at the path of a folder, or above it;
+//   - a *QuotaError when the thread would exceed its quota (FIL-08);
+//   - ErrNoContents when no object is named and none is known, or known any longer, for the digest, or when the named
+//     one was uploaded so long ago that a sweep may treat it as abandoned.
 type PutFile struct {
 	File File
-	// Object of the bucket that the contents were put into, under a name never used before; "" refers to
+	// Object names the bucket object that the contents were uploaded to, under a name never used before. "" refers to
 	// contents that other files have.
 	Object string
-	// Uploaded is a time before Object was finished, in microseconds.
+	// Uploaded is a time before the upload of Object ended, in microseconds.
 	Uploaded int64
-	// Instead of this object, when it is the one that the digest stands for: it was found missing in the bucket.
+	// Instead names an object that Object replaces, if it is the one stored for the digest: it is missing in the
+	// bucket.
 	Instead string
-	// Quota of threads that have none of their own.
+	// Quota applies to threads that have none of their own.
 	Quota FileQuota
-	// Freed is filled in: objects that nothing refers to any more, Object among them when the contents were
-	// there before. Remove them from the bucket once the transaction is committed.
+	// Freed is filled in: objects that nothing refers to any more. Object is among them when the contents already
+	// existed. Remove them from the bucket after the transaction is committed.
 	Freed []string
 }
 
-// RemoveFile removes a file or an empty folder row and logs it. ErrNotFound when absent, ErrFolder when
-// the folder is not empty.
+// RemoveFile removes a file or an empty folder and logs it. It fails with ErrNotFound when the path does not exist, and
+// with ErrFolder when the folder is not empty.
 type RemoveFile struct {
 	Path  string
 	Freed []string // filled in, as in PutFile
 }
 
-// SetFileQuota sets what the thread may have in files; nil leaves a bound to the manager, 0 takes it away. What
-// is there already stays, whatever it is.
+// SetFileQuota sets the file quota of the thread. nil means the manager's limit applies, 0 means no limit. Existing
+// files stay, even above the quota.
 type SetFileQuota struct{ Bytes, Files *int64 }
 
-// UpdateThread changes fields of the thread row; nil leaves a field as it is. With ExpectVersion the
-// transaction fails with ErrConflict when the thread's version is another (SPEC THR-11).
-// A change of the title, of being archived or of a field is logged as EventThreadUpdated.
+// UpdateThread changes fields of the thread. nil leaves a field as it is. With ExpectVersion the transaction fails with
+// ErrConflict when the thread has another version (THR-11). A change of the title, of the archived state or of a field
+// is logged as EventThreadUpdated.
 type UpdateThread struct {
 	Title          *string
-	OnlyUntitled   bool // Title is for a thread that has none, and else left as it is
+	OnlyUntitled   bool // Title applies only while the thread has none
 	RegistryStatus *string
-	Archived       *bool // archived again keeps its time
-	// EditFields changes the fields, within the transaction; an error fails it.
+	Archived       *bool // archiving an archived thread keeps its time
+	// EditFields edits the fields within the transaction. Its error fails the transaction.
 	EditFields    func(*Fields) error
 	ExpectVersion *int64
 }
 
-// ExpectVersion fails the transaction with a VersionError when the thread's version is another than it was
-// at the transaction's begin (SPEC THR-11).
+// ExpectVersion fails the transaction with a *VersionError unless the thread had this version when the transaction
+// began (THR-11).
 type ExpectVersion struct{ Version int64 }
 
-// Once makes a transaction happen once (SPEC MSG-10). It comes first in an Apply. When its key was used
-// before in the thread, nothing of the transaction is applied, Existed is set and Recorded is what Result
-// gave then; with another fingerprint it is ErrKeyReused. Result, which may be nil, is called within the
-// transaction, after the other ops.
+// Once makes a transaction take effect once (MSG-10). It comes first in an Apply. When its key was already used in the
+// thread, nothing of the transaction is applied, Existed is set, and Recorded is what Result returned then. With
+// another fingerprint it fails with ErrKeyReused. Result may be nil. It is called within the transaction, after the
+// other ops.
 type Once struct {
 	Key         string
 	Fingerprint string
@@ -134,7 +140,7 @@ type Once struct {
 	Recorded    json.RawMessage
 }
 
-// Terminate sets TerminatedAt once, empties the inbox and logs it; again is no error (SPEC THR-05).
+// Terminate sets TerminatedAt once, empties the inbox and logs it. Repeating it is no error (THR-05).
 type Terminate struct {
 	Reason  string
 	Already bool

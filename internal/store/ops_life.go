@@ -1,13 +1,13 @@
 package store
 
-// Destroy clears the conversation: its messages, what waits in its inbox and its thread state go, and files,
-// values and environment stay (SPEC THR-06). Whoever runs the thread is shut out, a run under way ends as
-// stopped, and EventDestroyed is logged. The thread goes on to be usable, and its log to grow.
+// Destroy clears the conversation: it removes the messages, the inbox and the thread state. Files, values and
+// environment stay (THR-06). It revokes the lease, ends a run in progress as stopped, and logs EventDestroyed. The
+// thread remains usable, and its log continues.
 //
-// With IfExpired it does so only when the thread has an idle expiry, nothing has happened for so long, and
-// nobody is at it: no run, nothing in its inbox, no lease (SPEC THR-07). Done tells whether it did.
+// With IfExpired it does so only when the thread has an idle expiry, nothing has happened for that long, and the thread
+// is idle: no run, an empty inbox, no lease (THR-07). Done reports whether it did.
 //
-// With Within it is part of a run, which goes on: nobody is shut out, and the inbox keeps what waits for the next run.
+// With Within it is part of a run that continues: the lease stays, and the inbox keeps what waits for the next run.
 type Destroy struct {
 	Reason    string // DestroyedExplicit or DestroyedExpired
 	IfExpired bool
@@ -15,37 +15,37 @@ type Destroy struct {
 	Done      bool
 }
 
-// SetIdleExpiry says after how long without a change the thread expires, in microseconds, 0 for never (SPEC
-// THR-07). It is no change itself: the version stays.
+// SetIdleExpiry sets after how long without a change the thread expires, in microseconds; 0 means never (THR-07). It
+// does not change the version of the thread.
 type SetIdleExpiry struct{ Expiry int64 }
 
-// Park keeps what is in the inbox, and what comes, from being taken until an Enqueue with Unpark, or Continue
-// (SPEC MSG-08). With Unless it does nothing where that says so of an item that waits at that moment.
+// Park keeps present and future inbox items from being taken until an Enqueue with Unpark, or Continue (MSG-08). It
+// does nothing when Unless returns true for an item that waits at that moment.
 type Park struct{ Unless func(InboxItem) bool }
 
-// Continue ends Park. ErrTerminated when the thread is terminated. Was tells whether it was parked.
+// Continue ends Park. It fails with ErrTerminated when the thread is terminated. Was reports whether it was parked.
 type Continue struct{ Was bool }
 
-// Revoke shuts out whoever holds the thread's lease: nothing of what he writes from now on is accepted.
+// Revoke ends the thread's lease: nothing that its holder writes from now on is accepted.
 type Revoke struct{}
 
-// Retain keeps the thread without its object (SPEC THR-09): whoever runs it is shut out, a run under way ends
-// as stopped, firings that are pending are dropped, and until Adopt the thread takes no other op than Condemn
-// (ErrRetained). What is in its inbox stays. Again is no error.
+// Retain keeps the thread without its object (THR-09). It revokes the lease, ends a run in progress as stopped and
+// drops pending firings. Until Adopt, the thread fails every op but Condemn with ErrRetained. Its inbox stays.
+// Repeating Retain is no error.
 type Retain struct{}
 
-// Adopt gives a retained thread to a Thread object; it is a root then, under the object's name. What is in its
-// inbox is taken up. ErrNotRetained when it has an object already, or was condemned; again by the same object
-// is no error.
+// Adopt gives a retained thread to a Thread object. The thread becomes a root under the object's name, and its inbox is
+// processed again. It fails with ErrNotRetained when the thread already has an object or was condemned. Repeating it
+// for the same object is no error.
 type Adopt struct {
 	ObjectUID string
 	Name      string
 	Agent     string
-	Title     string // stays when empty
+	Title     string // empty leaves the title as it is
 }
 
-// Condemn decides that a retained thread is purged: nobody can adopt it any more. ErrNotRetained when it has
-// an object. Again is no error.
+// Condemn decides that a retained thread is purged, so that nothing can adopt it any more. It fails with ErrNotRetained
+// when the thread has an object. Repeating it is no error.
 type Condemn struct{}
 
 func (*Destroy) op()       {}

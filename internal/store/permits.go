@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// PermitStore shares the calls of a model out over all replicas, where there is a limit (SPEC AGT-06).
+// PermitStore shares the calls of a rate-limited model among all replicas (AGT-06).
 type PermitStore interface {
-	// TakePermit asks for the permit to make one call. Who asks first is the first to get it: one that is not granted
-	// has its place in the line as long as it asks again, by the same id, before TTL is over.
+	// TakePermit asks for the permit to make one call. Permits are granted in the order of asking. A request that is
+	// not granted keeps its place in the line as long as it asks again, with the same id, before TTL is over.
 	TakePermit(ctx context.Context, r PermitRequest) (PermitAnswer, error)
-	// RenewPermit keeps a permit for another term; ErrNotFound when it has run out.
+	// RenewPermit extends a permit by ttl. It returns ErrNotFound when the permit has expired.
 	RenewPermit(ctx context.Context, namespace, model, id string, ttl time.Duration) error
-	// ReturnPermit gives a permit back, or a place in the line, and counts the tokens that the call has used. Again is
-	// no error, but counts again.
+	// ReturnPermit returns a permit, or gives up a place in the line, and counts the tokens that the call used.
+	// Repeating it is no error, but counts the tokens again.
 	ReturnPermit(ctx context.Context, namespace, model, id string, tokens int64) error
 }
 
-// PermitRequest asks for a permit. Of the bounds, 0 is none.
+// PermitRequest asks for a permit. A limit of 0 means none.
 type PermitRequest struct {
 	Namespace, Model string
-	ID               string // of the call, never used before
+	ID               string // unique to the call
 	Concurrent       int64  // calls under way at once
 	Requests         int64  // calls a minute
-	Tokens           int64  // tokens a minute: no call begins while more than these were used
-	// TTL is when a permit comes back whose holder was lost.
+	Tokens           int64  // tokens a minute; no call begins once more than these were used
+	// TTL is how long a permit lasts when its holder is lost.
 	TTL time.Duration
 }
 
-// PermitAnswer to a request.
+// PermitAnswer is the answer to a PermitRequest.
 type PermitAnswer struct {
 	Granted bool
-	// Wait, where it was not, is how long it takes at least; 0 when that is not known.
+	// Wait is the least time until a permit can be granted. It is 0 when the permit was granted or the time is unknown.
 	Wait time.Duration
 }

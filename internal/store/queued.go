@@ -1,6 +1,6 @@
 package store
 
-// MarkQueued makes a message show that it waits to be taken (SPEC MSG-05).
+// MarkQueued marks a message as waiting in the inbox (MSG-05). It copies the metadata instead of changing it.
 func (m *Message) MarkQueued() {
 	m.Status = MessagePending
 	marked := make(map[string]any, len(m.Metadata)+1)

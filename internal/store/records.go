@@ -2,15 +2,15 @@ package store
 
 import "encoding/json"
 
-// Thread is one conversation's row.
+// Thread is the record of one conversation.
 type Thread struct {
-	ID        string // UUID: the UID of the object that it was made for
-	ObjectUID string // of the Thread object that has adopted it since; see OwnerUID
+	ID        string // UUID: the UID of the object that it was created for
+	ObjectUID string // UID of the Thread object that adopted it, if one did; see OwnerUID
 	Namespace string
 	Name      string // of the Thread object
-	Agent     string // now
-	// OriginAgent is the agent that it was made with, DeclaredAgent the one that the spec of its object named when it
-	// was last followed (SPEC AGT-03). The store fills both in.
+	Agent     string // the current agent
+	// OriginAgent is the agent that the thread was created with. DeclaredAgent is the one that the spec of its object
+	// named when the spec was last followed (AGT-03). The store fills in both.
 	OriginAgent   string
 	DeclaredAgent string
 	UserID        string
@@ -19,43 +19,43 @@ type Thread struct {
 	Arguments     json.RawMessage // an object; nil when absent
 	CreatedAt     int64
 
-	ParentID  string // thread that this one is a child of
-	Reference string // of this child within its parent: the Subagent object's name
-	RootID    string // outermost ancestor, the thread itself when it has no parent
+	ParentID  string // id of the parent thread
+	Reference string // name of the Subagent object, which identifies the child within its parent
+	RootID    string // id of the outermost ancestor; the thread's own id when it has no parent
 	Depth     int    // 0 for a root
 	Child     *Child // how the child relates to its parent; nil for a root
 
-	// ScopedEnv are the names of variables that it does not inherit, because its agent graph marks them as
-	// scoped (SPEC ENV-04); sorted.
+	// ScopedEnv are the sorted names of variables that the thread does not inherit, because its agent graph marks them
+	// as scoped (ENV-04).
 	ScopedEnv []string
 
-	OriginID  string // of the thread that this one was forked from, "" when it was not (SPEC REL-02)
-	ForkIndex int64  // of the last message that it was forked with
+	OriginID  string // id of the thread that this one was forked from; "" when it was not (REL-02)
+	ForkIndex int64  // index of the last message that the fork inherited
 
 	TerminatedAt     int64
 	TerminatedReason string // a reason of api/v1alpha1/conditions.go
-	RegistryStatus   string // what the parent's registry shows (SPEC SUB-05); "" for a root
+	RegistryStatus   string // what the parent's registry shows (SUB-05); "" for a root
 
-	ArchivedAt int64 // 0 while it is not archived (SPEC THR-08)
+	ArchivedAt int64 // 0 while it is not archived (THR-08)
 	Fields     Fields
 
-	DestroyedAt     int64  // when the conversation was last cleared (SPEC THR-06)
+	DestroyedAt     int64  // when the conversation was last cleared (THR-06)
 	DestroyedReason string // DestroyedExplicit or DestroyedExpired
-	IdleExpiry      int64  // in microseconds; 0 = never (SPEC THR-07)
-	RetainedAt      int64  // since when it has no Thread object (SPEC THR-09)
-	Parked          bool   // what waits stays in the inbox until a user's message or Continue (SPEC MSG-08)
+	IdleExpiry      int64  // in microseconds; 0 = never (THR-07)
+	RetainedAt      int64  // since when it has had no Thread object (THR-09)
+	Parked          bool   // inbox items wait until a user's message or Continue (MSG-08)
 
-	Version        int64 // grows by one with each committed change (SPEC THR-11)
+	Version        int64 // grows by one with each committed change (THR-11)
 	Messages       int64 // stored messages
 	Queued         int64 // inbox items that are messages
 	LastActivityAt int64
-	LastSeq        int64 // newest log sequence number
-	Appended       int64 // messages ever stored, those that were deleted since included
-	UserActivityAt int64 // creation of the newest message with the role user, 0 when there is none
+	LastSeq        int64 // the newest sequence number of the log
+	Appended       int64 // messages ever stored, deleted ones included
+	UserActivityAt int64 // creation time of the newest message with the role user; 0 when there is none
 	Diff           DiffStats
 }
 
-// OwnerUID is the UID of the Thread object that the thread belongs to, or did last.
+// OwnerUID returns the UID of the Thread object that the thread belongs to, or last belonged to.
 func (t *Thread) OwnerUID() string {
 	if t.ObjectUID != "" {
 		return t.ObjectUID
@@ -63,7 +63,7 @@ func (t *Thread) OwnerUID() string {
 	return t.ID
 }
 
-// HeldBy tells whether the thread belongs to a Thread object, by its UID.
+// HeldBy reports whether the thread belongs to the Thread object with this UID.
 func (t *Thread) HeldBy(uid string) bool { return t.RetainedAt == 0 && t.OwnerUID() == uid }
 
 // ReasonPurged is the TerminatedReason of a thread that is being purged.
@@ -75,20 +75,20 @@ const (
 	DestroyedExpired  = "expired"
 )
 
-// Child is what a child thread must know of how it was made.
+// Child is what a child thread knows about its creation.
 type Child struct {
 	Name                string `json:"name"`
 	Blocking            bool   `json:"blocking,omitempty"`
 	Resumable           bool   `json:"resumable,omitempty"`
 	ParentCommunication string `json:"parentCommunication,omitempty"` // implicit or explicit
 	SpawnGroupID        string `json:"spawnGroupId,omitempty"`
-	ToolCallID          string `json:"toolCallId,omitempty"` // of the parent's call that waits for it
+	ToolCallID          string `json:"toolCallId,omitempty"` // the parent's call that waits for it
 }
 
-// Role of a message.
+// Role is the role of a message.
 type Role string
 
-// The roles (SPEC MSG-01).
+// The roles (MSG-01).
 const (
 	RoleSystem    Role = "system"
 	RoleUser      Role = "user"
@@ -96,7 +96,7 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is one message of a conversation (SPEC MSG-01).
+// Message is one message of a conversation (MSG-01).
 type Message struct {
 	ID               string          `json:"id"`
 	Seq              int64           `json:"-"` // order within the thread, assigned by the store
@@ -114,12 +114,12 @@ type Message struct {
 	Status           MessageStatus   `json:"status,omitempty"`
 	ToolStatus       string          `json:"tool_status,omitempty"` // success or error, on results
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
-	Side             string          `json:"side,omitempty"` // of a dual_ai agent that wrote it: a or b (SPEC AGT-02)
+	Side             string          `json:"side,omitempty"` // side of a dual_ai agent that wrote it: a or b (AGT-02)
 	RunID            string          `json:"run_id,omitempty"`
-	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that made it
+	Usage            json.RawMessage `json:"usage,omitempty"` // of the model call that produced it
 }
 
-// MessageStatus of a message.
+// MessageStatus is the status of a message.
 type MessageStatus string
 
 // The statuses of a message.
@@ -144,7 +144,7 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"`
 }
 
-// MessageQuery selects a page of messages (SPEC MSG-02).
+// MessageQuery selects a page of messages (MSG-02).
 type MessageQuery struct {
 	Limit         int // 100 when 0
 	Offset        int
@@ -152,9 +152,9 @@ type MessageQuery struct {
 	IncludeSilent bool
 	MaxDepth      int // 0 = only depth 0
 	AllDepths     bool
-	AfterSeq      int64 // only messages after this one, in asc order (engine use)
-	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with
-	// metadata.queued = true (SPEC MSG-05). They count in Total. Not together with AfterSeq.
+	AfterSeq      int64 // only messages after this one, in asc order; for the engine
+	// IncludeQueued adds the messages of the inbox after the stored ones, as pending and with metadata.queued = true
+	// (MSG-05). They count in Total. It cannot be combined with AfterSeq.
 	IncludeQueued bool
 }
 
@@ -165,20 +165,20 @@ type MessagePage struct {
 	HasMore  bool      `json:"hasMore"`
 }
 
-// RunStatus of a run.
+// RunStatus is the status of a run.
 type RunStatus string
 
 // The statuses of a run.
 const (
 	RunRunning    RunStatus = "running"
-	RunWaiting    RunStatus = "waiting" // parked: holds no lease and no goroutine
+	RunWaiting    RunStatus = "waiting" // parked: it holds no lease and no goroutine
 	RunSucceeded  RunStatus = "succeeded"
 	RunFailed     RunStatus = "failed"
 	RunStopped    RunStatus = "stopped"
 	RunTerminated RunStatus = "terminated"
 )
 
-// Ended tells whether a run with this status is over.
+// Ended reports whether a run with this status is over.
 func (s RunStatus) Ended() bool { return s != RunRunning && s != RunWaiting }
 
 // Run is one execution of a thread, from wake-up to rest.
@@ -192,11 +192,11 @@ type Run struct {
 	Steps     int
 	StartedAt int64
 	EndedAt   int64
-	WakeAt    int64           // when a parked run goes on by itself, in microseconds; kept only while it waits
-	State     json.RawMessage // the engine's own: counts, what it waits for
+	WakeAt    int64           // when a parked run continues by itself, in microseconds; kept only while it waits
+	State     json.RawMessage // internal to the engine: counts, and what the run waits for
 	Usage     json.RawMessage
-	// SessionState is the session's own state, an object, kept with the run (SPEC STA-01). PutRun leaves what is
-	// stored as it is when nil.
+	// SessionState is the state of the session, an object, kept with the run (STA-01). With nil, PutRun leaves the
+	// stored state as it is.
 	SessionState json.RawMessage
 }
 
@@ -210,22 +210,22 @@ type Event struct {
 	CreatedAt int64           `json:"createdAt"`
 }
 
-// Event types that Skein itself writes; a custom one (SPEC EVT-01) is "event:" and its name.
+// Event types that Skein itself writes. The type of a custom event (EVT-01) is "event:" and its name.
 const (
 	EventRunStarted     = "run.started"
 	EventRunWaiting     = "run.waiting"
 	EventRunEnded       = "run.ended"
-	EventRunRolledBack  = "run.rolledback" // Data: how many messages were taken back, the calls and children of the run
+	EventRunRolledBack  = "run.rolledback" // Data: the number of messages taken back, and the calls and children of the run
 	EventMessageQueued  = "message.queued"
 	EventMessageCreated = "message.created"
 	EventMessageUpdated = "message.updated"
 	EventMessageDeleted = "message.deleted"
-	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an answer under way
+	EventDelta          = "message.delta" // Data {"text": "…"}: a piece of an unfinished answer
 	EventToolStarted    = "tool.started"
 	EventToolEnded      = "tool.ended"
-	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session goes on
-	// EventContextTrimmed: a model call was made without the oldest messages, or with parts of results alone. Data
-	// {"leftOut", "shortened"?, "kept", "tokens", "contextWindow"?, "model"?}.
+	EventTurnEnded      = "turn.ended" // Data {"side": "a", "turn": 1, "next": "b"}: the session continues
+	// EventContextTrimmed: a model call left out the oldest messages or shortened results. Data {"leftOut",
+	// "shortened"?, "kept", "tokens", "contextWindow"?, "model"?}.
 	EventContextTrimmed = "context.trimmed"
 	EventToolProgress   = "tool.progress" // Data {"name", "toolCallId", "progress", "total", "message"}
 	// EventApprovalRequested has {"name", "toolCallId", "expiresAt"?} as Data, EventApprovalDecided an ApprovalDecision.
@@ -236,7 +236,7 @@ const (
 	EventHandlerLog        = "handler.log" // Data {"level": "info", "message": "…", "data": {…}}: a line of ctx.logger
 	EventTaskFailed        = "task.failed" // Data TaskFailure
 	EventTerminated        = "thread.terminated"
-	EventThreadUpdated     = "thread.updated"   // Data: the fields that have changed, with their new values
+	EventThreadUpdated     = "thread.updated"   // Data: the changed fields with their new values
 	EventDestroyed         = "thread.destroyed" // Data {"reason": "explicit|expired", "messages": 12}
 	EventRetained          = "thread.retained"
 	EventAdopted           = "thread.adopted"
@@ -246,7 +246,7 @@ const (
 	EventFileDeleted       = "file.deleted"
 )
 
-// HookFailure is the data of EventHookFailed: why a hook of the agent did not do its part (SPEC HOK-01).
+// HookFailure is the data of EventHookFailed: why a hook of the agent failed (HOK-01).
 type HookFailure struct {
 	Hook       string `json:"hook"`
 	Owner      string `json:"owner"` // kind and name of the object that has the hook
@@ -255,13 +255,13 @@ type HookFailure struct {
 	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
-// TaskFailure is the data of EventTaskFailed: why a task that follows a run did not do its part (SPEC RUN-07).
+// TaskFailure is the data of EventTaskFailed: why a post-run task failed (RUN-07).
 type TaskFailure struct {
 	Task  string `json:"task"`
 	Error string `json:"error"`
 }
 
-// File is a file or a folder of a thread (SPEC FIL-02); its bytes are in the bucket under Digest.
+// File is a file or a folder of a thread (FIL-02). The bucket stores its bytes under Digest.
 type File struct {
 	Path      string // normalised, starts with "/"
 	MimeType  string
@@ -274,7 +274,7 @@ type File struct {
 	CreatedAt int64
 }
 
-// FiringStatus of an effect's firing.
+// FiringStatus is the status of a firing.
 type FiringStatus string
 
 // The statuses of a firing.
@@ -284,7 +284,7 @@ const (
 	FiringFailed    FiringStatus = "failed"
 )
 
-// FiringKey is what tells one firing from all others.
+// FiringKey identifies a firing.
 type FiringKey struct {
 	EffectID string // UID of the ScheduledEffect
 	Due      int64
@@ -304,10 +304,10 @@ type Firing struct {
 	Error     string
 	FiredAt   int64
 	EndedAt   int64
-	HookDepth int // how many hooks, one caused by the other, led to it
+	HookDepth int // length of the chain of hooks, each caused by the one before it, that led to it
 }
 
-// FindQuery selects threads by what people call them (SPEC IDS-01, THR-16). Either Name or ShortID is set.
+// FindQuery selects threads by their names (IDS-01, THR-16). Exactly one of Name and ShortID is set.
 type FindQuery struct {
 	Name      string // of the Thread object
 	ShortID   string // the last 12 hex digits of the id, in lower case
@@ -315,30 +315,30 @@ type FindQuery struct {
 	Limit     int    // 100 when 0
 }
 
-// ThreadQuery selects threads (SPEC THR-15). An empty field selects all.
+// ThreadQuery selects threads (THR-15). An empty field does not restrict the list.
 type ThreadQuery struct {
 	Namespace string
 	Agent     string
 	UserID    string
 	TaskID    string
 	Archived  ArchivedFilter
-	After     *ThreadCursor // only those behind it in the list
+	After     *ThreadCursor // only threads behind this position in the list
 	Limit     int           // 100 when 0
 	Offset    int
 }
 
-// ThreadCursor is a place in the list of threads: that of a thread as it was listed.
+// ThreadCursor is a position in the list of threads: that of a thread as it was listed.
 type ThreadCursor struct {
 	LastActivityAt int64
 	ID             string
 }
 
-// ArchivedFilter says which threads a list shows (SPEC THR-08).
+// ArchivedFilter says which threads a list shows (THR-08).
 type ArchivedFilter int
 
 // The values of ArchivedFilter.
 const (
-	ArchivedHidden ArchivedFilter = iota // those that are not archived
+	ArchivedHidden ArchivedFilter = iota // threads that are not archived
 	ArchivedOnly
 	ArchivedShown // both
 )

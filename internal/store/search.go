@@ -8,16 +8,16 @@ import (
 	"unicode"
 )
 
-// ErrSearchText says that a search has a text that cannot be searched for, and why.
+// ErrSearchText means that a search text cannot be searched for. The wrapping error says why.
 var ErrSearchText = errors.New("nothing to search for")
 
-// Searcher finds messages by their text (SPEC THR-16).
+// Searcher finds messages by their text (THR-16).
 type Searcher interface {
-	// Search finds messages, the best first, and tells whether there are more. It sees all that was acknowledged
-	// before it began. What a fork has inherited is found once, under the thread that it comes from. An error that
-	// is ErrSearchText is the caller's mistake.
+	// Search returns matching messages, the best first, and reports whether there are more. It sees everything that was
+	// acknowledged before it began. Inherited messages of a fork are found once, under the thread that they come from.
+	// An error that is ErrSearchText is the caller's mistake.
 	Search(ctx context.Context, q SearchQuery) (hits []SearchHit, more bool, err error)
-	// IndexMessages brings the index up to date, which a search also does, but then has to wait for.
+	// IndexMessages brings the index up to date. A search does so too, but then has to wait for it.
 	IndexMessages(ctx context.Context) error
 }
 
@@ -38,27 +38,27 @@ type SearchHit struct {
 	Name      string // of the Thread object
 	Title     string
 	Message   Message
-	Snippet   string  // of the content, around the first word that was found
-	Rank      float64 // more is better; only hits of one search compare
+	Snippet   string  // part of the content around the first word that matched
+	Rank      float64 // higher is better; ranks of different searches do not compare
 }
 
-// SearchTerm is one condition of a search: its words follow each other in the text.
+// SearchTerm is one condition of a search. Its words follow each other in the text.
 type SearchTerm struct {
 	Words  []string // letters and digits
-	Prefix bool     // the last word is the beginning of one
-	Not    bool     // the text does not have it
+	Prefix bool     // the last word is only a prefix
+	Not    bool     // the text must not have the term
 }
 
-// maxSearchTerms and maxSearchBytes bound a search.
+// maxSearchTerms and maxSearchBytes limit a search.
 const (
 	maxSearchTerms = 32
 	maxSearchBytes = 1000
 )
 
-// ParseSearch reads what people write to search: words that all must be there, in any order, "phrases in quotes",
-// -words and -"phrases" that must not, and beginnings of words with an asterisk*. Anything but letters and digits
-// separates words. There is no other syntax, and nothing that a person can write is an error but a search for
-// nothing, for what is not there alone, or for too much.
+// ParseSearch parses a search text. Words must all occur, in any order. A "phrase in quotes" must occur as it is. A
+// -word and a -"phrase" must not occur. An asterisk* makes a prefix. Anything but letters and digits separates words.
+// There is no other syntax. The only errors are a search for nothing, a search with only excluded terms, and a search
+// that is too long.
 func ParseSearch(text string) ([]SearchTerm, error) {
 	if len(text) > maxSearchBytes {
 		return nil, fmt.Errorf("%w: the search has %d bytes, more than %d", ErrSearchText, len(text), maxSearchBytes)
@@ -99,15 +99,15 @@ func ParseSearch(text string) ([]SearchTerm, error) {
 	return terms, nil
 }
 
-// SearchWords splits a text into the words that can be searched for.
+// SearchWords returns the words of a text that can be searched for.
 func SearchWords(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
 }
 
-// snippetRunes is how long a snippet is, at most, before and after the word that was found.
+// snippetRunes is the largest number of runes of a snippet before and after the start of the matching word.
 const snippetRunes = 60
 
-// Snippet cuts out of a text what is around the first word that a search looks for.
+// Snippet returns the part of a text around the first word that a search looks for.
 func Snippet(text string, terms []SearchTerm) string {
 	runes := []rune(text)
 	at := 0

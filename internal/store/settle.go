@@ -2,15 +2,15 @@ package store
 
 import "encoding/json"
 
-// RunUnsettled is the State of an ended run whose post-run tasks are not done (SPEC THR-13). It is written with
-// the run's end, in one transaction, so that the tasks outlive a crash.
+// RunUnsettled is the State of an ended run whose post-run tasks are not done (THR-13). It is written in the
+// transaction that ends the run, so that the tasks survive a crash.
 var RunUnsettled = json.RawMessage(`{"postRun":true}`)
 
-// RunRef names a run.
+// RunRef identifies a run.
 type RunRef struct{ ThreadID, RunID string }
 
-// Wake is a parked run that goes on at a time, in microseconds; or a thread, without a run, of which an inbox item is held
-// until then.
+// Wake is a parked run that continues at a time in microseconds. Without a run id it is a thread with an inbox item
+// that is held until then.
 type Wake struct {
 	RunRef
 	At int64

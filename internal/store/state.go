@@ -8,53 +8,53 @@ import (
 
 // Errors of thread state and of imports.
 var (
-	// ErrStateTooLarge: a strict MergeState would make the thread's state larger than MaxBytes (SPEC STA-05).
+	// ErrStateTooLarge means that a strict MergeState would make the thread's state larger than MaxBytes (STA-05).
 	ErrStateTooLarge = errors.New("the thread's state is too large")
-	// ErrNotArray: a push met a value that is no array (SPEC STA-04).
+	// ErrNotArray means that a push met a value that is not an array (STA-04).
 	ErrNotArray = errors.New("the value is not an array")
-	// ErrNotEmpty: a conversation is imported into an empty thread only (SPEC LOG-02).
+	// ErrNotEmpty means that the thread already has contents. Only an empty thread takes an import (LOG-02).
 	ErrNotEmpty = errors.New("the thread is not empty")
 )
 
-// SessionStore is what the store keeps beside the conversation: thread state (SPEC STA), the namespaced key-value
-// service (SPEC STA-07), the feed of what happens to threads and runs (SPEC STA-06), usage and the log in the
-// order of its writing (SPEC LOG).
+// SessionStore is what the store keeps beside the conversation: thread state (the STA rows), the namespaced key-value
+// service (STA-07), the feed of what happens to threads and runs (STA-06), usage, and the log in the order in which it
+// was written (the LOG rows).
 type SessionStore interface {
-	// State gives entries of a thread's state, in the order in which their keys were first set.
+	// State returns entries of a thread's state, in the order in which their keys were first set.
 	State(ctx context.Context, threadID string, q StateQuery) (*StatePage, error)
-	// StateValue gives one value of a thread's state; ErrNotFound when absent.
+	// StateValue returns one value of a thread's state, or ErrNotFound when the key does not exist.
 	StateValue(ctx context.Context, threadID, key string) (json.RawMessage, error)
-	// StateWarnings tells what of a thread's state could not be saved and has not been since.
+	// StateWarnings returns what of a thread's state could not be saved and has not been saved since.
 	StateWarnings(ctx context.Context, threadID string) ([]StateWarning, error)
 
-	// ValueKeys lists the keys of a thread's key-value store that begin with prefix, in order, from the one after.
+	// ValueKeys lists the keys of a thread's key-value store in order, as q selects them.
 	ValueKeys(ctx context.Context, threadID string, q KeyQuery) (*KeyPage, error)
-	// GetKV gives a value of the key-value service; ErrNotFound when absent or expired (SPEC STA-07).
+	// GetKV returns a value of the key-value service. ErrNotFound means that it does not exist or has expired (STA-07).
 	GetKV(ctx context.Context, namespace, store, key string) (*KVEntry, error)
-	// SetKV keeps a value until expiresAt (microseconds), for ever when 0.
+	// SetKV keeps a value until e.ExpiresAt (microseconds), or for ever when that is 0.
 	SetKV(ctx context.Context, namespace, store string, e KVEntry) error
-	// DeleteKV removes a value; false when there was none.
+	// DeleteKV removes a value and reports whether it existed.
 	DeleteKV(ctx context.Context, namespace, store, key string) (bool, error)
-	// KVKeys lists the keys of a store of the service, expired ones left out.
+	// KVKeys lists the keys of a store of the service. It leaves out expired ones.
 	KVKeys(ctx context.Context, namespace, store string, q KeyQuery) (*KeyPage, error)
 
-	// Lifecycle gives what happened to threads and runs after a cursor, oldest first (SPEC STA-06).
+	// Lifecycle returns what happened to threads and runs after a cursor, oldest first (STA-06).
 	Lifecycle(ctx context.Context, q LifecycleQuery) (*LifecyclePage, error)
 
-	// Usage sums what ended runs used (SPEC LOG-03).
+	// Usage returns the sum of what ended runs used (LOG-03).
 	Usage(ctx context.Context, q UsageQuery) (*UsageSum, error)
-	// UsageRecords lists what the ended runs of a thread used, and the tasks that followed them, newest first; 100
-	// when limit is 0 (SPEC RUN-07). It is empty when there is no such thread.
+	// UsageRecords lists what the ended runs of a thread and their post-run tasks used, newest first; 100 when limit is
+	// 0 (RUN-07). The list is empty when the thread does not exist.
 	UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]UsageRecord, error)
 
-	// LogEntries gives the log's own entries of some types after a sequence number, oldest first. Messages are
-	// not among them: read those with Messages.
+	// LogEntries returns entries of the log of the given types after a sequence number, oldest first. Messages are not
+	// among them; read those with Messages.
 	LogEntries(ctx context.Context, threadID string, after int64, limit int, types ...string) ([]Event, error)
-	// Imported tells how a thread was imported; ErrNotFound when it was not.
+	// Imported returns how a thread was imported, or ErrNotFound when it was not.
 	Imported(ctx context.Context, threadID string) (*ImportRecord, error)
 
-	// SweepSession removes expired values of the key-value service and entries of the lifecycle feed that were
-	// written before a time, a bounded number of each. more tells that there are others.
+	// SweepSession removes expired values of the key-value service and entries of the lifecycle feed that were written
+	// before feedBefore, a bounded number of each. more reports whether some remain.
 	SweepSession(ctx context.Context, feedBefore int64) (removed int64, more bool, err error)
 }
 
@@ -64,7 +64,8 @@ type StateEntry struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// StateQuery selects entries; the zero value is all, which MaxBytes of MergeState bounds.
+// StateQuery selects entries. The zero value selects all of them, which is safe because MergeState.MaxBytes bounds
+// them.
 type StateQuery struct {
 	Limit  int // all when 0
 	Offset int
@@ -88,8 +89,8 @@ const (
 	StateClear  StateVerb = "clear"
 )
 
-// StateChange is one change of a thread's state. A push appends Value to the array under Key, made when
-// missing, and keeps the last Max elements, all when 0.
+// StateChange is one change of a thread's state. A push appends Value to the array under Key, which it creates when
+// missing, and keeps the last Max elements, or all when Max is 0.
 type StateChange struct {
 	Verb  StateVerb       `json:"op"`
 	Key   string          `json:"key,omitempty"`
@@ -97,29 +98,30 @@ type StateChange struct {
 	Max   int             `json:"max,omitempty"`
 }
 
-// MergeState applies changes to a thread's state, in order, where it is stored (SPEC STA-03). When the state as
-// one JSON object would have more than MaxBytes, nothing of it is changed: a strict merge fails with
-// ErrStateTooLarge, another logs EventStateSkipped and notes a StateWarning, which the next merge that fits takes
-// away (SPEC STA-05). A push on a value that is no array fails with ErrNotArray when strict, else it is skipped
-// and logged.
+// MergeState applies changes to a thread's state, in order, within the store (STA-03).
+//
+// When the state as one JSON object would exceed MaxBytes, nothing changes. A strict merge then fails with
+// ErrStateTooLarge. Another merge logs EventStateSkipped and stores a StateWarning, which the next merge that fits
+// removes (STA-05). A push on a value that is not an array fails a strict merge with ErrNotArray; otherwise it is
+// skipped and logged.
 type MergeState struct {
 	Changes  []StateChange
 	MaxBytes int64 // no bound when 0
 	Strict   bool
-	Quiet    bool   // a state that is too large is not logged and noted: another merge will follow
-	RunID    string // whose changes they are; for the log
+	Quiet    bool   // do not log or store a warning when the state is too large, because another merge follows
+	RunID    string // the run that made the changes; for the log
 
 	Persisted bool  // filled in
-	Bytes     int64 // filled in: of the state, or what it would have had
+	Bytes     int64 // filled in: size of the state, or the size that it would have had
 }
 
-// SkipState logs that state was not saved, as EventStateSkipped, and with TooLarge notes a StateWarning.
+// SkipState logs EventStateSkipped. When the state was too large, it also stores a StateWarning.
 type SkipState struct {
 	RunID   string
 	Skipped StateSkipped
 }
 
-// StateScope tells thread state from session state.
+// StateScope is thread state or session state.
 type StateScope string
 
 // The scopes that are stored.
@@ -145,7 +147,7 @@ type StateSkipped struct {
 	Limit   int64      `json:"limit,omitempty"`
 }
 
-// StateWarning says that a scope of a thread was not saved since At.
+// StateWarning says that a scope of a thread has not been saved since At.
 type StateWarning struct {
 	Scope   StateScope
 	Reason  string
@@ -153,7 +155,7 @@ type StateWarning struct {
 	At      int64
 }
 
-// EventStateSkipped is logged when state was not saved; Data is StateSkipped.
+// EventStateSkipped is logged when state was not saved. Its Data is a StateSkipped.
 const EventStateSkipped = "state.skipped"
 
 // KeyQuery selects keys of a key-value store.
@@ -177,7 +179,7 @@ type KVEntry struct {
 	UpdatedAt int64
 }
 
-// Types of lifecycle events (SPEC STA-06).
+// Types of lifecycle events (STA-06).
 const (
 	LifecycleThreadCreated    = "thread.created"
 	LifecycleThreadDestroyed  = "thread.destroyed"
@@ -185,7 +187,7 @@ const (
 	LifecycleSessionCompleted = "session.completed"
 )
 
-// LifecycleCursor is a place in the feed; the zero value is its beginning. Only the store reads the fields.
+// LifecycleCursor is a position in the feed. The zero value is its beginning. Only the store reads the fields.
 type LifecycleCursor struct{ Tick, Seq int64 }
 
 // LifecycleEvent is one entry of the feed.
@@ -205,19 +207,19 @@ type LifecycleEvent struct {
 type LifecycleQuery struct {
 	Namespace string // all when empty
 	After     LifecycleCursor
-	Latest    bool // nothing but the cursor of the feed's end
+	Latest    bool // return only the cursor of the feed's end
 	Limit     int  // 100 when 0
 }
 
-// LifecyclePage is a part of the feed. Next is where to go on. Unsettled tells that entries follow which cannot
-// be given yet, as some before them may still come: look again soon.
+// LifecyclePage is a part of the feed. Next is where to continue. Unsettled reports that there are later entries which
+// cannot be returned yet, because earlier ones may still be committed: read again soon.
 type LifecyclePage struct {
 	Events    []LifecycleEvent
 	Next      LifecycleCursor
 	Unsettled bool
 }
 
-// UsageQuery says what to sum over: a thread, with Subtree its descendants too, or a namespace, or an agent of it.
+// UsageQuery selects what to sum over: a thread, with Subtree also its descendants; or a namespace; or an agent in it.
 type UsageQuery struct {
 	ThreadID  string
 	Subtree   bool
@@ -225,7 +227,7 @@ type UsageQuery struct {
 	Agent     string
 }
 
-// UsageSum is what ended runs used.
+// UsageSum is the sum of what ended runs used.
 type UsageSum struct {
 	Runs            int64   `json:"runs"`
 	Turns           int64   `json:"turns"` // model calls
@@ -235,24 +237,24 @@ type UsageSum struct {
 	ReasoningTokens int64   `json:"reasoningTokens"`
 	Cost            float64 `json:"cost"`
 	DurationMs      int64   `json:"durationMs"`
-	Threads         int64   `json:"threads"` // that ran, purged ones without their descendants' share
+	Threads         int64   `json:"threads"` // that ran; a purged thread counts without its descendants
 }
 
-// RunUsage is what of Run.Usage is summed.
+// RunUsage is the part of Run.Usage that is summed.
 type RunUsage struct {
 	InputTokens     int64   `json:"inputTokens"`
 	OutputTokens    int64   `json:"outputTokens"`
 	CachedTokens    int64   `json:"cachedTokens"`
 	ReasoningTokens int64   `json:"reasoningTokens"`
 	Cost            float64 `json:"cost"`
-	// Models are the names of those that were called, sorted. They are not summed.
+	// Models are the sorted names of the models that were called. They are not summed.
 	Models []string `json:"models,omitempty"`
 }
 
-// ImportConversation fills an empty thread with a conversation from elsewhere (SPEC LOG-02), all or nothing.
-// ErrNotEmpty when the thread has messages, an import, runs since it was last destroyed, or something in its inbox that is
-// to set a run to work. Lines is called anew when the
-// transaction is tried again. An error of it fails the transaction as it is.
+// ImportConversation fills an empty thread with a conversation from elsewhere (LOG-02), all or nothing. It fails with
+// ErrNotEmpty when the thread has messages, an import, runs since it was last destroyed, or an inbox item that is to
+// start a run. Lines is called again when the transaction is retried. Its error fails the transaction and is returned
+// unchanged.
 type ImportConversation struct {
 	Lines  func(yield func(ImportLine, error) bool)
 	Record ImportRecord // LastSeq is filled in
@@ -266,13 +268,13 @@ type ImportLine struct {
 	Event   *Event
 }
 
-// ImportRecord tells what a thread was imported from.
+// ImportRecord says what a thread was imported from.
 type ImportRecord struct {
 	Manifest json.RawMessage
 	LastSeq  int64 // of the log right after the import
 }
 
-// The types of log entries that came by an import; Data is the line.
+// The types of imported log entries. Data is the imported line.
 const (
 	EventImportedToolUse       = "imported.tool_use"
 	EventImportedAssistantText = "imported.assistant_text"

@@ -1,23 +1,23 @@
 package store
 
-// Work is what a thread has to do, all of one moment.
+// Work is what a thread has to do, read at one moment.
 type Work struct {
 	Thread *Thread
-	// Inbox is what waits, in order.
+	// Inbox holds the waiting items, in order.
 	Inbox []InboxItem
-	// Run is the newest; nil when there is none.
+	// Run is the newest run; nil when there is none.
 	Run *Run
 }
 
-// Position is what tells at little cost whether something of a thread's conversation, inbox or runs has changed: whatever changes them
-// takes a sequence number.
+// Position is a cheap way to see whether a thread's conversation, inbox or runs have changed: every such change takes a
+// sequence number.
 type Position struct {
 	Agent   string
 	LastSeq int64
 }
 
-// Mark is filled in with the thread's LastSeq before the transaction and at this op. Whoever knows all up to Before, and what
-// the transaction wrote, knows all up to After.
+// Mark is filled in with the thread's LastSeq before the transaction and at this op. A reader that is current at Before
+// and knows what the transaction wrote is current at After.
 type Mark struct{ Before, After int64 }
 
 func (*Mark) op() {}

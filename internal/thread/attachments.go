@@ -10,18 +10,17 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// attachmentFolder is where files land that come from another thread.
+// attachmentFolder is where files copied from another thread are placed.
 const attachmentFolder = "/attachments"
 
-// fileCopy is a file row to make and the attachment that speaks of it.
+// fileCopy is a file to create and the attachment that refers to it.
 type fileCopy struct {
 	file       store.File
 	attachment store.Attachment
 }
 
-// CopyFilesFrom copies files of another thread into this one, by content address, so that no bytes are
-// moved, and gives them as attachments with the paths that they have here (SPEC FIL-07). A file that was
-// copied before is not copied again.
+// CopyFilesFrom copies files of another thread into this one and returns them as attachments with their paths here
+// (FIL-07). It copies by content address, so no bytes are moved. A file that was copied before is not copied again.
 func (st *State) CopyFilesFrom(ctx context.Context, src *State, paths []string) ([]store.Attachment, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -43,8 +42,8 @@ func (st *State) CopyFilesFrom(ctx context.Context, src *State, paths []string) 
 			ops = append(ops, &store.PutFile{File: c.file, Quota: st.svc.quota})
 		}
 		err = st.Apply(ctx, ops...)
-		// Contents that went between the plan and the copy were replaced in the source: copy what is there now.
-		// The same ones twice are a loss.
+		// Contents that disappeared between the plan and the copy were replaced in the source, so copy its present
+		// files. The same digests twice mean that contents are lost.
 		if plan := digestsOf(copies); errors.Is(err, store.ErrNoContents) && plan != gone {
 			gone = plan
 			continue
@@ -67,7 +66,7 @@ func digestsOf(copies []fileCopy) string {
 	return all.String()
 }
 
-// planCopies finds the source's files and a free path for each; taken tells what is at a path of the receiver.
+// planCopies finds the source's files and a free path for each. taken returns what is at a path of the receiver.
 func planCopies(ctx context.Context, src *State, paths []string, taken func(path string) (*store.File, error)) (copies []fileCopy, err error) {
 	planned := map[string]string{} // path → digest
 	for _, p := range paths {
@@ -89,7 +88,7 @@ func planCopies(ctx context.Context, src *State, paths []string, taken func(path
 	return copies, nil
 }
 
-// file gives the row of what must be a file.
+// file returns the record of a path that must be a file.
 func (st *State) file(ctx context.Context, p string) (*store.File, error) {
 	f, err := st.svc.store.File(ctx, st.id, p)
 	switch {
@@ -105,7 +104,7 @@ func (st *State) file(ctx context.Context, p string) (*store.File, error) {
 	return f, nil
 }
 
-// freePath finds the name under which a file fits: its own, or one with a number.
+// freePath returns a path at which a file fits: its own name, or the name with a number.
 func freePath(name, digest string, planned map[string]string, taken func(string) (*store.File, error)) (string, error) {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
@@ -129,7 +128,7 @@ func freePath(name, digest string, planned map[string]string, taken func(string)
 	}
 }
 
-// attachment fills in what a message's attachment leaves out.
+// attachment fills in the empty fields of a message's attachment.
 func (st *State) attachment(ctx context.Context, a store.Attachment) (store.Attachment, error) {
 	p, err := filePath(a.Path)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// OpenBucket opens the bucket of file contents. A file:// URL is a folder, made when missing; its objects
-// are written beside their final place, without side files, and are on disk before they are referred to.
+// OpenBucket opens the bucket of file contents. A file:// URL is a folder, which is created when missing. Objects in it
+// are written beside their final place, without side files, and are on disk before anything refers to them.
 func OpenBucket(ctx context.Context, bucketURL string) (*blob.Bucket, error) {
 	u, err := url.Parse(bucketURL)
 	if err != nil {
@@ -39,11 +39,11 @@ func OpenBucket(ctx context.Context, bucketURL string) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// write streams into an object and gives the number of bytes. In a folder it waits until bytes and names are on
-// disk; other buckets are durable by themselves.
+// write streams into an object and returns the number of bytes. In a folder it waits until bytes and names are on disk.
+// Other buckets are durable by themselves.
 func (c *contents) write(ctx context.Context, key string, r io.Reader) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // before Close it abandons the object
+	defer cancel() // before Close, this abandons the object
 	var sync folderSync
 	defer func() { err = errors.Join(err, sync.close()) }()
 	w, err := c.bucket.NewWriter(ctx, key, &blob.WriterOptions{
@@ -77,7 +77,7 @@ func (c *contents) write(ctx context.Context, key string, r io.Reader) (size int
 	return size, nil
 }
 
-// sourceError is an error of what is read: a refusal as it is, anything else the sender's.
+// sourceError returns the error of a failed read: a refusal unchanged, anything else as the sender's error.
 func sourceError(err error) error {
 	if IsInvalid(err) || errors.Is(err, store.ErrQuota) {
 		return err
@@ -85,7 +85,7 @@ func sourceError(err error) error {
 	return fmt.Errorf("read the file's contents: %w", err)
 }
 
-// sourceReader tells an error of the sender's from one of the bucket's.
+// sourceReader records the reader's error, to distinguish it from an error of the bucket.
 type sourceReader struct {
 	r   io.Reader
 	err error
@@ -99,13 +99,13 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// folderSync flushes a file that somebody else writes, renames and closes, and the folders of its name.
+// folderSync syncs a file that another package writes, renames and closes, and the folders that hold its name.
 type folderSync struct {
 	file *os.File
 	dir  string
 }
 
-// watch takes a handle of its own, which stays good after the writer's is closed.
+// watch duplicates the file handle, so that it stays valid after the writer closes its own.
 func (s *folderSync) watch(f *os.File) error {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

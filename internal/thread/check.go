@@ -21,7 +21,7 @@ func checkEventName(name string) error {
 	return nil
 }
 
-// checkText refuses what neither a database nor a client can carry.
+// checkText refuses text that a database or a client cannot carry.
 func checkText(field, s string) error {
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 		return invalid(field, "give UTF-8 text without NUL")
@@ -39,7 +39,7 @@ func (s *Service) checkJSON(field string, data json.RawMessage, limit int) error
 	return nil
 }
 
-// checkSize bounds a value by its length as JSON.
+// checkSize limits the length of a value as JSON.
 func (s *Service) checkSize(field string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

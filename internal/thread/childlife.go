@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Kinds of messages about the life of a child (SPEC MSG-09).
+// The kinds of messages about the life of a child (MSG-09).
 const (
 	ChildCreated    = "created"
 	ChildCompleted  = "completed"
@@ -14,15 +14,15 @@ const (
 	ChildTerminated = "terminated"
 )
 
-// Keys of the metadata that such messages carry.
+// Metadata keys of such messages.
 const (
 	MetadataStatusKind = "status_kind"
 	MetadataSubagent   = "subagent_id"
 )
 
-// ChildStatusMessage tells the parent's conversation of a step in the life of a child: a silent system message
-// for whoever follows the conversation, which no model is shown (SPEC MSG-09). It carries nothing that the child
-// said. A repeat for the same cause changes nothing; nil when the thread is no child.
+// ChildStatusMessage returns an op that records a step in the life of a child in the parent's conversation. The message
+// is a silent system message for people who follow the conversation; no model sees it (MSG-09). It contains nothing
+// that the child said. A repeat with the same cause changes nothing. It returns nil when the thread is not a child.
 func ChildStatusMessage(child *store.Thread, kind, cause string) *store.AppendMessage {
 	if child.ParentID == "" || child.Child == nil {
 		return nil
@@ -38,7 +38,7 @@ func ChildStatusMessage(child *store.Thread, kind, cause string) *store.AppendMe
 	}}
 }
 
-// IsChildStatus tells whether a message is one of ChildStatusMessage's.
+// IsChildStatus reports whether a message was made by ChildStatusMessage.
 func IsChildStatus(m *store.Message) bool {
 	return m.Role == store.RoleSystem && m.Metadata[MetadataStatusKind] != nil
 }

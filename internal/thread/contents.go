@@ -18,39 +18,39 @@ import (
 )
 
 const (
-	// blobPrefix is where the contents of files are.
+	// blobPrefix is the prefix of the objects with the contents of files.
 	blobPrefix = "blobs/"
-	// headSize is kept in memory of each write: the digest of smaller files is known before they are stored.
+	// headSize is how much of each write is held in memory. The digest of smaller files is known before they are
+	// stored.
 	headSize = 256 << 10
 )
 
-// contents keeps the bytes of files in a bucket. The store knows which object has the bytes of a digest
-// (SPEC FIL-07); every upload goes to an object of its own, under a name that is never used again. So a removal
-// can only ever hit the object that it means, and who writes, copies, removes and sweeps need not know of
-// each other, on however many replicas.
+// contents keeps the bytes of files in a bucket. The store knows which object has the bytes of a digest (FIL-07). Every
+// upload goes to an object of its own, under a name that is never reused. So a removal only affects the object that it
+// names. Writers, copiers, removers and sweepers need no coordination, on any number of replicas.
 type contents struct {
 	bucket *blob.Bucket
 	store  store.Store
 	now    func() int64
 }
 
-// newObject makes up a name.
+// newObject returns a new object name.
 func newObject() string {
 	id := uuid.NewString()
 	return blobPrefix + id[:2] + "/" + id
 }
 
-// content is what a file's row must say of its bytes.
+// content is what a file's record needs to know about its bytes.
 type content struct {
 	digest   string
 	size     int64
-	head     []byte // the whole when it is no larger than headSize
-	object   string // uploaded for it, "" when the bucket had it before
-	uploaded int64  // a time before that was finished
-	instead  string // of this object, which is missing
+	head     []byte // the whole contents when they are no larger than headSize
+	object   string // uploaded for this file; "" when the bucket already had the contents
+	uploaded int64  // a time before the upload ended
+	instead  string // the missing object that this one replaces
 }
 
-// put stores a stream, unless the bucket has its contents already.
+// put stores a stream, unless the bucket already has its contents.
 func (c *contents) put(ctx context.Context, r io.Reader, limit int64, tooMuch func(read int64) error) (*content, error) {
 	head := make([]byte, headSize)
 	n, err := io.ReadFull(r, head)
@@ -72,8 +72,8 @@ func (c *contents) put(ctx context.Context, r io.Reader, limit int64, tooMuch fu
 	return p, c.upload(ctx, p)
 }
 
-// look finds out whether the bucket has the contents. A row of the store whose object is missing is noted, so
-// that a new upload takes its place.
+// look reports whether the bucket has the contents. When the object of the store's row is missing, it sets p.instead,
+// so that a new upload replaces it.
 func (c *contents) look(ctx context.Context, p *content) (there bool, err error) {
 	object, err := c.store.Contents(ctx, p.digest)
 	if errors.Is(err, store.ErrNotFound) {
@@ -98,7 +98,7 @@ func (c *contents) upload(ctx context.Context, p *content) error {
 	return err
 }
 
-// putLarge streams into an object; only at the end it is known whether that was needed.
+// putLarge streams into an object. Whether the upload was necessary is known only at its end.
 func (c *contents) putLarge(ctx context.Context, head []byte, r io.Reader, limit int64, tooMuch func(int64) error) (p *content, err error) {
 	object := newObject()
 	defer func() {
@@ -119,7 +119,7 @@ func (c *contents) putLarge(ctx context.Context, head []byte, r io.Reader, limit
 	return p, err
 }
 
-// boundedReader fails when there is more than the limit.
+// boundedReader fails when the stream is longer than the limit.
 type boundedReader struct {
 	r       io.Reader
 	read    int64
@@ -135,7 +135,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// startOfEnd notes when a stream ended, which is before what is made of it is finished.
+// startOfEnd records when a stream ended, which is before the object written from it is finished.
 type startOfEnd struct {
 	r   io.Reader
 	now func() int64
@@ -150,7 +150,7 @@ func (s *startOfEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open gives a reader; store.ErrNotFound when the bucket has no such contents.
+// open returns a reader of the contents, or store.ErrNotFound when the bucket does not have them.
 func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, error) {
 	object, err := c.store.Contents(ctx, digest)
 	if err != nil {
@@ -166,7 +166,8 @@ func (c *contents) open(ctx context.Context, digest string) (io.ReadCloser, erro
 	return r, nil
 }
 
-// remove removes objects that nothing refers to, also when ctx has ended. What cannot be removed now is swept.
+// remove deletes objects that nothing refers to, even when ctx has ended. Objects that cannot be deleted now are swept
+// later.
 func (c *contents) remove(ctx context.Context, objects ...string) {
 	for _, o := range objects {
 		_ = c.bucket.Delete(context.WithoutCancel(ctx), o)
@@ -177,7 +178,7 @@ func tooLarge(limit int64) error {
 	return invalid("data", "the file has more than %d bytes, the limit of one file: split it", limit)
 }
 
-// unavailable marks what may work when tried again.
+// unavailable wraps errors that may disappear with a retry.
 func unavailable(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("copying files between threads", Label("FIL-07"), func() {
-	It("moves no bytes and gives the paths of the receiver", func(ctx SpecContext) {
+	It("moves no bytes and returns the paths in the receiver", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		from, to := e.create(ctx, "from"), e.create(ctx, "to")
 		write(ctx, from, "/out/result.csv", "1\n")
@@ -42,7 +42,7 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		Expect(none).To(BeEmpty())
 	})
 
-	It("copies what is there at the end, when the source changes meanwhile", func(ctx SpecContext) {
+	It("copies the final content when the source changes meanwhile", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		write(ctx, e.create(ctx, "from"), "/f", "first")
 		e.create(ctx, "to")
@@ -81,12 +81,12 @@ var _ = Describe("copying files between threads", Label("FIL-07"), func() {
 		_, err = to.CopyFilesFrom(ctx, from, []string{"/d"})
 		Expect(err).To(beInvalid("attachments", "is a folder"))
 		Expect(from.Unlink(ctx, "/a")).To(Succeed())
-		Expect(e.objects()).To(BeEmpty(), "a failed copy holds nothing back")
+		Expect(e.objects()).To(BeEmpty(), "a failed copy keeps no contents")
 	})
 })
 
 var _ = Describe("contents", func() {
-	It("are never removed from under a file, however writes, copies and removals fall together", func(ctx SpecContext) {
+	It("are never removed while a file has them, under concurrent writes, copies and removals", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		const workers, rounds = 8, 40
 		var states []*thread.State
@@ -99,7 +99,7 @@ var _ = Describe("contents", func() {
 				defer GinkgoRecover()
 				random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(i)))
 				for range rounds {
-					data := fmt.Sprint("contents ", random.IntN(2)) // so that all fight for the same two
+					data := fmt.Sprint("contents ", random.IntN(2)) // few values, so that all compete for the same two
 					write(ctx, st, "/f", data)
 					got, ok := read(ctx, st, "/f")
 					Expect(ok).To(BeTrue())
@@ -120,28 +120,28 @@ var _ = Describe("contents", func() {
 		Expect(e.objects()).To(BeEmpty())
 	})
 
-	It("that are lost make a clear error, not an endless search", func(ctx SpecContext) {
+	It("that are lost cause a clear error, not an endless search", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		write(ctx, st, "/f", "x")
 		Expect(os.Remove(filepath.Join(e.blobDir, e.objects()[0]))).To(Succeed())
 		_, _, err := st.OpenFile(ctx, "/f")
 		Expect(err).To(MatchError(And(ContainSubstring("/f of thread t"), ContainSubstring("not in the bucket"))))
-		write(ctx, st, "/f", "x") // heals
+		write(ctx, st, "/f", "x") // restores the contents
 		data, _ := read(ctx, st, "/f")
 		Expect(data).To(Equal("x"))
 	})
 
-	It("that a crash has left are swept when they are old", func(ctx SpecContext) {
+	It("that a crash left behind are swept when they are old", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		write(ctx, st, "/kept", "kept")
 		for _, key := range []string{"blobs/ab/" + strings.Repeat("c", 62), "tmp/half"} {
 			Expect(e.bucket.WriteAll(ctx, key, []byte("left behind"), nil)).To(Succeed())
 		}
-		Expect(e.Sweep(ctx)).To(BeZero(), "they may be being written")
+		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be in the middle of a write")
 		e.clock.Step(23 * time.Hour)
-		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be")
+		Expect(e.Sweep(ctx)).To(BeZero(), "they may still be written")
 		e.clock.Step(2 * time.Hour)
 		Expect(e.Sweep(ctx)).To(Equal(2))
 		Expect(e.objects()).To(HaveLen(1))
@@ -149,7 +149,7 @@ var _ = Describe("contents", func() {
 		Expect(data).To(Equal("kept"))
 	})
 
-	It("that cannot be stored are an outage, not the caller's mistake", func(ctx SpecContext) {
+	It("that cannot be stored are reported as an outage, not as the caller's mistake", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		Expect(os.RemoveAll(e.blobDir)).To(Succeed())
@@ -160,7 +160,7 @@ var _ = Describe("contents", func() {
 	})
 })
 
-// interleaved is a store with something done after the first look at a file and before the write that follows.
+// interleaved is a store that does something between the first read of a file and the write that follows.
 type interleaved struct {
 	store.Store
 	armed                  bool
@@ -170,7 +170,7 @@ type interleaved struct {
 func (i *interleaved) once(fn *func()) {
 	if do := *fn; i.armed && do != nil {
 		*fn = nil
-		i.armed = false // what is done meanwhile comes through here too
+		i.armed = false // the operations made here pass through this store too
 		do()
 		i.armed = true
 	}

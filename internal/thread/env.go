@@ -13,11 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ErrEnvUnknown says that no source has a variable (SPEC ENV-01).
+// ErrEnvUnknown means that no source has a variable (ENV-01).
 var ErrEnvUnknown = errors.New("there is no such variable")
 
-// EnvUnreadableError says that a variable of a thread cannot be opened, and why, as a rule because its key is
-// gone.
+// EnvUnreadableError means that a variable of a thread cannot be decrypted, usually because its key is gone.
 type EnvUnreadableError struct {
 	Name  string
 	cause error
@@ -28,10 +27,10 @@ func (e *EnvUnreadableError) Error() string {
 	return fmt.Sprintf("the variable %s cannot be read: %v", e.Name, e.cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *EnvUnreadableError) Unwrap() error { return e.cause }
 
-// EnvSource is where the value of a variable comes from, in the order in which they are asked (SPEC ENV-01).
+// EnvSource is where the value of a variable comes from. The constants below are in the order of lookup (ENV-01).
 type EnvSource string
 
 // The sources.
@@ -43,47 +42,49 @@ const (
 	EnvFromPrompt   EnvSource = "prompt"
 )
 
-// EnvValue is a variable with its value in clear.
+// EnvValue is a variable with its plain value.
 type EnvValue struct {
 	Name   string
 	Value  string
 	Type   store.EnvType
 	Source EnvSource
-	// Side of the agent whose prompt it is of, "a" or "b"; "" where it counts for both.
+	// Side is the side of the agent whose prompt has the variable, "a" or "b"; "" when it applies to both.
 	Side string
-	// Called is the prompt that has it, where it counts only while that is called as a tool; "" otherwise.
+	// Called is the prompt that has the variable, when it applies only while that prompt is called as a tool; ""
+	// otherwise.
 	Called string
-	// Origin and UpdatedAt are those of a thread's own variables.
+	// Origin and UpdatedAt are set for a thread's own variables.
 	Origin    store.EnvOrigin
 	UpdatedAt int64
 }
 
-// EnvDeclaration is what a thread's agent says of a variable that it uses.
+// EnvDeclaration is what a thread's agent declares about a variable that it uses.
 type EnvDeclaration struct {
 	Name     string
 	Type     store.EnvType
-	Required bool // the thread does not run without it (SPEC ENV-06)
-	Scoped   bool // it is not inherited from the parent (SPEC ENV-04)
-	// Description for whoever gives it a value.
+	Required bool // the thread does not run without it (ENV-06)
+	Scoped   bool // it is not inherited from the parent (ENV-04)
+	// Description is for the person who sets the value.
 	Description string
 }
 
-// EnvLayers is what lies below a thread's own variables.
+// EnvLayers holds the variables below a thread's own.
 type EnvLayers struct {
-	// Values of the user, the instance, the agent and the prompt, in this order: the first of a name counts.
+	// Values holds those of the user, the instance, the agent and the prompt, in this order. The first of a name
+	// applies.
 	Values []EnvValue
-	// Declared by the agent and the prompt, by name.
+	// Declared holds the declarations of the agent and the prompt, by name.
 	Declared []EnvDeclaration
-	// Dual: the agent has two sides.
+	// Dual reports whether the agent has two sides.
 	Dual bool
 }
 
-// EnvLayerer finds the layers of a thread.
+// EnvLayerer returns the layers of a thread.
 type EnvLayerer interface {
 	Layers(ctx context.Context, t *store.Thread) (*EnvLayers, error)
 }
 
-// EnvCipher seals values; see the package envkeys.
+// EnvCipher seals values; see package envkeys.
 type EnvCipher interface {
 	Primary() (uint32, error)
 	Seal(root, name string, value []byte) (sealed []byte, keyID uint32, err error)
@@ -91,32 +92,34 @@ type EnvCipher interface {
 	Reseal(sealed []byte) (out []byte, keyID uint32, err error)
 }
 
-// EnvSecrets is told of every secret value that comes into use, so that it is kept out of what is shown.
+// EnvSecrets registers every secret value that is used, so that it can be redacted.
 type EnvSecrets interface {
 	Register(namespace, name, value string)
 }
 
-// EnvOptions are what variables need; each may be nil.
+// EnvOptions are the dependencies of variables. Each may be nil.
 type EnvOptions struct {
 	Cipher EnvCipher
-	// Refresh gives the cipher the keys of now: a value may be sealed under one that another replica has and this one not yet.
+	// Refresh reloads the cipher's keys: a value may be sealed under a key that another replica already has and this
+	// one does not.
 	Refresh func(ctx context.Context)
 	Layers  EnvLayerer
 	Secrets EnvSecrets
 }
 
-// ServeEnv gives the service what variables need. Call it before the service is used.
+// ServeEnv sets the dependencies of variables. Call it before the service is used.
 func (s *Service) ServeEnv(o EnvOptions) { s.env = o }
 
-// EnvReader is who reads the variables of a thread. The zero value is side a.
+// EnvReader says who reads the variables of a thread. The zero value is side a.
 type EnvReader struct {
-	// Side of the agent, "a" or "b".
+	// Side is the side of the agent, "a" or "b".
 	Side string
-	// Called are the prompts that it is calling as tools, one by the other: the last one reads.
+	// Called lists the prompts being called as tools, each by the one before it. The last one reads.
 	Called []string
 }
 
-// rank of a value for the reader: among those of prompts the higher one counts. Counts is false for what it does not see.
+// rank returns the rank of a value for the reader: among those of prompts the highest one applies. counts is false for
+// a value that the reader does not see.
 func (r EnvReader) rank(v *EnvValue) (rank int, counts bool) {
 	if v.Called != "" {
 		i := slices.Index(r.Called, v.Called)
@@ -125,17 +128,16 @@ func (r EnvReader) rank(v *EnvValue) (rank int, counts bool) {
 	return 0, v.Side == "" || v.Side == cmp.Or(r.Side, "a")
 }
 
-// environment is all variables of a thread, resolved.
+// environment holds all resolved variables of a thread.
 type environment struct {
 	values   map[string]EnvValue
 	declared []EnvDeclaration
 	dual     bool            // the agent has two sides
-	others   map[string]bool // what prompts have that are not in use
+	others   map[string]bool // names that only prompts not in use have
 }
 
-// environment resolves all variables of a thread, and registers the secret ones. So no code, no tool and no
-// answer can come by a secret that is not looked for in what they write.
-// Of prompts it is those which count that the reader uses.
+// environment resolves all variables of a thread and registers the secret ones. So every secret that code, a tool or an
+// answer can contain is known to redaction. Of prompt variables, it resolves those that the reader uses.
 func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvReader) (*environment, error) {
 	e := &environment{values: map[string]EnvValue{}, others: map[string]bool{}}
 	if s.env.Layers != nil {
@@ -153,7 +155,7 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvRe
 			case !before, old.Source == EnvFromPrompt && rank > ranks[v.Name]:
 				e.values[v.Name], ranks[v.Name] = v, rank
 			}
-			s.registerEnv(t.Namespace, &v) // one that another hides as well
+			s.registerEnv(t.Namespace, &v) // also one that another value hides
 		}
 	}
 	own, err := s.store.Env(ctx, t.ID)
@@ -173,7 +175,7 @@ func (s *Service) environment(ctx context.Context, t *store.Thread, reader EnvRe
 
 func (s *Service) openEnv(ctx context.Context, t *store.Thread, v *store.EnvVar) (*EnvValue, error) {
 	if s.env.Cipher == nil {
-		return nil, errors.New("variables of threads are not set up")
+		return nil, errors.New("environment variables of threads are not configured")
 	}
 	value, err := s.env.Cipher.Open(t.RootID, v.Name, v.Value)
 	var unknown *envkeys.UnknownKeyError
@@ -193,8 +195,8 @@ func (s *Service) registerEnv(namespace string, v *EnvValue) {
 	}
 }
 
-// LoadEnv resolves and registers all variables of a thread, before any code of it runs, and lists the names of
-// required ones that have no value (SPEC ENV-06).
+// LoadEnv resolves and registers all variables of a thread, before any of its code runs, and returns the names of
+// required ones that have no value (ENV-06).
 func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []string, err error) {
 	e, err := s.environment(ctx, t, EnvReader{})
 	if err != nil {
@@ -206,7 +208,8 @@ func (s *Service) LoadEnv(ctx context.Context, t *store.Thread) (missing []strin
 	return missing, nil
 }
 
-// EnvLookup resolves and registers all variables of a thread, and gives what tells the value of one as a reader sees it.
+// EnvLookup resolves and registers all variables of a thread, and returns a function that looks one up as a reader sees
+// it.
 func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, reader EnvReader) (func(name string) (string, bool), error) {
 	e, err := s.environment(ctx, t, reader)
 	if err != nil {
@@ -218,7 +221,7 @@ func (s *Service) EnvLookup(ctx context.Context, t *store.Thread, reader EnvRead
 	}, nil
 }
 
-// missing lists what is required and has no value, by name.
+// missing returns the required variables that have no value, by name.
 func (e *environment) missing() (missing []EnvDeclaration) {
 	for _, d := range e.declared {
 		if _, ok := e.values[d.Name]; d.Required && !ok && !e.others[d.Name] {
@@ -228,7 +231,7 @@ func (e *environment) missing() (missing []EnvDeclaration) {
 	return missing
 }
 
-// resolve gives all variables of this thread.
+// resolve returns all variables of this thread.
 func (st *State) resolve(ctx context.Context) (*environment, error) {
 	t, err := st.Info(ctx)
 	if err != nil {
@@ -241,7 +244,7 @@ func (st *State) resolve(ctx context.Context) (*environment, error) {
 	return st.svc.environment(ctx, t, reader)
 }
 
-// EnvValue gives a variable from the first source that has it (SPEC ENV-01). ErrEnvUnknown when none has.
+// EnvValue returns a variable from the first source that has it (ENV-01), or ErrEnvUnknown when none has.
 func (st *State) EnvValue(ctx context.Context, name string) (*EnvValue, error) {
 	if err := CheckEnvName(name); err != nil {
 		return nil, err
@@ -257,8 +260,8 @@ func (st *State) EnvValue(ctx context.Context, name string) (*EnvValue, error) {
 	return &v, nil
 }
 
-// EnvType tells whether a variable may be shown (SPEC ENV-02): secret when nobody says otherwise, also of one
-// that is not known.
+// EnvType returns whether a variable may be shown (ENV-02). It is secret unless declared otherwise, also when the
+// variable is unknown.
 func (st *State) EnvType(ctx context.Context, name string) (store.EnvType, error) {
 	v, err := st.EnvValue(ctx, name)
 	switch {
@@ -270,12 +273,12 @@ func (st *State) EnvType(ctx context.Context, name string) (store.EnvType, error
 	return v.Type, nil
 }
 
-// ErrOneSide says that what was asked for is of side b, and the thread's agent has none.
+// ErrOneSide means that side b was asked for and the thread's agent has none.
 var ErrOneSide = errors.New("the thread's agent has no side b: only those of the type dual_ai have two")
 
-// ListEnv gives all variables of this thread by name, as a side of its agent sees them, "a" or "b". With "" it is both: what the
-// two see otherwise is there once for each, with its Side, and what they see alike without. Where the agent has one side
-// that is all, and "b" is ErrOneSide.
+// ListEnv returns all variables of this thread by name, as a side of its agent sees them, "a" or "b". With "" it
+// returns those of both sides: variables that the sides see differently appear once for each, with Side set; the others
+// appear once, without it. For an agent with one side, "" is that side, and "b" fails with ErrOneSide.
 func (st *State) ListEnv(ctx context.Context, side string) ([]EnvValue, error) {
 	t, err := st.Info(ctx)
 	if err != nil {
@@ -298,7 +301,7 @@ func (st *State) ListEnv(ctx context.Context, side string) ([]EnvValue, error) {
 	return byName(slices.Collect(maps.Values(e.values)), func(v *EnvValue) { v.Side = "" }), nil
 }
 
-// bothSides puts together what side a and side b see.
+// bothSides merges what side a and side b see.
 func bothSides(a, b map[string]EnvValue) []EnvValue {
 	var list []EnvValue
 	for name, v := range a {
@@ -326,7 +329,7 @@ func byName(list []EnvValue, each func(*EnvValue)) []EnvValue {
 	return list
 }
 
-// PendingEnv lists the variables that the thread waits for, by name (SPEC ENV-06).
+// PendingEnv returns the variables that the thread waits for, by name (ENV-06).
 func (st *State) PendingEnv(ctx context.Context) ([]EnvDeclaration, error) {
 	e, err := st.resolve(ctx)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// resealPage is how many values one transaction puts under another key.
+// resealPage is how many values one transaction reseals.
 const resealPage = 200
 
-// ResealEnv puts every value that is sealed under an old key under the primary one, page by page: it may be cut
-// off at any point and begun again. left is how many values cannot be, because their key is gone; err then says
-// which key.
+// ResealEnv reseals every value that is sealed under an old key with the primary key, page by page. It may be
+// interrupted at any point and started again. left is the number of values that cannot be resealed because their key is
+// gone; err then names the key.
 func (s *Service) ResealEnv(ctx context.Context) (done, left int, err error) {
 	if s.env.Cipher == nil {
 		return 0, 0, nil
@@ -53,8 +53,8 @@ func (s *Service) ResealEnv(ctx context.Context) (done, left int, err error) {
 	}
 }
 
-// WakeEnvWaiters lets all threads of a namespace, of all when it is empty, that wait for variables look again (SPEC ENV-06), since a
-// source outside of the threads has changed.
+// WakeEnvWaiters wakes all threads of a namespace that wait for variables, so that they check again (ENV-06). Call it
+// when a source outside of the threads has changed. An empty namespace selects all.
 func (s *Service) WakeEnvWaiters(ctx context.Context, namespace string) error {
 	after := ""
 	for {

@@ -9,13 +9,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Bounds of variables.
+// Limits of variables.
 const (
-	// MaxEnvValueBytes of one value.
+	// MaxEnvValueBytes is the largest size of one value.
 	MaxEnvValueBytes = 32 << 10
-	// MaxEnvVars that one thread may have of its own.
+	// MaxEnvVars is the largest number of variables that one thread may have of its own.
 	MaxEnvVars = 500
-	// EnvPending is no name of a variable: the runtime API has the pending request at its place.
+	// EnvPending is not allowed as a name: the runtime API serves the pending request at that path.
 	EnvPending = "pending"
 
 	maxEnvName = 128
@@ -23,7 +23,7 @@ const (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckEnvName refuses what is no name of a variable.
+// CheckEnvName refuses invalid names of variables.
 func CheckEnvName(name string) error {
 	switch {
 	case len(name) > maxEnvName || !envName.MatchString(name):
@@ -34,8 +34,8 @@ func CheckEnvName(name string) error {
 	return nil
 }
 
-// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). Without a type it keeps the
-// one that it has; a new one is secret (SPEC ENV-02).
+// SetEnv sets a variable of the thread and of its active descendants (ENV-04). Without a type the variable keeps its
+// type; a new one is secret (ENV-02).
 func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvType) error {
 	if err := CheckEnvName(name); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvT
 	}
 	i := slices.IndexFunc(own, func(v store.EnvVar) bool { return v.Name == name })
 	if i < 0 && len(own) >= MaxEnvVars {
-		return invalid("name", "the thread has %d variables, as many as it may: remove one", MaxEnvVars)
+		return invalid("name", "the thread has %d variables, which is the limit: remove one", MaxEnvVars)
 	}
 	if kind == store.EnvSecret || (kind == "" && (i < 0 || own[i].Type == store.EnvSecret)) {
 		st.svc.registerEnv(t.Namespace, &EnvValue{Name: name, Value: value, Type: store.EnvSecret})
@@ -73,7 +73,7 @@ func (st *State) SetEnv(ctx context.Context, name, value string, kind store.EnvT
 
 func (s *Service) sealEnv(root, name, value string) (*store.EnvVar, error) {
 	if s.env.Cipher == nil {
-		return nil, errors.New("variables of threads are not set up")
+		return nil, errors.New("environment variables of threads are not configured")
 	}
 	sealed, keyID, err := s.env.Cipher.Seal(root, name, []byte(value))
 	if err != nil {
@@ -89,7 +89,8 @@ func checkEnvValue(value string) error {
 	return checkText("value", value)
 }
 
-// UnsetEnv removes a variable of the thread, and what its descendants inherited of it; false when it had none.
+// UnsetEnv removes a variable of the thread and what its descendants inherited of it. It reports whether the thread had
+// it.
 func (st *State) UnsetEnv(ctx context.Context, name string) (bool, error) {
 	if err := CheckEnvName(name); err != nil {
 		return false, err

@@ -7,17 +7,17 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// SpecEnv is an entry of spec.env of a Thread object, its reference followed.
+// SpecEnv is an entry of spec.env of a Thread object with its reference resolved.
 type SpecEnv struct {
 	Name  string
 	Value string
 	Type  store.EnvType // secret when empty
-	// Entry tells this entry from what it was before, Version the states of what it refers to.
+	// Entry identifies this state of the entry, and Version the state of what it refers to.
 	Entry, Version string
 }
 
-// FollowEnv brings a thread's variables up with its object's spec. A variable that was set since stays until
-// its entry changes; one whose entry is gone goes, unless it was set since.
+// FollowEnv applies the env entries of a thread's object. A variable that was set since stays until its entry changes.
+// A variable whose entry was removed is removed, unless it was set since.
 func (s *Service) FollowEnv(ctx context.Context, t *store.Thread, spec []SpecEnv) error {
 	own, err := s.store.Env(ctx, t.ID)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Service) specEnv(namespace, root string, e *SpecEnv) (*store.EnvVar, er
 	return v, nil
 }
 
-// firstEnv is the variables that a new thread starts with.
+// firstEnv returns the op that sets the variables of a new thread.
 func (s *Service) firstEnv(ctx context.Context, n *NewThread) (store.Op, error) {
 	if len(n.Env) == 0 {
 		return nil, nil

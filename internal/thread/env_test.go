@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// layers are what lies below the threads' own variables, for all threads.
+// layers are the layers below the threads' own variables, the same for all threads.
 type layers struct{ thread.EnvLayers }
 
 func (l *layers) Layers(context.Context, *store.Thread) (*thread.EnvLayers, error) {
@@ -68,13 +68,13 @@ var _ = Describe("Variables", func() {
 		Expect(value(ctx, sided, "TONE")).To(Equal("harsh secret prompt"))
 		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"))
 		Expect(value(ctx, sided, "BOTH")).To(Equal("of the agent text agent"))
-		Expect(value(ctx, st, "TONE")).To(Equal("kind text prompt"), "where nobody says whose turn it is")
+		Expect(value(ctx, st, "TONE")).To(Equal("kind text prompt"), "where no side is set")
 		_, err = sided.EnvValue(ctx, "ONLY_OUTER")
 		Expect(err).To(MatchError(thread.ErrEnvUnknown), "it is not called")
 		called = []string{"outer"}
 		Expect(value(ctx, sided, "TONE")).To(Equal("dry text prompt"), "before the caller's")
 		Expect(value(ctx, sided, "BOTH")).To(Equal("of the agent text agent"), "the agent's comes first")
-		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"), "the caller's are there too")
+		Expect(value(ctx, sided, "ONLY_B")).To(Equal("x text prompt"), "the caller's variables are set too")
 		called = []string{"outer", "inner"}
 		Expect(value(ctx, sided, "TONE")).To(Equal("flat text prompt"))
 		Expect(value(ctx, sided, "ONLY_OUTER")).To(Equal("y text prompt"))
@@ -136,7 +136,7 @@ var _ = Describe("Variables", func() {
 		Expect(st.EnvType(ctx, "B")).To(Equal(store.EnvSecret))
 	})
 
-	It("are refused when they are not right", Label("THR-18"), func(ctx SpecContext) {
+	It("are refused when they are invalid", Label("THR-18"), func(ctx SpecContext) {
 		st := e.create(ctx, "t")
 		for _, name := range []string{"", "1A", "A-B", "A B", "pending", strings.Repeat("A", 129), "Ä"} {
 			Expect(st.SetEnv(ctx, name, "v", "")).To(beInvalid("name", ""), name)
@@ -173,7 +173,7 @@ var _ = Describe("Variables", func() {
 		Expect(err).To(MatchError(ContainSubstring("sealed for another thread")))
 	})
 
-	It("come under a new key, and name a key that is gone", Label("ENV-05"), func(ctx SpecContext) {
+	It("are sealed under a new key, and errors name a missing key", Label("ENV-05"), func(ctx SpecContext) {
 		var states []*thread.State
 		for i := range 3 {
 			st := e.create(ctx, fmt.Sprint("t", i))
@@ -224,7 +224,7 @@ var _ = Describe("Variables", func() {
 		Expect(value(ctx, st, "A")).To(Equal("first secret thread"))
 		Expect(value(ctx, st, "B")).To(Equal("b text thread"))
 		follow(thread.SpecEnv{Name: "A", Value: "second", Entry: "a1", Version: "2"})
-		Expect(value(ctx, st, "A")).To(Equal("second secret thread"), "what it refers to has changed")
+		Expect(value(ctx, st, "A")).To(Equal("second secret thread"), "the value that it refers to has changed")
 		_, err = st.EnvValue(ctx, "B")
 		Expect(err).To(MatchError(thread.ErrEnvUnknown), "its entry is gone")
 		Expect(st.SetEnv(ctx, "A", "mine", "")).To(Succeed())

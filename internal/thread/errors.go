@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// InvalidError says which parameter of a call is bad and what to do about it (SPEC THR-18).
+// InvalidError says which parameter of a call is invalid and how to correct it (THR-18).
 type InvalidError struct {
 	Field   string
 	Message string
@@ -15,10 +15,10 @@ type InvalidError struct {
 // Error implements error.
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
-// Unwrap gives the store's error behind it, when there is one.
+// Unwrap returns the error of the store behind it, if there is one.
 func (e *InvalidError) Unwrap() error { return e.cause }
 
-// IsInvalid tells whether an error is the caller's mistake.
+// IsInvalid reports whether an error is the caller's mistake.
 func IsInvalid(err error) bool {
 	var e *InvalidError
 	return errors.As(err, &e)

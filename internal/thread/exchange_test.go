@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("export and import", func() {
-	// Texts as people and models write them, and as they do not.
+	// Draw texts as people and models write them, and others.
 	words := rapid.OneOf(rapid.String().Filter(func(s string) bool { return !strings.ContainsRune(s, 0) }),
 		rapid.SampledFrom([]string{"", "\n", "<a href=\"x\">&", "\u2028", "😀", `\`, strings.Repeat("long ", 20_000)}))
 	arguments := rapid.OneOf(rapid.Just(""), rapid.Just("{}"), rapid.Just(` { "a" : [1, 2] } `), rapid.Just("[1]"), rapid.Just("not JSON"), rapid.Just(`{"n":1e400}`),
@@ -25,7 +25,7 @@ var _ = Describe("export and import", func() {
 			return string(data)
 		}))
 
-	It("of any log: what an import brings is exported as the same bytes", Label("LOG-02"), func(ctx SpecContext) {
+	It("round-trip for any log: an imported thread exports the same bytes", Label("LOG-02"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		n := 0
 		export := func(st *thread.State) []byte {
@@ -74,7 +74,7 @@ var _ = Describe("export and import", func() {
 		})
 	})
 
-	It("begins behind the last destruction", Label("LOG-01"), func(ctx SpecContext) {
+	It("begin after the last destruction", Label("LOG-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t1")
 		end := func(i int) []store.Op {
@@ -83,7 +83,7 @@ var _ = Describe("export and import", func() {
 			ended.Status, ended.EndedAt, ended.Steps = store.RunSucceeded, 2, i
 			return []store.Op{&store.PutRun{Run: r}, &store.PutRun{Run: ended}}
 		}
-		for i := range 60 { // more than a page of them
+		for i := range 60 { // more than a page
 			logged(ctx, st, append(end(i), &store.Destroy{Reason: store.DestroyedExplicit})...)
 		}
 		logged(ctx, st, &store.AppendMessage{Message: &store.Message{Role: store.RoleUser, Content: ptr("anew")}})

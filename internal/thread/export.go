@@ -12,13 +12,13 @@ import (
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
 
-// exportPage is how many messages or entries of the log are in memory at once: a message may have a mebibyte.
+// exportPage is how many messages or log entries are in memory at once. A message may have a mebibyte.
 const exportPage = 50
 
-// Export writes the conversation as it is now as lines of JSON (SPEC LOG-01, docs/export.md): the manifest, then
-// messages, tool uses, assistant texts and results in the order written, up to what there is when it begins. It
-// needs memory for a page of messages, however long the conversation is. An error before anything was written
-// comes with wrote false.
+// Export writes the conversation as lines of JSON (LOG-01, docs/export.md): the manifest, then messages, tool uses,
+// assistant texts and results in the order in which they were written, up to the last one when Export begins. It needs
+// memory for one page of messages, however long the conversation is. wrote is false for an error before anything was
+// written.
 func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error) {
 	info, err := st.Info(ctx)
 	if err != nil {
@@ -47,12 +47,12 @@ func (st *State) Export(ctx context.Context, w io.Writer) (wrote bool, err error
 type exporter struct {
 	st   *State
 	ctx  context.Context
-	last int64 // sequence number up to which it goes
+	last int64 // sequence number of the last entry to export
 	out  *bufio.Writer
 	enc  *json.Encoder
 }
 
-// manifest tells whose conversation it is. What an import brought along is shown until something happened since.
+// manifest returns the first line. Values from an import are kept until something has happened since.
 func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
 	m := &jsonl.Manifest{
 		AgentID: info.Agent, TaskID: info.TaskID, Title: info.Title,
@@ -81,8 +81,8 @@ func (e *exporter) manifest(info *store.Thread) (*jsonl.Manifest, error) {
 	return m, nil
 }
 
-// begin gives the sequence number behind which the conversation begins: where it was last destroyed. The log keeps
-// the ends of runs before that, but they are none of this conversation's.
+// begin returns the sequence number after which the conversation begins: the one at which it was last destroyed. The
+// log keeps the ends of earlier runs, which are not part of this conversation.
 func (e *exporter) begin(info *store.Thread) (seq int64, err error) {
 	for info.DestroyedAt != 0 {
 		page, err := e.st.svc.store.LogEntries(e.ctx, info.ID, seq, exportPage, store.EventDestroyed)
@@ -101,10 +101,10 @@ func (e *exporter) begin(info *store.Thread) (seq int64, err error) {
 	return seq, nil
 }
 
-// exported are the log's own entries that have lines.
+// exported are the types of log entries that have lines.
 var exported = []string{store.EventRunEnded, store.EventImportedToolUse, store.EventImportedAssistantText, store.EventImportedResult}
 
-// lines merges messages and the log's own entries behind a sequence number by theirs.
+// lines writes messages and log entries after a sequence number, merged by their sequence numbers.
 func (e *exporter) lines(after int64) error {
 	messages := pages[store.Message]{read: e.messages, after: after}
 	entries := pages[store.Event]{read: func(after int64) ([]store.Event, error) {
@@ -150,7 +150,7 @@ func (e *exporter) messages(after int64) ([]store.Message, error) {
 	return page.Messages, nil
 }
 
-// message writes the lines of a message. Results of tools have none: the form has only the calls.
+// message writes the lines of a message. Tool results have none: the format has only the calls.
 func (e *exporter) message(m *store.Message) error {
 	at, text := jsonl.Time(m.CreatedAt), ""
 	if m.Content != nil {
@@ -175,7 +175,7 @@ func (e *exporter) message(m *store.Message) error {
 	return nil
 }
 
-// inputOf gives the arguments of a call as an object; a model may have written something else.
+// inputOf returns the arguments of a call as an object. A model may have written something else.
 func inputOf(arguments string) json.RawMessage {
 	text := bytes.TrimSpace([]byte(arguments))
 	if len(text) == 0 {
@@ -184,7 +184,7 @@ func inputOf(arguments string) json.RawMessage {
 	if text[0] == '{' && json.Valid(text) {
 		return text
 	}
-	wrapped, _ := json.Marshal(map[string]string{"arguments": arguments}) // texts: cannot fail
+	wrapped, _ := json.Marshal(map[string]string{"arguments": arguments}) // marshalling strings cannot fail
 	return wrapped
 }
 
@@ -195,7 +195,7 @@ type runEnded struct {
 	Usage      *store.RunUsage `json:"usage"`
 }
 
-// entry writes the line of an entry of the log.
+// entry writes the line of a log entry.
 func (e *exporter) entry(v *store.Event) error {
 	if v.Type != store.EventRunEnded {
 		if _, err := e.out.Write(v.Data); err != nil {
@@ -204,7 +204,7 @@ func (e *exporter) entry(v *store.Event) error {
 		return e.out.WriteByte('\n')
 	}
 	var ended runEnded
-	_ = json.Unmarshal(v.Data, &ended) // without figures it is a result without figures
+	_ = json.Unmarshal(v.Data, &ended) // without numbers, the result has none either
 	r := jsonl.Result{Type: jsonl.TypeResult, DurationMs: ended.DurationMs, Turns: &ended.Steps, Timestamp: jsonl.Time(v.CreatedAt)}
 	if u := ended.Usage; u != nil {
 		r.InputTokens, r.OutputTokens, r.CacheReadTokens = &u.InputTokens, &u.OutputTokens, &u.CachedTokens
@@ -215,7 +215,7 @@ func (e *exporter) entry(v *store.Event) error {
 	return e.enc.Encode(r)
 }
 
-// pages reads a list page by page as it is gone through.
+// pages reads a list page by page.
 type pages[T any] struct {
 	read  func(after int64) ([]T, error)
 	seq   func(*T) int64
@@ -224,7 +224,7 @@ type pages[T any] struct {
 	done  bool
 }
 
-// peek gives the next element, nil at the end.
+// peek returns the next element, or nil at the end.
 func (p *pages[T]) peek() (*T, error) {
 	if len(p.page) == 0 && !p.done {
 		page, err := p.read(p.after)

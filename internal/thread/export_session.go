@@ -6,16 +6,16 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// knownTo is what a provider has of a conversation.
+// knownTo is what a provider knows of a conversation.
 type knownTo struct {
 	id       string
-	messages int64 // lines that are messages, 0 where they are all up to the last answer
+	messages int64 // number of message lines; 0 for all up to the last answer
 }
 
-// session finds the provider's conversation that the agent's next run goes on with: that of its newest answer which
-// belongs to one. Notices of runs that failed, and answers of models that keep nothing, belong to none.
+// session returns the provider's conversation that the agent's next run continues: that of the agent's newest answer
+// which belongs to one. Notices of failed runs, and answers of models without sessions, belong to none.
 func (e *exporter) session(info *store.Thread) (knownTo, error) {
-	later := false // there are answers behind the one looked at
+	later := false // there are answers after the one looked at
 	agents := map[string]string{}
 	for offset := 0; ; offset += exportPage {
 		page, err := e.st.svc.store.Messages(e.ctx, info.ID, store.MessageQuery{Order: "desc", Offset: offset, Limit: exportPage, IncludeSilent: true})
@@ -44,7 +44,7 @@ func (e *exporter) session(info *store.Thread) (knownTo, error) {
 	}
 }
 
-// agentOf returns the agent that gave an answer, or had the session that an import brought.
+// agentOf returns the agent that wrote an answer, or that had the imported session.
 func (e *exporter) agentOf(m *store.Message, agents map[string]string) (string, error) {
 	if s, _ := m.Metadata[MetadataSession].(map[string]any); s[sessionImported] == true {
 		agent, _ := s[sessionAgent].(string)
@@ -54,7 +54,7 @@ func (e *exporter) agentOf(m *store.Message, agents map[string]string) (string, 
 		return agent, nil
 	}
 	run, err := e.st.svc.store.Run(e.ctx, e.st.id, m.RunID)
-	if errors.Is(err, store.ErrNotFound) { // as in a fork, which has the messages alone
+	if errors.Is(err, store.ErrNotFound) { // as in a fork, which inherits messages but no runs
 		agents[m.RunID] = ""
 		return "", nil
 	}
@@ -65,7 +65,7 @@ func (e *exporter) agentOf(m *store.Message, agents map[string]string) (string, 
 	return run.Agent, nil
 }
 
-// known says how much of the conversation a session has that ends with a message.
+// known returns how much of the conversation a session has that ends with the message last.
 func (e *exporter) known(id string, last *store.Message, later bool) (knownTo, error) {
 	known := knownTo{id: id}
 	if !later {

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Bounds of the fields.
+// Limits of the fields.
 const (
 	maxTitle     = 1 << 10
 	maxDraft     = 64 << 10
@@ -23,11 +23,11 @@ const (
 	maxSkillArgs = 64 << 10
 )
 
-// ThreadUpdate says what to change of a thread's own fields (SPEC THR-14); nil leaves a field as it is, the
-// zero value takes it away.
+// ThreadUpdate says what to change of a thread's own fields (THR-14). nil leaves a field as it is, the zero value
+// clears it.
 type ThreadUpdate struct {
 	Title           *string
-	Archived        *bool // SPEC THR-08
+	Archived        *bool // THR-08
 	Draft           *string
 	AutoSubmitDraft *bool
 	AgentMode       *string
@@ -87,7 +87,7 @@ func (u *ThreadUpdate) check() error {
 		}
 	}
 	if u.MaxTokens != nil && *u.MaxTokens < 0 {
-		return invalid("maxTokens", "give a number above 0, or null for no bound")
+		return invalid("maxTokens", "use a number above 0, or null for no limit")
 	}
 	if u.ExpectVersion != nil && *u.ExpectVersion < 0 {
 		return invalid("v", "give the version that you have read, 0 or more")
@@ -105,19 +105,19 @@ func checkWorkspace(w store.Workspace) error {
 	for _, t := range w.Trees {
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(t, &object); err != nil || object == nil || len(t) > maxTreeBytes {
-			return invalid("workspace.trees", "each tree is a JSON object of at most %d bytes", maxTreeBytes)
+			return invalid("workspace.trees", "each tree must be a JSON object of at most %d bytes", maxTreeBytes)
 		}
 	}
 	for _, t := range w.Tags {
 		if t == "" || len(t) > maxTagBytes || strings.ContainsRune(t, 0) {
-			return invalid("workspace.tags", "each tag is a text of 1 to %d bytes", maxTagBytes)
+			return invalid("workspace.tags", "each tag must be a text of 1 to %d bytes", maxTagBytes)
 		}
 	}
 	return nil
 }
 
-// ActivateSkill records that a skill was activated, once per name: again keeps the first arguments (SPEC
-// AGT-08). It gives the record, and whether it is new.
+// ActivateSkill records the activation of a skill, once per name. A repeat keeps the first arguments (AGT-08). It
+// returns the record and whether it is new.
 func (st *State) ActivateSkill(ctx context.Context, name string, arguments json.RawMessage) (skill store.SkillActivation, recorded bool, err error) {
 	if name == "" || len(name) > maxSkillName {
 		return skill, false, invalid("name", "name the skill, in at most %d bytes", maxSkillName)
@@ -138,7 +138,7 @@ func (st *State) ActivateSkill(ctx context.Context, name string, arguments json.
 		case i >= 0:
 			skill, recorded = f.ActivatedSkills[i], false
 		case len(f.ActivatedSkills) >= maxSkills:
-			return invalid("name", "the thread has activated %d skills already, as many as it may", maxSkills)
+			return invalid("name", "the thread has activated %d skills already, which is the limit", maxSkills)
 		default:
 			f.ActivatedSkills = append(f.ActivatedSkills, skill)
 		}
@@ -147,7 +147,7 @@ func (st *State) ActivateSkill(ctx context.Context, name string, arguments json.
 	if err != nil || skill.Name != "" {
 		return skill, recorded, err
 	}
-	// A repeat of a request that has recorded it: what it gave stands in the thread.
+	// This is a repeat of a request that has recorded the skill: return the thread's record.
 	t, err := st.Info(ctx)
 	if err != nil {
 		return skill, false, err

@@ -10,14 +10,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// WriteFileOptions of WriteFile.
+// WriteFileOptions are the options of WriteFile.
 type WriteFileOptions struct {
 	MimeType string          // guessed from the name when empty
 	Metadata json.RawMessage // an object; nil for none
 }
 
-// WriteFile makes or replaces a file out of a stream, in bounded memory (SPEC FIL-03, FIL-04). The folders
-// above it are made when missing.
+// WriteFile creates or replaces a file from a stream, in bounded memory (FIL-03, FIL-04). It creates missing parent
+// folders.
 func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o WriteFileOptions) (*FileRecord, error) {
 	path, err := filePath(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o Writ
 	if err := checkText("mimeType", o.MimeType); err != nil {
 		return nil, err
 	}
-	// Refuse before the bytes are taken in, not after.
+	// Refuse before reading the bytes, not after.
 	replaced, err := st.fileBefore(ctx, path)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (st *State) WriteFile(ctx context.Context, path string, r io.Reader, o Writ
 	return recordOf(written), nil
 }
 
-// fileBefore gives the file at a path, nil when there is none; a folder is an *InvalidError.
+// fileBefore returns the file at a path, or nil when there is none. A folder is an *InvalidError.
 func (st *State) fileBefore(ctx context.Context, path string) (*store.File, error) {
 	f, err := st.svc.store.File(ctx, st.id, path)
 	switch {
@@ -65,13 +65,14 @@ func (st *State) fileBefore(ctx context.Context, path string) (*store.File, erro
 	return f, nil
 }
 
-// OpenFile gives a file's contents as a stream and its record; nil, nil, nil when missing. Close the stream.
+// OpenFile returns a file's contents as a stream and its record; nil, nil, nil when it does not exist. Close the
+// stream.
 func (st *State) OpenFile(ctx context.Context, path string) (io.ReadCloser, *FileRecord, error) {
 	rc, rec, _, err := st.OpenContents(ctx, path)
 	return rc, rec, err
 }
 
-// OpenContents is OpenFile, and gives the SHA-256 of the contents in hex as well.
+// OpenContents is OpenFile, and also returns the SHA-256 of the contents in hex.
 func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser, _ *FileRecord, sum string, _ error) {
 	path, err := filePath(path)
 	if err != nil {
@@ -93,7 +94,8 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 		if err == nil {
 			return rc, recordOf(f), f.Digest, nil
 		}
-		// Replaced between the two reads: its new contents are elsewhere. The same again is a loss.
+		// The file was replaced between the two reads, so its new contents are elsewhere. The same digest again means
+		// that the contents are lost.
 		if !errors.Is(err, store.ErrNotFound) || f.Digest == digest {
 			return nil, nil, "", fmt.Errorf("open %s of thread %s: %w", path, st.id, err)
 		}
@@ -101,7 +103,7 @@ func (st *State) OpenContents(ctx context.Context, path string) (_ io.ReadCloser
 	}
 }
 
-// ReadFile gives a whole file of at most limit bytes; nil, nil, nil when missing.
+// ReadFile returns a whole file of at most limit bytes; nil, nil, nil when it does not exist.
 func (st *State) ReadFile(ctx context.Context, path string, limit int64) ([]byte, *FileRecord, error) {
 	rc, rec, err := st.OpenFile(ctx, path)
 	if rc == nil || err != nil {
@@ -118,7 +120,7 @@ func (st *State) ReadFile(ctx context.Context, path string, limit int64) ([]byte
 	return data, rec, nil
 }
 
-// StatFile describes a file or a folder; nil when missing.
+// StatFile describes a file or a folder; nil when it does not exist.
 func (st *State) StatFile(ctx context.Context, path string) (*FileRecord, error) {
 	path, err := NormalizePath(path)
 	if err != nil {
@@ -137,7 +139,7 @@ func (st *State) StatFile(ctx context.Context, path string) (*FileRecord, error)
 	return recordOf(f), nil
 }
 
-// Unlink removes a file. store.ErrNotFound when missing; a folder is an *InvalidError.
+// Unlink removes a file. It returns store.ErrNotFound when the file does not exist. A folder is an *InvalidError.
 func (st *State) Unlink(ctx context.Context, path string) error {
 	path, err := filePath(path)
 	if err != nil {
@@ -154,7 +156,7 @@ func (st *State) Unlink(ctx context.Context, path string) error {
 	return nil
 }
 
-// pathError says what to do about the store's refusal of a path.
+// pathError explains the store's refusal of a path.
 func pathError(path string, err error) error {
 	var e *InvalidError
 	switch {

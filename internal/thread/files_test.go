@@ -52,7 +52,7 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 		Expect(st.Unlink(ctx, "/reports/q1.csv")).To(MatchError(store.ErrNotFound))
 	})
 
-	It("may be empty, and say their type", func(ctx SpecContext) {
+	It("may be empty, and have a type", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		rec := write(ctx, st, "/empty", "")
 		Expect(rec.MimeType).To(Equal("application/octet-stream"))
@@ -66,7 +66,7 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 		Expect(write(ctx, st, "/photo.JPG", "x").MimeType).To(Equal("image/jpeg"))
 	})
 
-	It("of images know their size", func(ctx SpecContext) {
+	It("of images have their dimensions", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		for name, encode := range map[string]func(io.Writer) error{
 			"/p.png": func(w io.Writer) error { return png.Encode(w, image.NewGray(image.Rect(0, 0, 31, 17))) },
@@ -81,7 +81,7 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 		Expect(write(ctx, st, "/broken.png", "\x89PNG\r\n\x1a\nnot really").Width).To(BeZero())
 	})
 
-	DescribeTable("have no path that leads astray", func(ctx SpecContext, path, text string) {
+	DescribeTable("refuse invalid paths", func(ctx SpecContext, path, text string) {
 		st := newEnv(ctx).create(ctx, "t")
 		_, err := st.WriteFile(ctx, path, strings.NewReader("x"), thread.WriteFileOptions{})
 		Expect(err).To(beInvalid("path", text))
@@ -96,17 +96,17 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 		Expect(st.Unlink(ctx, path)).To(beInvalid("path", text))
 		Expect(st.Rmdir(ctx, path)).To(beInvalid("path", text))
 	},
-		Entry("upwards", "/a/../../etc/passwd", `".."`),
-		Entry("upwards at the end", "a/..", `".."`),
-		Entry("a NUL", "/a\x00b", "without NUL"),
-		Entry("broken UTF-8", "/a\xff", "UTF-8"),
-		Entry("too long", "/"+strings.Repeat("a/", 600), "use a shorter one"),
-		Entry("a name too long", "/"+strings.Repeat("a", 256), "use a shorter name"),
-		Entry("the root", "/", "name a file"),
-		Entry("nothing", "", "name a file"),
+		Entry("with a parent folder", "/a/../../etc/passwd", `".."`),
+		Entry("with a parent folder at the end", "a/..", `".."`),
+		Entry("with a NUL", "/a\x00b", "without NUL"),
+		Entry("with invalid UTF-8", "/a\xff", "UTF-8"),
+		Entry("with too many bytes", "/"+strings.Repeat("a/", 600), "use a shorter one"),
+		Entry("with a name that is too long", "/"+strings.Repeat("a", 256), "use a shorter name"),
+		Entry("with the root", "/", "name a file"),
+		Entry("with an empty path", "", "name a file"),
 	)
 
-	It("and folders keep to their kinds", func(ctx SpecContext) {
+	It("and folders cannot replace each other", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, "/d/f", "x")
 		_, err := st.WriteFile(ctx, "/d", strings.NewReader("x"), thread.WriteFileOptions{})
@@ -155,7 +155,7 @@ var _ = Describe("files", Label("FIL-02", "FIL-04"), func() {
 })
 
 var _ = Describe("large files", Label("FIL-03"), func() {
-	It("stream both ways in bounded memory", func(ctx SpecContext) {
+	It("are streamed both ways in bounded memory", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		const size = 256 << 20
 		source := &noise{left: size, random: rand.NewChaCha8([32]byte{1}), sum: sha256.New()}
@@ -177,7 +177,7 @@ var _ = Describe("large files", Label("FIL-03"), func() {
 		Expect(max(meter.peak, back.peak)).To(BeNumerically("<", 64<<20), "bytes on the heap")
 	})
 
-	It("leave nothing behind when the sender breaks off, and say whose fault it was", func(ctx SpecContext) {
+	It("leave nothing behind when the sender disconnects, and report whose fault it was", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		broken := errors.New("the client went away")
@@ -199,7 +199,7 @@ var _ = Describe("large files", Label("FIL-03"), func() {
 		Expect(e.objects()).To(BeEmpty())
 	})
 
-	It("have a limit", Label("FIL-08"), func(ctx SpecContext) {
+	It("are limited in size", Label("FIL-08"), func(ctx SpecContext) {
 		e := newEnv(ctx, func(o *thread.Options) { o.MaxFileBytes = 1 << 20 })
 		st := e.create(ctx, "t")
 		write(ctx, st, "/fits", strings.Repeat("x", 1<<20))
@@ -214,7 +214,7 @@ var _ = Describe("large files", Label("FIL-03"), func() {
 		Expect(rec.Path).To(Equal("/fits"))
 	})
 
-	It("are stored once, whoever has them", func(ctx SpecContext) {
+	It("are stored once for all threads", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		one, two := e.create(ctx, "one"), e.create(ctx, "two")
 		large := strings.Repeat("0123456789abcdef", 1<<16)
@@ -231,7 +231,7 @@ var _ = Describe("large files", Label("FIL-03"), func() {
 	})
 })
 
-// noise is random bytes, with their sum.
+// noise is random bytes with their checksum.
 type noise struct {
 	left   int
 	random *rand.ChaCha8
@@ -249,7 +249,7 @@ func (n *noise) Read(p []byte) (int, error) {
 	return k, err
 }
 
-// memoryMeter looks at the heap now and then while it is read.
+// memoryMeter measures the heap now and then while it is read.
 type memoryMeter struct {
 	io.Reader
 	each, since int
@@ -268,7 +268,7 @@ func (m *memoryMeter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cancelling cancels once so many bytes were read.
+// cancelling cancels after so many bytes were read.
 type cancelling struct {
 	io.Reader
 	after  int

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Mkdir makes a folder, with those above it; one that is there already is no error.
+// Mkdir creates a folder and its missing parents. An existing folder is no error.
 func (st *State) Mkdir(ctx context.Context, path string) (*FileRecord, error) {
 	path, err := filePath(path)
 	if err != nil {
@@ -19,7 +19,7 @@ func (st *State) Mkdir(ctx context.Context, path string) (*FileRecord, error) {
 	return st.StatFile(ctx, path)
 }
 
-// Rmdir removes a folder that is empty (SPEC FIL-04). store.ErrNotFound when missing.
+// Rmdir removes an empty folder (FIL-04). It returns store.ErrNotFound when the folder does not exist.
 func (st *State) Rmdir(ctx context.Context, path string) error {
 	path, err := filePath(path)
 	if err != nil {
@@ -39,7 +39,8 @@ func (st *State) Rmdir(ctx context.Context, path string) error {
 	return pathError(path, err)
 }
 
-// ReadDir lists a folder, direct entries only; "/" for the root. store.ErrNotFound when missing.
+// ReadDir lists the direct entries of a folder; "/" is the root. It returns store.ErrNotFound when the folder does not
+// exist.
 func (st *State) ReadDir(ctx context.Context, path string) (*DirListing, error) {
 	path, err := NormalizePath(path)
 	if err != nil {
@@ -61,8 +62,8 @@ func (st *State) ReadDir(ctx context.Context, path string) (*DirListing, error) 
 	return &DirListing{Path: path, Entries: entries}, nil
 }
 
-// ListFiles lists the files and folders below a folder, by path; direct ones only unless recursive. A
-// folder that is not there has none.
+// ListFiles lists the files and folders below a folder, by path; direct entries only unless recursive. A folder that
+// does not exist has none.
 func (st *State) ListFiles(ctx context.Context, prefix string, recursive bool) ([]FileRecord, error) {
 	prefix, err := NormalizePath(prefix)
 	if err != nil {
@@ -79,7 +80,7 @@ func (st *State) ListFiles(ctx context.Context, prefix string, recursive bool) (
 	return records, nil
 }
 
-// FileStats tells how many files and folders the thread has, their bytes, and how much it may have.
+// FileStats returns the number of files and folders of the thread, their bytes, and the quota.
 func (st *State) FileStats(ctx context.Context) (*FileStats, error) {
 	u, err := st.svc.store.FileUsage(ctx, st.id)
 	if err != nil {
@@ -89,12 +90,12 @@ func (st *State) FileStats(ctx context.Context) (*FileStats, error) {
 	return &FileStats{FileCount: u.Files, DirectoryCount: u.Folders, TotalSize: u.Bytes, MaxSize: q.Bytes, MaxEntries: q.Files}, nil
 }
 
-// SetFileQuota bounds what the thread has in files; nil leaves a bound to the manager, 0 takes it away. What is
-// there already stays (SPEC FIL-08).
+// SetFileQuota sets the file quota of the thread. nil means the manager's limit applies, 0 means no limit. Existing
+// files stay (FIL-08).
 func (st *State) SetFileQuota(ctx context.Context, bytes, files *int64) error {
 	for field, n := range map[string]*int64{"fileQuota.bytes": bytes, "fileQuota.files": files} {
 		if n != nil && *n < 0 {
-			return invalid(field, "give 0 for no bound, or a positive number")
+			return invalid(field, "use 0 for no limit, or a positive number")
 		}
 	}
 	return st.Apply(ctx, &store.SetFileQuota{Bytes: bytes, Files: files})

@@ -10,19 +10,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ForkOf says what a new thread is forked from (SPEC REL-02).
+// ForkOf says what a new thread is forked from (REL-02).
 type ForkOf struct {
 	ThreadID string
-	// MessageID of the last message that the fork has; else Index, the number of messages before it, silent ones and
-	// those of deeper levels included.
+	// MessageID names the last message of the fork. When it is empty, Index does: the number of messages before that
+	// message, silent and deeper ones included.
 	MessageID string
 	Index     int64
 }
 
-// Fork makes a new thread that begins with the messages of another up to one of them (SPEC REL-02). It has the
-// origin's files and workspace, and none of its mode, caps, skills, queue, values, state and variables. What is left
-// out of n is the origin's: the namespace, the agent, the user and, with "Forked: " before it, the title. Idempotent
-// by n.ID like Create. store.ErrNotFound when there is no origin; the origin is untouched but for the relationship.
+// Fork creates a thread that begins with the messages of another up to one of them (REL-02). It has the origin's files
+// and workspace, and none of its mode, caps, skills, queue, values, state and variables. Empty fields of n are taken
+// from the origin: the namespace, the agent, the user and, with "Forked: " before it, the title. Fork is idempotent by
+// n.ID like Create. It returns store.ErrNotFound when the origin does not exist. The origin only gets a relationship.
 func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Thread, created bool, err error) {
 	origin, err := s.store.Thread(ctx, of.ThreadID)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) Fork(ctx context.Context, n NewThread, of ForkOf) (t *store.Th
 	return t, created, err
 }
 
-// forkPoint says which messages there are to fork or to cut at.
+// forkPoint returns the error that says at which messages a thread can be forked or truncated.
 func forkPoint(t *store.Thread, messageID string, index int64, cause error) error {
 	e := invalid("messageIndex", "the thread %s has %d messages: give an index from 0 to %d, not %d", t.Name, t.Messages, t.Messages-1, index)
 	switch {
@@ -68,7 +68,7 @@ const forkedPrefix = "Forked"
 
 var forkedTitle = regexp.MustCompile(`(?s)^` + forkedPrefix + `(?:\((\d{1,6})\))?: (.+)$`)
 
-// ForkTitle is the title of a fork: "Forked: X", of a fork's fork "Forked(2): X" and so on.
+// ForkTitle returns the title of a fork: "Forked: X", for a fork of a fork "Forked(2): X", and so on.
 func ForkTitle(title string) string {
 	if title == "" {
 		title = "Untitled"
@@ -84,15 +84,16 @@ func ForkTitle(title string) string {
 	return fmt.Sprintf("%s(%d): %s", forkedPrefix, n+1, m[2])
 }
 
-// Truncation says where to cut a conversation (SPEC MSG-11).
+// Truncation says where to cut a conversation (MSG-11).
 type Truncation struct {
-	MessageID     string // of the last message that stays; else Index
+	MessageID     string // the last message that stays; Index applies when it is empty
 	Index         int64  // -1 removes all
-	ExpectVersion *int64 // fails with store.ErrConflict when the thread is at another (SPEC THR-11)
+	ExpectVersion *int64 // fails with store.ErrConflict when the thread has another version (THR-11)
 }
 
-// Truncate removes all messages after one, and the relationships made past it; the queue stays (SPEC MSG-11). It
-// gives the index of the last message that stayed and how many were removed. store.ErrRunning while a run is under way.
+// Truncate removes all messages after one, and the relationships made past it; the queue stays (MSG-11). It returns the
+// index of the last message that stays and how many were removed. It fails with store.ErrRunning while a run is in
+// progress or parked.
 func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed int64, err error) {
 	op := &store.Truncate{MessageID: at.MessageID, Index: at.Index, ExpectVersion: at.ExpectVersion}
 	err = st.Apply(ctx, op)
@@ -106,12 +107,12 @@ func (st *State) Truncate(ctx context.Context, at Truncation) (index, removed in
 	return op.Index, op.Removed, err
 }
 
-// maxComment bounds the comment of a relationship, in bytes.
+// maxComment limits the comment of a relationship, in bytes.
 const maxComment = 4096
 
-// Relate keeps a relationship of the thread with another on both ends and returns what is kept. A second one of the
-// same peer, type and role changes nothing: the first one comes back, and existed is true. store.ErrNotFound when there
-// is no such peer.
+// Relate stores a relationship with both threads and returns the stored one. When the thread already has a relationship
+// of the same peer, type and role, nothing changes: Relate returns the existing one and existed true. It returns
+// store.ErrNotFound when the peer does not exist.
 func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.Relationship, existed bool, err error) {
 	if err := st.checkRelationship(&r); err != nil {
 		return nil, false, err
@@ -138,20 +139,20 @@ func (st *State) Relate(ctx context.Context, r store.Relationship) (kept *store.
 func (st *State) checkRelationship(r *store.Relationship) error {
 	switch {
 	case r.Type != store.RelationHandoff && r.Type != store.RelationMention:
-		return invalid("type", "give handoff or mention, not %q: a fork relates by itself", r.Type)
+		return invalid("type", "use handoff or mention, not %q: a fork adds its own relationship", r.Type)
 	case r.Role != store.RelationParent && r.Role != store.RelationChild:
 		return invalid("role", "give parent or child, not %q", r.Role)
 	case len(r.Comment) > maxComment:
 		return invalid("comment", "it has %d bytes, more than %d", len(r.Comment), maxComment)
 	case r.ThreadID == st.id:
-		return invalid("threadID", "a thread does not relate with itself")
+		return invalid("threadID", "a thread cannot be related to itself")
 	case r.MessageIndex < -1:
 		return invalid("messageIndex", "give the index of a message of the parent, or leave it out")
 	}
 	return nil
 }
 
-// Relationships of the thread with others, oldest first, and how many there are.
+// Relationships returns a page of the thread's relationships, oldest first, and their total number.
 func (st *State) Relationships(ctx context.Context, limit, offset int) ([]store.Relationship, int64, error) {
 	return st.svc.store.Relationships(ctx, st.id, limit, offset)
 }

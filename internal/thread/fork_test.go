@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A fork", Label("REL-02"), func() {
-	It("has what the origin had, and not its mode, caps, skills, queue and values", func(ctx SpecContext) {
+	It("has what the origin had, except its mode, caps, skills, queue and values", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		_, _, err := e.Create(ctx, thread.NewThread{Thread: store.Thread{
 			ID: "origin", Namespace: "default", Name: "origin", Agent: "helper", UserID: "ada", Title: "Plan",
@@ -62,7 +62,7 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 		Expect(fork.Message(ctx, "m2")).To(HaveValue(HaveField("Content", HaveValue(Equal("2")))))
 	})
 
-	It("is refused past the end, saying what there is", func(ctx SpecContext) {
+	It("is refused past the end, and the error says which messages exist", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "origin")
 		n := thread.NewThread{Thread: store.Thread{ID: "fork", Name: "fork"}}
@@ -81,12 +81,12 @@ var _ = Describe("A fork", Label("REL-02"), func() {
 	})
 
 	DescribeTable("has a title", func(title, want string) { Expect(thread.ForkTitle(title)).To(Equal(want)) },
-		Entry("of its origin", "Plan", "Forked: Plan"),
-		Entry("that counts", "Forked: Plan", "Forked(2): Plan"),
-		Entry("that counts on", "Forked(41): Plan", "Forked(42): Plan"),
-		Entry("without one", "", "Forked: Untitled"),
-		Entry("that only looks like a fork's", "Forked(x): Plan", "Forked: Forked(x): Plan"),
-		Entry("of two lines", "Forked: a\nb", "Forked(2): a\nb"),
+		Entry("from its origin", "Plan", "Forked: Plan"),
+		Entry("with a count for the fork of a fork", "Forked: Plan", "Forked(2): Plan"),
+		Entry("with the next count", "Forked(41): Plan", "Forked(42): Plan"),
+		Entry("when the origin has none", "", "Forked: Untitled"),
+		Entry("when the origin's only looks like a fork's", "Forked(x): Plan", "Forked: Forked(x): Plan"),
+		Entry("when the origin's has two lines", "Forked: a\nb", "Forked(2): a\nb"),
 	)
 })
 
@@ -122,7 +122,7 @@ var _ = Describe("Relationships", func() {
 		again, existed, err := a.Relate(ctx, beyond)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(existed).To(BeTrue())
-		Expect(again).To(Equal(kept), "the answer is what is kept")
+		Expect(again).To(Equal(kept), "the call returns the stored relationship")
 		rs, total, err := a.Relationships(ctx, 0, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rs).To(HaveLen(1))

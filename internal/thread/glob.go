@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// compileGlob turns a pattern of *, ** and ? into a matcher of normalised paths. Without a leading slash
-// it matches at any depth (SPEC FIL-05).
+// compileGlob compiles a pattern of *, ** and ? to a matcher of normalised paths. Without a leading slash the pattern
+// matches at any depth (FIL-05).
 func compileGlob(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, invalid("pattern", "give a glob, such as *.csv or /reports/**")
@@ -27,7 +27,7 @@ func compileGlob(pattern string) (*regexp.Regexp, error) {
 	}
 	for rest != "" {
 		switch {
-		case strings.HasPrefix(rest, "**/"): // any folders, none included
+		case strings.HasPrefix(rest, "**/"): // any number of folders, also none
 			re.WriteString("(?:.*/)?")
 			rest = rest[3:]
 		case strings.HasPrefix(rest, "**"):

@@ -11,12 +11,12 @@ import (
 
 const (
 	maxIdempotencyKey = 200
-	// maxRecord bounds what is kept of a keyed transaction. One that gave more is still not made twice.
+	// maxRecord limits the stored results of a keyed transaction. One with larger results is still applied only once.
 	maxRecord = 1 << 20
 )
 
-// guard is what a request says of its writes: the version that they expect, and the key under which they
-// happen once.
+// guard holds what a request says about its writes: the version that they expect, and the key under which they take
+// effect once. mu guards applied and expect.
 type guard struct {
 	mu          sync.Mutex
 	key         string
@@ -25,8 +25,8 @@ type guard struct {
 	expect      *int64
 }
 
-// Expecting gives the same thread for one request that has seen a version of it: its first write fails with a
-// *store.VersionError when the thread has another by then (SPEC THR-11).
+// Expecting returns the same thread for one request that has seen a version of it. The request's first write fails with
+// a *store.VersionError when the thread has another version by then (THR-11).
 func (st *State) Expecting(version int64) *State {
 	bound := *st
 	bound.guard = &guard{expect: &version}
@@ -36,10 +36,10 @@ func (st *State) Expecting(version int64) *State {
 	return &bound
 }
 
-// Idempotent gives the same thread for one request that may be repeated under a key (SPEC MSG-10): each of
-// its writes, told apart by their order, is made once, however often the request comes and wherever it was
-// cut off. A repeat gets the first one's results in its ops. fingerprint, asked at each write, tells requests
-// apart: another one under the same key fails with store.ErrKeyReused.
+// Idempotent returns the same thread for one request that may be repeated under a key (MSG-10). Each of its writes,
+// identified by their order, is applied once, however often the request comes and wherever it was interrupted. A repeat
+// gets the results of the first one in its ops. fingerprint is called at each write and identifies the request: another
+// request with the same key fails with store.ErrKeyReused.
 func (st *State) Idempotent(key string, fingerprint func() string) (*State, error) {
 	if err := CheckIdempotencyKey(key); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (st *State) Idempotent(key string, fingerprint func() string) (*State, erro
 	return &bound, nil
 }
 
-// CheckIdempotencyKey refuses what cannot be a key.
+// CheckIdempotencyKey refuses invalid keys.
 func CheckIdempotencyKey(key string) error {
 	if key == "" || len(key) > maxIdempotencyKey {
 		return invalid("Idempotency-Key", "give a key of 1 to %d bytes, such as a random UUID", maxIdempotencyKey)
@@ -80,7 +80,7 @@ func (g *guard) apply(ctx context.Context, st *State, ops []store.Op) error {
 	}
 	if len(ops) > 0 {
 		g.applied++
-		g.expect = nil // from here on the version is of our own making
+		g.expect = nil // the request's own writes change the version from here on
 	}
 	if once != nil && once.Existed {
 		return restoreResults(ops, once.Recorded)
@@ -88,13 +88,13 @@ func (g *guard) apply(ctx context.Context, st *State, ops []store.Op) error {
 	return nil
 }
 
-// opResult is an op as it was after it was applied.
+// opResult is an op after it was applied.
 type opResult struct {
 	Op     string          `json:"op"`
 	Result json.RawMessage `json:"result"`
 }
 
-// hasResult tells whether an op gives something back that a repeat must give too, and that may be kept.
+// hasResult reports whether an op has a result that a repeat must return and that may be stored.
 func hasResult(op store.Op) bool {
 	switch op.(type) {
 	case *store.AppendMessage, *store.UpdateMessage, *store.DeleteMessage, *store.Enqueue, *store.Terminate, *store.PutRelationship:
@@ -112,7 +112,7 @@ func recordResults(ops []store.Op) (json.RawMessage, error) {
 		}
 		var err error
 		if results[i].Result, err = json.Marshal(op); err != nil {
-			return nil, fmt.Errorf("keep the result of an idempotent write: %w", err)
+			return nil, fmt.Errorf("store the result of an idempotent write: %w", err)
 		}
 	}
 	data, err := json.Marshal(results)
@@ -122,7 +122,7 @@ func recordResults(ops []store.Op) (json.RawMessage, error) {
 	return data, nil
 }
 
-// restoreResults fills ops with what the first of their kind gave.
+// restoreResults fills ops with the recorded results of the first request.
 func restoreResults(ops []store.Op, recorded json.RawMessage) error {
 	if len(recorded) == 0 {
 		return nil

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// keptKeys is how long a repeat under an idempotency key gets the first result (SPEC MSG-10).
+	// keptKeys is how long a repeat with an idempotency key gets the first result (MSG-10).
 	keptKeys = 7 * 24 * time.Hour
-	// sweptKeys is how many keys one transaction forgets, so that others need not wait.
+	// sweptKeys is how many keys one transaction removes, so that other writers need not wait long.
 	sweptKeys = 1000
 )
 
 func answerKey(key string) string { return "answer:" + key }
 
-// Answer gives what was kept as the answer to a request under an idempotency key; nil when there is none. One
-// to another request is store.ErrKeyReused.
+// Answer returns the stored answer to a request with an idempotency key; nil when there is none. It fails with
+// store.ErrKeyReused when the key belongs to another request.
 func (st *State) Answer(ctx context.Context, key string, fingerprint func() string) (json.RawMessage, error) {
 	if err := CheckIdempotencyKey(key); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (st *State) Answer(ctx context.Context, key string, fingerprint func() stri
 	return answer, nil
 }
 
-// KeepAnswer keeps the answer to a request under its key, and gives the one to give: that of whoever was first.
+// KeepAnswer stores the answer to a request under its key, and returns the answer to send: the first one stored.
 func (st *State) KeepAnswer(ctx context.Context, key, fingerprint string, answer json.RawMessage) (json.RawMessage, error) {
 	once := &store.Once{Key: answerKey(key), Fingerprint: fingerprint, Result: func() (json.RawMessage, error) { return answer, nil }}
 	if err := st.svc.store.Apply(ctx, st.id, nil, once); err != nil {
@@ -48,7 +48,7 @@ func (st *State) KeepAnswer(ctx context.Context, key, fingerprint string, answer
 	return answer, nil
 }
 
-// SweepKeys forgets the idempotency keys that are older than a week, and tells how many there were.
+// SweepKeys removes idempotency keys that are older than a week, and returns how many it removed.
 func (s *Service) SweepKeys(ctx context.Context) (removed int64, err error) {
 	before := s.clock.Now().Add(-keptKeys).UnixMicro()
 	for {

@@ -14,15 +14,15 @@ import (
 	"github.com/skein-dev/skein/internal/thread/jsonl"
 )
 
-// Bounds of an import. It is one transaction, for which others may have to wait, so it has an end.
+// Limits of an import. It is one transaction that other writers may have to wait for, so its size is limited.
 const (
-	// MaxImportBytes of a whole import.
+	// MaxImportBytes limits a whole import.
 	MaxImportBytes = 64 << 20
-	// MaxImportLine in bytes.
+	// MaxImportLine limits a line, in bytes.
 	MaxImportLine = 4 << 20
 )
 
-// ImportError says which line of an import is wrong, counting from 1.
+// ImportError says which line of an import is wrong, counted from 1.
 type ImportError struct {
 	Line    int
 	Message string
@@ -31,24 +31,24 @@ type ImportError struct {
 // Error implements error.
 func (e *ImportError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
-// ImportResult tells what an import brought.
+// ImportResult says what an import added.
 type ImportResult struct {
 	Messages int64
 	Events   int64 // tool uses, assistant texts and results
-	LastSeq  int64 // of the log after it
+	LastSeq  int64 // of the log after the import
 }
 
-// Import fills an empty thread with a conversation in the form of Export (SPEC LOG-02): messages become messages,
-// the other lines entries of the log. It is all or nothing: an *ImportError names the line that is wrong, and
-// store.ErrNotEmpty says that the thread has a conversation already. The stream is read to its end before
-// anything is written, through the bucket, so that memory is needed for a line only.
+// Import fills an empty thread with a conversation in the form of Export (LOG-02): messages become messages, the other
+// lines become log entries. It is all or nothing. An *ImportError names the line that is wrong, and store.ErrNotEmpty
+// means that the thread already has a conversation. The stream is read to its end, through the bucket, before anything
+// is written, so memory is needed for one line only.
 func (st *State) Import(ctx context.Context, r io.Reader) (*ImportResult, error) {
 	if info, err := st.Info(ctx); err != nil {
 		return nil, err
 	} else if info.Messages > 0 || info.Queued > 0 {
 		return nil, store.ErrNotEmpty
 	}
-	temp := newObject() // no file refers to it: what a crash leaves of it is swept
+	temp := newObject() // no file refers to it, so a sweep removes what a crash leaves
 	defer st.svc.blobs.remove(context.WithoutCancel(ctx), temp)
 	in := &importer{svc: st.svc, limit: MaxImportBytes}
 	manifest, err := in.spool(ctx, temp, r)
@@ -74,10 +74,11 @@ type importer struct {
 	manifest *jsonl.Manifest
 	messages int64
 	events   int64
-	answer   int64 // which of the messages, from 1, is the last that the manifest's session has; 0 for none
+	answer   int64 // 1-based number of the last message that the manifest's session has; 0 for none
 }
 
-// spool copies the stream into the bucket, checking each line as it passes.
+// spool copies the stream into the bucket and checks each line on the way. A goroutine scans and checks the lines;
+// spool waits for it before it returns.
 func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manifest *jsonl.Manifest, err error) {
 	pr, pw := io.Pipe()
 	checked := make(chan error, 1)
@@ -100,7 +101,7 @@ func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manife
 			return err
 		})
 		if err == nil && manifest == nil {
-			err = &ImportError{Line: 1, Message: "there is nothing: the first line is the manifest"}
+			err = &ImportError{Line: 1, Message: "the import is empty: its first line must be the manifest"}
 		}
 		_ = pw.CloseWithError(err) // never fails
 		checked <- err
@@ -115,7 +116,7 @@ func (in *importer) spool(ctx context.Context, temp string, r io.Reader) (manife
 
 var errSpool = errors.New("the bucket takes no more")
 
-// count checks a line and counts what it is.
+// count checks a line and counts it.
 func (in *importer) count(data []byte) error {
 	l, err := in.parse(data)
 	if err != nil {
@@ -153,21 +154,21 @@ func (in *importer) parse(data []byte) (*store.ImportLine, error) {
 	}
 	if err := in.svc.checkSize("message", m); err != nil {
 		if wrong, ok := errors.AsType[*InvalidError](err); ok {
-			return nil, errors.New(wrong.Message) // the field is the line
+			return nil, errors.New(wrong.Message) // the field is the whole line
 		}
 		return nil, err
 	}
 	return &store.ImportLine{Message: m}, nil
 }
 
-// replay gives the lines of what was spooled.
+// replay yields the lines that were spooled.
 func (in *importer) replay(ctx context.Context, temp string, yield func(store.ImportLine, error) bool) {
 	r, err := in.svc.blobs.bucket.NewReader(ctx, temp, nil)
 	if err != nil {
 		yield(store.ImportLine{}, unavailable(err))
 		return
 	}
-	defer func() { _ = r.Close() }() // it was read only
+	defer func() { _ = r.Close() }() // opened only for reading
 	n, said, heard := 0, int64(0), newDigest()
 	session := in.manifest.SessionID
 	if runID.MatchString(session) {
@@ -199,7 +200,7 @@ func (in *importer) replay(ctx context.Context, temp string, yield func(store.Im
 
 var errDone = errors.New("done")
 
-// scan calls fn for each line that is not empty; its errors come back as ImportError with the line's number.
+// scan calls fn for each line that is not empty. It returns errors as ImportError with the line's number.
 func (in *importer) scan(r io.Reader, fn func(line []byte) error) error {
 	limited := &io.LimitedReader{R: r, N: in.limit + 1}
 	lines := bufio.NewScanner(limited)
@@ -209,7 +210,7 @@ func (in *importer) scan(r io.Reader, fn func(line []byte) error) error {
 		n++
 		line := bytes.TrimSpace(lines.Bytes())
 		if n == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors begin files with it
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // a byte order mark, which some editors write
 		}
 		if limited.N <= 0 {
 			break

@@ -11,7 +11,7 @@ import (
 
 const maxKeyBytes = 512
 
-// Value gives a value of the thread's key-value store; nil when missing (SPEC KVS-01).
+// Value returns a value of the thread's key-value store; nil when it does not exist (KVS-01).
 func (st *State) Value(ctx context.Context, key string) (json.RawMessage, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (st *State) Value(ctx context.Context, key string) (json.RawMessage, error)
 	return v, err
 }
 
-// SetValue keeps any JSON value under a key; nil or null removes it (SPEC KVS-01).
+// SetValue stores any JSON value under a key; nil or null removes it (KVS-01).
 func (st *State) SetValue(ctx context.Context, key string, value json.RawMessage) error {
 	if err := checkKey(key); err != nil {
 		return err

@@ -11,30 +11,30 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// KV is the key-value service of one namespace (SPEC STA-07): named stores of JSON values beside threads.
+// KV is the key-value service of one namespace (STA-07): named stores of JSON values beside threads.
 type KV struct {
 	svc       *Service
 	namespace string
 }
 
-// KV gives the key-value service of a namespace.
+// KV returns the key-value service of a namespace.
 func (s *Service) KV(namespace string) *KV { return &KV{svc: s, namespace: namespace} }
 
-// KVValue is the answer of Get: Data is nil when there is no such value, or it has expired.
+// KVValue is the result of Get. Data is nil when the value does not exist or has expired.
 type KVValue struct {
 	Exists    bool
 	Data      json.RawMessage
 	ExpiresAt int64 // microseconds; 0 for never
 }
 
-// maxTTL keeps sums with the present time within an int64.
+// maxTTL keeps the sum with the present time within an int64.
 const maxTTL = 100 * 366 * 24 * time.Hour
 
 var storeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 func checkStore(name string) error {
 	if !storeName.MatchString(name) {
-		return invalid("store", "name a store by 1 to 63 letters, digits, '-', '_' and '.', the first and the last a letter or digit")
+		return invalid("store", "use a store name of 1 to 63 letters, digits, '-', '_' and '.', the first and the last a letter or digit")
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func checkPlace(storeName, key string) error {
 	return checkKey(key)
 }
 
-// Get gives a value.
+// Get returns a value.
 func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return KVValue{}, err
@@ -61,7 +61,7 @@ func (k *KV) Get(ctx context.Context, storeName, key string) (KVValue, error) {
 	return KVValue{Exists: true, Data: e.Value, ExpiresAt: e.ExpiresAt}, nil
 }
 
-// Set keeps any JSON value, for ttl, for ever when it is 0.
+// Set stores any JSON value for ttl, or for ever when ttl is 0.
 func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessage, ttl time.Duration) error {
 	if err := checkPlace(storeName, key); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (k *KV) Set(ctx context.Context, storeName, key string, value json.RawMessa
 	return k.svc.store.SetKV(ctx, k.namespace, storeName, e)
 }
 
-// Delete removes a value; false when there was none.
+// Delete removes a value and reports whether it existed.
 func (k *KV) Delete(ctx context.Context, storeName, key string) (bool, error) {
 	if err := checkPlace(storeName, key); err != nil {
 		return false, err
@@ -93,7 +93,7 @@ func (k *KV) Delete(ctx context.Context, storeName, key string) (bool, error) {
 	return k.svc.store.DeleteKV(ctx, k.namespace, storeName, key)
 }
 
-// Keys lists the keys of a store in order; one that was never written has none.
+// Keys lists the keys of a store in order. A store that was never written has none.
 func (k *KV) Keys(ctx context.Context, storeName string, q store.KeyQuery) (*store.KeyPage, error) {
 	if err := checkStore(storeName); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (k *KV) Keys(ctx context.Context, storeName string, q store.KeyQuery) (*sto
 	return k.svc.store.KVKeys(ctx, k.namespace, storeName, q)
 }
 
-// feedKept is how long entries of the lifecycle feed are kept for those who go on reading it.
+// feedKept is how long entries of the lifecycle feed are kept for readers.
 const feedKept = 7 * 24 * time.Hour
 
 // SweepSession removes expired values of the key-value service and old entries of the lifecycle feed.

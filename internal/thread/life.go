@@ -8,19 +8,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Continue lets go on what waits since a user's stop (SPEC MSG-08); was tells whether anything was parked.
-// store.ErrTerminated when the thread is terminated.
+// Continue lets inbox items that wait since a user's stop be taken (MSG-08). was reports whether the thread was parked.
+// It fails with store.ErrTerminated when the thread is terminated.
 func (st *State) Continue(ctx context.Context) (was bool, err error) {
 	op := &store.Continue{}
 	err = st.Apply(ctx, op)
 	return op.Was, err
 }
 
-// expiryBatch is how many threads one look for expired ones takes.
+// expiryBatch is how many threads one query for expired threads returns.
 const expiryBatch = 500
 
-// Expire destroys the conversations whose idle expiry has passed (SPEC THR-07), and gives how many. Several
-// replicas may do so at once: the store decides on each thread in the transaction that clears it.
+// Expire destroys the conversations whose idle expiry has passed (THR-07), and returns how many. Several replicas may
+// do so at once: the store decides on each thread in the transaction that clears it.
 func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 	for {
 		ids, err := s.store.Expired(ctx, expiryBatch)
@@ -31,7 +31,7 @@ func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 		for _, id := range ids {
 			op := &store.Destroy{Reason: store.DestroyedExpired, IfExpired: true}
 			switch err := s.store.Apply(ctx, id, nil, op); {
-			case errors.Is(err, store.ErrNotFound): // purged meanwhile
+			case errors.Is(err, store.ErrNotFound): // purged in the meantime
 			case err != nil:
 				errs = append(errs, fmt.Errorf("thread %s: %w", id, err))
 			case op.Done:
@@ -47,7 +47,7 @@ func (s *Service) Expire(ctx context.Context) (destroyed int, err error) {
 	}
 }
 
-// Retained lists the threads of a namespace that have no object (SPEC THR-09), by id, those after an id.
+// Retained lists the threads of a namespace that have no object (THR-09), by id, starting after an id.
 func (s *Service) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
 	if limit < 0 || limit > maxPage {
 		return nil, invalid("limit", "give a number from 1 to %d, or leave it out for 100", maxPage)
@@ -55,8 +55,8 @@ func (s *Service) Retained(ctx context.Context, namespace, after string, limit i
 	return s.store.Retained(ctx, namespace, after, limit)
 }
 
-// PurgeRetained removes all that is stored of a retained thread of a namespace. store.ErrNotFound when the
-// namespace has none of that id, store.ErrNotRetained when it has an object: delete that instead.
+// PurgeRetained removes everything that is stored of a retained thread of a namespace. It returns store.ErrNotFound
+// when the namespace has no such thread, and store.ErrNotRetained when the thread has an object: delete that instead.
 func (s *Service) PurgeRetained(ctx context.Context, namespace, id string) error {
 	t, err := s.store.Thread(ctx, id)
 	if err != nil {
@@ -65,7 +65,8 @@ func (s *Service) PurgeRetained(ctx context.Context, namespace, id string) error
 	if t.Namespace != namespace {
 		return fmt.Errorf("thread %s: %w", id, store.ErrNotFound)
 	}
-	// From now on nobody can adopt it; cut off here, it is still listed, to be purged again.
+	// From here on nothing can adopt the thread. If the purge is interrupted, the thread is still listed and can be
+	// purged again.
 	if err := s.store.Apply(ctx, id, nil, &store.Condemn{}); err != nil {
 		return err
 	}

@@ -9,31 +9,31 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// NewThread describes a thread to make. ID, Namespace and Agent are needed; the counters and the
-// lineage's RootID and Depth are the store's.
+// NewThread describes a thread to create. ID, Namespace and Agent are required. The store sets the counters, RootID and
+// Depth.
 type NewThread struct {
 	store.Thread
 	// Message is queued once, as the first user message.
 	Message string
-	// AttachFrom is the thread, as a rule the parent, whose files Attachments names.
+	// AttachFrom is the thread that has the files in Attachments, usually the parent.
 	AttachFrom string
-	// Attachments are copied into the new thread and attached to Message (SPEC FIL-07).
+	// Attachments are copied into the new thread and attached to Message (FIL-07).
 	Attachments []string
-	// MaxFileBytes and MaxFiles bound what it has in files; nil leaves a bound to the manager (SPEC FIL-08).
+	// MaxFileBytes and MaxFiles set its file quota; nil means the manager's limit applies (FIL-08).
 	MaxFileBytes, MaxFiles *int64
 	// Env is spec.env of its object.
 	Env []SpecEnv
-	// Told are put into its inbox before all else: the hooks that are to be told of it (SPEC HOK-01).
+	// Told are put into its inbox before anything else: the hooks to call about the new thread (HOK-01).
 	Told []store.InboxItem
 
 	fork *store.Fork // set by Fork
 }
 
-// FirstMessageKey makes the first message of a thread happen once.
+// FirstMessageKey is the inbox key of a thread's first message, so that it is queued once.
 const FirstMessageKey = "skein:first-message"
 
-// Create is the one code path for new threads, whatever their origin (SPEC THR-03). It is idempotent by
-// ID: when the thread is there already it changes nothing and gives created false.
+// Create is the only code path for new threads, whatever their origin (THR-03). It is idempotent by ID: when the thread
+// already exists, it changes nothing and returns created false.
 func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, created bool, err error) {
 	if t, err = s.store.Thread(ctx, n.ID); err == nil {
 		return t, false, nil
@@ -82,7 +82,7 @@ func (s *Service) Create(ctx context.Context, n NewThread) (t *store.Thread, cre
 		ops = append(ops, told)
 	}
 	t, created, err = s.store.CreateThread(ctx, n.Thread, ops...)
-	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed meanwhile
+	if errors.Is(err, store.ErrNoContents) { // an attachment was replaced or removed in the meantime
 		return nil, false, fmt.Errorf("%w: a file of thread %s has changed while it was copied: %w", store.ErrUnavailable, n.AttachFrom, err)
 	}
 	return t, created, err
@@ -120,14 +120,14 @@ func (s *Service) firstAttachments(ctx context.Context, n NewThread) ([]fileCopy
 	return planCopies(ctx, src, n.Attachments, func(string) (*store.File, error) { return nil, nil })
 }
 
-// Terminate ends the thread softly (SPEC THR-05): what waits is dropped, new work is refused, reads go on.
-// Again is no error. reason is one of api/v1alpha1/conditions.go.
+// Terminate ends the thread softly (THR-05): the inbox is dropped, new work is refused, reads still work. Repeating it
+// is no error. reason is one of api/v1alpha1/conditions.go.
 func (st *State) Terminate(ctx context.Context, reason string) error {
 	return st.Apply(ctx, &store.Terminate{Reason: reason})
 }
 
-// Purge removes all that is stored of a thread, and the contents of files that no other thread has.
-// Absent is no error.
+// Purge removes everything that is stored of a thread, and the contents of files that no other thread has. A thread
+// that does not exist is no error.
 func (s *Service) Purge(ctx context.Context, id string) error {
 	freed, err := s.store.PurgeThread(ctx, id)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Service) Purge(ctx context.Context, id string) error {
 	return nil
 }
 
-// Emit writes a custom event to the thread's log, from where it reaches every connected client (SPEC EVT-01).
+// Emit writes a custom event to the thread's log, from which every connected client gets it (EVT-01).
 func (st *State) Emit(ctx context.Context, event string, data json.RawMessage) error {
 	if err := checkEventName(event); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-var _ = Describe("making a thread", Label("THR-03"), func() {
+var _ = Describe("creating a thread", Label("THR-03"), func() {
 	given := func() thread.NewThread {
 		return thread.NewThread{
 			Thread:  store.Thread{ID: "t1", Namespace: "team", Name: "orders", Agent: "analyst", TaskID: "task-1", Arguments: json.RawMessage(`{"a":1}`)},
@@ -40,7 +40,7 @@ var _ = Describe("making a thread", Label("THR-03"), func() {
 		Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{"t1"}))
 	})
 
-	It("from many places at once makes one", func(ctx SpecContext) {
+	It("from many callers at once creates one", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		var made atomic.Int32
 		var wg sync.WaitGroup
@@ -78,7 +78,7 @@ var _ = Describe("making a thread", Label("THR-03"), func() {
 		data, _ := read(ctx, child, "/attachments/orders-2.csv")
 		Expect(data).To(Equal("c,d\n"))
 
-		// The child's are its own from now on.
+		// The child's files are its own from now on.
 		write(ctx, child, "/attachments/orders.csv", "changed")
 		_, _, err = e.Create(ctx, n)
 		Expect(err).NotTo(HaveOccurred())
@@ -88,7 +88,7 @@ var _ = Describe("making a thread", Label("THR-03"), func() {
 		Expect(data).To(Equal("a,b\n"))
 	})
 
-	It("makes nothing when an attachment is missing", func(ctx SpecContext) {
+	It("creates nothing when an attachment is missing", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		e.create(ctx, "parent")
 		n := given()
@@ -99,7 +99,7 @@ var _ = Describe("making a thread", Label("THR-03"), func() {
 		Expect(err).To(MatchError(store.ErrNotFound))
 	})
 
-	DescribeTable("says what is missing", func(ctx SpecContext, spoil func(*thread.NewThread), field, text string) {
+	DescribeTable("reports what is missing", func(ctx SpecContext, spoil func(*thread.NewThread), field, text string) {
 		n := given()
 		spoil(&n)
 		_, _, err := newEnv(ctx).Create(ctx, n)
@@ -143,7 +143,7 @@ var _ = Describe("threads", Label("THR-01"), func() {
 })
 
 var _ = Describe("the life of a thread", Label("THR-04"), func() {
-	It("goes from creation to runs, to rest where all can be read, and on with the next message", func(ctx SpecContext) {
+	It("goes from creation to runs, then idle and readable, and continues with the next message", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		for turn := range 2 {
@@ -176,7 +176,7 @@ var _ = Describe("the life of a thread", Label("THR-04"), func() {
 		}
 	})
 
-	It("ends softly: no new work, all readable", Label("THR-05"), func(ctx SpecContext) {
+	It("ends with no new work and everything still readable", Label("THR-05"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		write(ctx, st, "/a", "x")
@@ -195,7 +195,7 @@ var _ = Describe("the life of a thread", Label("THR-04"), func() {
 		Expect(data).To(Equal("x"))
 	})
 
-	It("takes nothing by a call that began before its end", Label("THR-05"), func(ctx SpecContext) {
+	It("refuses writes of a call that began before its end", Label("THR-05"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		kept, err := st.Inject(ctx, thread.NewMessage{Content: ptr("kept")})
@@ -216,21 +216,21 @@ var _ = Describe("the life of a thread", Label("THR-04"), func() {
 		Expect(err).To(MatchError(store.ErrTerminated))
 		_, err = bound.WriteFile(ctx, "/late", strings.NewReader("x"), thread.WriteFileOptions{})
 		Expect(err).To(MatchError(store.ErrTerminated))
-		Expect(e.objects()).To(BeEmpty(), "what was uploaded is removed")
+		Expect(e.objects()).To(BeEmpty(), "the upload is removed")
 		Expect(bound.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrTerminated))
 		Expect(bound.Emit(ctx, "late", json.RawMessage(`1`))).To(MatchError(store.ErrTerminated))
 
 		again, err := bound.Idempotent("key", func() string { return "same" })
 		Expect(err).NotTo(HaveOccurred())
 		repeated, err := again.Inject(ctx, thread.NewMessage{Content: ptr("first"), IdempotencyKey: "key"})
-		Expect(err).NotTo(HaveOccurred(), "a repeat gets the first answer")
+		Expect(err).NotTo(HaveOccurred(), "a repeat returns the first result")
 		Expect(repeated.ID).To(Equal(first.ID))
 		after, err := st.Info(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after.Version).To(Equal(before.Version))
 	})
 
-	It("is purged with its contents, but not with those that another thread has", Label("THR-09"), func(ctx SpecContext) {
+	It("ends with a purge that removes its contents, except those that another thread has", Label("THR-09"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		one, two := e.create(ctx, "one"), e.create(ctx, "two")
 		write(ctx, one, "/own", "own")
@@ -248,7 +248,7 @@ var _ = Describe("the life of a thread", Label("THR-04"), func() {
 		Expect(err).To(MatchError(store.ErrNotFound))
 	})
 
-	It("is seen by events of its own", Label("EVT-01"), func(ctx SpecContext) {
+	It("includes custom events", Label("EVT-01"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		Expect(st.Emit(ctx, "progress", json.RawMessage(`{"step":3}`))).To(Succeed())

@@ -11,12 +11,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// LifecycleOptions say what of the lifecycle feed to read (SPEC STA-06).
+// LifecycleOptions say what to read of the lifecycle feed (STA-06).
 type LifecycleOptions struct {
 	Namespace string // all when empty
-	// After is the cursor of the last event that was seen; from the beginning of what is kept when empty.
+	// After is the cursor of the last event seen. When empty, reading starts with the oldest event kept.
 	After string
-	// Latest begins with what happens from now on.
+	// Latest starts with what happens from now on.
 	Latest bool
 	// Follow waits for more at the end of the feed, until the context ends.
 	Follow bool
@@ -26,14 +26,14 @@ type LifecycleOptions struct {
 // thread.destroyed, session.started or session.completed.
 type LifecycleEvent struct {
 	store.LifecycleEvent
-	// Cursor to go on after.
+	// Cursor is where to continue after this event.
 	Cursor string
 }
 
 const (
 	lifecyclePage = 200
-	// lookAgain is how soon entries are looked for that could not be given yet, and lookAnyway after how long
-	// without a hint, as hints may be lost.
+	// lookAgain is how soon the feed is read again for entries that were not settled. lookAnyway is after how long it
+	// is read without a notification, because notifications may be lost.
 	lookAgain  = 20 * time.Millisecond
 	lookAnyway = 10 * time.Second
 )
@@ -51,19 +51,19 @@ func readCursor(text string) (c store.LifecycleCursor, err error) {
 		}
 	}
 	if !ok || err != nil || c.Tick < 0 || c.Seq < 0 {
-		return c, invalid("after", "%q is no cursor of this feed: give the one of an event, or leave it out", text)
+		return c, invalid("after", "%q is not a cursor of this feed: use the one of an event, or leave it out", text)
 	}
 	return c, nil
 }
 
-// CheckCursor tells whether a text is a cursor, or empty.
+// CheckCursor returns an error unless the text is a cursor or empty.
 func CheckCursor(text string) error {
 	_, err := readCursor(text)
 	return err
 }
 
-// Lifecycle reads the feed of what happens to threads and sessions, oldest first. Each event comes once to a
-// reader who goes on after the last cursor. Events are kept for a week.
+// Lifecycle reads the feed of what happens to threads and sessions, oldest first. A reader that continues after the
+// last cursor gets each event once. Events are kept for a week.
 func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[LifecycleEvent, error] {
 	return func(yield func(LifecycleEvent, error) bool) {
 		after, err := readCursor(o.After)
@@ -100,7 +100,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			moved := q.After != page.Next
 			q.After = page.Next
 			if moved && len(page.Events) == lifecyclePage {
-				continue // there may be more at once
+				continue // there may be more already
 			}
 			if !o.Follow && !page.Unsettled {
 				return
@@ -112,7 +112,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 	}
 }
 
-// LifecycleEnd gives the cursor of the feed's present end.
+// LifecycleEnd returns the cursor of the feed's present end.
 func (s *Service) LifecycleEnd(ctx context.Context) (string, error) {
 	page, err := s.store.Lifecycle(ctx, store.LifecycleQuery{Latest: true})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Service) LifecycleEnd(ctx context.Context) (string, error) {
 	return cursorText(page.Next), nil
 }
 
-// awaitFeed waits until there may be more; false when ctx has ended.
+// awaitFeed waits until there may be more. It returns false when ctx has ended.
 func (s *Service) awaitFeed(ctx context.Context, changed <-chan struct{}, unsettled bool) bool {
 	wait := lookAnyway
 	if unsettled {
@@ -138,9 +138,10 @@ func (s *Service) awaitFeed(ctx context.Context, changed <-chan struct{}, unsett
 	return true
 }
 
-// OnLifecycle calls fn for what happens from now on to threads and sessions of a namespace, of all when empty:
-// the application-level listeners of SPEC STA-06. types are those that fn wants, all when none is given. Calls
-// come one after the other, in order. ctx ends it; failed is told when the feed cannot be read.
+// OnLifecycle calls fn for what happens from now on to threads and sessions of a namespace, or of all when it is empty.
+// These are the application-level listeners of STA-06. types are the event types that fn gets; all when none is given.
+// One goroutine makes all calls, in order, until ctx ends or stop is called. failed is called when the feed cannot be
+// read.
 func (s *Service) OnLifecycle(ctx context.Context, namespace string, fn func(LifecycleEvent), failed func(error), types ...string) (stop func(), err error) {
 	from, err := s.LifecycleEnd(ctx)
 	if err != nil {

@@ -12,31 +12,30 @@ import (
 
 // NewMessage describes a message to inject or to queue.
 type NewMessage struct {
-	ID          string     // made up when empty
+	ID          string     // generated when empty
 	Role        store.Role // user when empty; "info" is a silent system message
 	Content     *string
 	Name        string
 	Silent      bool
 	Metadata    map[string]any
-	Attachments []store.Attachment // of files of this thread; only Path is needed
+	Attachments []store.Attachment // files of this thread; only Path is required
 	ToolCalls   []store.ToolCall
 	ToolCallID  string
 	ToolStatus  string // success or error, on results
 
-	// Of injected messages only.
+	// The next fields apply to injected messages only.
 	ParentID         string
 	Depth            int                 // 0 to 100
 	Status           store.MessageStatus // completed when empty
 	ReasoningContent string
 
-	// IdempotencyKey makes a repeat give the first result (SPEC MSG-10).
+	// IdempotencyKey makes a repeat return the first result (MSG-10).
 	IdempotencyKey string
-	// Unpark: what waits since a user's stop goes on with this message (SPEC MSG-08). That is so for every
-	// message that is not FromSystem.
+	// Unpark lets a parked thread continue with this message (MSG-08). Every message that is not FromSystem does so.
 	Unpark bool
-	// FromSystem: not counted against the limit of waiting user messages (SPEC MSG-07).
+	// FromSystem messages do not count against the limit of waiting user messages (MSG-07).
 	FromSystem bool
-	// Commit, for a queued message, writes its item instead of Apply.
+	// Commit writes the inbox item of a queued message in place of Apply.
 	Commit func(ctx context.Context, op *store.Enqueue) error
 }
 
@@ -49,19 +48,19 @@ type MessageUpdate struct {
 	Silent     *bool
 }
 
-// roleInfo is what others call a silent system message.
+// roleInfo is the name that other systems use for a silent system message.
 const roleInfo store.Role = "info"
 
 const (
 	injectedPrefix = "msg_"
-	queuedPrefix   = "queued-" // SPEC MSG-07
+	queuedPrefix   = "queued-" // MSG-07
 	maxPage        = 1000
 	maxIDBytes     = 200
 	maxDepth       = 100
 )
 
-// Messages gives a page (SPEC MSG-02). What waits in the queue comes last, as pending and with
-// metadata.queued = true (SPEC MSG-05), unless the query reads after a sequence number.
+// Messages returns a page (MSG-02). Queued messages come last, as pending and with metadata.queued = true (MSG-05),
+// unless the query reads after a sequence number.
 func (st *State) Messages(ctx context.Context, q store.MessageQuery) (*store.MessagePage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > maxPage:
@@ -77,7 +76,7 @@ func (st *State) Messages(ctx context.Context, q store.MessageQuery) (*store.Mes
 	return st.svc.store.Messages(ctx, st.id, q)
 }
 
-// Message gives one message, a queued one included; nil when absent (SPEC MSG-03).
+// Message returns one message, also a queued one; nil when it does not exist (MSG-03).
 func (st *State) Message(ctx context.Context, id string) (*store.Message, error) {
 	m, err := st.storedMessage(ctx, id)
 	if m != nil || err != nil {
@@ -98,7 +97,7 @@ func (st *State) Message(ctx context.Context, id string) (*store.Message, error)
 		queued.MarkQueued()
 		return &queued, nil
 	}
-	// It may have moved from the inbox into the conversation between the two reads.
+	// The message may have moved from the inbox into the conversation between the two reads.
 	return st.storedMessage(ctx, id)
 }
 
@@ -110,7 +109,7 @@ func (st *State) storedMessage(ctx context.Context, id string) (*store.Message, 
 	return m, err
 }
 
-// Inject appends a message and never starts execution (SPEC MSG-04).
+// Inject appends a message and never starts execution (MSG-04).
 func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, error) {
 	m, err := st.prepare(ctx, n, injectedPrefix)
 	if err != nil {
@@ -130,7 +129,8 @@ func (st *State) Inject(ctx context.Context, n NewMessage) (*store.Message, erro
 	return m, nil
 }
 
-// UpdateMessage merges metadata and replaces the given fields (SPEC MSG-06). store.ErrNotFound when absent.
+// UpdateMessage merges metadata and replaces the given fields (MSG-06). It returns store.ErrNotFound when the message
+// does not exist.
 func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) (*store.Message, error) {
 	if err := st.svc.CheckUpdate(u); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (st *State) UpdateMessage(ctx context.Context, id string, u MessageUpdate) 
 	return op.Updated, nil
 }
 
-// CheckUpdate refuses changes that no message can take.
+// CheckUpdate refuses updates that no message can take.
 func (s *Service) CheckUpdate(u MessageUpdate) error {
 	if u.Status != nil {
 		switch *u.Status {
@@ -164,8 +164,8 @@ func (s *Service) CheckUpdate(u MessageUpdate) error {
 	}{u.Content, u.Metadata})
 }
 
-// DeleteMessage removes a message, and the results of its tool calls; false when there is none (SPEC MSG-06).
-// One that still waits is taken out of the queue.
+// DeleteMessage removes a message and the results of its tool calls, and reports whether it existed (MSG-06). A queued
+// message is removed from the queue.
 func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
 	op := &store.DeleteMessage{ID: id}
 	if err := st.Apply(ctx, op); err != nil || op.Deleted {
@@ -180,11 +180,11 @@ func (st *State) DeleteMessage(ctx context.Context, id string) (bool, error) {
 		if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil || m.ID != id {
 			continue
 		}
-		// Should a run take it meanwhile, it is in the conversation by then.
+		// If a run takes it in the meantime, it is in the conversation by then.
 		return true, st.Apply(ctx, &store.Dequeue{Seqs: []int64{item.Seq}}, &store.DeleteMessage{ID: id},
 			&store.AppendEvent{Event: store.Event{Type: store.EventMessageDeleted, MessageID: id}})
 	}
-	// It may have moved from the inbox into the conversation between the two.
+	// The message may have moved from the inbox into the conversation between the two operations.
 	err = st.Apply(ctx, op)
 	return op.Deleted, err
 }
@@ -196,7 +196,7 @@ func (st *State) prepare(ctx context.Context, n NewMessage, prefix string) (*sto
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 { // leave the caller's slice alone
+		if i == 0 { // do not change the caller's slice
 			n.Attachments = append([]store.Attachment(nil), n.Attachments...)
 		}
 		n.Attachments[i] = full
@@ -204,12 +204,12 @@ func (st *State) prepare(ctx context.Context, n NewMessage, prefix string) (*sto
 	return st.svc.build(st.id, n, prefix)
 }
 
-// build makes the message out of a checked description.
+// build makes the message from its description and checks it.
 func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Message, error) {
 	switch n.Role {
 	case "":
 		n.Role = store.RoleUser
-	case roleInfo: // SPEC MSG-01
+	case roleInfo: // MSG-01
 		n.Role, n.Silent = store.RoleSystem, true
 	}
 	switch n.Role {
@@ -246,7 +246,8 @@ func (s *Service) build(threadID string, n NewMessage, prefix string) (*store.Me
 	return m, s.checkSize("message", m)
 }
 
-// messageUUID is random without a key, and with one always the same, so that a repeat finds the first.
+// messageUUID returns a random id without a key, and always the same one for a key, so that a repeat finds the first
+// message.
 func messageUUID(threadID, key string) string {
 	if key != "" {
 		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(threadID+"\x00"+key)).String()
@@ -254,7 +255,7 @@ func messageUUID(threadID, key string) string {
 	return uuid.Must(uuid.NewV7()).String()
 }
 
-// first gives the message that an earlier call with the same id or key made.
+// first returns the message that an earlier call with the same id or key created.
 func (st *State) first(ctx context.Context, again *store.Message) (*store.Message, error) {
 	m, err := st.Message(ctx, again.ID)
 	if err == nil && m == nil { // it was deleted since

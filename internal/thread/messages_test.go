@@ -30,7 +30,7 @@ var _ = Describe("injecting a message", Label("MSG-04"), func() {
 		Expect(page.Messages).To(BeEmpty(), "it is silent")
 	})
 
-	It("with an idempotency key or an id gives the first result again", Label("MSG-10"), func(ctx SpecContext) {
+	It("with an idempotency key or an id returns the first result again", Label("MSG-10"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st, other := e.create(ctx, "t"), e.create(ctx, "other")
 		for _, n := range []thread.NewMessage{{IdempotencyKey: "k"}, {ID: "my-id"}} {
@@ -50,7 +50,7 @@ var _ = Describe("injecting a message", Label("MSG-04"), func() {
 		Expect(info.Messages).To(Equal(int64(2)))
 	})
 
-	It("fills in its attachments, which must be there", func(ctx SpecContext) {
+	It("fills in its attachments, which must exist", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, "/a.csv", "1,2")
 		given := []store.Attachment{{Path: "a.csv"}}
@@ -62,7 +62,7 @@ var _ = Describe("injecting a message", Label("MSG-04"), func() {
 		Expect(err).To(beInvalid("attachments", "there is no file /none"))
 	})
 
-	DescribeTable("refuses what makes no message", func(ctx SpecContext, n thread.NewMessage, field, text string) {
+	DescribeTable("refuses invalid messages", func(ctx SpecContext, n thread.NewMessage, field, text string) {
 		st := newEnv(ctx).create(ctx, "t")
 		for _, call := range []func() (*store.Message, error){
 			func() (*store.Message, error) { return st.Inject(ctx, n) },
@@ -73,11 +73,11 @@ var _ = Describe("injecting a message", Label("MSG-04"), func() {
 		}
 	},
 		Entry("an unknown role", thread.NewMessage{Role: "robot", Content: ptr("x")}, "role", "system, user, assistant or tool"),
-		Entry("nothing in it", thread.NewMessage{}, "content", "needs content"),
-		Entry("a result of no call", thread.NewMessage{Role: store.RoleTool, Content: ptr("x")}, "tool_call_id", "names the call"),
-		Entry("too much", thread.NewMessage{Content: ptr(strings.Repeat("x", 1<<20))}, "message", "write large data to a file"),
-		Entry("an endless id", thread.NewMessage{ID: strings.Repeat("x", 201), Content: ptr("x")}, "id", "at most 200 bytes"),
-		Entry("metadata that is no JSON", thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"f": func() {}}}, "message", "cannot be written as JSON"),
+		Entry("no content", thread.NewMessage{}, "content", "needs content"),
+		Entry("a tool result without a call", thread.NewMessage{Role: store.RoleTool, Content: ptr("x")}, "tool_call_id", "names the call"),
+		Entry("content that is too large", thread.NewMessage{Content: ptr(strings.Repeat("x", 1<<20))}, "message", "write large data to a file"),
+		Entry("an id that is too long", thread.NewMessage{ID: strings.Repeat("x", 201), Content: ptr("x")}, "id", "at most 200 bytes"),
+		Entry("metadata that is not JSON", thread.NewMessage{Content: ptr("x"), Metadata: map[string]any{"f": func() {}}}, "message", "cannot be written as JSON"),
 	)
 })
 
@@ -105,7 +105,7 @@ var _ = Describe("a message", func() {
 })
 
 var _ = Describe("a page of messages", Label("MSG-02"), func() {
-	It("refuses parameters that make no page", func(ctx SpecContext) {
+	It("refuses invalid parameters", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		for field, q := range map[string]store.MessageQuery{
 			"limit": {Limit: 1001}, "offset": {Offset: -1}, "maxDepth": {MaxDepth: -1}, "order": {Order: "up"},
@@ -166,7 +166,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 		}
 	})
 
-	It("is refused beyond the limit, which counts no message of the system", Label("MSG-07"), func(ctx SpecContext) {
+	It("is refused beyond the limit, which does not count system messages", Label("MSG-07"), func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		send := func(system bool) error {
@@ -186,7 +186,7 @@ var _ = Describe("queueing a message", Label("MSG-05"), func() {
 		Expect(st.Queued(ctx)).To(HaveLen(9))
 	})
 
-	It("has the limit that is configured", Label("MSG-07"), func(ctx SpecContext) {
+	It("is subject to the configured limit", Label("MSG-07"), func(ctx SpecContext) {
 		one := newEnv(ctx, func(o *thread.Options) { o.MaxQueued = 1 }).create(ctx, "t")
 		endless := newEnv(ctx, func(o *thread.Options) { o.MaxQueued = -1 }).create(ctx, "t")
 		for i := range 20 {
@@ -214,7 +214,7 @@ var _ = Describe("key-values", Label("KVS-01"), func() {
 		}
 	})
 
-	It("refuse what is no JSON, too large or has no key", func(ctx SpecContext) {
+	It("refuse values that are not JSON or too large, and empty keys", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		Expect(st.SetValue(ctx, "k", json.RawMessage(`{x}`))).To(beInvalid("value", "not valid JSON"))
 		Expect(st.SetValue(ctx, "k", json.RawMessage(`"`+strings.Repeat("x", 1<<20)+`"`))).To(beInvalid("value", "keep large data in a file"))

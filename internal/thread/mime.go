@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// mimeTypes by extension. The system's own table differs between machines, so it is not asked.
+// mimeTypes maps file extensions. The system's own table is not used, because it differs between machines.
 var mimeTypes = map[string]string{
 	".avif": "image/avif", ".bin": "application/octet-stream", ".bmp": "image/bmp", ".bz2": "application/x-bzip2",
 	".c": "text/x-c", ".conf": "text/plain", ".css": "text/css", ".csv": "text/csv",
@@ -26,7 +26,7 @@ var mimeTypes = map[string]string{
 	".yaml": "application/yaml", ".yml": "application/yaml", ".zip": "application/zip", ".zst": "application/zstd",
 }
 
-// mimeType is the given one, else what the name's extension says.
+// mimeType returns the given type, or else the type of the name's extension.
 func mimeType(p, given string) string {
 	if given != "" {
 		return given

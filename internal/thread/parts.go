@@ -13,13 +13,13 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Uploads in parts, for clients whose connection does not last as long as a large file takes. A part may be sent
-// again; what is never completed is swept after a day.
+// Uploads in parts are for clients whose connections do not last as long as a large upload takes. A part may be sent
+// again. Uploads that are never completed are swept after a day.
 
 const (
-	// MaxPartBytes bounds one part of an upload.
+	// MaxPartBytes is the largest size of one part of an upload.
 	MaxPartBytes = 64 << 20
-	// MaxParts of one upload.
+	// MaxParts is the largest number of parts of one upload.
 	MaxParts = 10_000
 
 	uploadPrefix = "uploads/"
@@ -34,7 +34,7 @@ type Upload struct {
 	id   string
 }
 
-// Upload opens an upload to a path; id is the sender's own choice, 8 to 64 letters, digits, "_" and "-".
+// Upload opens an upload to a path. The sender chooses id: 8 to 64 letters, digits, "_" and "-".
 func (st *State) Upload(path, id string) (*Upload, error) {
 	path, err := filePath(path)
 	if err != nil {
@@ -46,12 +46,12 @@ func (st *State) Upload(path, id string) (*Upload, error) {
 	return &Upload{st: st, path: path, id: id}, nil
 }
 
-// prefix is where the parts are.
+// prefix is the prefix of the objects of the parts.
 func (u *Upload) prefix() string { return path.Join(uploadPrefix, u.st.id, u.id) + "/" }
 
 func (u *Upload) part(n int) string { return fmt.Sprintf("%s%05d", u.prefix(), n) }
 
-// Put takes a part, counted from 0, and gives its size. Again replaces it.
+// Put stores a part, counted from 0, and returns its size. Repeating it replaces the part.
 func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	if n < 0 || n >= MaxParts {
 		return 0, invalid("part", "give 0 to %d", MaxParts-1)
@@ -81,7 +81,7 @@ func (u *Upload) Put(ctx context.Context, n int, r io.Reader) (int64, error) {
 	return u.st.svc.blobs.write(ctx, u.part(n), bounded)
 }
 
-// stored sums up what waits in parts of the thread's uploads, but for the one that is replaced.
+// stored returns the size of all stored parts of the thread's uploads, except the part that is replaced.
 func (u *Upload) stored(ctx context.Context, but string) (sum int64, err error) {
 	list := u.st.svc.blobs.bucket.List(&blob.ListOptions{Prefix: path.Join(uploadPrefix, u.st.id) + "/"})
 	for {
@@ -98,7 +98,7 @@ func (u *Upload) stored(ctx context.Context, but string) (sum int64, err error) 
 	}
 }
 
-// Complete makes the file out of its parts, which are gone then. An *InvalidError when one of them is missing.
+// Complete creates the file from its parts and removes them. It returns an *InvalidError when a part is missing.
 func (u *Upload) Complete(ctx context.Context, parts int, o WriteFileOptions) (*FileRecord, error) {
 	if parts < 1 || parts > MaxParts {
 		return nil, invalid("parts", "give 1 to %d", MaxParts)
@@ -115,7 +115,7 @@ func (u *Upload) Complete(ctx context.Context, parts int, o WriteFileOptions) (*
 	return rec, nil
 }
 
-// Abort removes the parts that are there.
+// Abort removes the stored parts.
 func (u *Upload) Abort(ctx context.Context) error {
 	list := u.st.svc.blobs.bucket.List(&blob.ListOptions{Prefix: u.prefix()})
 	for {
@@ -147,7 +147,7 @@ func (p *partsReader) Read(b []byte) (int, error) {
 			}
 			r, err := p.u.st.svc.blobs.bucket.NewReader(p.ctx, p.u.part(p.next), nil)
 			if gcerrors.Code(err) == gcerrors.NotFound {
-				return 0, invalid("parts", "part %d of the upload is not there: send it, then complete the upload again", p.next)
+				return 0, invalid("parts", "part %d of the upload is missing: send it, then complete the upload again", p.next)
 			}
 			if err != nil {
 				return 0, fmt.Errorf("read part %d of an upload: %w", p.next, unavailable(err))

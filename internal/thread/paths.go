@@ -10,8 +10,8 @@ const (
 	maxNameBytes = 255
 )
 
-// NormalizePath gives the one spelling of a path of a thread's files: absolute, without empty parts, "."
-// or a trailing slash; "/" is the root. "..", NUL and over-long paths are an *InvalidError (SPEC FIL-04).
+// NormalizePath returns the canonical form of a path of a thread's files: absolute, without empty parts, "." or a
+// trailing slash; "/" is the root. "..", NUL and over-long paths are an *InvalidError (FIL-04).
 func NormalizePath(p string) (string, error) {
 	if err := checkText("path", p); err != nil {
 		return "", err
@@ -34,7 +34,7 @@ func NormalizePath(p string) (string, error) {
 	return "/" + strings.Join(parts, "/"), nil
 }
 
-// filePath is NormalizePath for what cannot be the root.
+// filePath is NormalizePath for paths that cannot be the root.
 func filePath(p string) (string, error) {
 	clean, err := NormalizePath(p)
 	if err == nil && clean == "/" {

@@ -7,23 +7,24 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/gif" // known to image.Decode
+	_ "image/gif" // registers the format with image.Decode
 	_ "image/jpeg"
 	_ "image/png"
 
 	_ "golang.org/x/image/webp" // as the three above
 )
 
-// picture is what the head of an image says of it.
+// picture is what the head of an image says about it.
 type picture struct {
 	kind          string // jpeg, png, gif or webp
 	width, height int
-	pixelBytes    int64 // that decoding takes for each pixel
+	pixelBytes    int64 // bytes that decoding needs for each pixel
 }
 
 func (p *picture) decodedBytes() int64 { return int64(p.width) * int64(p.height) * p.pixelBytes }
 
-// examine reads the head of an image without decoding it; nil when the data are no image of a known kind.
+// examine reads the head of an image without decoding it. It returns nil when the data are not an image of a known
+// kind.
 func examine(data []byte) (*picture, error) {
 	c, kind, err := image.DecodeConfig(bytes.NewReader(data))
 	if errors.Is(err, image.ErrFormat) {
@@ -40,10 +41,10 @@ func examine(data []byte) (*picture, error) {
 	switch kind {
 	case "jpeg":
 		if progressive(data) {
-			p.pixelBytes = 16 // all coefficients are kept until the end
+			p.pixelBytes = 16 // all coefficients are held until the end
 		}
 	case "webp":
-		p.pixelBytes = 8 // colours and alpha on the way
+		p.pixelBytes = 8 // colours and alpha while decoding
 		w, h, err := webpFrame(data)
 		if err != nil {
 			return nil, err
@@ -56,7 +57,7 @@ func examine(data []byte) (*picture, error) {
 	return p, nil
 }
 
-// progressive tells whether a JPEG is, by its frame header.
+// progressive reports whether a JPEG is progressive, by its frame header.
 func progressive(data []byte) bool {
 	for i := 2; i+4 <= len(data) && data[i] == 0xff; {
 		switch marker := data[i+1]; {
@@ -73,10 +74,10 @@ func progressive(data []byte) bool {
 		}
 		i += 2 + int(binary.BigEndian.Uint16(data[i+2:]))
 	}
-	return true // the worse of the two
+	return true // assume the one that needs more memory
 }
 
-// webpFrame gives the size of the largest frame in a WebP, which may be another than that of the canvas before it.
+// webpFrame returns the size of the largest frame in a WebP, which may differ from that of the canvas.
 func webpFrame(data []byte) (width, height int, err error) {
 	const head = 12 // RIFF, length, WEBP
 	for i := head; i+8 <= len(data); {
@@ -98,7 +99,7 @@ func webpFrame(data []byte) (width, height int, err error) {
 	return width, height, nil
 }
 
-// imageSize reads width and height from the head of a PNG, JPEG, GIF or WebP; zeros for anything else (SPEC FIL-02).
+// imageSize returns width and height from the head of a PNG, JPEG, GIF or WebP; zeros for anything else (FIL-02).
 func imageSize(head []byte) (width, height int) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil {

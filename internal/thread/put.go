@@ -11,8 +11,8 @@ import (
 // maxUploads is how often contents in memory are uploaded for one file.
 const maxUploads = 3
 
-// putContents makes a file out of contents that put has stored. When the row is written, or certainly will not
-// be, the objects that are needed no longer are removed.
+// putContents creates a file from contents that put has stored. Once the row is written, or certainly will not be, it
+// removes the objects that are no longer needed.
 func (st *State) putContents(ctx context.Context, p *content, f store.File) (*store.File, error) {
 	f.Digest, f.Size = p.digest, p.size
 	for attempt := 1; ; attempt++ {
@@ -31,15 +31,15 @@ func (st *State) putContents(ctx context.Context, p *content, f store.File) (*st
 		if int64(len(p.head)) < p.size || attempt == maxUploads {
 			return nil, fmt.Errorf("%w: the upload of %s ended too long ago: send it again: %w", store.ErrUnavailable, f.Path, err)
 		}
-		// They went between the look and the write: now they are ours to bring.
+		// The contents disappeared between look and the write, so upload them now.
 		if err := st.svc.blobs.upload(ctx, p); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// refused tells whether an error of Apply means that nothing was written. After an outage that is not known:
-// what was uploaded stays, and is swept unless a file refers to it after all.
+// refused reports whether an error of Apply means that nothing was written. After an outage that is unknown: the upload
+// stays, and is swept unless a file refers to it after all.
 func refused(err error) bool {
 	for _, kind := range []error{
 		store.ErrFolder, store.ErrNotFolder, store.ErrQuota, store.ErrNoContents, store.ErrNotFound, store.ErrTerminated,
@@ -52,8 +52,8 @@ func refused(err error) bool {
 	return false
 }
 
-// room tells how large the file at a path may be, and gives the error for a larger one: the limit of one file,
-// or what the thread's quota leaves. It spares the bucket what the store would refuse afterwards.
+// room returns how large the file at a path may be, and the error for a larger one: the limit of one file, or what the
+// quota leaves. It saves the bucket uploads that the store would refuse afterwards.
 func (st *State) room(ctx context.Context, replaced *store.File) (limit int64, tooMuch func(read int64) error, err error) {
 	limit = st.svc.limits.fileBytes
 	tooMuch = func(int64) error { return tooLarge(st.svc.limits.fileBytes) }
@@ -71,7 +71,7 @@ func (st *State) room(ctx context.Context, replaced *store.File) (limit int64, t
 		before = replaced.Size
 		others -= before
 	}
-	// What does not grow is always welcome.
+	// A file that does not grow is always accepted.
 	if left := max(q.Bytes-others, before); left < limit {
 		limit = left
 		tooMuch = func(read int64) error {

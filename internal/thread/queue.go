@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Queue puts a message into the inbox, durably and in order (SPEC MSG-05): a running thread takes it
-// before its next model step, an idle one starts. store.ErrTerminated and store.ErrQueueFull tell why not.
+// Queue puts a message into the inbox, durably and in order (MSG-05). A running thread takes it before its next model
+// step, an idle one starts. It fails with store.ErrTerminated or store.ErrQueueFull.
 func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error) {
 	m, err := st.prepare(ctx, n, queuedPrefix)
 	if err != nil {
@@ -20,7 +20,7 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 		st.hooks.Queueing(ctx, m)
 	}
 	limit := max(st.svc.limits.queued, 0)
-	if n.FromSystem || m.Role != store.RoleUser { // SPEC MSG-07
+	if n.FromSystem || m.Role != store.RoleUser { // MSG-07
 		limit = 0
 	}
 	op, err := enqueueOp(m, queueKey(n), limit)
@@ -44,16 +44,16 @@ func (st *State) Queue(ctx context.Context, n NewMessage) (*store.Message, error
 	if op.Existed {
 		return st.first(ctx, m)
 	}
-	// A repeat under an idempotency key has put nothing into the inbox: the message is the one that is there.
+	// A repeat with an idempotency key has put nothing into the inbox: return the message that is there.
 	first := *m
 	if err := json.Unmarshal(op.Item.Payload, &first); err != nil {
-		return nil, fmt.Errorf("inbox item of thread %s holds no message: %w", st.id, err)
+		return nil, fmt.Errorf("inbox item of thread %s is not a message: %w", st.id, err)
 	}
 	first.MarkQueued()
 	return &first, nil
 }
 
-// Queued lists the messages that wait, in order.
+// Queued lists the waiting messages, in order.
 func (st *State) Queued(ctx context.Context) ([]store.Message, error) {
 	items, err := st.svc.store.Inbox(ctx, st.id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (st *State) Queued(ctx context.Context) ([]store.Message, error) {
 		}
 		var m store.Message
 		if err := json.Unmarshal(item.Payload, &m); err != nil {
-			return nil, fmt.Errorf("inbox item %d of thread %s holds no message: %w", item.Seq, st.id, err)
+			return nil, fmt.Errorf("inbox item %d of thread %s is not a message: %w", item.Seq, st.id, err)
 		}
 		m.MarkQueued()
 		waiting = append(waiting, m)
@@ -74,7 +74,7 @@ func (st *State) Queued(ctx context.Context) ([]store.Message, error) {
 	return waiting, nil
 }
 
-// queueKey makes a message with the same idempotency key, or the same id, happen once.
+// queueKey returns the inbox key that makes a message with the same idempotency key, or the same id, be queued once.
 func queueKey(n NewMessage) string {
 	switch {
 	case n.IdempotencyKey != "":

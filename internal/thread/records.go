@@ -6,10 +6,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ChunkSize is how many bytes of a file one chunk of a stream has (SPEC FIL-03).
+// ChunkSize is the number of bytes of a file in one chunk of a stream (FIL-03).
 const ChunkSize = 256 << 10
 
-// FileRecord describes a file or a folder (SPEC FIL-02).
+// FileRecord describes a file or a folder (FIL-02).
 type FileRecord struct {
 	Path        string          `json:"path"`
 	Name        string          `json:"name"`
@@ -25,7 +25,7 @@ type FileRecord struct {
 	ChunkCount  int64           `json:"chunkCount"`
 }
 
-// DirListing is what a folder holds, direct entries only, by path.
+// DirListing lists the direct entries of a folder, by path.
 type DirListing struct {
 	Path    string       `json:"path"`
 	Entries []FileRecord `json:"entries"`
@@ -36,37 +36,37 @@ type FileStats struct {
 	FileCount      int64 `json:"fileCount"`
 	DirectoryCount int64 `json:"directoryCount"`
 	TotalSize      int64 `json:"totalSize"` // bytes
-	// MaxSize and MaxEntries are the thread's quota (SPEC FIL-08), in bytes, and in files and folders; 0 for none.
+	// MaxSize and MaxEntries are the thread's quota (FIL-08), in bytes, and in files and folders; 0 for none.
 	MaxSize    int64 `json:"maxSize,omitempty"`
 	MaxEntries int64 `json:"maxEntries,omitempty"`
 }
 
-// FindResult lists the paths that a glob matches; Truncated when there are more (SPEC FIL-05).
+// FindResult lists the paths that a glob matches; Truncated when there are more (FIL-05).
 type FindResult struct {
 	Paths     []string `json:"paths"`
 	Truncated bool     `json:"truncated"`
 }
 
-// GrepMatch is one line that matches; lines count from 1.
+// GrepMatch is a matching line. Lines count from 1.
 type GrepMatch struct {
 	Line    int    `json:"line"`
 	Content string `json:"content"`
 }
 
-// GrepResult is the matching lines of one file; Truncated when the search was cut off in or after it.
+// GrepResult holds the matching lines of one file. Truncated means that the search was cut off in or after the file.
 type GrepResult struct {
 	Path      string      `json:"path"`
 	Matches   []GrepMatch `json:"matches"`
 	Truncated bool        `json:"truncated,omitempty"`
 }
 
-// GrepPage is what a search found; Truncated when there is more (SPEC FIL-05).
+// GrepPage is the result of a search. Truncated means that there is more (FIL-05).
 type GrepPage struct {
 	Results   []GrepResult `json:"results"`
 	Truncated bool         `json:"truncated"`
 }
 
-// storageName is the same for all files: where the bytes are is no concern of a thread's (SPEC THR-18).
+// storageName is the same for all files: a thread must not see where its bytes are stored (THR-18).
 const storageName = "local"
 
 func recordOf(f *store.File) *FileRecord {

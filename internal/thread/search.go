@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	defaultFound  = 100 // SPEC FIL-05
+	defaultFound  = 100 // FIL-05
 	maxFound      = 1000
-	maxSearched   = 256 << 20 // bytes that one search reads
+	maxSearched   = 256 << 20 // the most bytes that one search reads
 	maxLineShown  = 500
 	maxExpression = 1000
 	sniffBytes    = 8 << 10
 )
 
-// FindFiles lists the files whose path matches a glob, by path, at most 100 (SPEC FIL-05).
+// FindFiles lists the files whose path matches a glob, by path, at most 100 (FIL-05).
 func (st *State) FindFiles(ctx context.Context, pattern string) (*FindResult, error) {
 	return st.FindSome(ctx, pattern, defaultFound)
 }
 
-// FindSome is FindFiles with a limit of the caller's, 1 to 1000.
+// FindSome is FindFiles with the caller's limit, 1 to 1000.
 func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*FindResult, error) {
 	if limit < 1 || limit > maxFound {
 		return nil, invalid("limit", "give 1 to %d", maxFound)
@@ -52,13 +52,13 @@ func (st *State) FindSome(ctx context.Context, pattern string, limit int) (*Find
 	return found, nil
 }
 
-// GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (SPEC FIL-05).
+// GrepFiles finds the lines of text files that match an RE2 expression, by path, at most 100 (FIL-05).
 func (st *State) GrepFiles(ctx context.Context, expression string) (*GrepPage, error) {
 	return st.GrepSome(ctx, expression, defaultFound)
 }
 
-// GrepSome is GrepFiles with a limit of the caller's, 1 to 1000. A search that has read 256 MiB ends as if it were
-// cut off by the limit.
+// GrepSome is GrepFiles with the caller's limit, 1 to 1000. A search that has read 256 MiB ends as if the limit were
+// reached.
 func (st *State) GrepSome(ctx context.Context, expression string, limit int) (*GrepPage, error) {
 	if limit < 1 || limit > maxFound {
 		return nil, invalid("limit", "give 1 to %d", maxFound)
@@ -104,8 +104,8 @@ func (st *State) GrepSome(ctx context.Context, expression string, limit int) (*G
 	return page, nil
 }
 
-// grepFile gives at most limit matches, and cut when there is one more. It stops at the first line past
-// the limit, so that a search is never longer than it must be.
+// grepFile returns at most limit matches. cut reports that there is at least one more. It stops at the first match past
+// the limit, so that a search takes no longer than necessary.
 func (st *State) grepFile(ctx context.Context, path string, re *regexp.Regexp, limit int) (matches []GrepMatch, cut bool, err error) {
 	rc, _, err := st.OpenFile(ctx, path)
 	if rc == nil || err != nil { // removed while the search ran
@@ -139,7 +139,7 @@ func (st *State) grepFile(ctx context.Context, path string, re *regexp.Regexp, l
 	}
 }
 
-// lineReader gives lines in bounded memory: of a longer one only the first maxLine bytes are searched.
+// lineReader returns lines in bounded memory. Of a longer line, only the first maxLine bytes are searched.
 type lineReader struct {
 	r   *bufio.Reader
 	buf []byte

@@ -21,15 +21,15 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 		Expect(found.Truncated).To(BeFalse())
 		Expect(found.Paths).To(Equal(append([]string{}, want...)))
 	},
-		Entry("anywhere without a leading slash", "a.csv", "/D/a.csv", "/a.csv", "/d/a.csv", "/d/e/a.csv"),
-		Entry("from the root with one", "/a.csv", "/a.csv"),
+		Entry("at any depth without a leading slash", "a.csv", "/D/a.csv", "/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("from the root with a leading slash", "/a.csv", "/a.csv"),
 		Entry("a star within a name", "/*.csv", "/a.csv"),
 		Entry("a star in a folder", "d/*.csv", "/d/a.csv", "/d/x[1].csv"),
-		Entry("two stars over folders", "/d/**", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv"),
-		Entry("two stars between", "/d/**/a.csv", "/d/a.csv", "/d/e/a.csv"),
+		Entry("two stars at the end", "/d/**", "/d/a.csv", "/d/e/a.csv", "/d/e/ab.csv", "/d/x[1].csv"),
+		Entry("two stars in the middle", "/d/**/a.csv", "/d/a.csv", "/d/e/a.csv"),
 		Entry("a question mark", "a?.csv", "/d/e/ab.csv"),
-		Entry("no regular expression", "/d/x[1].csv", "/d/x[1].csv"),
-		Entry("nothing", "/none/**"),
+		Entry("a bracket is literal", "/d/x[1].csv", "/d/x[1].csv"),
+		Entry("no match", "/none/**"),
 	)
 
 	It("is cut off at 100, and says so", func(ctx SpecContext) {
@@ -52,7 +52,7 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 		Expect(st.GrepFiles(ctx, "line")).To(HaveField("Truncated", false))
 	})
 
-	It("refuses a pattern that is none", func(ctx SpecContext) {
+	It("refuses an invalid pattern", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		_, err := st.FindFiles(ctx, "")
 		Expect(err).To(beInvalid("pattern", "give a glob"))
@@ -66,7 +66,7 @@ var _ = Describe("finding files", Label("FIL-05"), func() {
 })
 
 var _ = Describe("searching in files", Label("FIL-05"), func() {
-	It("gives the lines of text files that match", func(ctx SpecContext) {
+	It("returns the matching lines of text files", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, "/a.txt", "one\r\ntwo apples\nthree\napple four")
 		write(ctx, st, "/b/c.csv", "apple,1\n")

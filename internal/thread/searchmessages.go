@@ -7,8 +7,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// SearchMessages finds messages by their text, the best first (SPEC THR-16). The query's Namespaces bound what is
-// found: nil is all of them, which is for callers that may read everything.
+// SearchMessages finds messages by their text, the best first (THR-16). The query's Namespaces restrict the search. nil
+// searches all of them, which is for callers that may read everything.
 func (s *Service) SearchMessages(ctx context.Context, q store.SearchQuery) (hits []store.SearchHit, more bool, err error) {
 	switch q.Role {
 	case "", store.RoleSystem, store.RoleUser, store.RoleAssistant, store.RoleTool:

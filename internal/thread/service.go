@@ -1,6 +1,6 @@
-// Package thread is the domain: what a thread can do, over a store and a bucket. It knows no Kubernetes,
-// no HTTP and no model. A Service makes, opens and purges threads; a State is one thread and carries the
-// calls of ThreadState (SPEC THR, MSG, FIL, KVS).
+// Package thread is the domain: what a thread can do, over a store and a bucket. It does not depend on Kubernetes, HTTP
+// or models. A Service creates, opens and purges threads. A State is one thread and has the calls of ThreadState (the
+// THR, MSG, FIL and KVS rows).
 package thread
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Options of a Service. Store and Blobs are needed, the rest have defaults.
+// Options are the options of a Service. Store and Blobs are required, the rest have defaults.
 type Options struct {
 	Store store.Store
-	// Blobs holds the contents of files by digest; see OpenBucket.
+	// Blobs holds the contents of files; see OpenBucket.
 	Blobs *blob.Bucket
-	// Clock gives the time; the real one when nil.
+	// Clock is the source of time; the real clock when nil.
 	Clock clock.Clock
-	// MaxQueued is how many user messages may wait in one thread (SPEC MSG-07): 5 when 0, no limit when negative.
+	// MaxQueued is how many user messages may wait in one thread (MSG-07): 5 when 0, no limit when negative.
 	MaxQueued int
-	// MaxMessageBytes bounds a message with all its parts: 1 MiB when 0.
+	// MaxMessageBytes limits a message with all its parts: 1 MiB when 0.
 	MaxMessageBytes int
-	// MaxValueBytes bounds one value of the key-value store: 1 MiB when 0.
+	// MaxValueBytes limits one value of the key-value store: 1 MiB when 0.
 	MaxValueBytes int
-	// MaxFileBytes bounds one file: 8 GiB when 0.
+	// MaxFileBytes limits one file: 8 GiB when 0.
 	MaxFileBytes int64
-	// FileQuota bounds what a thread without a quota of its own has in files (SPEC FIL-08).
+	// FileQuota is the quota of threads without their own (FIL-08).
 	FileQuota store.FileQuota
 }
 
@@ -50,7 +50,7 @@ type limits struct {
 	fileBytes    int64
 }
 
-// NewService makes the domain over a store and a bucket.
+// NewService returns the domain over a store and a bucket.
 func NewService(o Options) *Service {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -79,10 +79,10 @@ func orDefault[T int | int64](v, def T) T {
 	return v
 }
 
-// Store gives the store below.
+// Store returns the underlying store.
 func (s *Service) Store() store.Store { return s.store }
 
-// Open gives a thread for writes from outside a run. store.ErrNotFound when there is none.
+// Open returns a thread for writes from outside a run, or store.ErrNotFound.
 func (s *Service) Open(ctx context.Context, id string) (*State, error) {
 	if _, err := s.store.Position(ctx, id); err != nil {
 		return nil, err
@@ -90,5 +90,5 @@ func (s *Service) Open(ctx context.Context, id string) (*State, error) {
 	return &State{svc: s, id: id}, nil
 }
 
-// now in microseconds since 1970.
+// now returns microseconds since 1970.
 func (s *Service) now() int64 { return s.clock.Now().UnixMicro() }

@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// MetadataSession is the key of an answer's metadata that has the provider's conversation to which the answer belongs:
-// an object with the field id. The engine adds what it needs to know whether the next call can go on with it. An import
+// MetadataSession is the metadata key of an answer that holds the provider's conversation to which the answer belongs:
+// an object with the field id. The engine adds what it needs to decide whether the next call can continue it. An import
 // adds the fields imported, agent and digest; see ImportedSession.
 const MetadataSession = "engine_session"
 
@@ -22,18 +22,18 @@ const (
 	sessionDigest   = "digest"
 )
 
-// runID is what runs of Skein are called. Exports of its first versions have one where the session belongs.
+// runID matches the ids of Skein's runs. Exports of its first versions have one in the place of the session.
 var runID = regexp.MustCompile(`^sess_[0-9a-f]{32}$`)
 
-// sessionOf returns the id of the provider's conversation that a message belongs to, empty when there is none.
+// sessionOf returns the id of the provider's conversation that a message belongs to, or "".
 func sessionOf(m *store.Message) string {
 	s, _ := m.Metadata[MetadataSession].(map[string]any)
 	id, _ := s[sessionID].(string)
 	return id
 }
 
-// ImportedSession returns the provider's conversation that an import brought along with the last of these messages, and
-// the agent that had it. It is empty when there is none, or when a message was changed, added or removed since.
+// ImportedSession returns the provider's conversation that an import added to the last of these messages, and the agent
+// that had it. Both are empty when there is none, or when a message was changed, added or removed since.
 func ImportedSession(messages []store.Message) (id, agent string) {
 	if len(messages) == 0 {
 		return "", ""
@@ -54,17 +54,17 @@ func ImportedSession(messages []store.Message) (id, agent string) {
 	return sessionOf(last), agent
 }
 
-// importedSession is the metadata of the message with which an imported conversation of the provider ends.
+// importedSession returns the metadata of the message with which an imported conversation of the provider ends.
 func importedSession(id, agent string, d *saidDigest) map[string]any {
 	return map[string]any{MetadataSession: map[string]any{sessionID: id, sessionImported: true, sessionAgent: agent, sessionDigest: d.sum()}}
 }
 
-// notice reports whether an answer was written by Skein in the place of one that the model did not give.
+// notice reports whether Skein wrote an answer because the model gave none.
 func notice(role, text string) bool {
 	return role == string(store.RoleAssistant) && (text == "(stopped by user)" || strings.HasPrefix(text, "(error: ") && strings.HasSuffix(text, ")"))
 }
 
-// saidDigest tells conversations apart by who said what.
+// saidDigest identifies a conversation by who said what.
 type saidDigest struct{ hash hash.Hash }
 
 func newDigest() *saidDigest { return &saidDigest{sha256.New()} }

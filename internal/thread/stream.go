@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// FileChunk is a piece of a file that is streamed (SPEC FIL-03). Data is good until the next one is asked for.
+// FileChunk is a piece of a streamed file (FIL-03). Data is valid until the next chunk is requested.
 type FileChunk struct {
 	Data        []byte `json:"data"`
 	Index       int64  `json:"index"` // from 0
@@ -18,8 +18,8 @@ type FileChunk struct {
 	IsLast      bool   `json:"isLast"`
 }
 
-// ReadFileStream gives a file in chunks of ChunkSize, of which an empty file has one; nil when there is no such
-// file (SPEC FIL-03). Ending the loop or ctx ends the stream. After an error there is no further chunk.
+// ReadFileStream returns a file in chunks of ChunkSize; nil when the file does not exist (FIL-03). An empty file has
+// one chunk. Ending the loop or ctx ends the stream. After an error there is no further chunk.
 func (st *State) ReadFileStream(ctx context.Context, path string) (iter.Seq2[FileChunk, error], error) {
 	rec, err := st.StatFile(ctx, path)
 	if rec == nil || err != nil {
@@ -31,7 +31,7 @@ func (st *State) ReadFileStream(ctx context.Context, path string) (iter.Seq2[Fil
 	return func(yield func(FileChunk, error) bool) {
 		rc, rec, err := st.OpenFile(ctx, rec.Path)
 		if err == nil && rc == nil {
-			err = fmt.Errorf("%s: %w", path, store.ErrNotFound) // removed meanwhile
+			err = fmt.Errorf("%s: %w", path, store.ErrNotFound) // removed in the meantime
 		}
 		if err != nil {
 			yield(FileChunk{}, err)

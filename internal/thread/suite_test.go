@@ -58,7 +58,7 @@ func newEnv(ctx context.Context, edit ...func(*thread.Options)) *env {
 	return e
 }
 
-// create makes a thread and opens it.
+// create creates a thread and opens it.
 func (e *env) create(ctx context.Context, id string) *thread.State {
 	GinkgoHelper()
 	_, created, err := e.Create(ctx, thread.NewThread{Thread: store.Thread{ID: id, Namespace: "default", Name: id, Agent: "helper"}})
@@ -93,7 +93,7 @@ func write(ctx context.Context, st *thread.State, path, data string) *thread.Fil
 	return rec
 }
 
-// read gives a file's contents; ok is false when it is missing.
+// read returns a file's contents. ok is false when the file does not exist.
 func read(ctx context.Context, st *thread.State, path string) (data string, ok bool) {
 	GinkgoHelper()
 	rc, _, err := st.OpenFile(ctx, path)
@@ -108,7 +108,7 @@ func read(ctx context.Context, st *thread.State, path string) (data string, ok b
 	return b.String(), true
 }
 
-// beInvalid matches an *InvalidError of a field, whose message has the text.
+// beInvalid matches an *InvalidError of a field whose message contains the text.
 func beInvalid(field, text string) types.GomegaMatcher {
 	return WithTransform(func(err error) string {
 		if !thread.IsInvalid(err) {

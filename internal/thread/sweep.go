@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// sweepAge is how long an object must have been seen without contents to be swept. It is much longer than
-	// store.MaxUploadAge, after which no transaction refers to it any more, so that clocks may differ by hours.
+	// sweepAge is how long an object must have been seen without contents before it is swept. It is much longer than
+	// store.MaxUploadAge, after which no transaction refers to the object any more, so clocks may differ by hours.
 	sweepAge = 24 * time.Hour
-	// sweepPage is how many objects the store is asked about at once.
+	// sweepPage is how many objects one call of the store checks.
 	sweepPage = 500
 )
 
-// Sweep removes what crashes have left in the bucket: objects that were without contents at a sweep a day ago
-// and still are. It gives the number of removed objects. Any replica may sweep, several at once too.
+// Sweep removes what crashes have left in the bucket: objects that were without contents at a sweep a day ago and still
+// are. It returns the number of removed objects. Any replica may sweep, and several may sweep at once.
 func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 	before := s.clock.Now().Add(-sweepAge).UnixMicro()
 	for token := blob.FirstPageToken; len(token) > 0; {
@@ -43,12 +43,12 @@ func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
 	return removed, nil
 }
 
-// listObjects gives a page of the bucket's objects and the token of the next one, none at the end.
+// listObjects returns a page of the bucket's objects and the token of the next page; no token at the end.
 func (s *Service) listObjects(ctx context.Context, token []byte) (page []string, next []byte, err error) {
 	for {
 		objects, next, err := s.blobs.bucket.ListPage(ctx, token, sweepPage, nil)
-		// A folder is listed by name first and looked at afterwards: a file that somebody removes in between ends the
-		// listing as not found. Nothing is wrong, and listing again does not meet that file.
+		// A folder is listed by name first, and its files are read afterwards. A file that is removed in between ends
+		// the listing with not found. That is harmless, and listing again does not meet the file.
 		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 			continue
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// MaxStateBytes is how much JSON a thread's state, and a session's, may have: more is not saved (SPEC STA-05).
+// MaxStateBytes is the largest size of a thread's state, and of a session's, as JSON. Larger state is not saved
+// (STA-05).
 const MaxStateBytes = 1 << 20
 
 const (
@@ -17,8 +18,8 @@ const (
 	maxPushKept     = 1_000_000
 )
 
-// StateEntries gives a page of the thread's state, keys in the order in which they were first set; all of it
-// when the query has no limit (SPEC STA-02).
+// StateEntries returns a page of the thread's state, keys in the order in which they were first set; all of it when the
+// query has no limit (STA-02).
 func (st *State) StateEntries(ctx context.Context, q store.StateQuery) (*store.StatePage, error) {
 	if q.Limit < 0 || q.Offset < 0 {
 		return nil, invalid("limit", "give limit and offset of 0 or more")
@@ -26,7 +27,7 @@ func (st *State) StateEntries(ctx context.Context, q store.StateQuery) (*store.S
 	return st.svc.store.State(ctx, st.id, q)
 }
 
-// StateValue gives one value of the thread's state; ok is false when there is none.
+// StateValue returns one value of the thread's state. ok is false when there is none.
 func (st *State) StateValue(ctx context.Context, key string) (value json.RawMessage, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return nil, false, err
@@ -38,9 +39,9 @@ func (st *State) StateValue(ctx context.Context, key string) (value json.RawMess
 	return value, err == nil, err
 }
 
-// MergeState applies changes to the thread's state where it is stored, all or nothing, and gives the size of the
-// state after them, in bytes of JSON. An InvalidError tells of a push on a value that is no array
-// (store.ErrNotArray) and of a state that would be larger than MaxStateBytes (store.ErrStateTooLarge).
+// MergeState applies changes to the thread's state in the store, all or nothing, and returns the size of the state
+// after them, in bytes of JSON. It returns an *InvalidError for a push on a value that is not an array
+// (store.ErrNotArray) and for a state that would exceed MaxStateBytes (store.ErrStateTooLarge).
 func (st *State) MergeState(ctx context.Context, changes []store.StateChange) (bytes int64, err error) {
 	if len(changes) > maxStateChanges {
 		return 0, invalid("ops", "give at most %d changes at once", maxStateChanges)
@@ -62,7 +63,7 @@ func (st *State) MergeState(ctx context.Context, changes []store.StateChange) (b
 	return op.Bytes, err
 }
 
-// CheckStateChange checks one change of state and gives it with its value as compact JSON.
+// CheckStateChange checks one change of state and returns it with its value as compact JSON.
 func CheckStateChange(c store.StateChange) (store.StateChange, error) {
 	switch c.Verb {
 	case store.StateClear:
@@ -84,7 +85,7 @@ func CheckStateChange(c store.StateChange) (store.StateChange, error) {
 		return c, invalid("value", "give a JSON value")
 	}
 	if c.Max < 0 || c.Max > maxPushKept || c.Max > 0 && c.Verb != store.StatePush {
-		return c, invalid("max", "push may have the number of elements to keep, from 1 to %d", maxPushKept)
+		return c, invalid("max", "only push takes max, the number of elements to keep, from 1 to %d", maxPushKept)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, c.Value); err != nil {
@@ -94,7 +95,7 @@ func CheckStateChange(c store.StateChange) (store.StateChange, error) {
 	return c, nil
 }
 
-// ValueKeys lists the keys of the thread's key-value store in order (SPEC KVS-01).
+// ValueKeys lists the keys of the thread's key-value store in order (KVS-01).
 func (st *State) ValueKeys(ctx context.Context, q store.KeyQuery) (*store.KeyPage, error) {
 	if err := checkKeyQuery(q); err != nil {
 		return nil, err

@@ -22,26 +22,26 @@ const (
 	// MaxThumbnail is the largest width and height of a thumbnail.
 	MaxThumbnail = 1024
 
-	// maxImageBytes bounds the file of an image, and maxDecodedBytes what it takes once decoded: all that is
-	// under way at once takes no more.
+	// maxImageBytes limits the file of an image. maxDecodedBytes limits the memory that decoding takes, for all images
+	// in progress together.
 	maxImageBytes   = 32 << 20
 	maxDecodedBytes = 192 << 20
 
 	thumbnailsKept    = 128
-	maxThumbnailBytes = 256 << 10 // of one that is kept
+	maxThumbnailBytes = 256 << 10 // of a thumbnail that is cached
 )
 
-// ThumbnailOptions of Thumbnail: the box that it fits into, 256 by 256 when 0, 1024 by 1024 at most.
+// ThumbnailOptions is the box that a thumbnail fits into: 256 by 256 when 0, 1024 by 1024 at most.
 type ThumbnailOptions struct{ Width, Height int }
 
-// Thumbnail is a small image, never larger than its source: a JPEG of a photo, a PNG of anything else.
+// Thumbnail is a small image, never larger than its source: a JPEG for a photo, a PNG for anything else.
 type Thumbnail struct {
 	Data          []byte
 	MimeType      string
 	Width, Height int
 }
 
-// thumbnails makes them, a few at a time, and keeps the latest by the digest of their source.
+// thumbnails makes thumbnails with limited memory, and caches the latest by the digest of their source.
 type thumbnails struct {
 	memory *semaphore.Weighted
 	kept   *lru.Cache
@@ -56,8 +56,9 @@ type thumbnailKey struct {
 	width, height int
 }
 
-// Thumbnail gives a small image of a JPEG, PNG, GIF (its first picture) or WebP; nil of anything else, and when there
-// is no such file (SPEC FIL-06). An *InvalidError when the image is broken, or would take more memory than it may.
+// Thumbnail returns a small image of a JPEG, PNG, GIF (its first picture) or WebP. It returns nil for anything else,
+// and when the file does not exist (FIL-06). It returns an *InvalidError when the image is broken, or needs too much
+// memory.
 func (st *State) Thumbnail(ctx context.Context, path string, o ThumbnailOptions) (*Thumbnail, error) {
 	for field, n := range map[string]*int{"width": &o.Width, "height": &o.Height} {
 		if *n == 0 {
@@ -80,7 +81,7 @@ func (st *State) Thumbnail(ctx context.Context, path string, o ThumbnailOptions)
 	if t, ok := st.svc.thumbnails.kept.Get(key); ok {
 		return t.(*Thumbnail), nil
 	}
-	switch known := rec.Width > 0; { // as an image when it was written
+	switch known := rec.Width > 0; { // known as an image when it was written
 	case rec.Size <= maxImageBytes:
 	case known:
 		return nil, invalid("path", "%s has %d bytes, more than the %d of images that thumbnails are made of", rec.Path, rec.Size, maxImageBytes)
@@ -94,7 +95,7 @@ func (st *State) Thumbnail(ctx context.Context, path string, o ThumbnailOptions)
 	return t, err
 }
 
-// make decodes and shrinks, within the bound of memory.
+// make decodes and shrinks an image, within the memory limit.
 func (ts *thumbnails) make(ctx context.Context, r io.Reader, rec *FileRecord, o ThumbnailOptions) (*Thumbnail, error) {
 	if err := ts.memory.Acquire(ctx, rec.Size); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (ts *thumbnails) make(ctx context.Context, r io.Reader, rec *FileRecord, o 
 		return nil, invalid("path", "%s is an image of %d by %d pixels, which takes more memory than thumbnails may: make it smaller first", rec.Path, p.width, p.height)
 	}
 	if !ts.memory.TryAcquire(need) {
-		// Others wait with their bytes in hand: give ours back rather than wait for each other.
+		// Others wait while they hold memory for their bytes. Release ours rather than wait for each other.
 		ts.memory.Release(held)
 		held = 0
 		if err := ts.memory.Acquire(ctx, need+rec.Size); err != nil {
@@ -132,7 +133,7 @@ func (ts *thumbnails) make(ctx context.Context, r io.Reader, rec *FileRecord, o 
 	return shrink(img, o)
 }
 
-// shrink makes a thumbnail. Large images are first thinned out to a few times its size, so that the good filter
+// shrink makes a thumbnail. It first samples large images down to a few times the target size, so that the good filter
 // that follows has little to do.
 func shrink(img image.Image, o ThumbnailOptions) (*Thumbnail, error) {
 	w, h := fit(img.Bounds().Dx(), img.Bounds().Dy(), o.Width, o.Height)
@@ -164,7 +165,7 @@ func shrink(img image.Image, o ThumbnailOptions) (*Thumbnail, error) {
 // opaque is an image that was a photo.
 type opaque struct{ *image.NRGBA }
 
-// fit gives the size within a box that keeps the proportions and is no larger than the source.
+// fit returns the size within a box that keeps the proportions and is no larger than the source.
 func fit(w, h, maxW, maxH int) (int, int) {
 	if w <= maxW && h <= maxH {
 		return w, h

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// webpOf is a lossless WebP of one colour within a canvas that says it is of another size.
+// webpOf returns a lossless WebP of one colour within a canvas that declares another size.
 func webpOf(canvasW, canvasH, w, h uint32) string {
 	frame := []byte{0x2f, 0, 0, 0, 0, 0x07, 0x10, 0x11, 0x11, 0x88, 0x88, 0xfe, 0x07, 0}
 	binary.LittleEndian.PutUint32(frame[1:], (w-1)|(h-1)<<14|1<<28)
@@ -68,7 +68,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 		Expect(err).To(beInvalid("width", "1 to 1024"))
 	})
 
-	It("are made of what is in the file now", func(ctx SpecContext) {
+	It("are made from the current content of the file", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		for _, size := range []int{40, 50} {
 			var b bytes.Buffer
@@ -80,7 +80,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 		}
 	})
 
-	DescribeTable("refuse what would take too much memory, whatever its head says", func(ctx SpecContext, name string, data func() string) {
+	DescribeTable("refuse images that would take too much memory, whatever their header says", func(ctx SpecContext, name string, data func() string) {
 		st := newEnv(ctx).create(ctx, "t")
 		write(ctx, st, name, data())
 		_, err := st.Thumbnail(ctx, name, thread.ThumbnailOptions{})
@@ -94,7 +94,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 		}),
 	)
 
-	It("are nothing for what is no image, and an error for a broken one", func(ctx SpecContext) {
+	It("are nil for files that are not images, and an error for broken images", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		_, err := st.Mkdir(ctx, "/d")
 		Expect(err).NotTo(HaveOccurred())
@@ -108,7 +108,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 		Expect(err).To(beInvalid("path", "broken image"))
 	})
 
-	It("of many at once wait for each other, and all come", func(ctx SpecContext) {
+	It("wait for each other when many are requested at once, and all succeed", func(ctx SpecContext) {
 		st := newEnv(ctx).create(ctx, "t")
 		var b bytes.Buffer
 		Expect(png.Encode(&b, image.NewRGBA64(image.Rect(0, 0, 3000, 3000)))).To(Succeed()) // 72 MB each
@@ -125,7 +125,7 @@ var _ = Describe("thumbnails", Label("FIL-06"), func() {
 })
 
 var _ = Describe("uploads in parts", Label("FIL-03", "FIL-08"), func() {
-	It("keep to the bounds, and can be given up", func(ctx SpecContext) {
+	It("respect the quota, and can be aborted", func(ctx SpecContext) {
 		e := newEnv(ctx, func(o *thread.Options) { o.FileQuota.Bytes = 10 })
 		st := e.create(ctx, "t")
 		u, err := st.Upload("/f", "upload-1")

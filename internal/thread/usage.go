@@ -6,19 +6,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Usage sums what the thread's ended runs used, with subtree those of its descendants too, purged ones
-// included (SPEC LOG-03).
+// Usage returns the sum of what the thread's ended runs used. With subtree it includes its descendants, also purged
+// ones (LOG-03).
 func (st *State) Usage(ctx context.Context, subtree bool) (*store.UsageSum, error) {
 	return st.svc.store.Usage(ctx, store.UsageQuery{ThreadID: st.id, Subtree: subtree})
 }
 
-// UsageRecords lists what each ended run of the thread used, and each task that followed one, newest first (SPEC RUN-07).
+// UsageRecords lists what each ended run of the thread and each post-run task used, newest first (RUN-07).
 func (st *State) UsageRecords(ctx context.Context, limit, offset int) ([]store.UsageRecord, error) {
 	return st.svc.store.UsageRecords(ctx, st.id, limit, offset)
 }
 
-// Usage sums what the ended runs of a namespace used, or of one agent of it. What threads used that have been
-// purged since is part of it (SPEC LOG-03).
+// Usage returns the sum of what the ended runs of a namespace used, or of one of its agents. It includes threads that
+// were purged since (LOG-03).
 func (s *Service) Usage(ctx context.Context, namespace, agent string) (*store.UsageSum, error) {
 	return s.store.Usage(ctx, store.UsageQuery{Namespace: namespace, Agent: agent})
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ErrReleased says that the writer was released and cannot be used any more.
-var ErrReleased = errors.New("the writer has given the thread back")
+// ErrReleased means that the writer was released and cannot be used any more.
+var ErrReleased = errors.New("the writer was released")
 
 const (
-	// minWriterTTL and maxWriterTTL bound the term of a writer's lease.
+	// minWriterTTL and maxWriterTTL limit the duration of a writer's lease.
 	minWriterTTL = time.Second
 	maxWriterTTL = time.Hour
 	ownerBytes   = 16
 )
 
-// Writer is the exclusive right to write a thread as the one who works on it (SPEC THR-12): no run of the
-// thread starts, and no other writer, while it holds. It ends with Release, or when its term is over and
-// somebody else takes the thread; its writes then fail with store.ErrFenced and change nothing. Each write is
-// on disk when it returns, so that a release has nothing to flush. Safe for concurrent use.
+// Writer is the exclusive right to write to a thread (THR-12). While it holds, no run of the thread starts and there is
+// no other writer. It ends with Release, or when its lease has expired and another holder takes the thread. Its writes
+// then fail with store.ErrFenced and change nothing. Each write is on disk when it returns, so a release has nothing to
+// flush. It is safe for concurrent use.
 type Writer struct {
 	svc      *Service
 	fence    store.Fence
 	released atomic.Bool
 }
 
-// Acquire takes the thread for a term. store.ErrLeaseHeld while somebody else has it, a run included.
+// Acquire takes the thread's lease for ttl. It fails with store.ErrLeaseHeld while another holder has it, also a run.
 func (s *Service) Acquire(ctx context.Context, threadID string, ttl time.Duration) (*Writer, error) {
 	if err := checkTTL(ttl); err != nil {
 		return nil, err
@@ -54,31 +54,32 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// WriterOf gives the writer of a thread that a token names. Whether it still holds shows when it is used.
+// WriterOf returns the writer of a thread that a token names. It does not check whether the writer still holds the
+// lease.
 func (s *Service) WriterOf(threadID, token string) (*Writer, error) {
 	owner, epoch, ok := strings.Cut(token, ".")
 	n, err := strconv.ParseInt(epoch, 10, 64)
 	if raw, bad := hex.DecodeString(owner); !ok || err != nil || bad != nil || len(raw) != ownerBytes {
-		return nil, invalid("Skein-Lease", "it is not a token that POST lease has given")
+		return nil, invalid("Skein-Lease", "it is not a token that POST lease returned")
 	}
 	return &Writer{svc: s, fence: store.Fence{ThreadID: threadID, Owner: store.ExternalOwner + owner, Epoch: n}}, nil
 }
 
-// Token names this writer to others who may write in its name. It is a secret.
+// Token identifies this writer to clients that may write in its name. It is a secret.
 func (w *Writer) Token() string {
 	return strings.TrimPrefix(w.fence.Owner, store.ExternalOwner) + "." + strconv.FormatInt(w.fence.Epoch, 10)
 }
 
-// Epoch grows with each holder of the thread.
+// Epoch returns the lease's epoch, which grows with each holder of the thread.
 func (w *Writer) Epoch() int64 { return w.fence.Epoch }
 
-// Fence that its writes are bound to.
+// Fence returns the fence that its writes are bound to.
 func (w *Writer) Fence() *store.Fence {
 	f := w.fence
 	return &f
 }
 
-// State gives the thread, bound to this writer. ErrReleased after its release.
+// State returns the thread, bound to this writer. It fails with ErrReleased after the release.
 func (w *Writer) State(ctx context.Context) (*State, error) {
 	if w.released.Load() {
 		return nil, ErrReleased
@@ -90,7 +91,7 @@ func (w *Writer) State(ctx context.Context) (*State, error) {
 	return st.WithFence(w.Fence()), nil
 }
 
-// Renew makes the term end that much later than now. store.ErrFenced when somebody else has taken the thread.
+// Renew makes the lease expire ttl from now. It fails with store.ErrFenced when another holder has taken the thread.
 func (w *Writer) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := checkTTL(ttl); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (w *Writer) Renew(ctx context.Context, ttl time.Duration) error {
 	return w.svc.store.Renew(ctx, w.Fence(), ttl)
 }
 
-// Release gives the thread back. Again, and after somebody else has taken it, is no error.
+// Release releases the lease. Repeating it, or calling it after another holder has taken the thread, is no error.
 func (w *Writer) Release(ctx context.Context) error {
 	w.released.Store(true)
 	err := w.svc.store.Release(ctx, w.Fence())

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("a writer", Label("THR-12"), func() {
-	It("is one at a time, and cannot be used after its release", func(ctx SpecContext) {
+	It("is exclusive, and cannot be used after its release", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		e.create(ctx, "t")
 		w, err := e.Acquire(ctx, "t", time.Minute)
@@ -31,13 +31,13 @@ var _ = Describe("a writer", Label("THR-12"), func() {
 		_, err = w.State(ctx)
 		Expect(err).To(MatchError(thread.ErrReleased))
 		Expect(w.Renew(ctx, time.Minute)).To(MatchError(thread.ErrReleased))
-		Expect(st.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrFenced), "nor by those who hold on to what it gave")
+		Expect(st.SetValue(ctx, "k", json.RawMessage(`2`))).To(MatchError(store.ErrFenced), "nor through values that it returned")
 		Expect(e.open(ctx, "t").Value(ctx, "k")).To(MatchJSON(`1`))
 		_, err = e.Acquire(ctx, "t", time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("that was paused beyond its term commits nothing once another has taken over", func(ctx SpecContext) {
+	It("that was paused past its lease commits nothing once another has taken over", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		e.create(ctx, "t")
 		paused, err := e.Acquire(ctx, "t", time.Minute)
@@ -56,7 +56,7 @@ var _ = Describe("a writer", Label("THR-12"), func() {
 		Expect(err).To(MatchError(store.ErrLeaseHeld), "the old holder's release is not the new one's")
 	})
 
-	It("is known by its token, and by no other", func(ctx SpecContext) {
+	It("is identified by its token only", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		e.create(ctx, "t")
 		w, err := e.Acquire(ctx, "t", time.Minute)
@@ -78,7 +78,7 @@ var _ = Describe("a writer", Label("THR-12"), func() {
 })
 
 var _ = Describe("the fields of a thread", Label("THR-14"), func() {
-	It("are checked, changed together and taken away by their zero values", func(ctx SpecContext) {
+	It("are checked, changed together and removed by their zero values", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		Expect(st.Update(ctx, thread.ThreadUpdate{Title: ptr("T"), Draft: ptr("d"), MaxTokens: ptr(int64(5)), Tags: &[]string{"a"}})).To(Succeed())
@@ -121,7 +121,7 @@ var _ = Describe("a request under an idempotency key", Label("MSG-10"), func() {
 		return bound
 	}
 
-	It("that was cut off between its writes goes on where it was", func(ctx SpecContext) {
+	It("that was interrupted between its writes continues where it was", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		work := func(st *thread.State, cutOff bool) error { // a request of two writes
@@ -144,7 +144,7 @@ var _ = Describe("a request under an idempotency key", Label("MSG-10"), func() {
 		Expect(work(once(st, "k", "another"), false)).To(MatchError(store.ErrKeyReused))
 	})
 
-	It("gets what the first one got", func(ctx SpecContext) {
+	It("gets the result of the first one", func(ctx SpecContext) {
 		e := newEnv(ctx)
 		st := e.create(ctx, "t")
 		injected, err := once(st, "a", "f").Inject(ctx, thread.NewMessage{Content: ptr("x")})

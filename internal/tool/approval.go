@@ -2,7 +2,7 @@ package tool
 
 import "encoding/json"
 
-// WithApproval has each call of a tool approved first.
+// WithApproval returns a tool of which each call must be approved first.
 func WithApproval(t Tool, a Approval) Tool { return &approved{Tool: t, approval: a} }
 
 // approved is a tool whose calls a person has to approve.
@@ -18,8 +18,8 @@ func (a *approved) Definition() Definition {
 	return d
 }
 
-// NeedsApproval tells how a call is to be approved before it is made; nil when it need not be, or when it would fail
-// anyhow, as its arguments are wrong.
+// NeedsApproval returns how a call must be approved before it is made. It returns nil when the call needs no approval,
+// or when it would fail anyway because its arguments are wrong.
 func (s *Set) NeedsApproval(name string, arguments json.RawMessage) *Approval {
 	e, ok := s.byName[name]
 	if !ok {
@@ -35,7 +35,7 @@ func (s *Set) NeedsApproval(name string, arguments json.RawMessage) *Approval {
 	return a
 }
 
-// Approved tells whether calls of a tool have to be approved.
+// Approved reports whether calls of a tool must be approved.
 func (s *Set) Approved(name string) bool {
 	e, ok := s.byName[name]
 	return ok && e.tool.Definition().Approval != nil

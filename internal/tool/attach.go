@@ -13,11 +13,11 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// maxCallName is how much of a call's id stands in the names of its files.
+// maxCallName is the longest part of a call's id that the names of its files include.
 const maxCallName = 64
 
-// Attach puts what a call gave into a file of the thread, which belongs to its result. The name derives from the call and
-// n, so that a repeat of the call writes the same file.
+// Attach writes what a call returned to a file of the thread, which belongs to the call's result. The name is derived
+// from the call and n, so that a repeat of the call writes the same file.
 func Attach(ctx context.Context, st *thread.State, callID string, n int, mimeType string, data []byte) (store.Attachment, error) {
 	kind, _, err := mime.ParseMediaType(mimeType)
 	if err != nil {
@@ -31,7 +31,7 @@ func Attach(ctx context.Context, st *thread.State, callID string, n int, mimeTyp
 	return store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size}, nil
 }
 
-// fileName makes a name out of a call's id, which providers choose.
+// fileName returns a file name for a call's id, which providers choose.
 func fileName(callID string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -47,7 +47,7 @@ func fileName(callID string) string {
 	return "call-" + hex.EncodeToString(sum[:16])
 }
 
-// extensions of the types that tools give most; the system's list, which differs from machine to machine, is not asked.
+// extensions maps the types that tools return most. The system's list is not used, because it differs between machines.
 var extensions = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/mp4": ".m4a", "audio/webm": ".weba",

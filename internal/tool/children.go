@@ -4,7 +4,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Registry statuses that Skein itself sets (SPEC SUB-05); a child may set others.
+// The registry statuses that Skein itself sets (SUB-05). A child may set others.
 const (
 	ChildRunning    = "running"
 	ChildCompleted  = "completed"
@@ -12,7 +12,7 @@ const (
 	ChildTerminated = "terminated"
 )
 
-// Alive tells whether a child may still work or be messaged.
+// Alive reports whether a child may still work or receive messages.
 func Alive(c skeinv1.ChildStatus) bool {
 	switch c.Status {
 	case ChildTerminated:
@@ -23,7 +23,7 @@ func Alive(c skeinv1.ChildStatus) bool {
 	return true
 }
 
-// Living counts the children of a kind that are alive; of all kinds when kind is empty.
+// Living returns the number of living children of a kind, or of all kinds when kind is empty.
 func Living(registry []skeinv1.ChildStatus, kind string) int {
 	n := 0
 	for _, c := range registry {

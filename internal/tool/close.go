@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxClose is how many names are suggested.
+// maxClose is the largest number of names that are suggested.
 const maxClose = 3
 
-// closest gives the names that a wrong one may have been meant to be, the likeliest first.
+// closest returns the names that a wrong one may have meant, the likeliest first.
 func closest(wrong string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -37,7 +37,7 @@ func closest(wrong string, names []string) []string {
 	return out
 }
 
-// distance counts the letters to insert, to leave out and to change between two names.
+// distance returns the number of letters to insert, remove or change to get from one name to the other.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

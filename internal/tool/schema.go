@@ -23,10 +23,10 @@ const (
 // Schema checks the arguments of a tool.
 type Schema struct{ compiled *jsonschema.Schema } // nil: any object
 
-// schemas remembers compiled schemas by their text: tools are made anew for every run.
+// schemas caches compiled schemas by the digest of their text, because tools are made again for every run.
 var schemas = lru.New(maxSchemas)
 
-// CompileSchema reads a JSON Schema; empty means any object. The error says what is wrong with it.
+// CompileSchema compiles a JSON Schema. Empty means any object. The error says what is wrong with it.
 func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return &Schema{}, nil
@@ -54,18 +54,18 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// noLoader keeps a schema from reading files of the manager by "$ref".
+// noLoader keeps "$ref" in a schema from reading files of the manager.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
 	return nil, errors.New("a $ref must stay within the schema, so it cannot lead to " + url)
 }
 
-// Check reads the arguments that a model wrote and holds them against the schema. The error is written
-// for the model: it says what is wrong and what would be right.
+// Check parses the arguments that a model wrote and validates them against the schema. The error is written for the
+// model: it says what is wrong and what would be right.
 func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 	if text := strings.TrimSpace(arguments); text == "" || text == "null" {
-		arguments = "{}" // what some models write for a tool without arguments
+		arguments = "{}" // some models write this for a tool without arguments
 	}
 	if len(arguments) > maxArgumentBytes {
 		return nil, fmt.Errorf("the arguments have %d bytes, more than the limit of %d: put large data into a file and give its path", len(arguments), maxArgumentBytes)
@@ -85,7 +85,7 @@ func (s *Schema) Check(arguments string) (json.RawMessage, error) {
 	return json.RawMessage(arguments), nil
 }
 
-// Valid tells whether any JSON fits the schema; the error says where it does not.
+// Valid returns an error that says where a JSON text does not fit the schema.
 func (s *Schema) Valid(text json.RawMessage) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil || s.compiled == nil {
@@ -94,7 +94,7 @@ func (s *Schema) Valid(text json.RawMessage) error {
 	return s.compiled.Validate(doc)
 }
 
-// Decode is Check that gives the arguments as plain Go values.
+// Decode is Check, but returns the arguments as plain Go values.
 func (s *Schema) Decode(arguments string) (any, error) {
 	text, err := s.Check(arguments)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Schema) Decode(arguments string) (any, error) {
 	return v, err
 }
 
-// Validate holds a JSON text against the schema. The error says what is wrong with it, one clause for each place.
+// Validate validates a JSON text against the schema. The error says what is wrong, with one clause for each place.
 func (s *Schema) Validate(text string) error {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
@@ -126,7 +126,7 @@ func explain(err error) error {
 	return errors.New("the arguments do not fit the tool's schema: " + problems(err) + ". Call the tool again with these corrected")
 }
 
-// problems lists the places that are wrong, one clause each.
+// problems lists the wrong places, with one clause for each.
 func problems(err error) string {
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {

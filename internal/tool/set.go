@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Set is the tools of one execution, by name.
+// Set holds the tools of one execution by name.
 type Set struct {
 	order  []Tool
 	byName map[string]entry
@@ -21,7 +21,7 @@ type entry struct {
 	schema *Schema
 }
 
-// NewSet makes a set. Two tools of one name, or a schema that cannot be used, are an error.
+// NewSet returns a set. It returns an error when two tools have the same name or a schema is invalid.
 func NewSet(tools ...Tool) (*Set, error) {
 	s := &Set{byName: make(map[string]entry, len(tools))}
 	for _, t := range tools {
@@ -39,19 +39,19 @@ func NewSet(tools ...Tool) (*Set, error) {
 	return s, nil
 }
 
-// With gives the set with one more tool, which takes the place of one of its name. It is not shown to a model.
+// With returns the set with one more tool, which replaces a tool of the same name. Models do not see the new tool.
 func (s *Set) With(t Tool) *Set {
 	byName := maps.Clone(s.byName)
 	d := t.Definition()
 	schema, err := CompileSchema(d.Parameters)
 	if err != nil {
-		schema = &Schema{} // the tool reads its arguments itself
+		schema = &Schema{} // the tool checks its arguments itself
 	}
 	byName[d.Name] = entry{tool: t, schema: schema}
 	return &Set{order: s.order, byName: byName, skills: s.skills}
 }
 
-// Definitions that a model gets to see, in the order in which the tools were given.
+// Definitions returns the definitions that a model sees, in the order in which the tools were added.
 func (s *Set) Definitions() []Definition {
 	out := make([]Definition, 0, len(s.order))
 	for _, t := range s.order {
@@ -62,13 +62,13 @@ func (s *Set) Definitions() []Definition {
 	return out
 }
 
-// Has tells whether there is a tool of this name.
+// Has reports whether there is a tool of this name.
 func (s *Set) Has(name string) bool {
 	_, ok := s.byName[name]
 	return ok
 }
 
-// Parameters returns the JSON Schema of a tool's arguments; nil where there is no such tool.
+// Parameters returns the JSON Schema of a tool's arguments; nil when there is no such tool.
 func (s *Set) Parameters(name string) json.RawMessage {
 	e, ok := s.byName[name]
 	if !ok {
@@ -94,13 +94,13 @@ func (s *Set) unknown(name string) string {
 	return fmt.Sprintf("there is no tool %q: %s", name, s.NamesFor(name))
 }
 
-// maxNames is how many names an error lists, and maxAsked how much of a wrong one is looked at.
+// maxNames is how many names an error lists. maxAsked is how much of a wrong name is compared.
 const (
 	maxNames = 50
 	maxAsked = 200
 )
 
-// NamesFor says which tools there are, for an error about one that is not: those with names like it come first.
+// NamesFor returns which tools exist, for an error about one that does not. Those with similar names come first.
 func (s *Set) NamesFor(wrong string) string {
 	definitions := s.Definitions()
 	names := make([]string, 0, len(definitions))
@@ -126,11 +126,11 @@ func (s *Set) NamesFor(wrong string) string {
 	return text
 }
 
-// MadeFor notes which skills were active when the set was made, which tells what of it is locked.
+// MadeFor records which skills were active when the set was made. They decide which tools are locked.
 func (s *Set) MadeFor(skills []string) { s.skills = skills }
 
-// Skills gives those that were active when the set was made.
+// Skills returns the skills that were active when the set was made.
 func (s *Set) Skills() []string { return s.skills }
 
-// Note adds what an error about a tool that is not there should say, too: why others are missing.
+// Note adds a sentence to errors about unknown tools: why other tools are missing.
 func (s *Set) Note(text string) { s.notes = append(s.notes, text) }

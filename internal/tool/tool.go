@@ -1,5 +1,5 @@
-// Package tool is the one interface to everything that a model may call (SPEC TOL-02). code, builtin and
-// session implement it in folders of their own; the engine makes the calls and records their results.
+// Package tool is the interface of everything that a model may call (TOL-02). Packages such as code, builtin and
+// session implement it. The engine makes the calls and records their results.
 package tool
 
 import (
@@ -11,43 +11,44 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Definition is what a model reads of a tool.
+// Definition is what a model reads about a tool.
 type Definition struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON Schema of the arguments, an object; any object when empty
-	// Hidden: not shown to the model at present, but still callable (a call that a crash cut off is repeated).
+	// Hidden tools are not shown to the model at present, but can be called, because a call that a crash interrupted is
+	// repeated.
 	Hidden bool
-	// Approval is set when a person has to approve each call first (SPEC RUN-11).
+	// Approval is set when a person must approve each call first (RUN-11).
 	Approval *Approval
 }
 
 // Approval says how a call is approved.
 type Approval struct {
-	// Timeout after which a call that nobody has decided on is refused; never when 0.
+	// Timeout is after how long an undecided call is refused; 0 means never.
 	Timeout time.Duration
 }
 
 // Tool is something that a model may call.
 type Tool interface {
 	Definition() Definition
-	// Call runs the tool. Whatever goes wrong is a Result with StatusError whose content says what to do:
-	// it is recorded and the conversation goes on. Only when ctx ended may the result be meaningless.
+	// Call runs the tool. A failure is a Result with StatusError whose content says what to do. It is recorded, and the
+	// conversation continues. The result may be meaningless only when ctx has ended.
 	Call(ctx context.Context, call Call) Result
 }
 
-// Call of a tool. Its arguments have been checked against the tool's schema.
+// Call is a call of a tool. Its arguments have been checked against the tool's schema.
 type Call struct {
-	// ID is the call's, unique within the thread: a repeat after a crash carries the same one, so it is
-	// the idempotency key of all that the call causes.
+	// ID is the id of the call, unique within the thread. A repeat after a crash has the same id, so it is the
+	// idempotency key of everything that the call causes.
 	ID        string
 	Name      string
 	Arguments json.RawMessage // an object
-	// Repeat: a crash left no trace of whether this call was made before.
+	// Repeat says that the call may have been made before: a crash left no record of it.
 	Repeat bool
 }
 
-// Status of a result.
+// Status is the status of a result.
 type Status string
 
 // The statuses.
@@ -56,32 +57,32 @@ const (
 	StatusError   Status = "error"
 )
 
-// Result of a call.
+// Result is the result of a call.
 type Result struct {
 	Status      Status
 	Content     string
 	Attachments []store.Attachment // files of the thread that belong to the result
-	// Logs are what code wrote to the console, where the call was made outside of a run.
+	// Logs holds what code wrote to the console, when the call was made outside of a run.
 	Logs []store.CodeLine
-	// Prompt is set instead of all else when the call is one of a prompt, which the run makes (SPEC AGT-05).
+	// Prompt is set instead of the other fields when a prompt was called. The run makes that call (AGT-05).
 	Prompt *PromptCall
-	// Handoff names the agent that the conversation passes to with this result (SPEC AGT-03).
+	// Handoff names the agent that takes over the conversation with this result (AGT-03).
 	Handoff string
-	// Wait is set instead of all else when the result comes later.
+	// Wait is set instead of the other fields when the result comes later.
 	Wait *Wait
 }
 
 // PromptCall is a call of a prompt as a tool.
 type PromptCall struct {
-	Prompt    string          // the Prompt object
+	Prompt    string          // name of the Prompt object
 	Arguments json.RawMessage // an object
-	Message   string          // what it answers
-	// IncludeText and IncludeCalls say what becomes of its answer and of its own calls in the result, HideErrors that
-	// nothing is said of why it failed.
+	Message   string          // the message that it answers
+	// IncludeText and IncludeCalls say whether the result includes its answer and its own calls. HideErrors leaves out
+	// why it failed.
 	IncludeText, IncludeCalls, HideErrors bool
 }
 
-// WaitKind is what a call waits for.
+// WaitKind says what a call waits for.
 type WaitKind string
 
 // The kinds of wait.
@@ -89,34 +90,35 @@ const (
 	WaitChild    WaitKind = ""         // the result of a child thread
 	WaitApproval WaitKind = "approval" // a person's decision
 	WaitDelay    WaitKind = "delay"    // a time
-	WaitPrompt   WaitKind = "prompt"   // what a call waits for that the called prompt has made
+	WaitPrompt   WaitKind = "prompt"   // whatever a call made by the called prompt waits for
 )
 
 // Wait says what a call waits for whose result comes later.
 type Wait struct {
 	Kind      WaitKind `json:"kind,omitempty"`
-	Reference string   `json:"reference,omitempty"` // of the child, as the parent's registry has it
-	ThreadID  string   `json:"threadId,omitempty"`  // of the child, when it is known already
-	// Since when an approval is asked for and Until when it, or a delay, is over, in microseconds; 0 for never.
+	Reference string   `json:"reference,omitempty"` // of the child, in the parent's registry
+	ThreadID  string   `json:"threadId,omitempty"`  // of the child, when it is known
+	// Since is when an approval was requested. Until is when it, or a delay, ends; 0 for never. Both are in
+	// microseconds.
 	Since int64 `json:"since,omitempty"`
 	Until int64 `json:"until,omitempty"`
-	// For is how long a delay takes; the run makes Until of it.
+	// For is the duration of a delay, from which the run computes Until.
 	For time.Duration `json:"-"`
-	// MessageID of the message that makes the call, and Name of the tool, of an approval.
+	// MessageID is the message that makes the call, and Name is the tool's name; both for an approval.
 	MessageID string `json:"messageId,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Parameters is the JSON Schema of the tool's arguments, of an approval: who approves the call may give others.
+	// Parameters is the JSON Schema of the tool's arguments, for an approval: the approver may change the arguments.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
-	// Within is the call of the prompt that makes the call; "" where none does.
+	// Within is the id of the prompt call within which this call is made; "" when there is none.
 	Within string `json:"within,omitempty"`
-	// Ready: a called prompt can go on.
+	// Ready says that a called prompt can continue.
 	Ready bool `json:"ready,omitempty"`
 }
 
-// Success makes a result out of a text.
+// Success returns a successful result with a text.
 func Success(content string) Result { return Result{Status: StatusSuccess, Content: content} }
 
-// SuccessJSON makes a result out of a value.
+// SuccessJSON returns a successful result with a value as JSON.
 func SuccessJSON(v any) Result {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -125,10 +127,10 @@ func SuccessJSON(v any) Result {
 	return Success(string(text))
 }
 
-// Failure makes a result out of a text that says what went wrong and what to do.
+// Failure returns an error result. Its text says what went wrong and what to do.
 func Failure(content string) Result { return Result{Status: StatusError, Content: content} }
 
 var nameReplacer = strings.NewReplacer("-", "_", ".", "_")
 
-// Name gives the name by which a model calls an object: each "-" and "." of it is turned into "_".
+// Name returns the name with which a model calls an object: each "-" and "." becomes "_".
 func Name(objectName string) string { return nameReplacer.Replace(objectName) }

@@ -22,7 +22,7 @@ const schema = `{"type":"object","required":["path"],"additionalProperties":fals
 	"path":{"type":"string","minLength":1},"n":{"type":"integer","minimum":0},"kind":{"enum":["a","b"]},"list":{"type":"array","items":{"type":"number"}}}}`
 
 var _ = Describe("Arguments", Label("TOL-02"), func() {
-	DescribeTable("are held against the schema", func(arguments, want string) {
+	DescribeTable("are validated against the schema", func(arguments, want string) {
 		s, err := tool.CompileSchema(json.RawMessage(schema))
 		Expect(err).NotTo(HaveOccurred())
 		got, err := s.Check(arguments)
@@ -33,18 +33,18 @@ var _ = Describe("Arguments", Label("TOL-02"), func() {
 		}
 		Expect(err).To(MatchError(ContainSubstring(want)))
 	},
-		Entry("right", `{"path":"/a","n":3,"kind":"b","list":[1,2.5]}`, ""),
+		Entry("valid", `{"path":"/a","n":3,"kind":"b","list":[1,2.5]}`, ""),
 		Entry("missing", `{"n":1}`, "the object: missing property 'path'"),
 		Entry("wrong type", `{"path":1}`, "/path: got number, want string"),
 		Entry("too small", `{"path":"x","n":-1}`, "/n: minimum: got -1, want 0"),
 		Entry("not in the list", `{"path":"x","kind":"c"}`, "/kind: value must be one of 'a', 'b'"),
-		Entry("unknown", `{"path":"x","more":1}`, "additional properties 'more' not allowed"),
-		Entry("deep down", `{"path":"x","list":[1,"two"]}`, "/list/1: got string, want number"),
+		Entry("unknown property", `{"path":"x","more":1}`, "additional properties 'more' not allowed"),
+		Entry("nested", `{"path":"x","list":[1,"two"]}`, "/list/1: got string, want number"),
 		Entry("several", `{"path":1,"n":"x"}`, "/path: got number, want string"),
-		Entry("cut off", `{"path":"x`, "not valid JSON"),
+		Entry("truncated", `{"path":"x`, "not valid JSON"),
 		Entry("two values", `{"path":"x"} {}`, "not valid JSON"),
 		Entry("a list", `[]`, "not a JSON object"),
-		Entry("far too long", `{"path":"`+strings.Repeat("x", 2<<20)+`"}`, "put large data into a file"),
+		Entry("too large", `{"path":"`+strings.Repeat("x", 2<<20)+`"}`, "put large data into a file"),
 	)
 
 	It("may be left out where nothing is needed", func() {
@@ -57,7 +57,7 @@ var _ = Describe("Arguments", Label("TOL-02"), func() {
 		}
 	})
 
-	It("are not checked by what lies outside of the schema", func() {
+	It("are not checked by anything outside of the schema", func() {
 		for _, ref := range []string{"file:///etc/passwd", "http://127.0.0.1/schema", "other.json"} {
 			_, err := tool.CompileSchema(json.RawMessage(`{"$ref":"` + ref + `"}`))
 			Expect(err).To(MatchError(ContainSubstring("must stay within the schema")))
@@ -83,7 +83,7 @@ func (f *fake) Call(_ context.Context, c tool.Call) tool.Result {
 }
 
 var _ = Describe("A set of tools", func() {
-	It("shows no hidden tool, and calls it all the same", func() {
+	It("lists no hidden tool, but can call it", func() {
 		shown, hidden := &fake{name: "shown"}, &fake{name: "hidden", hidden: true}
 		s, err := tool.NewSet(shown, hidden)
 		Expect(err).NotTo(HaveOccurred())
@@ -92,7 +92,7 @@ var _ = Describe("A set of tools", func() {
 		Expect(hidden.calls).To(Equal([]tool.Call{{ID: "1", Name: "hidden", Repeat: true, Arguments: json.RawMessage("{}")}}))
 		Expect(s.Call(context.Background(), tool.Call{Name: "none"}).Content).To(Equal(`there is no tool "none": call one of shown`))
 	})
-	It("says which names are like one that is not there", func() {
+	It("suggests names like one that does not exist", func() {
 		list := []tool.Tool{&fake{name: "order_totals"}, &fake{name: "read_file"}, &fake{name: "read_files"}, &fake{name: "x"}}
 		s, err := tool.NewSet(list...)
 		Expect(err).NotTo(HaveOccurred())
@@ -112,13 +112,13 @@ var _ = Describe("A set of tools", func() {
 		Expect(len(s.NamesFor("none"))).To(BeNumerically("<", 1000))
 		Expect(s.NamesFor(strings.Repeat("none", 1<<16))).To(ContainSubstring("and 154 more"))
 	})
-	It("refuses two tools of one name and schemas that are none", func() {
+	It("refuses two tools of one name and invalid schemas", func() {
 		_, err := tool.NewSet(&fake{name: "a"}, &fake{name: "a"})
 		Expect(err).To(MatchError(ContainSubstring("rename one of them")))
 		_, err = tool.CompileSchema(json.RawMessage(`{"type":"nonsense"}`))
 		Expect(err).To(HaveOccurred())
 	})
-	It("calls objects by names that models take", func() {
+	It("turns object names into names that models accept", func() {
 		Expect(tool.Name("order-totals.v2")).To(Equal("order_totals_v2"))
 	})
 })

@@ -17,6 +17,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -81,7 +82,7 @@ var _ = Describe("The engine", func() {
 	}, NodeTimeout(5*time.Minute))
 
 	It("goes to children and back", func(ctx SpecContext) {
-		b := newEngineBench(ctx, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *engine.Agent) {
+		b := newEngineBench(ctx, enginetest.Builtin(skeinv1.BuiltinSubagents), func(a *definition.Agent) {
 			a.Spec.Subagents = []skeinv1.AgentSubagent{{Name: "helper", AgentRef: skeinv1.LocalRef{Name: "child"}, Blocking: true, MaxInstances: 1}}
 		}, enginetest.Script(enginetest.Call("subagent_create", map[string]any{"agent": "helper", "message": "help"}), enginetest.Say("done")))
 		b.world.Definitions.Put("child", enginetest.Script(enginetest.Say("helped")))
@@ -142,7 +143,7 @@ type watched struct {
 	changed chan struct{}
 }
 
-func newEngineBench(ctx context.Context, agent ...func(*engine.Agent)) *engineBench {
+func newEngineBench(ctx context.Context, agent ...func(*definition.Agent)) *engineBench {
 	GinkgoHelper()
 	w, err := enginetest.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())

@@ -1,4 +1,4 @@
-// Package conformance proves the rows of SPEC.md through the public API: kubectl, the custom resources and
+// Package conformance proves the rows of docs/specification.md through the public API: kubectl, the custom resources and
 // the runtime API of a manager that runs as a process of its own. Each spec carries the ids of its rows.
 package conformance
 

@@ -12,7 +12,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 )
 
@@ -201,7 +201,7 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	}
 	var m skeinv1.Model
 	err := c.ready(ctx, "Model", a.Namespace, ref.Name, "spec.titleModelRef", &m, func() []metav1.Condition { return m.Status.Conditions })
-	var unusable *engine.NotReadyError
+	var unusable *definition.NotReadyError
 	switch {
 	case err == nil:
 		w.Set(skeinv1.ConditionTitlesReady, metav1.ConditionTrue, skeinv1.ReasonReady, "")
@@ -239,5 +239,5 @@ func (c *checker) exists(ctx context.Context, kind, namespace, name, field strin
 }
 
 func notReady(reason, format string, args ...any) error {
-	return &engine.NotReadyError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &definition.NotReadyError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

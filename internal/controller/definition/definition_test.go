@@ -13,7 +13,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	. "github.com/skein-dev/skein/internal/controller/controllertest"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/model/provider"
 	"github.com/skein-dev/skein/internal/sandbox/compile"
@@ -64,7 +64,7 @@ var _ = Describe("The definition controllers", func() {
 		t := &skeinv1.Tool{ObjectMeta: Meta("t"), Spec: skeinv1.ToolSpec{Code: &skeinv1.CodeSource{Inline: "export default 1"}}}
 		e.Create(ctx, t)
 		r := of(e, func(t *skeinv1.Tool) *skeinv1.DefinitionStatus { return &t.Status }, func(context.Context, *skeinv1.Tool) error {
-			return &engine.NotReadyError{Reason: skeinv1.ReasonInternalError, Message: "the compiler did not start"}
+			return &definition.NotReadyError{Reason: skeinv1.ReasonInternalError, Message: "the compiler did not start"}
 		})
 		for range 2 { // whether or not the status changes
 			Expect(Reconcile(ctx, r, t).RequeueAfter).To(Equal(15 * time.Second))

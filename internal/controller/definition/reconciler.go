@@ -19,7 +19,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/kube"
 )
 
@@ -39,7 +39,7 @@ type reconciler[T any, P object[T]] struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	status   func(P) *skeinv1.DefinitionStatus
-	// check returns what keeps an object from being used: a *engine.NotReadyError becomes the condition; another
+	// check returns what keeps an object from being used: a *definition.NotReadyError becomes the condition; another
 	// error means that the check itself failed, and is retried.
 	check func(context.Context, P) error
 	// more sets the conditions that a kind has beside Ready. It may be nil.
@@ -63,7 +63,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else {
 		err = r.check(ctx, obj)
 	}
-	var mistake *engine.NotReadyError
+	var mistake *definition.NotReadyError
 	if err != nil && !errors.As(err, &mistake) {
 		return ctrl.Result{}, err
 	}
@@ -91,7 +91,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 }
 
 // settle computes the whole status.
-func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *engine.NotReadyError) {
+func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definition.NotReadyError) {
 	status := r.status(obj)
 	status.ObservedGeneration = obj.GetGeneration()
 	w := conditions.Writer{List: &status.Conditions, Generation: obj.GetGeneration(), Now: r.clock.Now()}

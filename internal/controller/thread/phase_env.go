@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -57,7 +57,7 @@ func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 
 // envProblem turns an error that the user must correct into a problem of the thread.
 func envProblem(err error) error {
-	var notReady *engine.NotReadyError
+	var notReady *definition.NotReadyError
 	if errors.As(err, &notReady) {
 		return &problem{notReady.Reason, notReady.Message}
 	}

@@ -8,6 +8,8 @@ import (
 	"errors"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/store"
 )
@@ -28,20 +30,20 @@ type Options struct {
 }
 
 // Tasks gives the tasks for engine.Options.PostRun.
-func Tasks(o Options) []engine.PostRunTask {
+func Tasks(o Options) []postrun.Task {
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }
 	}
-	return []engine.PostRunTask{
+	return []postrun.Task{
 		{Name: TaskEmbeddings, Due: remembers, Do: o.embed},
 		{Name: TaskTitle, Due: untitled, Do: o.title},
 	}
 }
 
 // agent that made a run; nil when it is not ready (any more): there is nothing to do then.
-func (o *Options) agent(ctx context.Context, run *engine.PostRun) (*engine.Agent, error) {
+func (o *Options) agent(ctx context.Context, run *postrun.Run) (*definition.Agent, error) {
 	a, err := o.Definitions.Agent(ctx, run.Thread.Namespace, run.Run.Agent)
-	var notReady *engine.NotReadyError
+	var notReady *definition.NotReadyError
 	if errors.As(err, &notReady) {
 		return nil, nil
 	}

@@ -15,7 +15,9 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/engine"
 	"github.com/skein-dev/skein/internal/engine/after"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/enginetest"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 )
@@ -58,18 +60,18 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		DeferCleanup(stop)
 		return stop
 	}
-	script := func(name string, steps ...skeinv1.ScriptStep) *engine.Model {
+	script := func(name string, steps ...skeinv1.ScriptStep) *definition.Model {
 		for i := range steps {
 			steps[i].Times = ptr.To[int32](0)
 		}
-		return &engine.Model{Name: name, Version: name, Steps: steps, Spec: skeinv1.ModelSpec{
+		return &definition.Model{Name: name, Version: name, Steps: steps, Spec: skeinv1.ModelSpec{
 			Provider: skeinv1.ProviderScripted, Pricing: &skeinv1.ModelPricing{Input: "1000"},
 		}}
 	}
-	agent := func(name string, memory, titles *engine.Model, more ...func(*engine.Agent)) {
+	agent := func(name string, memory, titles *definition.Model, more ...func(*definition.Agent)) {
 		answer := enginetest.Say("re: {{.Last.Content}}")
 		answer.Times = ptr.To[int32](0)
-		w.Definitions.Put(name, append([]func(*engine.Agent){enginetest.Script(answer), func(a *engine.Agent) { a.Memory, a.Titles = memory, titles }}, more...)...)
+		w.Definitions.Put(name, append([]func(*definition.Agent){enginetest.Script(answer), func(a *definition.Agent) { a.Memory, a.Titles = memory, titles }}, more...)...)
 	}
 	of := func(agent, user string) string {
 		GinkgoHelper()
@@ -245,7 +247,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		start(func(o *engine.Options) {
 			tasks := after.Tasks(after.Options{Store: w.Store, Definitions: w.Definitions, Models: w.Models})
 			for i := range tasks {
-				tasks[i].Do = func(context.Context, engine.PostRun) error { panic("not due") }
+				tasks[i].Do = func(context.Context, postrun.Run) error { panic("not due") }
 			}
 			o.PostRun = tasks
 		})
@@ -260,7 +262,7 @@ var _ = Describe("Tasks after runs", Label("RUN-07"), func() {
 		search := enginetest.Call("search_memory", map[string]any{"query": "closed warehouse", "limit": 2})
 		search.When = &skeinv1.ScriptMatch{Role: "user", Matches: "^search"}
 		search.Times = ptr.To[int32](0)
-		agent("a", embedder, nil, enginetest.Builtin(skeinv1.BuiltinMemory), func(a *engine.Agent) {
+		agent("a", embedder, nil, enginetest.Builtin(skeinv1.BuiltinMemory), func(a *definition.Agent) {
 			a.A.Model.Steps = append([]skeinv1.ScriptStep{search}, a.A.Model.Steps...)
 		})
 		start()

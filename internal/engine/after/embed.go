@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/engine/postrun"
 	"github.com/skein-dev/skein/internal/store"
 )
 
@@ -15,10 +17,10 @@ const (
 )
 
 // remembers tells whether what is said in the threads of an agent is to be found again.
-func remembers(_ *store.Thread, a *engine.Agent) bool { return a.Memory != nil }
+func remembers(_ *store.Thread, a *definition.Agent) bool { return a.Memory != nil }
 
 // embed keeps vectors of the last message of the user and of the last answer of a run. Doing it again changes nothing.
-func (o *Options) embed(ctx context.Context, run engine.PostRun) error {
+func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	a, err := o.agent(ctx, &run)
 	if err != nil || a == nil || a.Memory == nil {
 		return err
@@ -45,7 +47,7 @@ func (o *Options) embed(ctx context.Context, run engine.PostRun) error {
 // lastSaid gives the last message of the user that a run took in, and the last answer of one that succeeded: what
 // another one ended with is a note about its end. The newest messages are looked at first, as later runs may have
 // added theirs.
-func (o *Options) lastSaid(ctx context.Context, run *engine.PostRun) (said []store.Message, err error) {
+func (o *Options) lastSaid(ctx context.Context, run *postrun.Run) (said []store.Message, err error) {
 	wanted := map[store.Role]bool{store.RoleUser: true, store.RoleAssistant: run.Run.Status == store.RunSucceeded}
 	for page := range maxPages {
 		list, err := o.Store.Messages(ctx, run.Thread.ID, store.MessageQuery{Order: "desc", Limit: pageSize, Offset: page * pageSize})

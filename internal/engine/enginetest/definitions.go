@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
@@ -24,27 +24,27 @@ import (
 type Definitions struct {
 	mu       sync.Mutex
 	version  int
-	agents   map[string]*engine.Agent
+	agents   map[string]*definition.Agent
 	prompts  map[string]*skeinv1.PromptSpec // that agents' prompts include
-	effects  map[string]*engine.Effect
+	effects  map[string]*definition.Effect
 	platform map[string]any // the runtime context
 	policy   skeinv1.HandoffPolicy
 	// endpoints by method and path, "GET /report".
-	endpoints map[string]*engine.Endpoint
+	endpoints map[string]*definition.Endpoint
 }
 
 // NewDefinitions makes an empty set.
 func NewDefinitions() *Definitions {
-	return &Definitions{agents: map[string]*engine.Agent{}, prompts: map[string]*skeinv1.PromptSpec{}, effects: map[string]*engine.Effect{}, endpoints: map[string]*engine.Endpoint{}}
+	return &Definitions{agents: map[string]*definition.Agent{}, prompts: map[string]*skeinv1.PromptSpec{}, effects: map[string]*definition.Effect{}, endpoints: map[string]*definition.Endpoint{}}
 }
 
 // Agent implements engine.Definitions.
-func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engine.Agent, error) {
+func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*definition.Agent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[name]; a != nil && namespace == Namespace {
 		out := *a
-		for _, s := range []**engine.Side{&out.A, &out.B} {
+		for _, s := range []**definition.Side{&out.A, &out.B} {
 			if *s == nil {
 				continue
 			}
@@ -58,11 +58,11 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*engin
 		}
 		return &out, nil
 	}
-	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
+	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Agent %q does not exist: create it", name)}
 }
 
 // Hooks implements engine.Definitions.
-func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*engine.Hook, error) {
+func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error) {
 	a, err := d.Agent(ctx, namespace, agent)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	for _, s := range a.Sides() {
 		for name, h := range s.Hooks {
 			if hooks == nil {
-				hooks = map[skeinv1.HookName]*engine.Hook{}
+				hooks = map[skeinv1.HookName]*definition.Hook{}
 			}
 			if hooks[name] == nil {
 				hooks[name] = h
@@ -82,20 +82,20 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 }
 
 // Effect implements engine.Definitions.
-func (d *Definitions) Effect(_ context.Context, _, name string) (*engine.Effect, error) {
+func (d *Definitions) Effect(_ context.Context, _, name string) (*definition.Effect, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.effects[name]; e != nil {
 		return e, nil
 	}
-	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
+	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
 }
 
 // Rules implements engine.Definitions: those of the agent, and those of the thread by its agent's name.
-func (d *Definitions) Rules(_ context.Context, _, _, agent string) (engine.Rules, error) {
+func (d *Definitions) Rules(_ context.Context, _, _, agent string) (definition.Rules, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var rules engine.Rules
+	var rules definition.Rules
 	if a := d.agents[agent]; a != nil {
 		rules.Policy = a.Spec.RunPolicy
 		if a.Spec.Limits != nil {
@@ -113,14 +113,14 @@ func (d *Definitions) RuntimeContext(context.Context, string, string) (map[strin
 }
 
 // CalledAgent implements engine.Definitions.
-func (d *Definitions) CalledAgent(_ context.Context, _, name string) (*engine.CalledAgent, error) {
+func (d *Definitions) CalledAgent(_ context.Context, _, name string) (*definition.CalledAgent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.agents[name]
 	if a == nil || !a.Spec.ExposeAsTool {
 		return nil, nil
 	}
-	return &engine.CalledAgent{ObjectName: name, Name: name, Description: a.Spec.ToolDescription}, nil
+	return &definition.CalledAgent{ObjectName: name, Name: name, Description: a.Spec.ToolDescription}, nil
 }
 
 // HandoffPolicy implements engine.Definitions.
@@ -138,8 +138,8 @@ func (d *Definitions) SetHandoffPolicy(p skeinv1.HandoffPolicy) {
 }
 
 // Calls lets an agent call others as tools.
-func Calls(called ...engine.CalledAgent) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func Calls(called ...definition.CalledAgent) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		for _, c := range called {
 			c.Name = c.ObjectName
 			a.A.Agents = append(a.A.Agents, c)
@@ -149,21 +149,21 @@ func Calls(called ...engine.CalledAgent) func(*engine.Agent) {
 }
 
 // CallsPrompt lets an agent call a prompt, made as Put makes an agent, as a tool; ref has what is not the default.
-func CallsPrompt(name string, ref skeinv1.PromptTool, change ...func(*engine.Agent)) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func CallsPrompt(name string, ref skeinv1.PromptTool, change ...func(*definition.Agent)) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		d := NewDefinitions()
 		d.Put(name, change...)
 		made := d.agents[name]
 		made.A.Model.Version = a.A.Model.Version + "/" + name
 		if a.Prompts == nil {
-			a.Prompts = map[string]*engine.CalledPrompt{}
+			a.Prompts = map[string]*definition.CalledPrompt{}
 		}
 		for n, p := range made.Prompts {
 			a.Prompts[n] = p
 		}
 		text, err := prompt.Build(context.Background(), name, &made.A.Prompt.Spec, included{d})
 		made.A.Prompt.Text = text
-		a.Prompts[name] = &engine.CalledPrompt{Side: made.A, Err: err}
+		a.Prompts[name] = &definition.CalledPrompt{Side: made.A, Err: err}
 		ref.Prompt = name
 		a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, ref)
 	}
@@ -177,7 +177,7 @@ func (d *Definitions) Configure(platform map[string]any) {
 }
 
 // Endpoint implements engine.Definitions, for paths without patterns.
-func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []string) (*engine.Endpoint, error) {
+func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []string) (*definition.Endpoint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := " /" + strings.Join(path, "/")
@@ -191,13 +191,13 @@ func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []st
 		}
 	}
 	if slices.Sort(allow); len(allow) > 0 {
-		return nil, &engine.MethodError{Method: method, Allow: allow}
+		return nil, &definition.MethodError{Method: method, Allow: allow}
 	}
-	return nil, &engine.UnknownError{Message: "no endpoint has the path" + at}
+	return nil, &definition.UnknownError{Message: "no endpoint has the path" + at}
 }
 
 // PutEndpoint adds an endpoint under a method and a path, "GET /report".
-func (d *Definitions) PutEndpoint(at string, e engine.Endpoint) {
+func (d *Definitions) PutEndpoint(at string, e definition.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e.ObjectName == "" {
@@ -228,7 +228,7 @@ func (d *Definitions) Names(_ context.Context, _, kind string) ([]string, error)
 // Load implements engine.Definitions.
 func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	if kind != "agent" {
-		return nil, &engine.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("there is no %s %q", kind, name)}
 	}
 	a, err := d.Agent(ctx, namespace, name)
 	if err != nil {
@@ -238,7 +238,7 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 }
 
 // PutEffect adds an effect.
-func (d *Definitions) PutEffect(name string, e engine.Effect) {
+func (d *Definitions) PutEffect(name string, e definition.Effect) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e.ObjectName = name
@@ -246,17 +246,17 @@ func (d *Definitions) PutEffect(name string, e engine.Effect) {
 }
 
 // Put adds an agent, or takes the place of one.
-func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
+func (d *Definitions) Put(name string, change ...func(*definition.Agent)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.version++
-	a := &engine.Agent{
+	a := &definition.Agent{
 		Namespace: Namespace, Name: name,
 		Spec: skeinv1.AgentSpec{Type: skeinv1.AgentAIHuman},
-		A: &engine.Side{
+		A: &definition.Side{
 			Name: "a", Spec: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}},
-			Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are a test."}},
-			Model:  engine.Model{Name: name, Version: fmt.Sprint(d.version), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+			Prompt: definition.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are a test."}},
+			Model:  definition.Model{Name: name, Version: fmt.Sprint(d.version), Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
 		},
 	}
 	for _, c := range change {
@@ -266,13 +266,13 @@ func (d *Definitions) Put(name string, change ...func(*engine.Agent)) {
 }
 
 // Dual gives an agent a second side; the changes are made to that one as if it were the only one.
-func Dual(change ...func(*engine.Agent)) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func Dual(change ...func(*definition.Agent)) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		name := a.Name + "-b"
-		b := &engine.Agent{Namespace: a.Namespace, Name: a.Name, A: &engine.Side{
+		b := &definition.Agent{Namespace: a.Namespace, Name: a.Name, A: &definition.Side{
 			Name: "b", Spec: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: name}},
-			Prompt: engine.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are the other side of a test."}},
-			Model:  engine.Model{Name: name, Version: a.A.Model.Version, Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
+			Prompt: definition.Prompt{Name: name, Spec: skeinv1.PromptSpec{Text: "You are the other side of a test."}},
+			Model:  definition.Model{Name: name, Version: a.A.Model.Version, Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}},
 		}}
 		for _, c := range change {
 			c(b)
@@ -282,13 +282,13 @@ func Dual(change ...func(*engine.Agent)) func(*engine.Agent) {
 }
 
 // Script gives an agent a scripted model.
-func Script(steps ...skeinv1.ScriptStep) func(*engine.Agent) {
-	return func(a *engine.Agent) { a.A.Model.Steps = steps }
+func Script(steps ...skeinv1.ScriptStep) func(*definition.Agent) {
+	return func(a *definition.Agent) { a.A.Model.Steps = steps }
 }
 
 // Builtin offers families of built-in tools.
-func Builtin(families ...skeinv1.BuiltinTool) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func Builtin(families ...skeinv1.BuiltinTool) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		for _, f := range families {
 			a.A.Prompt.Spec.Tools = append(a.A.Prompt.Spec.Tools, skeinv1.PromptTool{Builtin: f})
 		}
@@ -296,8 +296,8 @@ func Builtin(families ...skeinv1.BuiltinTool) func(*engine.Agent) {
 }
 
 // Approved has the calls of a family of built-in tools approved first; without a timeout when it is 0.
-func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		t := skeinv1.PromptTool{Builtin: f, RequiresApproval: true}
 		if timeout != 0 {
 			t.ApprovalTimeout = &metav1.Duration{Duration: timeout}
@@ -307,8 +307,8 @@ func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*engine.Agent) 
 }
 
 // Skill gives an agent's prompt a skill, and has families of built-in tools wait for it.
-func Skill(s skill.Skill, families ...skeinv1.BuiltinTool) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func Skill(s skill.Skill, families ...skeinv1.BuiltinTool) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		p := &a.A.Prompt
 		p.Skills = append(p.Skills, s)
 		for _, f := range families {

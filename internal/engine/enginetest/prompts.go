@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
@@ -37,17 +37,17 @@ func (d included) Prompt(_ context.Context, name, _ string) (*skeinv1.PromptSpec
 		return spec, nil
 	}
 	for _, a := range d.agents {
-		for _, s := range []*engine.Side{a.A, a.B} {
+		for _, s := range []*definition.Side{a.A, a.B} {
 			if s != nil && s.Prompt.Name == name {
 				return &s.Prompt.Spec, nil
 			}
 		}
 	}
-	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Prompt %q does not exist: create it", name)}
+	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Prompt %q does not exist: create it", name)}
 }
 
 func (d included) ConfigMapKey(context.Context, corev1.ConfigMapKeySelector, string) ([]byte, error) {
-	return nil, &engine.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: "there are no ConfigMaps here"}
+	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: "there are no ConfigMaps here"}
 }
 
 func (d included) Within(_ string, err error) error { return err }

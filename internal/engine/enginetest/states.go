@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/engine"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/engine/modellimit"
 	"github.com/skein-dev/skein/internal/model"
 	"github.com/skein-dev/skein/internal/model/provider"
@@ -131,13 +131,13 @@ func States() []State {
 				http.Error(rw, `{"error":{"message":"busy"}}`, http.StatusTooManyRequests)
 				h.arrived <- struct{}{}
 			}))
-			w.Definitions.Put(StateAgent, func(a *engine.Agent) {
+			w.Definitions.Put(StateAgent, func(a *definition.Agent) {
 				a.A.Model.Spec = skeinv1.ModelSpec{Provider: skeinv1.ProviderOpenAI, Model: "m", Endpoint: url, MaxRetries: ptr.To[int32](5), Timeout: &metav1.Duration{Duration: 2 * time.Hour}}
 			})
 		}},
 		{Name: "the line for a model's permit", put: func(w *World, h *Held) {
 			w.Models = provider.NewFactory(nil).WithLimits(modellimit.New(&heldPermits{PermitStore: w.Store, held: h}, clock.RealClock{}))
-			w.Definitions.Put(StateAgent, Script(Say("late")), func(a *engine.Agent) {
+			w.Definitions.Put(StateAgent, Script(Say("late")), func(a *definition.Agent) {
 				a.A.Model.Spec.Limits = &skeinv1.ModelLimits{MaxConcurrent: 1}
 			})
 		}},
@@ -147,7 +147,7 @@ func States() []State {
 			if err != nil {
 				panic(err)
 			}
-			w.Definitions.Put(StateAgent, calls("look"), toolOf(engine.Tool{ObjectName: "look", Name: "look", HTTP: request, Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: url}}}))
+			w.Definitions.Put(StateAgent, calls("look"), toolOf(definition.Tool{ObjectName: "look", Name: "look", HTTP: request, Spec: skeinv1.ToolSpec{HTTP: &skeinv1.HTTPTool{URL: url}}}))
 		}},
 		{Name: "the tool of an MCP server", Leaves: true, put: func(w *World, h *Held) {
 			s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -155,7 +155,7 @@ func States() []State {
 				return nil, h.hold(ctx)
 			})
 			url := h.server(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
-			w.Definitions.Put(StateAgent, calls("look"), toolOf(engine.Tool{
+			w.Definitions.Put(StateAgent, calls("look"), toolOf(definition.Tool{
 				ObjectName: "far", Name: "far", Spec: skeinv1.ToolSpec{MCP: &skeinv1.MCPServer{URL: url}},
 				MCP: &mcptool.Server{Namespace: Namespace, Name: "far", UID: "far", Version: url, URL: url, Transport: skeinv1.MCPStreamable},
 			}))
@@ -175,12 +175,12 @@ func States() []State {
 		}},
 		{Name: "a handler whose model streams", Leaves: true, put: func(w *World, h *Held) {
 			w.Models = &heldModels{Factory: w.Models, held: h, name: "slow"}
-			w.Definitions.Put(StateAgent, func(a *engine.Agent) {
+			w.Definitions.Put(StateAgent, func(a *definition.Agent) {
 				m := compiled("handler.ts", `import { createAgent } from '@agentuity/runtime';
 import { streamText } from 'ai';
 import { openai } from '@ai-sdk/openai';
 export default createAgent('Slow', { handler: async (ctx, input) => streamText({ model: openai('slow'), prompt: 'x' }).textStream });`)
-				*a.A = engine.Side{Name: "a", Handler: &engine.Handler{Module: m, Models: map[string]*engine.Model{"openai/slow": {Name: "slow", Version: "1", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}}}}}
+				*a.A = definition.Side{Name: "a", Handler: &definition.Handler{Module: m, Models: map[string]*definition.Model{"openai/slow": {Name: "slow", Version: "1", Spec: skeinv1.ModelSpec{Provider: skeinv1.ProviderScripted}}}}}
 			})
 		}},
 		{Name: "a prompt that was called as a tool", Leaves: true, put: func(w *World, h *Held) {
@@ -190,7 +190,7 @@ export default createAgent('Slow', { handler: async (ctx, input) => streamText({
 		{Name: "an agent that was asked", Leaves: true, Children: 1, put: func(w *World, h *Held) {
 			w.Models = &heldModels{Factory: w.Models, held: h, name: "asked"}
 			w.Definitions.Put("asked")
-			w.Definitions.Put(StateAgent, Calls(engine.CalledAgent{ObjectName: "asked", Ask: true, Description: "knows"}), Script(Call("asked", map[string]any{"message": "x"})))
+			w.Definitions.Put(StateAgent, Calls(definition.CalledAgent{ObjectName: "asked", Ask: true, Description: "knows"}), Script(Call("asked", map[string]any{"message": "x"})))
 		}},
 		{Name: "an approval", Waits: true, put: func(w *World, _ *Held) {
 			w.Definitions.Put(StateAgent, Approved(skeinv1.BuiltinKV, 0), Script(Call("set_value", map[string]any{"key": "k", "value": 1})))
@@ -202,10 +202,10 @@ export default createAgent('Slow', { handler: async (ctx, input) => streamText({
 }
 
 // calls has the model call a tool without arguments.
-func calls(name string) func(*engine.Agent) { return Script(Call(name, map[string]any{})) }
+func calls(name string) func(*definition.Agent) { return Script(Call(name, map[string]any{})) }
 
-func toolOf(t engine.Tool) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func toolOf(t definition.Tool) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		t.Spec.Description = t.ObjectName
 		t.Spec.Parameters = &runtime.RawExtension{Raw: []byte(`{"type":"object"}`)}
 		a.A.Tools = append(a.A.Tools, t)
@@ -213,14 +213,14 @@ func toolOf(t engine.Tool) func(*engine.Agent) {
 	}
 }
 
-func codeTool(name, source string) func(*engine.Agent) {
-	return toolOf(engine.Tool{ObjectName: name, Name: name, Module: compiled("tool.ts", source), Digest: name + source})
+func codeTool(name, source string) func(*definition.Agent) {
+	return toolOf(definition.Tool{ObjectName: name, Name: name, Module: compiled("tool.ts", source), Digest: name + source})
 }
 
-func hangingHook(name skeinv1.HookName, source string) func(*engine.Agent) {
-	return func(a *engine.Agent) {
+func hangingHook(name skeinv1.HookName, source string) func(*definition.Agent) {
+	return func(a *definition.Agent) {
 		m := compiled(string(name)+".ts", "import { defineHook } from '@standardagents/builder';\nexport default defineHook('"+string(name)+"', "+source+");")
-		a.A.Hooks = map[skeinv1.HookName]*engine.Hook{name: {Name: name, Owner: "Agent agent", Module: m, Timeout: time.Hour}}
+		a.A.Hooks = map[skeinv1.HookName]*definition.Hook{name: {Name: name, Owner: "Agent agent", Module: m, Timeout: time.Hour}}
 	}
 }
 

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// metadataThinking is the key under which what was thought before an answer is kept with its message, signed by the
-	// provider, who wants it back.
+	// metadataThinking is the metadata key that stores the reasoning before an answer with its message. The provider
+	// signs the reasoning and wants it back.
 	metadataThinking = "anthropic_thinking"
-	// maxToolCalls in one answer; more is nonsense.
+	// maxToolCalls limits the tool calls of one answer. More are considered an error.
 	maxToolCalls = 128
 )
 
-// answer gathers the events of one streamed message.
+// answer collects the events of one streamed message.
 type answer struct {
-	quiet   bool // what was thought is kept out
+	quiet   bool // leave out the reasoning
 	events  int
 	blocks  []*block
 	byIndex map[int64]*block
 	calls   int
 	stop    sdk.StopReason
-	stopped bool // the last event has come
+	stopped bool // the last event has arrived
 	usage   *model.Usage
 }
 
-// block of a message.
+// block is a block of a message.
 type block struct {
 	kind      string
 	id, name  string
-	text      strings.Builder // or the input of a call, or what was thought
+	text      strings.Builder // or the input of a call, or the reasoning
 	signature string
 	redacted  string
 }
@@ -51,7 +51,7 @@ func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) erro
 		if e.Delta.StopReason != "" {
 			a.stop = e.Delta.StopReason
 		}
-		// Figures of the whole message so far; older servers give the output alone.
+		// These are totals of the message so far. Older servers send only the output.
 		u := e.Usage
 		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
 		a.usage.ReasoningTokens = max(a.usage.ReasoningTokens, u.OutputTokensDetails.ThinkingTokens)
@@ -59,7 +59,7 @@ func (a *answer) add(e sdk.MessageStreamEventUnion, emit func(model.Delta)) erro
 		a.stopped = true
 	case "content_block_stop":
 	default:
-		return nil // of another protocol, or newer than this
+		return nil // of another protocol, or newer than this client
 	}
 	a.events++
 	return nil
@@ -121,7 +121,7 @@ func (a *answer) extend(e sdk.MessageStreamEventUnion, emit func(model.Delta)) {
 	}
 }
 
-// response checks that the answer is whole and gives it.
+// response checks that the answer is complete and returns it.
 func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 	switch {
 	case a.events == 0:
@@ -147,14 +147,14 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 			}
 			arguments := b.text.String()
 			if arguments == "" {
-				arguments = "{}" // a tool without parameters: no piece of input comes
+				arguments = "{}" // for a tool without parameters, no piece of input arrives
 			}
 			r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments})
 		}
 	}
 	r.Content = content.String()
 	if r.Refused {
-		r.ToolCalls, kept = nil, nil // what was begun is not to be used
+		r.ToolCalls, kept = nil, nil // discard what was begun
 		if r.Content == "" {
 			r.Content = "(the model declined to answer)"
 		}
@@ -162,13 +162,13 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 	if !a.quiet {
 		r.Reasoning = reasoning.String()
 	}
-	if len(kept) > 0 && len(r.ToolCalls) > 0 { // it is wanted back with the results of calls only
+	if len(kept) > 0 && len(r.ToolCalls) > 0 { // the provider wants it back only together with the results of calls
 		r.Metadata = map[string]any{metadataThinking: kept}
 	}
 	return r, nil
 }
 
-// finishOf says a stop reason in the words of all providers.
+// finishOf translates a stop reason to the common terms of all providers.
 func finishOf(reason sdk.StopReason) string {
 	switch reason {
 	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:

@@ -1,4 +1,4 @@
-// Package anthropic speaks with any server that knows Anthropic's messages API (SPEC AGT-06), by the official SDK.
+// Package anthropic is a client for every server with Anthropic's messages API (AGT-06). It uses the official SDK.
 package anthropic
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// DefaultEndpoint is where a Model without an endpoint is asked.
+	// DefaultEndpoint is the endpoint of a Model that sets none.
 	DefaultEndpoint = "https://api.anthropic.com"
-	// defaultMaxTokens of one answer: the API wants a figure.
+	// defaultMaxTokens limits one answer, because the API requires a limit.
 	defaultMaxTokens = 8192
 )
 
-// Client of one Model.
+// Client is the client of one Model.
 type Client struct {
 	endpoint          *wire.Endpoint
 	spec              skeinv1.ModelSpec
@@ -33,7 +33,7 @@ type Client struct {
 	messages          sdk.MessageService
 }
 
-// New makes a client. Nothing is sent before the first call.
+// New returns a client. It sends nothing before the first call.
 func New(c model.Config) (*Client, error) {
 	endpoint, err := wire.NewEndpoint(c, DefaultEndpoint)
 	if err != nil {
@@ -46,13 +46,13 @@ func New(c model.Config) (*Client, error) {
 	if err := cl.setOptions(c); err != nil {
 		return nil, err
 	}
-	// The service is made without NewClient, which would take keys and addresses out of the environment. The SDK adds
+	// The service is created without NewClient, which would read keys and addresses from the environment. The SDK adds
 	// the version to the path itself.
 	opts := []option.RequestOption{
 		option.WithBaseURL(strings.TrimSuffix(strings.TrimSuffix(endpoint.URL, "/"), "/v1")),
-		option.WithMaxRetries(0), // model.WithRetries tries again, by the engine's clock
+		option.WithMaxRetries(0), // model.WithRetries retries, with the engine's clock
 		option.WithHTTPClient(endpoint.HTTP),
-		option.WithoutOpenTelemetry(), // a conversation is no matter for whoever collects traces
+		option.WithoutOpenTelemetry(), // collectors of traces must not see conversations
 	}
 	if endpoint.Key != "" {
 		opts = append(opts, option.WithAPIKey(endpoint.Key))
@@ -115,7 +115,7 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 	return a.response(c.endpoint)
 }
 
-// explain turns a failure of a call into an error.
+// explain converts a failure of a call to an error.
 func (c *Client) explain(ctx, call context.Context, err error, res *http.Response, begun bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

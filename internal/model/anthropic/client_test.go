@@ -41,22 +41,22 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 	hello := model.Request{Messages: []model.Message{{Role: model.RoleSystem, Content: "be kind"}, {Role: model.RoleUser, Content: "hello"}}}
 	usage := &model.Usage{InputTokens: 25, OutputTokens: 15}
 
-	DescribeTable("reads what comes", func(file string, want *model.Response, deltas ...model.Delta) {
+	DescribeTable("reads responses", func(file string, want *model.Response, deltas ...model.Delta) {
 		res, err := ask(file, hello)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res).To(Equal(want))
 		Expect(emitted).To(HaveExactElements(deltas))
 	},
 		Entry("a text in pieces", "text", &model.Response{Content: "Hello.", FinishReason: "stop", Usage: usage}, model.Delta{Text: "Hel"}, model.Delta{Text: "lo."}),
-		Entry("what was read from the cache and what was put into it", "cached", &model.Response{Content: "Yes.", FinishReason: "stop",
+		Entry("tokens read from the cache and written to it", "cached", &model.Response{Content: "Yes.", FinishReason: "stop",
 			Usage: &model.Usage{InputTokens: 2007, CachedTokens: 1800, CacheWriteTokens: 200, OutputTokens: 15}}, model.Delta{Text: "Yes."}),
 		Entry("a call split over events", "tool_split", &model.Response{Content: "Let me look.", FinishReason: "tool_calls", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "read_file", Arguments: `{"path":"/a"}`}}}, model.Delta{Text: "Let me look."}),
-		Entry("two calls at once, one without arguments", "two_tools", &model.Response{FinishReason: "tool_calls", Usage: usage,
+		Entry("two parallel calls, one without arguments", "two_tools", &model.Response{FinishReason: "tool_calls", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":1}`}, {ID: "toolu_2", Name: "two", Arguments: `{}`}}}),
 		Entry("a call that was cut off", "bad_arguments", &model.Response{FinishReason: "length", Usage: usage,
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":`}}}),
-		Entry("what was thought", "thinking", &model.Response{FinishReason: "tool_calls", Reasoning: "I wonder. Ah.",
+		Entry("thinking", "thinking", &model.Response{FinishReason: "tool_calls", Reasoning: "I wonder. Ah.",
 			Usage:     &model.Usage{InputTokens: 25, OutputTokens: 40, ReasoningTokens: 30},
 			ToolCalls: []model.ToolCall{{ID: "toolu_1", Name: "one", Arguments: `{"x":1}`}},
 			Metadata: map[string]any{"anthropic_thinking": []any{
@@ -66,7 +66,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Entry("a refusal", "refusal", &model.Response{Content: "(the model declined to answer)", Refused: true, FinishReason: "refusal", Usage: usage}),
 	)
 
-	DescribeTable("tells what is wrong, without the key", func(file string, kind model.Kind, passing bool, want string, more ...any) {
+	DescribeTable("reports errors without the key", func(file string, kind model.Kind, passing bool, want string, more ...any) {
 		_, err := ask(file, hello)
 		var e *model.Error
 		Expect(errors.As(err, &e)).To(BeTrue(), "%v", err)
@@ -92,7 +92,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Entry(nil, "not_json", model.KindBadAnswer, false, "not the JSON of its protocol"),
 	)
 
-	It("sends no text of white space alone, which the API refuses for as long as the conversation has it", func() {
+	It("leaves out texts of white space only, which the API refuses", func() {
 		_, err := ask("text", model.Request{Messages: []model.Message{
 			{Role: model.RoleSystem, Content: " \n"},
 			{Role: model.RoleUser, Content: "look"},
@@ -110,7 +110,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		))
 	})
 
-	It("defines the tools that were called where none are offered, since the API refuses calls of what is not defined", func() {
+	It("defines the tools that were called when none are offered, since the API refuses calls of undefined tools", func() {
 		_, err := ask("text", model.Request{Messages: []model.Message{
 			{Role: model.RoleUser, Content: "look"},
 			{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "t", Arguments: `{"a":1}`}, {ID: "c2", Name: "files.read", Arguments: `{}`}, {ID: "c3", Name: "t", Arguments: `{}`}}},
@@ -129,7 +129,7 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 		Expect(server.Last().Body).NotTo(Or(HaveKey("tools"), HaveKey("tool_choice")))
 	})
 
-	It("sends the conversation by turns, with what was thought, images and marks for the cache", func() {
+	It("sends the conversation by turns, with thinking, images and cache marks", func() {
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", MaxTokens: ptr.To[int32](100)}
 		picture := model.Image{MimeType: "image/png", Read: func(context.Context) ([]byte, error) { return []byte("png"), nil }}
 		_, err := ask("text", model.Request{
@@ -194,19 +194,19 @@ var _ = Describe("A model behind Anthropic's messages API", Label("AGT-06"), fun
 			Expect(body).To(HaveKeyWithValue("output_config", map[string]any{"effort": effort}))
 		}
 		if thinking["type"] != "disabled" {
-			Expect(body).NotTo(HaveKey("temperature"), "models that think take none")
+			Expect(body).NotTo(HaveKey("temperature"), "models that think accept none")
 		}
 		if r.Exclude {
 			Expect(res.Reasoning).To(BeEmpty())
 		} else {
 			Expect(res.Reasoning).NotTo(BeEmpty())
 		}
-		Expect(res.Metadata).To(HaveKey("anthropic_thinking"), "the provider wants it back all the same")
+		Expect(res.Metadata).To(HaveKey("anthropic_thinking"), "the provider still needs it back")
 	},
 		Entry("by effort", model.Reasoning{Effort: "high"}, 2000.0, map[string]any{"type": "adaptive", "display": "summarized"}, "high"),
-		Entry("of the least kind", model.Reasoning{Effort: "minimal", Exclude: true}, 2000.0, map[string]any{"type": "adaptive", "display": "omitted"}, "low"),
-		Entry("by a budget beside what is answered", model.Reasoning{MaxTokens: 4000}, 6000.0, map[string]any{"type": "enabled", "budget_tokens": 4000.0, "display": "summarized"}, nil),
-		Entry("by a budget within it", model.Reasoning{MaxTokens: 10}, 2000.0, map[string]any{"type": "enabled", "budget_tokens": 1024.0, "display": "summarized"}, nil),
+		Entry("by the least effort, without its text", model.Reasoning{Effort: "minimal", Exclude: true}, 2000.0, map[string]any{"type": "adaptive", "display": "omitted"}, "low"),
+		Entry("by a budget larger than the limit of the answer", model.Reasoning{MaxTokens: 4000}, 6000.0, map[string]any{"type": "enabled", "budget_tokens": 4000.0, "display": "summarized"}, nil),
+		Entry("by a budget smaller than the minimum", model.Reasoning{MaxTokens: 10}, 2000.0, map[string]any{"type": "enabled", "budget_tokens": 1024.0, "display": "summarized"}, nil),
 		Entry("not at all", model.Reasoning{Effort: "none"}, 2000.0, map[string]any{"type": "disabled"}, nil),
 	)
 

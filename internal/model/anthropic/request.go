@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// params translates a request into the SDK's parameters.
+// params converts a request to the SDK's parameters.
 func (c *Client) params(ctx context.Context, req model.Request) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: c.spec.Model, MaxTokens: c.maxTokens}
 	if c.temperature != nil {
@@ -45,10 +45,10 @@ func (c *Client) params(ctx context.Context, req model.Request) (sdk.MessageNewP
 	return p, tools(&p, req)
 }
 
-// minThinking is the least that the API takes for a budget.
+// minThinking is the smallest budget that the API accepts.
 const minThinking = 1024
 
-// think asks for reasoning: by effort where the model weighs for itself, by a budget where one is given.
+// think requests reasoning: by a budget when one is set, or else by effort.
 func (c *Client) think(p *sdk.MessageNewParams, r *model.Reasoning) {
 	switch {
 	case r == nil:
@@ -60,7 +60,7 @@ func (c *Client) think(p *sdk.MessageNewParams, r *model.Reasoning) {
 			on.Display = sdk.ThinkingConfigEnabledDisplayOmitted
 		}
 		p.Thinking.OfEnabled = &on
-		if p.MaxTokens <= budget { // the budget is part of what one answer may have
+		if p.MaxTokens <= budget { // the budget is part of the token limit of an answer
 			p.MaxTokens += budget
 		}
 	case r.Effort == "none":
@@ -80,7 +80,7 @@ func (c *Client) think(p *sdk.MessageNewParams, r *model.Reasoning) {
 	default:
 		return
 	}
-	p.Temperature, p.TopP = param.Opt[float64]{}, param.Opt[float64]{} // models that think take neither
+	p.Temperature, p.TopP = param.Opt[float64]{}, param.Opt[float64]{} // models that reason accept neither
 }
 
 func tools(p *sdk.MessageNewParams, req model.Request) error {
@@ -91,7 +91,7 @@ func tools(p *sdk.MessageNewParams, req model.Request) error {
 				return model.Errorf(model.KindConfig, "the parameters of tool %s are not a JSON object: %v", t.Name, err)
 			}
 		}
-		delete(schema, "type") // the SDK says object
+		delete(schema, "type") // the SDK sets the type to object
 		tool := sdk.ToolParam{Name: t.Name, InputSchema: sdk.ToolInputSchemaParam{Properties: map[string]any{}, ExtraFields: schema}}
 		if properties, ok := schema["properties"]; ok {
 			tool.InputSchema.Properties = properties
@@ -122,11 +122,11 @@ func tools(p *sdk.MessageNewParams, req model.Request) error {
 	return nil
 }
 
-// maxToolName is how long the name of a tool may be.
+// maxToolName is the longest name of a tool.
 const maxToolName = 128
 
-// called defines the tools that a conversation has calls of, for a request that offers none: the API refuses such calls
-// where no tools are defined. They are not to be called again.
+// called defines the tools that were called in a conversation, for a request that offers no tools: the API refuses such
+// calls when no tools are defined. The tools cannot be called again.
 func called(p *sdk.MessageNewParams) {
 	seen := map[string]bool{}
 	for i := range p.Messages {
@@ -150,15 +150,15 @@ func called(p *sdk.MessageNewParams) {
 	}
 }
 
-// What stands in for turns that the API demands and that the conversation does not have.
+// Texts that stand in for turns which the API demands and the conversation lacks.
 const (
 	opening  = "(the conversation begins with an answer)"
 	goOn     = "(go on)"
-	cachedIn = 2 // of the newest turns of the user: one to read what was cached, one to add to it
+	cachedIn = 2 // of the newest user turns: one reads what was cached, one adds to it
 )
 
-// turnsOf gives the conversation in turns of the user and of the assistant, by turns: results and what is said behind
-// them are one turn of the user.
+// turnsOf returns the conversation as alternating turns of the user and of the assistant. Tool results and the messages
+// after them form one turn of the user.
 func turnsOf(ctx context.Context, messages []model.Message) ([]sdk.MessageParam, error) {
 	var out []sdk.MessageParam
 	add := func(role sdk.MessageParamRole, blocks ...sdk.ContentBlockParamUnion) {
@@ -208,8 +208,8 @@ func turnsOf(ctx context.Context, messages []model.Message) ([]sdk.MessageParam,
 	return out, nil
 }
 
-// says tells whether a text may be a block: the API refuses those of white space alone, which other models put before
-// their calls, and would refuse every later request of the conversation too.
+// says reports whether a text may be a block. The API refuses blocks of white space only, which other models put before
+// their calls, and would then refuse every later request of the conversation.
 func says(text string) bool { return strings.TrimSpace(text) != "" }
 
 func userBlocks(ctx context.Context, m model.Message) ([]sdk.ContentBlockParamUnion, error) {
@@ -242,7 +242,7 @@ func resultBlock(ctx context.Context, m model.Message) (sdk.ContentBlockParamUni
 	return sdk.ContentBlockParamUnion{OfToolResult: &block}, nil
 }
 
-// answerBlocks are an earlier answer, with what was thought before its calls: the API refuses those without.
+// answerBlocks returns an earlier answer with the reasoning before its calls: the API refuses calls without it.
 func answerBlocks(m model.Message) []sdk.ContentBlockParamUnion {
 	var blocks []sdk.ContentBlockParamUnion
 	thoughts, _ := m.Metadata[metadataThinking].([]any)
@@ -267,7 +267,7 @@ func answerBlocks(m model.Message) []sdk.ContentBlockParamUnion {
 	return blocks
 }
 
-// input of a call as the API takes it: an object, whatever the model had written.
+// input returns the input of a call as the API accepts it: an object, whatever the model wrote.
 func input(arguments string) json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
@@ -282,5 +282,5 @@ func input(arguments string) json.RawMessage {
 
 var notInID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// validID writes an id that another provider, or a client, has made as this one takes it.
+// validID replaces the characters of an id of another provider, or of a client, that this provider does not accept.
 func validID(id string) string { return notInID.ReplaceAllString(id, "_") }

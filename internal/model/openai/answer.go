@@ -10,12 +10,12 @@ import (
 	"github.com/skein-dev/skein/internal/model/wire"
 )
 
-// maxToolCalls in one answer; more is nonsense.
+// maxToolCalls limits the tool calls of one answer. More are considered an error.
 const maxToolCalls = 128
 
-// answer gathers the chunks of one streamed answer.
+// answer collects the chunks of one streamed answer.
 type answer struct {
-	quiet     bool // what was thought is kept out
+	quiet     bool // leave out the reasoning
 	chunks    int
 	refused   bool
 	content   strings.Builder
@@ -69,8 +69,8 @@ func (a *answer) add(chunk sdk.ChatCompletionChunk, emit func(model.Delta)) erro
 	return nil
 }
 
-// addCall adds a piece of a tool call. Pieces belong together by their index; some servers give every
-// call the index 0 and tell them apart by a new id.
+// addCall adds a piece of a tool call. Pieces with the same index belong together. Some servers send every call with
+// index 0 and distinguish calls by a new id.
 func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	c := a.byIndex[piece.Index]
 	if c == nil || (piece.ID != "" && c.id != "" && piece.ID != c.id) {
@@ -94,7 +94,7 @@ func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error
 	return nil
 }
 
-// response checks that the answer is whole and gives it.
+// response checks that the answer is complete and returns it.
 func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 	endpoint := e.Shown()
 	switch {
@@ -120,16 +120,16 @@ func (a *answer) response(e *wire.Endpoint) (*model.Response, error) {
 	return r, nil
 }
 
-// finishFiltered is the finish reason of an answer that was cut off by the provider's content filter.
+// finishFiltered is the finish reason of an answer that the provider's content filter cut off.
 const finishFiltered = "content_filter"
 
 func filtered(endpoint string) *model.Error {
-	e := model.Errorf(model.KindFiltered, "the content filter of the model at %s stopped the answer: what was said is not kept; change the request", endpoint)
+	e := model.Errorf(model.KindFiltered, "the content filter of the model at %s stopped the answer: the partial answer is discarded; change the request", endpoint)
 	e.Code = model.CodeFiltered
 	return e
 }
 
-// extraText reads a field that the protocol does not name but that servers of reasoning models send.
+// extraText reads a field that is not part of the protocol but that servers of reasoning models send.
 func extraText(d sdk.ChatCompletionChunkChoiceDelta, names ...string) string {
 	for _, name := range names {
 		field, ok := d.JSON.ExtraFields[name]

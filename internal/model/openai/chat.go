@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// streamChat asks by chat completions.
+// streamChat makes a call with the chat completions API.
 func (c *Client) streamChat(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	call, done := c.endpoint.Begin(ctx)
 	defer done()
@@ -36,7 +36,7 @@ func (c *Client) streamChat(ctx context.Context, req model.Request, emit func(mo
 	return a.response(c.endpoint)
 }
 
-// chatParams translates a request into the SDK's parameters.
+// chatParams converts a request to the SDK's parameters.
 func (c *Client) chatParams(ctx context.Context, req model.Request) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         c.spec.Model,
@@ -44,7 +44,7 @@ func (c *Client) chatParams(ctx context.Context, req model.Request) (sdk.ChatCom
 		Temperature:   optional(c.options.temperature),
 		TopP:          optional(c.options.topP),
 	}
-	// OpenAI's newer models refuse max_tokens; other servers as a rule know nothing else.
+	// OpenAI's newer models refuse max_tokens. Most other servers support nothing else.
 	if c.endpoint.Host == ownHost {
 		p.MaxCompletionTokens = optional(c.options.maxTokens)
 	} else {
@@ -91,8 +91,8 @@ func chatTools(p *sdk.ChatCompletionNewParams, req model.Request) error {
 	return nil
 }
 
-// chatMessages translates the conversation. Results can carry no images: what they have comes in a message of the user
-// right behind them.
+// chatMessages converts the conversation. Results cannot contain images, so a user message right after them has their
+// images.
 func chatMessages(ctx context.Context, messages []model.Message) ([]sdk.ChatCompletionMessageParamUnion, error) {
 	out := make([]sdk.ChatCompletionMessageParamUnion, 0, len(messages))
 	var held []model.Image

@@ -1,5 +1,5 @@
-// Package openai speaks with any server that knows OpenAI's chat completions or its responses API (SPEC AGT-06), by the
-// official SDK.
+// Package openai is a client for every server with OpenAI's chat completions API or its responses API (AGT-06). It uses
+// the official SDK.
 package openai
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/skein-dev/skein/internal/model/wire"
 )
 
-// DefaultEndpoint is where a Model without an endpoint is asked.
+// DefaultEndpoint is the endpoint of a Model that sets none.
 const DefaultEndpoint = "https://" + ownHost + "/v1"
 
-// ownHost is OpenAI's own.
+// ownHost is the host of OpenAI's own API.
 const ownHost = "api.openai.com"
 
-// Client of one Model.
+// Client is the client of one Model.
 type Client struct {
 	endpoint   *wire.Endpoint
 	spec       skeinv1.ModelSpec
@@ -37,13 +37,13 @@ type Client struct {
 	embeddings sdk.EmbeddingService
 }
 
-// options of a Model, as numbers.
+// options are the numeric options of a Model.
 type options struct {
 	temperature, topP *float64
 	maxTokens         *int64
 }
 
-// New makes a client. Nothing is sent before the first call.
+// New returns a client. It sends nothing before the first call.
 func New(c model.Config) (*Client, error) {
 	endpoint, err := wire.NewEndpoint(c, DefaultEndpoint)
 	if err != nil {
@@ -53,10 +53,10 @@ func New(c model.Config) (*Client, error) {
 	if cl.options, err = parseOptions(c); err != nil {
 		return nil, err
 	}
-	// The services are made without NewClient, which would take keys and addresses out of the environment.
+	// The services are created without NewClient, which would read keys and addresses from the environment.
 	opts := []option.RequestOption{
 		option.WithBaseURL(endpoint.URL),
-		option.WithMaxRetries(0), // model.WithRetries tries again, by the engine's clock
+		option.WithMaxRetries(0), // model.WithRetries retries, with the engine's clock
 		option.WithHTTPClient(endpoint.HTTP),
 	}
 	if endpoint.Key != "" {
@@ -107,7 +107,7 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 	return c.streamChat(ctx, req, emit)
 }
 
-// explain turns a failure of a call into an error.
+// explain converts a failure of a call to an error.
 func (c *Client) explain(ctx, call context.Context, err error, res *http.Response, begun bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -152,7 +152,7 @@ func saidIn(data []byte) (said, code string) {
 	return orElse(body.Error.Message, body.Message), code
 }
 
-// passingCode tells whether a failure that a provider names within a stream may be over a little later.
+// passingCode reports whether a failure that a provider reports within a stream may be over a little later.
 func passingCode(code string) bool {
 	switch code {
 	case "server_error", "rate_limit_exceeded", "overloaded_error", "api_error":
@@ -168,8 +168,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// validArguments keeps a model's own broken arguments from making every later request invalid: servers
-// parse them, and the result that follows tells the model what was wrong.
+// validArguments keeps a model's invalid arguments from making every later request invalid: servers parse the
+// arguments, and the following result tells the model what was wrong.
 func validArguments(arguments string) string {
 	if json.Valid([]byte(arguments)) {
 		return arguments
@@ -181,7 +181,7 @@ func validArguments(arguments string) string {
 	return string(wrapped)
 }
 
-// parameters of a tool as an object.
+// parameters returns the parameters of a tool as an object.
 func parameters(t model.Tool) (map[string]any, error) {
 	schema := map[string]any{"type": "object", "properties": map[string]any{}}
 	if len(t.Parameters) > 0 {
@@ -193,7 +193,7 @@ func parameters(t model.Tool) (map[string]any, error) {
 	return schema, nil
 }
 
-// answerSchema of a request as an object.
+// answerSchema returns the answer schema of a request as an object.
 func answerSchema(req model.Request) (map[string]any, error) {
 	var schema map[string]any
 	if err := json.Unmarshal(req.Schema, &schema); err != nil {

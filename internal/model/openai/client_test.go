@@ -26,7 +26,7 @@ import (
 
 const canary = "sk-canary+1/2=3&secret"
 
-// chunk is one event of a stream as OpenAI sends it.
+// chunk returns one event of a stream as OpenAI sends it.
 func chunk(delta string, finish string) string {
 	reason := "null"
 	if finish != "" {
@@ -40,7 +40,7 @@ const usageChunk = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","c
 
 const done = "data: [DONE]\n\n"
 
-// answers serves the pieces as one stream, each flushed.
+// answers returns a handler that serves the pieces as one stream and flushes each.
 func answers(pieces ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -88,7 +88,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		return e
 	}
 
-	It("streams a text and gives its usage", func() {
+	It("streams a text and returns its usage", func() {
 		handler.Store(answers(chunk(`{"role":"assistant","content":""}`, ""), chunk(`{"content":"Hel"}`, ""), chunk(`{"content":"lo."}`, ""), chunk(`{}`, "stop"), usageChunk, done))
 		res, err := ask(hello)
 		Expect(err).NotTo(HaveOccurred())
@@ -100,7 +100,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(r.Header.Get("Authorization")).To(Equal("Bearer " + canary))
 	})
 
-	It("sends the conversation, the tools and the options as the protocol has them", func() {
+	It("sends the conversation, the tools and the options in the form of the protocol", func() {
 		handler.Store(answers(chunk(`{"content":"x"}`, "stop"), done))
 		config.Spec.Options = &skeinv1.ModelOptions{Temperature: "0.5", TopP: "0.9", MaxTokens: ptr.To[int32](100)}
 		_, err := ask(model.Request{
@@ -150,7 +150,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(res.FinishReason).To(Equal("tool_calls"))
 	})
 
-	It("keeps two calls at once apart, by their index or by their ids", func() {
+	It("keeps two parallel calls apart, by their index or by their ids", func() {
 		want := []model.ToolCall{{ID: "a", Name: "one", Arguments: `{"x":1}`}, {ID: "b", Name: "two", Arguments: `{"y":2}`}}
 		handler.Store(answers(
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":"{"}},{"index":1,"id":"b","function":{"name":"two","arguments":"{"}}]}`, ""),
@@ -160,7 +160,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.ToolCalls).To(Equal(want))
 
-		handler.Store(answers( // servers that give every call the index 0
+		handler.Store(answers( // some servers send every call with index 0
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":"{\"x\":1}"}}]}`, ""),
 			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"two","arguments":"{\"y\":2}"}}]}`, ""),
 			chunk(`{}`, "tool_calls"), done))
@@ -169,7 +169,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(res.ToolCalls).To(Equal(want))
 	})
 
-	It("takes reasoning apart from the answer, and an answer without content", func() {
+	It("separates reasoning from the answer, and accepts an answer without content", func() {
 		handler.Store(answers(chunk(`{"reasoning_content":"hmm"}`, ""), chunk(`{"content":""}`, "stop"), done))
 		res, err := ask(hello)
 		Expect(err).NotTo(HaveOccurred())
@@ -177,7 +177,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(emitted).To(Equal([]model.Delta{{Reasoning: "hmm"}}))
 	})
 
-	DescribeTable("says what is wrong with nonsense", func(content, contentType, want string) {
+	DescribeTable("reports what is wrong with an invalid response", func(content, contentType, want string) {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			_, _ = io.WriteString(w, content)
@@ -185,33 +185,33 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindBadAnswer), HaveField("Passing", false), HaveField("Message", ContainSubstring(want))))
 	},
-		Entry("that is no stream", `<html>hello</html>`, "text/html", "check that spec.endpoint"),
-		Entry("that is nothing at all", ``, "text/event-stream", "check that spec.endpoint"),
-		Entry("that is no JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of its protocol"),
+		Entry("that is not a stream", `<html>hello</html>`, "text/html", "check that spec.endpoint"),
+		Entry("that is empty", ``, "text/event-stream", "check that spec.endpoint"),
+		Entry("that is not JSON", "data: {\"choices\": [oh\n\n", "text/event-stream", "not the JSON of its protocol"),
 		Entry("that is other JSON", "data: 17\n\n", "text/event-stream", "not the JSON of its protocol"),
 		Entry("without an answer in it", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "text/event-stream", "without content"),
 		Entry("that calls a tool without a name", chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`, "tool_calls")+done, "text/event-stream", "without a name"),
 	)
 
-	It("tells a stream that breaks off, as a passing failure", func() {
+	It("reports a stream that breaks off as a passing failure", func() {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answers(chunk(`{"content":"Hel"}`, ""))(w, r)
 			panic(http.ErrAbortHandler)
 		}))
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindUnreachable), HaveField("Passing", true), HaveField("Message", ContainSubstring("broke before its answer was complete"))))
-		handler.Store(answers(chunk(`{"content":"Hel"}`, ""))) // ends without a finish reason
+		handler.Store(answers(chunk(`{"content":"Hel"}`, ""))) // the stream ends without a finish reason
 		_, err = ask(hello)
 		Expect(failure(err)).To(HaveField("Passing", true))
 	})
 
-	It("tells an error that comes within the stream", func() {
+	It("reports an error within the stream", func() {
 		handler.Store(answers(chunk(`{"content":"Hel"}`, ""), `data: {"error":{"message":"overloaded `+canary+`","type":"server_error"}}`+"\n\n"))
 		_, err := ask(hello)
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindFailed), HaveField("Message", And(ContainSubstring("overloaded"), ContainSubstring("[redacted]")))))
 	})
 
-	It("tells an endpoint that refuses connections, and one that does not exist", func() {
+	It("reports an endpoint that refuses connections, and one that does not exist", func() {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		config.Spec.Endpoint = "http://" + l.Addr().String() + "/v1"
@@ -236,7 +236,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(failure(err)).To(And(HaveField("Kind", model.KindTimeout), HaveField("Passing", false), HaveField("Message", ContainSubstring("200ms"))))
 	})
 
-	It("ends with the context, for its cause", func() {
+	It("ends with the context, and returns its cause", func() {
 		handler.Store(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cause := errors.New("stopped")
@@ -247,7 +247,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 		Expect(err).To(MatchError(cause))
 	})
 
-	DescribeTable("tells a refusal by its status, with the provider's words and without the key", func(status int, body string, passing bool, want string) {
+	DescribeTable("reports a refusal by its status, with the provider's message and without the key", func(status int, body string, passing bool, want string) {
 		handler.Store(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
@@ -299,9 +299,9 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	},
 		Entry("with a password in the endpoint", func(c *model.Config) { c.Spec.Endpoint = "http://user:canary@host/v1" }, "must not hold credentials"),
 		Entry("with a query in the endpoint", func(c *model.Config) { c.Spec.Endpoint = "http://host/v1?key=" + canary }, "must not hold credentials"),
-		Entry("with an endpoint that is no URL", func(c *model.Config) { c.Spec.Endpoint = "ftp://host" }, "not a URL"),
+		Entry("with an endpoint that is not a URL", func(c *model.Config) { c.Spec.Endpoint = "ftp://host" }, "not a URL"),
 		Entry("without a model id", func(c *model.Config) { c.Spec.Model = "" }, "spec.model is missing"),
-		Entry("with a temperature that is no number", func(c *model.Config) { c.Spec.Options = &skeinv1.ModelOptions{Temperature: "warm"} }, "decimal"),
+		Entry("with a temperature that is not a number", func(c *model.Config) { c.Spec.Options = &skeinv1.ModelOptions{Temperature: "warm"} }, "decimal"),
 	)
 
 	It("takes no key from the environment of the manager", func() {
@@ -318,7 +318,7 @@ var _ = Describe("A model behind an OpenAI-compatible endpoint", Label("AGT-06")
 	})
 })
 
-// stall begins an answer and says no more until it is released.
+// stall starts a server that begins an answer and then sends nothing until it is released.
 func stall(release <-chan struct{}) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answers(chunk(`{"content":"Hel"}`, ""))(w, r)

@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/model/wire/wiretest"
 )
 
-var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), func() {
+var _ = Describe("Responses of OpenAI as documented", Label("AGT-06"), func() {
 	var server *wiretest.Server
 	var config model.Config
 	var emitted []model.Delta
@@ -70,7 +70,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		Entry(nil, "responses_length", &model.Response{Content: "Hel", FinishReason: "length", Usage: usage, Session: "resp_1"}, model.Delta{Text: "Hel"}),
 	)
 
-	DescribeTable("that are failures are told, without the key", func(file string, want Fields) {
+	DescribeTable("that are failures are reported without the key", func(file string, want Fields) {
 		_, err := ask(file, hello)
 		var e *model.Error
 		Expect(errors.As(err, &e)).To(BeTrue(), "%v", err)
@@ -106,7 +106,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "verdict", Reasoning: &model.Reasoning{Effort: "low"},
 	}
 
-	It("are asked for by the responses API", func() {
+	It("are requested from the responses API", func() {
 		config.Spec.Options = &skeinv1.ModelOptions{MaxTokens: ptr.To[int32](100)}
 		config.Spec.Sessions = ptr.To(false)
 		_, err := ask("responses_text", conversation)
@@ -135,7 +135,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		}))
 	})
 
-	It("go on with the provider's conversation, sending only what is new", Label("RUN-06"), func() {
+	It("continue the provider's conversation, and only new messages are sent", Label("RUN-06"), func() {
 		req := conversation
 		req.Session, req.SessionMessages = "resp_0", 3
 		_, err := ask("responses_resumed", req)
@@ -143,11 +143,11 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		body := server.Last().Body
 		Expect(body).To(And(HaveKeyWithValue("previous_response_id", "resp_0"), HaveKeyWithValue("store", true), HaveKeyWithValue("instructions", "sys")))
 		Expect(body["input"]).To(HaveLen(4))
-		_, err = ask("responses_text", req) // of a server that knows nothing of sessions
+		_, err = ask("responses_text", req) // of a server without sessions
 		Expect(err).To(And(HaveField("Status", 404), HaveField("Message", ContainSubstring("set spec.sessions of the Model to false"))))
 	})
 
-	It("are not kept by servers other than OpenAI's, unless it is said that they do", Label("RUN-06"), func() {
+	It("are not stored by servers other than OpenAI's, unless the Model says so", Label("RUN-06"), func() {
 		server.Play("testdata/responses_text.http")
 		config.Spec.API = skeinv1.APIResponses
 		res, err := client().Stream(context.Background(), hello, func(model.Delta) {})
@@ -156,14 +156,14 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		Expect(server.Last().Body).To(HaveKeyWithValue("store", false))
 	})
 
-	It("keep what was thought with the answer where the provider does not", func() {
+	It("keep the reasoning with the answer where the provider does not store it", func() {
 		config.Spec.Sessions = ptr.To(false)
 		res, err := ask("responses_reasoning", hello)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res).To(And(HaveField("Session", ""), HaveField("Metadata", Equal(map[string]any{"openai_reasoning": []any{map[string]any{"id": "rs_1", "encrypted": "ZW5j"}}}))))
 	})
 
-	It("are asked for by chat completions", func() {
+	It("are requested from chat completions", func() {
 		_, err := ask("chat_length", conversation)
 		Expect(err).NotTo(HaveOccurred())
 		body := server.Last().Body
@@ -178,7 +178,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		Expect(messages).To(HaveLen(8))
 	})
 
-	It("tell an image that cannot be read", func() {
+	It("report an image that cannot be read", func() {
 		req := hello
 		req.Messages = []model.Message{{Role: model.RoleUser, Images: []model.Image{{MimeType: "image/png", Read: func(context.Context) ([]byte, error) { return nil, errors.New("gone") }}}}}
 		_, err := ask("chat_length", req)
@@ -200,7 +200,7 @@ var _ = Describe("Answers of OpenAI as they are documented", Label("AGT-06"), fu
 		Expect(err).To(And(HaveField("Passing", true), HaveField("Status", 429)))
 	})
 
-	It("that never come are not waited for longer than the Model says", func() {
+	It("are not awaited longer than the Model allows", func() {
 		config.Spec.IdleTimeout = &metav1.Duration{Duration: 100 * time.Millisecond}
 		release := make(chan struct{})
 		silent := stall(release)

@@ -12,11 +12,11 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// metadataReasoning is the key under which the reasoning of an answer is kept with its message, encrypted by the provider,
-// where the provider does not keep the conversation itself.
+// metadataReasoning is the metadata key that stores the reasoning of an answer with its message, encrypted by the
+// provider, when the provider does not keep the conversation itself.
 const metadataReasoning = "openai_reasoning"
 
-// streamResponses asks by the responses API.
+// streamResponses makes a call with the responses API.
 func (c *Client) streamResponses(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	call, done := c.endpoint.Begin(ctx)
 	defer done()
@@ -38,7 +38,7 @@ func (c *Client) streamResponses(ctx context.Context, req model.Request, emit fu
 	return a.response(call, c, req.Session)
 }
 
-// keeps tells whether the provider is to keep the conversation: OpenAI does, and of other servers few.
+// keeps reports whether the provider keeps the conversation. OpenAI does by default, and few other servers do.
 func (c *Client) keeps() bool {
 	if c.spec.Sessions != nil {
 		return *c.spec.Sessions
@@ -46,7 +46,7 @@ func (c *Client) keeps() bool {
 	return c.endpoint.Host == ownHost
 }
 
-// responseParams translates a request into the SDK's parameters.
+// responseParams converts a request to the SDK's parameters.
 func (c *Client) responseParams(ctx context.Context, req model.Request) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{
 		Model:       c.spec.Model,
@@ -72,7 +72,7 @@ func (c *Client) responseParams(ctx context.Context, req model.Request) (respons
 	}
 	messages := req.Messages
 	if len(messages) > 0 && messages[0].Role == model.RoleSystem {
-		// Instructions are of one call: they may differ from those that the session began with.
+		// Instructions apply to one call, so they may differ from those at the start of the session.
 		p.Instructions = param.NewOpt(messages[0].Text())
 	}
 	switch {
@@ -158,7 +158,7 @@ func responseItems(ctx context.Context, messages []model.Message) (responses.Res
 	return out, nil
 }
 
-// functionOutput is the result of a call, its images included.
+// functionOutput returns the result of a call with its images.
 func functionOutput(ctx context.Context, m model.Message) (responses.ResponseInputItemUnionParam, error) {
 	item := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(m.ToolCallID)}
 	if len(m.Images) == 0 {
@@ -179,7 +179,7 @@ func functionOutput(ctx context.Context, m model.Message) (responses.ResponseInp
 	return responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &item}, nil
 }
 
-// reasoningItems are those that an earlier answer asked to keep.
+// reasoningItems returns the reasoning items that an earlier answer stored.
 func reasoningItems(m model.Message) responses.ResponseInputParam {
 	list, _ := m.Metadata[metadataReasoning].([]any)
 	var out responses.ResponseInputParam

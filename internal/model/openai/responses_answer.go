@@ -11,8 +11,8 @@ import (
 	"github.com/skein-dev/skein/internal/model/wire"
 )
 
-// responseAnswer gathers the events of one streamed response. What counts at the end is the whole response that the last
-// event brings, or, where a server leaves its output out, the items as they were finished.
+// responseAnswer collects the events of one streamed response. The result is the complete response in the last event,
+// or the finished items when a server leaves its output out.
 type responseAnswer struct {
 	quiet  bool
 	events int
@@ -21,10 +21,10 @@ type responseAnswer struct {
 	failed *failed
 }
 
-// failed is what an error event says.
+// failed is the content of an error event.
 type failed struct{ code, message string }
 
-// ended tells whether the last event has come.
+// ended reports whether the last event has arrived.
 func (a *responseAnswer) ended() bool { return a.final != nil || a.failed != nil }
 
 func (a *responseAnswer) add(e responses.ResponseStreamEventUnion, emit func(model.Delta)) {
@@ -44,13 +44,13 @@ func (a *responseAnswer) add(e responses.ResponseStreamEventUnion, emit func(mod
 		a.failed = &failed{code: e.Code, message: e.Message}
 	default:
 		if !strings.HasPrefix(e.Type, "response.") {
-			return // nothing of this protocol
+			return // not part of this protocol
 		}
 	}
 	a.events++
 }
 
-// response checks that the answer is whole and gives it.
+// response checks that the answer is complete and returns it.
 func (a *responseAnswer) response(call context.Context, c *Client, session string) (*model.Response, error) {
 	if a.final != nil && a.final.Status == responses.ResponseStatusFailed {
 		a.failed = &failed{code: string(a.final.Error.Code), message: a.final.Error.Message}
@@ -66,8 +66,8 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 	case a.final == nil:
 		return nil, c.endpoint.Broken()
 	case session != "" && a.final.PreviousResponseID != session:
-		// It has answered what was new alone, which may be anything.
-		e := model.Errorf(model.KindStatus, "the endpoint %s does not go on with earlier responses: set spec.sessions of the Model to false", shown)
+		// The server has answered only the new messages, which can mean anything.
+		e := model.Errorf(model.KindStatus, "the endpoint %s does not continue earlier responses: set spec.sessions of the Model to false", shown)
 		e.Status = http.StatusNotFound
 		return nil, e
 	}
@@ -100,7 +100,7 @@ func (a *responseAnswer) response(call context.Context, c *Client, session strin
 	return out, nil
 }
 
-// gather puts the items of an output together.
+// gather combines the items of an output.
 func (a *responseAnswer) gather(out *model.Response, items []responses.ResponseOutputItemUnion, shown string) error {
 	var content, reasoning []string
 	var kept []any

@@ -1,4 +1,4 @@
-// Package provider makes the client that a Model's spec asks for.
+// Package provider creates the client that a Model's spec asks for.
 package provider
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/skein-dev/skein/internal/model/window"
 )
 
-// maxCached bounds the clients that are kept, against Models that come and go.
+// maxCached limits the number of cached clients, because Models come and go.
 const maxCached = 4096
 
-// Factory makes and keeps clients. It is safe for concurrent use.
+// Factory creates and caches clients. It is safe for concurrent use; mu guards clients.
 type Factory struct {
 	clock clock.Clock
-	limit Limiter // nil where nobody holds the limits
+	limit Limiter // nil without limits
 
 	mu      sync.Mutex
 	clients map[key]entry
@@ -33,7 +33,7 @@ type entry struct {
 	client  model.Client
 }
 
-// NewFactory makes a factory whose clients wait by the given clock; the real one when nil.
+// NewFactory returns a factory whose clients use the given clock; the real clock when nil.
 func NewFactory(clk clock.Clock) *Factory {
 	if clk == nil {
 		clk = clock.RealClock{}
@@ -41,14 +41,14 @@ func NewFactory(clk clock.Clock) *Factory {
 	return &Factory{clock: clk, clients: map[key]entry{}}
 }
 
-// Limiter holds the calls of a Model to its limits.
+// Limiter applies a Model's limits to its calls.
 type Limiter interface {
-	// Wrap gives a client whose calls wait for their turn; the client as it is without limits.
+	// Wrap returns a client whose calls wait for their turn. Without limits it returns the client unchanged.
 	Wrap(c model.Client, namespace, name string, limits *skeinv1.ModelLimits) model.Client
 }
 
-// WithLimits holds calls to the limits of their Models. Call it before the first client is made; without it there are
-// no limits.
+// WithLimits applies the limits of Models to their calls. Call it before the first client is created. Without it there
+// are no limits.
 func (f *Factory) WithLimits(l Limiter) *Factory {
 	f.limit = l
 	return f
@@ -73,7 +73,7 @@ func (f *Factory) Client(c model.Config) (model.Client, error) {
 	return client, nil
 }
 
-// make gives the client of a Model, which asks those of its fallbacks too.
+// make returns the client of a Model with its fallbacks.
 func (f *Factory) make(c model.Config) (model.Client, error) {
 	client, err := f.one(c)
 	if err != nil {
@@ -90,8 +90,8 @@ func (f *Factory) make(c model.Config) (model.Client, error) {
 	return model.WithFallbacks(model.Named{Name: c.Name, Client: client}, others...), nil
 }
 
-// one gives the client of one Model: what it is asked is made to fit what that model can do and read, whether it is the
-// first that is asked or stands in for another. Each try of a call is counted on its own.
+// one returns the client of a single Model. It adapts requests to what that model can do and read, whether the model is
+// the first one or a fallback. Each attempt of a call counts separately against the limits.
 func (f *Factory) one(c model.Config) (model.Client, error) {
 	client, err := f.bare(c)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *Factory) one(c model.Config) (model.Client, error) {
 	return model.Fitted(window.Within(model.Told(client, c.Spec), c.Name, c.Spec), c.Name, c.Spec), nil
 }
 
-// bare gives the provider's own client, which tries nothing twice.
+// bare returns the provider's own client, which does not retry.
 func (f *Factory) bare(c model.Config) (model.Client, error) {
 	var client model.Client
 	var err error

@@ -44,7 +44,7 @@ func TestClientsAreKeptByVersion(t *testing.T) {
 	}
 }
 
-// The window of a model that knows no tools is fitted while calls and results are still known as such.
+// For a model without tools, the window is fitted while calls and results are still recognisable as such.
 func TestAModelWithoutToolsAndWithASmallWindowReadsTheQuestion(t *testing.T) {
 	read := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// chunkRunes is how much of a content goes into one streamed piece when there is a delay between pieces.
+// chunkRunes is the size of a streamed piece when there is a delay between pieces.
 const chunkRunes = 16
 
-// Client plays one script. It keeps nothing between calls: the conversation tells where the script is.
+// Client plays one script. It has no state between calls: the conversation says where the script is.
 type Client struct {
 	name     string
 	script   script
@@ -25,11 +25,11 @@ type Client struct {
 	sessions bool
 }
 
-// New parses the script of a Model. Latencies pass by the given clock.
+// New parses the script of a Model. Latencies use the given clock.
 func New(c model.Config, clk clock.Clock) (*Client, error) {
 	s, err := parse(c.Steps)
 	if len(c.Steps) == 0 && c.Spec.Capabilities.Embeds() {
-		err = nil // it has vectors to give, and nothing to say
+		err = nil // it has only embeddings
 	}
 	if err != nil {
 		return nil, model.Errorf(model.KindConfig, "model %s: the script cannot be played: %v", c.Name, err)
@@ -70,7 +70,7 @@ func (c *Client) Stream(ctx context.Context, req model.Request, emit func(model.
 	return res, nil
 }
 
-// play answers by a step, or fails by it.
+// play answers with a step, or fails with its error.
 func (c *Client) play(ctx context.Context, n int, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	st := &c.script[n]
 	if c.timeout > 0 && st.latency > c.timeout {
@@ -118,7 +118,7 @@ func (c *Client) play(ctx context.Context, n int, req model.Request, emit func(m
 	return res, nil
 }
 
-// error is the failure of a step.
+// error returns the failure of a step.
 func (s *step) error() *model.Error {
 	if s.status == 0 {
 		return model.Errorf(model.KindFailed, "%s", s.failure)

@@ -32,7 +32,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 	}
 	ignore := func(model.Delta) {}
 	ctx := context.Background()
-	// talk holds a conversation: each user line is answered, and the answer kept as a thread keeps it.
+	// talk holds a conversation. It answers each user line and stores the answer as a thread does.
 	talk := func(c model.Client, lines ...string) []string {
 		GinkgoHelper()
 		msgs := []model.Message{{Role: model.RoleSystem, Content: "sys"}}
@@ -48,7 +48,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 				continue
 			}
 			out = append(out, res.Content)
-			// Metadata comes back through JSON.
+			// Metadata passes through JSON, as in the store.
 			var kept map[string]any
 			data, err := json.Marshal(res.Metadata)
 			Expect(err).NotTo(HaveOccurred())
@@ -70,7 +70,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		}))
 	})
 
-	It("keeps nothing between calls: the conversation tells where it is", func() {
+	It("keeps no state between calls: its position follows from the conversation", func() {
 		steps := []skeinv1.ScriptStep{{Content: "one"}, {Content: "two"}}
 		msgs := []model.Message{{Role: model.RoleUser, Content: "x"}, {Role: model.RoleAssistant, Metadata: map[string]any{"script_step": "0"}}, {Role: model.RoleUser, Content: "y"}}
 		for range 3 {
@@ -80,7 +80,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		}
 	})
 
-	It("fills in what tools found, figures as people write them", func() {
+	It("fills in results of tools, with numbers in plain notation", func() {
 		c := client(clock.RealClock{}, skeinv1.ScriptStep{
 			When:    &skeinv1.ScriptMatch{Tool: "totals"},
 			Content: `{{with toolResult "totals"}}{{.total}} of {{.count}}, {{index .regions "north"}}, {{printf "%.1f" .total}}{{end}}; {{.Last.Role}} {{.Last.Name}}; {{.Arguments.lang}}; {{(fromJSON "[7]") | toJSON}}; {{toolResult "plain"}}`,
@@ -106,7 +106,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		Expect(res.FinishReason).To(Equal("tool_calls"))
 	})
 
-	DescribeTable("says what cannot be filled in", func(content, want string) {
+	DescribeTable("reports what cannot be filled in", func(content, want string) {
 		_, err := client(clock.RealClock{}, skeinv1.ScriptStep{Content: content}).Stream(ctx, model.Request{}, ignore)
 		Expect(err).To(MatchError(ContainSubstring(want)))
 	},
@@ -114,7 +114,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		Entry(nil, `{{.Arguments.none}}`, `step 1 of the script of model s cannot be played`),
 	)
 
-	It("takes its time by the clock, and streams in pieces", func() {
+	It("delays by the clock, and streams in pieces", func() {
 		clk := clocktesting.NewFakeClock(time.Now())
 		c := client(clk, skeinv1.ScriptStep{Content: "twenty characters ..", Latency: duration(30 * time.Second), ChunkDelay: duration(time.Second)})
 		pieces, finished := make(chan string, 10), make(chan *model.Response, 1)
@@ -148,7 +148,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		Expect(e.Kind).To(Equal(model.KindTimeout))
 	})
 
-	It("ends with the context, for its cause", func() {
+	It("ends with the context, and returns its cause", func() {
 		c := client(clocktesting.NewFakeClock(time.Now()), skeinv1.ScriptStep{Content: "x", Latency: duration(time.Second)})
 		cause := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -164,7 +164,7 @@ var _ = Describe("A scripted model", Label("AGT-06"), func() {
 		Entry("bad expression", skeinv1.ScriptStep{When: &skeinv1.ScriptMatch{Matches: "("}}, "when.matches is not a regular expression"),
 		Entry("bad template", skeinv1.ScriptStep{Content: "{{ .Last"}, "content is not a template"),
 		Entry("bad template in arguments", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`{"a":["{{end}}"]}`)}}}, "toolCalls[0].arguments.a[0] is not a template"),
-		Entry("arguments that are no object", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`[1]`)}}}, "must be an object"),
+		Entry("arguments that are not an object", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`[1]`)}}}, "must be an object"),
 		Entry("a call without a name", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{}}}, "needs a name"),
 		Entry("both kinds of arguments", skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{{Name: "t", Arguments: raw(`{}`), RawArguments: "{}"}}}, "either arguments or rawArguments"),
 	)

@@ -10,10 +10,10 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// width of the vectors.
+// width is the length of the vectors.
 const width = 256
 
-// Embed implements model.Embedder: texts that share words are near each other, by the hashes of these.
+// Embed implements model.Embedder. It hashes words, so texts with common words are near each other.
 func (c *Client) Embed(ctx context.Context, texts []string) (*model.Embeddings, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -39,7 +39,7 @@ func (c *Client) Embed(ctx context.Context, texts []string) (*model.Embeddings, 
 	return out, nil
 }
 
-// normalise gives a vector the length 1; that of no words points nowhere in particular.
+// normalise scales a vector to length 1. The vector of a text without words gets an arbitrary direction.
 func normalise(v []float32) {
 	var square float64
 	for _, x := range v {

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/model/scripted"
 )
 
-var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
+var _ = Describe("A script", Label("AGT-06"), func() {
 	config := func(name string, steps ...skeinv1.ScriptStep) model.Config {
 		return model.Config{Name: name, Steps: steps, Spec: skeinv1.ModelSpec{Sessions: ptr.To(true)}}
 	}
@@ -29,7 +29,7 @@ var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
 	hello := model.Request{Messages: []model.Message{{Role: model.RoleUser, Content: "hello"}}}
 	ignore := func(model.Delta) {}
 
-	It("reasoning, usage, refusals and why an answer ends", func() {
+	It("plays reasoning, usage, refusals and finish reasons", func() {
 		var deltas []model.Delta
 		res, err := client(skeinv1.ScriptStep{Content: "no", Reasoning: "hm {{ .Last.Content }}", Refused: true, FinishReason: "length",
 			Usage: &skeinv1.ScriptUsage{InputTokens: 10, OutputTokens: 5, CachedTokens: 4, CacheWriteTokens: 3, ReasoningTokens: 2}}).
@@ -40,20 +40,20 @@ var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
 		Expect(deltas).To(Equal([]model.Delta{{Reasoning: "hm hello"}, {Text: "no"}}))
 	})
 
-	DescribeTable("failures", func(s skeinv1.ScriptStep, kind model.Kind, passing bool) {
+	DescribeTable("plays failures", func(s skeinv1.ScriptStep, kind model.Kind, passing bool) {
 		_, err := client(s).Stream(ctx, hello, ignore)
 		var e *model.Error
 		Expect(errors.As(err, &e)).To(BeTrue())
 		Expect(e).To(And(HaveField("Kind", kind), HaveField("Passing", passing), HaveField("Metadata", HaveKeyWithValue("script_step", "0"))))
 	},
-		Entry("for good", skeinv1.ScriptStep{Error: "x"}, model.KindFailed, false),
-		Entry("by a status", skeinv1.ScriptStep{Error: "x", Status: 529}, model.KindStatus, true),
-		Entry("by a status that stays", skeinv1.ScriptStep{Error: "x", Status: 401}, model.KindStatus, false),
-		Entry("in the middle", skeinv1.ScriptStep{Content: "hello", BreaksAfter: ptr.To[int32](2)}, model.KindUnreachable, true),
+		Entry("permanent", skeinv1.ScriptStep{Error: "x"}, model.KindFailed, false),
+		Entry("with a passing status", skeinv1.ScriptStep{Error: "x", Status: 529}, model.KindStatus, true),
+		Entry("with a permanent status", skeinv1.ScriptStep{Error: "x", Status: 401}, model.KindStatus, false),
+		Entry("in the middle of a stream", skeinv1.ScriptStep{Content: "hello", BreaksAfter: ptr.To[int32](2)}, model.KindUnreachable, true),
 		Entry("by a filter", skeinv1.ScriptStep{Content: "hello", FinishReason: "content_filter"}, model.KindFiltered, false),
 	)
 
-	It("failures that pass", func() {
+	It("plays passing failures", func() {
 		c := client(skeinv1.ScriptStep{Error: "busy", Status: 429, RetryAfter: duration(7 * time.Second), Failures: ptr.To[int32](1), Content: "now"})
 		_, err := c.Stream(ctx, hello, ignore)
 		Expect(err).To(And(HaveField("Passing", true), HaveField("RetryAfter", 7*time.Second)))
@@ -62,7 +62,7 @@ var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
 		Expect(c.Stream(ctx, again, ignore)).To(HaveField("Content", "now"))
 	})
 
-	It("connections that break, and then hold", func() {
+	It("plays connections that break once", func() {
 		c := client(skeinv1.ScriptStep{Content: "hello", BreaksAfter: ptr.To[int32](2), Failures: ptr.To[int32](1)})
 		var deltas []model.Delta
 		_, err := c.Stream(ctx, hello, func(d model.Delta) { deltas = append(deltas, d) })
@@ -73,7 +73,7 @@ var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
 		Expect(c.Stream(ctx, again, ignore)).To(HaveField("Content", "hello"))
 	})
 
-	It("sessions, and forgetting them", Label("RUN-06"), func() {
+	It("plays sessions, and forgets them", Label("RUN-06"), func() {
 		c := client(skeinv1.ScriptStep{Content: "{{ .Session }}/{{ .NewMessages }}", ForgetsSession: true, Times: ptr.To[int32](0)})
 		res, err := c.Stream(ctx, hello, ignore)
 		Expect(err).NotTo(HaveOccurred())
@@ -85,12 +85,12 @@ var _ = Describe("A script plays what providers do", Label("AGT-06"), func() {
 		Expect(model.WithRestarts(c).Stream(ctx, resumed, ignore)).To(HaveField("Content", "/1"))
 	})
 
-	It("its own part alone, whatever another script has played in the conversation", func() {
+	It("ignores steps that another script has played in the conversation", func() {
 		req := model.Request{Messages: []model.Message{{Role: model.RoleAssistant, Metadata: map[string]any{"script_step": "0", "script": "other"}}}}
 		Expect(client(skeinv1.ScriptStep{Content: "mine"}).Stream(ctx, req, ignore)).To(HaveField("Content", "mine"))
 	})
 
-	It("embeddings by which texts that share words are near each other", Label("RUN-07"), func() {
+	It("plays embeddings in which texts that share words are near each other", Label("RUN-07"), func() {
 		out, err := client(skeinv1.ScriptStep{}).Embed(ctx, []string{"the red house on the hill", "a red house", "stock prices fell", ""})
 		Expect(err).NotTo(HaveOccurred())
 		dot := func(a, b []float32) (sum float32) {

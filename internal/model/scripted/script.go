@@ -1,5 +1,5 @@
-// Package scripted is the model that plays a given script (SPEC AGT-06): what demos and tests use. Its
-// figures come from real tool results, by templates.
+// Package scripted is the model that plays a given script (AGT-06), for demos and tests. Its figures come from real
+// tool results, through templates.
 package scripted
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// metadataStep is the key under which the number of the played step is kept with its message.
+// Metadata keys of the messages that a script produces.
 const (
 	metadataStep = "script_step"
-	// metadataScript is the key of the name of the Model whose script was played.
+	// metadataScript holds the name of the Model whose script was played.
 	metadataScript = "script"
 )
 
@@ -45,11 +45,11 @@ type step struct {
 
 type scriptCall struct {
 	name string
-	raw  string // sent as it stands when not empty
+	raw  string // sent unchanged when not empty
 	args any    // decoded JSON whose strings are of type text
 }
 
-// Validate tells whether the steps can be played; the error names the step and what is wrong with it.
+// Validate returns an error unless the steps can be played. The error names the step and says what is wrong.
 func Validate(steps []skeinv1.ScriptStep) error {
 	_, err := parse(steps)
 	return err
@@ -140,8 +140,8 @@ func parseStep(s skeinv1.ScriptStep) (step, error) {
 	return p, nil
 }
 
-// pick gives the number of the step that answers a conversation: the first that matches and is not used
-// up. Which ones were played is read from the conversation itself.
+// pick returns the number of the step that answers a conversation: the first one that matches and is not used up. The
+// conversation itself says which steps were played.
 func (s script) pick(name string, messages []model.Message) (int, bool) {
 	used := make([]int, len(s))
 	for _, m := range messages {
@@ -149,7 +149,7 @@ func (s script) pick(name string, messages []model.Message) (int, bool) {
 			continue
 		}
 		if by, ok := m.Metadata[metadataScript].(string); ok && by != name {
-			continue // another Model's
+			continue // another Model played it
 		}
 		if n, err := strconv.Atoi(fmt.Sprint(m.Metadata[metadataStep])); err == nil && n >= 0 && n < len(used) {
 			used[n]++
@@ -174,7 +174,7 @@ func (s *step) match(last model.Message) bool {
 	return s.matches == nil || s.matches.MatchString(last.Content)
 }
 
-// lastOf gives the last message that is not the system prompt at the front.
+// lastOf returns the last message.
 func lastOf(messages []model.Message) model.Message {
 	if len(messages) == 0 {
 		return model.Message{}
@@ -182,7 +182,7 @@ func lastOf(messages []model.Message) model.Message {
 	return messages[len(messages)-1]
 }
 
-// parseStrings turns every string in a JSON value into a template.
+// parseStrings replaces every string in a JSON value with a template.
 func parseStrings(name string, v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -207,7 +207,7 @@ func parseStrings(name string, v any) (any, error) {
 	return v, nil
 }
 
-// arguments gives the JSON text of a call's arguments.
+// arguments returns the arguments of a call as JSON text.
 func (c *scriptCall) arguments(data *view) (string, error) {
 	if c.raw != "" {
 		return c.raw, nil

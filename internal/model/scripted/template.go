@@ -15,7 +15,7 @@ import (
 type view struct {
 	Last      lastMessage
 	Arguments any
-	// Session that is gone on with, and how many messages it does not know.
+	// Session is the session that continues. NewMessages is how many messages it does not know.
 	Session     string
 	NewMessages int
 
@@ -72,7 +72,7 @@ func (v *view) render(t text) (string, error) {
 	if t.tmpl == nil {
 		return t.plain, nil
 	}
-	// Functions belong to a template, not to an execution: a clone keeps concurrent calls apart.
+	// Functions belong to a template and not to an execution, so a clone separates concurrent calls.
 	tmpl, err := t.tmpl.Clone()
 	if err != nil {
 		return "", err
@@ -111,7 +111,7 @@ func (v *view) renderStrings(x any) (any, error) {
 	return x, nil
 }
 
-// toolResult gives the newest result of a tool, decoded when it is JSON.
+// toolResult returns the newest result of a tool, decoded when it is JSON.
 func (v *view) toolResult(name string) (any, error) {
 	for i := len(v.messages) - 1; i >= 0; i-- {
 		m := v.messages[i]
@@ -126,7 +126,7 @@ func (v *view) toolResult(name string) (any, error) {
 	return nil, fmt.Errorf("no result of the tool %q yet", name)
 }
 
-// decode reads one JSON value. Numbers print as people write them, not as 1.2e+06.
+// decode reads one JSON value. Its numbers print as people write them, not as 1.2e+06.
 func decode(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -8,15 +8,15 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// leastResult is how many tokens of a result stay at least, of one that is shortened.
+// leastResult is the least number of tokens that stay of a shortened result.
 const leastResult = 150
 
-// perNote is more than what is said in place of what was left out.
+// perNote is an upper bound for the tokens of the note in place of what was left out.
 const perNote = 90
 
-// Shorten leaves out the middle of the largest results of tools until the messages have no more than budget tokens, or
-// until nothing more can be left out. The messages that are given stay as they are. It tells how many results were
-// shortened, and how many tokens there are then.
+// Shorten leaves out the middle of the largest tool results until the messages have at most budget tokens, or nothing
+// more can be left out. It does not change the given messages. It returns the number of shortened results and the
+// remaining tokens.
 func Shorten(messages []model.Message, budget int) (out []model.Message, shortened, tokens int) {
 	type result struct{ at, size int }
 	var results []result
@@ -32,7 +32,7 @@ func Shorten(messages []model.Message, budget int) (out []model.Message, shorten
 		return messages, 0, tokens
 	}
 	slices.SortStableFunc(results, func(a, b result) int { return b.size - a.size })
-	// The largest are brought down to one level, no more of them than needed.
+	// Bring the largest results down to one level, and no more of them than needed.
 	level, sum := 0, 0
 	for n, r := range results {
 		sum += r.size
@@ -57,7 +57,7 @@ func Shorten(messages []model.Message, budget int) (out []model.Message, shorten
 	return out, shortened, tokens
 }
 
-// withoutMiddle is the content of a result with its middle left out.
+// withoutMiddle returns the content of a result without its middle.
 func withoutMiddle(m *model.Message, level int) string {
 	text := m.Content
 	head, tail := first(text, level*3/4), last(text, level/4)
@@ -69,12 +69,12 @@ func withoutMiddle(m *model.Message, level int) string {
 		"or have code read the message of the thread with tool_call_id %q, which has all of it.]\n%s", head, left, utf8.RuneCountInString(text), clipID(m.ToolCallID), tail)
 }
 
-// clipID keeps the ids of others from making a note long.
+// clipID keeps long ids from making a note long.
 func clipID(id string) string {
 	return first(id, 40)
 }
 
-// first gives as much of the beginning of a text as has no more than so many tokens.
+// first returns the longest beginning of a text that has at most the given number of tokens.
 func first(text string, tokens int) string {
 	ascii, other := 0, 0
 	for i, r := range text {
@@ -90,7 +90,7 @@ func first(text string, tokens int) string {
 	return text
 }
 
-// last gives as much of the end of a text as has no more than so many tokens.
+// last returns the longest end of a text that has at most the given number of tokens.
 func last(text string, tokens int) string {
 	ascii, other := 0, 0
 	for i := len(text); i > 0; {

@@ -1,5 +1,5 @@
-// Package window keeps what a model gets to read within what it can read. It knows no tokenizer, since every provider
-// has another: it estimates, and learns from what the provider counted.
+// Package window keeps the input of a model within its context window. It uses no tokenizer, because every provider has
+// another one: it estimates, and learns from the provider's counts.
 package window
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// What is counted beside the letters, in tokens.
+// Tokens that are counted in addition to the text.
 const (
 	perMessage = 4
 	perCall    = 8
-	perImage   = 1600 // the most that the providers take for one that they have scaled down
+	perImage   = 1600 // the most that the providers count for an image that they have scaled down
 )
 
-// Text estimates the tokens of a text: two for seven letters of ASCII, which is on the safe side for prose and about
+// Text estimates the tokens of a text: two for seven ASCII characters, which is on the safe side for prose and about
 // right for code and JSON, and one for each other character.
 func Text(s string) int {
 	ascii, other := 0, 0
@@ -52,20 +52,20 @@ func Tools(tools []model.Tool) (n int) {
 
 // Fitted is a conversation that was made to fit.
 type Fitted struct {
-	// Messages that are kept, the system prompt first; the slice that was given when all are.
+	// Messages are the kept messages, the system prompt first. It is the given slice when all are kept.
 	Messages []model.Message
-	// Tokens of them, by the estimate that was used.
+	// Tokens is the estimate for Messages.
 	Tokens int
-	// LeftOut is how many messages are not among them.
+	// LeftOut is how many messages were left out.
 	LeftOut int
-	// Fits is false when not even the system prompt and the newest turn do; they are what Messages holds then.
+	// Fits is false when not even the system prompt and the newest turn fit. Messages then contains only these.
 	Fits bool
 }
 
-// Fit leaves out the oldest turns until the rest has no more than budget tokens. The system prompt, which is the first
-// message, and the newest turn always stay. A turn begins with what a user says, or several users one behind the
-// other, and goes to where the next one begins: so a call is never torn from its result. Only what is kept is
-// estimated: the cost does not grow with what is left out.
+// Fit leaves out the oldest turns until the rest has at most budget tokens. The system prompt, which is the first
+// message, and the newest turn always stay. A turn begins with one or more consecutive user messages and ends where the
+// next turn begins, so a call is never separated from its result. Only kept messages are estimated, so the cost does
+// not grow with what is left out.
 func Fit(messages []model.Message, budget int, tokens func(*model.Message) int) Fitted {
 	if len(messages) == 0 {
 		return Fitted{Messages: messages, Fits: true}
@@ -82,7 +82,7 @@ func Fit(messages []model.Message, budget int, tokens func(*model.Message) int) 
 			}
 		}
 		total += size
-		if total > budget { // the newest
+		if total > budget { // the newest turn
 			return cut(messages, begin, total, false)
 		}
 		end = begin
@@ -90,14 +90,14 @@ func Fit(messages []model.Message, budget int, tokens func(*model.Message) int) 
 	return Fitted{Messages: messages, Tokens: total, Fits: total <= budget}
 }
 
-// turn gives where the turn begins that ends before end.
+// turn returns where the turn that ends before end begins.
 func turn(messages []model.Message, end int) int {
 	asked := false
 	for i := end - 1; i >= 1; i-- {
 		switch messages[i].Role {
 		case model.RoleUser:
 			asked = true
-		case model.RoleSystem: // belongs to what is asked behind it, if anything is
+		case model.RoleSystem: // belongs to the user messages after it, if there are any
 		default:
 			if asked {
 				return i + 1

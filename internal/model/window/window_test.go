@@ -10,7 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// conversation draws a system prompt and turns: users, now and then a system message, answers with calls and results.
+// conversation draws a system prompt and turns: user messages, sometimes a system message, and answers with calls and
+// results.
 func conversation(t *rapid.T) []model.Message {
 	out := []model.Message{{Role: model.RoleSystem, Content: "system"}}
 	text := rapid.StringMatching(`[a-zä ]{0,60}`)
@@ -51,7 +52,7 @@ func TestFit(t *testing.T) {
 		if f.Fits != (sum <= budget) {
 			t.Fatalf("%d tokens in %d: fits %v", sum, budget, f.Fits)
 		}
-		// The system prompt, then the newest messages, in order, with nothing in between left out.
+		// The result must be the system prompt and the newest messages, in order and without gaps.
 		if f.Messages[0].Content != "system" || f.LeftOut != len(all)-len(f.Messages) {
 			t.Fatalf("left out %d of %d, kept %d", f.LeftOut, len(all), len(f.Messages))
 		}
@@ -64,7 +65,7 @@ func TestFit(t *testing.T) {
 		if f.LeftOut == 0 {
 			return
 		}
-		// Whole turns: what is kept begins with what a user says, and each result has its call.
+		// Turns must be whole: the kept part begins with a user message, and each result has its call.
 		begins := 1
 		for begins < len(f.Messages) && f.Messages[begins].Role == model.RoleSystem {
 			begins++
@@ -84,7 +85,7 @@ func TestFit(t *testing.T) {
 				t.Fatalf("the result of %s has no call", m.ToolCallID)
 			}
 		}
-		// No more than needed: with the turn before it, it would not have fitted.
+		// No more than necessary may be left out: with one more turn, it must not fit.
 		if f.Fits {
 			more := 0
 			for i := turn(all, 1+f.LeftOut); i < 1+f.LeftOut; i++ {

@@ -12,10 +12,13 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// Within keeps what a Model gets to read within what it can read (SPEC AGT-06): the oldest turns are left out whole, then
-// the largest results of the newest turn are shortened, and what fits not even then is an *model.Error of
-// CodeContextLength. Where the provider says that a request was too long, it is made once more with less, and the client
-// remembers that once the shorter one was answered: a refusal that less does not heal was about something else. The Response tells what was left out.
+// Within returns a client that keeps requests within a Model's context window (AGT-06). It first leaves out the oldest
+// turns whole, and then shortens the largest results of the newest turn. A request that still does not fit fails with a
+// *model.Error of CodeContextLength.
+//
+// When the provider says that a request was too long, the client makes the request once more, with less. It remembers
+// the limit only when the shorter request is answered: a refusal that less text does not cure was about something else.
+// The Response says what was left out.
 func Within(c model.Client, name string, spec skeinv1.ModelSpec) model.Client {
 	k := &keeper{client: c, name: name}
 	if can := spec.Capabilities; can != nil {
@@ -29,14 +32,15 @@ type keeper struct {
 	client model.Client
 	name   string
 	spec   skeinv1.ModelSpec
-	window int64 // as the Model declares it; 0 when it does not
+	window int64 // as the Model declares it; 0 when undeclared
 	scale  Scale
 
+	// mu guards told and ceiling.
 	mu sync.Mutex
-	// told is the window as the provider said it when it refused a request and took a shorter one; 0 when it has not.
+	// told is the window that the provider named when it refused a request and accepted a shorter one; 0 for none.
 	told int64
-	// ceiling is less than what the provider refused without saying its window, in tokens as they are estimated, when it
-	// took less; 0 when it has not.
+	// ceiling is below what the provider refused without naming its window, in estimated tokens, when it accepted less;
+	// 0 for none.
 	ceiling int
 }
 
@@ -45,7 +49,7 @@ type fitted struct {
 	req       model.Request
 	leftOut   int
 	shortened int
-	estimated int // tokens of all of it without the scale; 0 when not known
+	estimated int // estimated tokens of the whole request without the scale; 0 when unknown
 	size      int64
 }
 
@@ -92,7 +96,7 @@ func (k *keeper) Stream(ctx context.Context, req model.Request, emit func(model.
 	return res, nil
 }
 
-// Embed implements model.Embedder, where the client does.
+// Embed implements model.Embedder if the client does.
 func (k *keeper) Embed(ctx context.Context, texts []string) (*model.Embeddings, error) {
 	e, err := model.EmbedderOf(k.client, k.name)
 	if err != nil {
@@ -101,7 +105,7 @@ func (k *keeper) Embed(ctx context.Context, texts []string) (*model.Embeddings, 
 	return e.Embed(ctx, texts)
 }
 
-// bounds gives the window in tokens and how many tokens a request was refused with; 0 for what is not known.
+// bounds returns the window in tokens, and the ceiling for requests in estimated tokens; 0 for what is unknown.
 func (k *keeper) bounds() (size int64, ceiling int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,14 +143,14 @@ func (k *keeper) fit(req model.Request) (fitted, error) {
 	return f, tooLarge(k.name, &f.req, most, factor)
 }
 
-// room gives how many tokens, as they are estimated, a window has beside the answer.
+// room returns how many estimated tokens a window has besides the answer.
 func (k *keeper) room(size int64) int { return k.roomAt(size, k.scale.Factor()) }
 
 func (k *keeper) roomAt(size int64, factor float64) int {
 	return int(float64(size-answerRoom(size, &k.spec)) / factor)
 }
 
-// whole is a request with all that its session has.
+// whole returns a request with everything that its session has.
 func (k *keeper) whole(req model.Request) fitted {
 	f := fitted{leftOut: req.SessionLeftOut}
 	req.Messages = model.Without(req.Messages, req.SessionLeftOut)
@@ -154,8 +158,8 @@ func (k *keeper) whole(req model.Request) fitted {
 	return f
 }
 
-// fitTo makes the messages of a request fit a budget. What of them the provider's conversation has is left as it is; where
-// that cannot be, it is begun anew. ok is false when the budget is not kept.
+// fitTo makes the messages of a request fit a budget. It leaves the provider's conversation as it is, and starts a new
+// one when that does not fit. ok is false when the budget is exceeded.
 func (k *keeper) fitTo(req model.Request, budget int) (f fitted, ok bool) {
 	if req.Session != "" {
 		f = k.whole(req)
@@ -174,7 +178,7 @@ func (k *keeper) fitTo(req model.Request, budget int) (f fitted, ok bool) {
 	return f, f.estimated <= budget
 }
 
-// fitMessages is Fit, for conversations without a system prompt too.
+// fitMessages is Fit, also for conversations without a system prompt.
 func fitMessages(messages []model.Message, budget int) Fitted {
 	if len(messages) > 0 && messages[0].Role == model.RoleSystem {
 		return Fit(messages, budget, Message)
@@ -187,8 +191,8 @@ func fitMessages(messages []model.Message, budget int) Fitted {
 
 func besides(req *model.Request) int { return Tools(req.Tools) + Text(string(req.Schema)) }
 
-// answerRoom is how many tokens of a window are kept free for the answer: what it may have at most, but no more than half
-// of the window.
+// answerRoom returns how many tokens of a window are reserved for the answer: its limit, but at most half of the
+// window.
 func answerRoom(size int64, m *skeinv1.ModelSpec) int64 {
 	half := size / 2
 	switch {
@@ -200,7 +204,7 @@ func answerRoom(size int64, m *skeinv1.ModelSpec) int64 {
 	return min(4096, half/2)
 }
 
-// tooLong gives the error by which a provider refuses what it cannot read; nil for others.
+// tooLong returns the error with which a provider refuses a request that is too long; nil for other errors.
 func tooLong(err error) *model.Error {
 	var e *model.Error
 	if errors.As(err, &e) && e.Code == model.CodeContextLength {
@@ -209,15 +213,16 @@ func tooLong(err error) *model.Error {
 	return nil
 }
 
-// lesson is what a refusal says of the model, if it was about the length: which shows when less is not refused.
+// lesson is what a refusal says about the model, if it was about the length. It was when a shorter request is not
+// refused.
 type lesson struct {
-	told      int64 // the window; 0 when it does not say
-	ceiling   int   // 0 when it says nothing of one
-	estimated int   // tokens of what was refused, and
-	counted   int64 // as the provider counted them; 0 when it does not say, or nothing is to be learned from it
+	told      int64 // the window; 0 when not named
+	ceiling   int   // 0 for none
+	estimated int   // estimated tokens of the refused request
+	counted   int64 // the provider's count for it; 0 when not named, or when nothing can be learned from it
 }
 
-// remember takes a lesson in.
+// remember stores a lesson.
 func (k *keeper) remember(l lesson) {
 	k.scale.Learn(l.estimated, l.counted)
 	k.mu.Lock()
@@ -230,8 +235,8 @@ func (k *keeper) remember(l lesson) {
 	}
 }
 
-// less makes a request that was refused smaller; ok is false when there is nothing that can be left out. What the
-// refusal teaches is used, but not remembered.
+// less makes a refused request smaller. ok is false when nothing can be left out. It uses what the refusal says, but
+// does not remember it.
 func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitted, l lesson, ok bool) {
 	tokens := refused.estimated
 	if tokens == 0 {
@@ -240,7 +245,7 @@ func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitt
 			tokens += Message(&refused.req.Messages[i])
 		}
 	}
-	room := tokens / 2 // by how much it is too long is not known, and there is one try
+	room := tokens / 2 // the excess is unknown, and there is only one more attempt
 	size, _ := k.bounds()
 	if e.Limit >= smallestWindow {
 		l.told, l.estimated = e.Limit, tokens
@@ -251,7 +256,7 @@ func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitt
 			size = min(size, k.window)
 		}
 		room = min(k.roomAt(size, k.scale.FactorWith(l.estimated, l.counted)), tokens*9/10)
-	} else if e.Status != http.StatusRequestEntityTooLarge { // which is about bytes
+	} else if e.Status != http.StatusRequestEntityTooLarge { // that status is about bytes
 		l.ceiling = tokens * 9 / 10
 	}
 	req.Session, req.SessionMessages, req.SessionLeftOut = "", 0, 0 // what the provider keeps is part of what is too long
@@ -262,19 +267,19 @@ func (k *keeper) less(req model.Request, refused fitted, e *model.Error) (f fitt
 	return f, l, ok || f.estimated < tokens
 }
 
-// smallestWindow is less than any model has: a provider that names a smaller one speaks of something else.
+// smallestWindow is smaller than the window of any model. A provider that names a smaller limit means something else.
 const smallestWindow = 256
 
-// advised is a refusal with what can be done about it.
+// advised returns a refusal with advice.
 func advised(e *model.Error) *model.Error {
 	out := *e
-	out.Message += "; what it was asked cannot be made shorter: " + remedies
+	out.Message += "; the request cannot be made shorter: " + remedies
 	return &out
 }
 
 const remedies = "say less at once, keep large data in files, let tools give shorter results, offer fewer tools, or use a model with a larger window (spec.capabilities.contextWindow)"
 
-// tooLarge says what of a request that does not fit is the largest, and what to do.
+// tooLarge returns an error that names the largest part of a request that does not fit, and what to do.
 func tooLarge(name string, req *model.Request, most int64, factor float64) *model.Error {
 	tools := besides(req)
 	total, system, newest := tools, 0, 0
@@ -292,7 +297,7 @@ func tooLarge(name string, req *model.Request, most int64, factor float64) *mode
 	var what string
 	switch {
 	case newest*2 >= total:
-		what = fmt.Sprintf("a message of about %d tokens is most of it: shorten it, or attach what is large as a file, of which tools can read parts", say(newest))
+		what = fmt.Sprintf("a message of about %d tokens is most of it: shorten it, or attach large content as a file, so that tools can read parts of it", say(newest))
 	case system*2 >= total:
 		what = fmt.Sprintf("the system prompt, of about %d tokens, is most of it: shorten the prompt and what it includes", say(system))
 	case tools*2 >= total:
@@ -310,7 +315,7 @@ func pictured(req *model.Request) bool {
 	return slices.ContainsFunc(req.Messages, func(m model.Message) bool { return len(m.Images) > 0 })
 }
 
-// learn takes in what the provider counted. Images cost what they cost: nothing is to be learned from them.
+// learn takes in the provider's count. It ignores requests with images, whose cost says nothing about text.
 func (k *keeper) learn(f fitted, res *model.Response) {
 	if f.estimated > 0 && res.Usage != nil && res.Session == "" && !pictured(&f.req) {
 		k.scale.Learn(f.estimated, res.Usage.InputTokens)

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/model/window"
 )
 
-// provider is a model that reads so many characters and refuses more.
+// provider is a model that reads at most a number of characters and refuses more.
 type provider struct {
 	most  int
 	says  model.Error // of a request that is too long
@@ -36,7 +36,7 @@ func (p *provider) Stream(_ context.Context, req model.Request, emit func(model.
 	return &model.Response{Content: "fine"}, nil
 }
 
-// ask gives the answer of a client, and its error.
+// ask returns the answer of a client, or its error.
 func ask(c model.Client, req model.Request) (*model.Response, error) {
 	return c.Stream(context.Background(), req, func(model.Delta) {})
 }
@@ -45,7 +45,7 @@ func declared(tokens int64) skeinv1.ModelSpec {
 	return skeinv1.ModelSpec{Capabilities: &skeinv1.ModelCapabilities{ContextWindow: tokens, MaxOutputTokens: 100}}
 }
 
-// turns are a system prompt and so many turns, each of which calls a tool, and a question. Texts have size characters.
+// turns returns a system prompt, n turns that each call a tool, and a question. Texts have size characters.
 func turns(n, size int) []model.Message {
 	text := strings.Repeat("x", size)
 	out := []model.Message{{Role: model.RoleSystem, Content: "system"}}
@@ -217,7 +217,7 @@ func TestLargeResultsOfTheNewestTurnAreShortened(t *testing.T) {
 func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	long := strings.Repeat("x", 8000)
 	for want, req := range map[string]model.Request{
-		"attach what is large as a file":               {Messages: []model.Message{{Role: model.RoleSystem, Content: "s"}, {Role: model.RoleUser, Content: long}}},
+		"attach large content as a file":               {Messages: []model.Message{{Role: model.RoleSystem, Content: "s"}, {Role: model.RoleUser, Content: long}}},
 		"shorten the prompt and what it includes":      {Messages: []model.Message{{Role: model.RoleSystem, Content: long}, {Role: model.RoleUser, Content: "u"}}},
 		"the definitions of 1 tools":                   {Messages: turns(0, 1), Tools: []model.Tool{{Name: "t", Description: long}}},
 		"more than the 900 that the model m reads":     {Messages: []model.Message{{Role: model.RoleUser, Content: long}}},
@@ -231,7 +231,7 @@ func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	}
 }
 
-// What a provider keeps is gone on with for as long as nothing more has to be left out.
+// A provider's conversation is continued for as long as nothing more must be left out.
 func TestAConversationThatTheProviderKeeps(t *testing.T) {
 	p := &provider{most: 1 << 20}
 	c := window.Within(p, "m", declared(1000))

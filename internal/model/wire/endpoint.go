@@ -1,5 +1,5 @@
-// Package wire is what the clients of providers share: how an endpoint is reached, how long an answer may take, and how
-// a failure is told without the key (SPEC AGT-06).
+// Package wire is shared by the clients of providers: how to reach an endpoint, how long an answer may take, and how to
+// report a failure without the key (AGT-06).
 package wire
 
 import (
@@ -15,27 +15,27 @@ import (
 
 const defaultTimeout = 120 * time.Second
 
-// Endpoint of one Model.
+// Endpoint is the endpoint of one Model.
 type Endpoint struct {
-	// URL is the base URL, as the SDKs take it.
+	// URL is the base URL in the form that the SDKs take.
 	URL string
-	// Host of it, without the port.
+	// Host is the URL's host without the port.
 	Host string
-	// Key is the API key without the whitespace around it: a secret.
+	// Key is the API key without surrounding white space. It is a secret.
 	Key string
-	// HTTP is the client that every call goes through.
+	// HTTP is the client for every call.
 	HTTP *http.Client
-	// Headers that every request carries beside those of the protocol.
+	// Headers are sent with every request, in addition to those of the protocol.
 	Headers map[string]string
 
-	shown   string // for people: no credentials, no query
+	shown   string // for people, without credentials and query
 	timeout time.Duration
 	idle    time.Duration // 0 = none
 	redact  model.Redactor
 }
 
-// NewEndpoint checks what a Model says of its endpoint; fallback is the one of a Model without. Errors are *model.Error
-// of KindConfig. Nothing is sent.
+// NewEndpoint checks what a Model says about its endpoint. fallback is the endpoint of a Model without one. Errors are
+// *model.Error of KindConfig. It sends nothing.
 func NewEndpoint(c model.Config, fallback string) (*Endpoint, error) {
 	endpoint := c.Spec.Endpoint
 	if endpoint == "" {
@@ -71,13 +71,13 @@ func NewEndpoint(c model.Config, fallback string) (*Endpoint, error) {
 	return e, nil
 }
 
-// Shown is the endpoint as people may read it.
+// Shown returns the endpoint in a form that is safe to show.
 func (e *Endpoint) Shown() string { return e.shown }
 
 var errIdle = errors.New("the model sent nothing for too long")
 
-// Begin bounds a call: the context that it gives ends when the call has taken too long, or when nothing came for too
-// long. Call done at the end.
+// Begin limits a call. The returned context ends when the call takes too long, or when nothing arrives for too long.
+// Call done at the end.
 func (e *Endpoint) Begin(ctx context.Context) (call context.Context, done func()) {
 	call, cancelTime := context.WithTimeout(ctx, e.timeout)
 	if e.idle <= 0 {
@@ -93,7 +93,7 @@ func (e *Endpoint) Begin(ctx context.Context) (call context.Context, done func()
 	}
 }
 
-// watchdog ends a call of which nothing is heard.
+// watchdog ends a call when nothing arrives.
 type watchdog struct {
 	timer *time.Timer
 	term  time.Duration

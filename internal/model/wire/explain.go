@@ -18,25 +18,25 @@ import (
 const (
 	maxErrorText  = 500
 	maxRetryAfter = time.Minute
-	// statusOverloaded is Anthropic's own.
+	// statusOverloaded is specific to Anthropic.
 	statusOverloaded = 529
 )
 
-// Failure of a call, as a client met it.
+// Failure is the failure of a call as a client sees it.
 type Failure struct {
 	Err      error
 	Response *http.Response // nil when there was none
-	// Begun: pieces of the answer had come.
+	// Begun says that pieces of the answer had arrived.
 	Begun bool
-	// Said is what the provider says of it, and Code its own name for it; both may be empty.
+	// Said is the provider's text, and Code its name for the failure. Both may be empty.
 	Said, Code string
-	// Streamed: the provider said so within a stream that had begun well.
+	// Streamed says that the provider reported the failure within a stream that had begun well.
 	Streamed bool
-	// Passing, of a streamed one: the same call may succeed later.
+	// Passing says that the same call may succeed later. It applies to streamed failures.
 	Passing bool
 }
 
-// Explain turns a failure into an error that says what happened and what to do, without the key.
+// Explain converts a failure to an error that says what happened and what to do, without the key.
 func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
@@ -57,7 +57,7 @@ func (e *Endpoint) Explain(call context.Context, f Failure) *model.Error {
 	case errors.Is(call.Err(), context.DeadlineExceeded):
 		return model.Errorf(model.KindTimeout, "the model at %s did not finish its answer within %s: raise spec.timeout of the Model or ask for less", e.shown, e.timeout)
 	case errors.As(f.Err, &redirect):
-		return model.Errorf(model.KindConfig, "the endpoint %s redirects to %s, which is not followed, so that the key goes nowhere else: give that address in spec.endpoint of the Model if it is the right one", e.shown, e.Quote(redirect.host))
+		return model.Errorf(model.KindConfig, "the endpoint %s redirects to %s, which Skein does not follow, so that the key is not sent elsewhere: give that address in spec.endpoint of the Model if it is the right one", e.shown, e.Quote(redirect.host))
 	case errors.Is(f.Err, errAnswerTooLong):
 		return model.Errorf(model.KindBadAnswer, "the model at %s sent an answer of more than %d bytes", e.shown, maxAnswerBytes)
 	case errors.As(f.Err, &syntax), errors.As(f.Err, &wrongType):
@@ -90,7 +90,7 @@ func (e *Endpoint) explainStatus(f Failure) *model.Error {
 	}
 	measure(out, f.Said)
 	switch {
-	case f.Code == "insufficient_quota": // a 429 that no waiting heals
+	case f.Code == "insufficient_quota": // a 429 that waiting does not cure
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout,
 		res.StatusCode == http.StatusConflict, res.StatusCode >= http.StatusInternalServerError:
 		out.Passing = true
@@ -111,14 +111,14 @@ func advice(status int) string {
 	return ""
 }
 
-// Broken is the error of an answer that ended too early.
+// Broken returns the error of an answer that ended too early.
 func (e *Endpoint) Broken() *model.Error {
 	out := model.Errorf(model.KindUnreachable, "the connection to the model at %s broke before its answer was complete", e.shown)
 	out.Passing = true
 	return out
 }
 
-// Quote makes a text of others fit to be shown: without the key, short, on one line.
+// Quote makes a text of others safe to show: without the key, short, on one line.
 func (e *Endpoint) Quote(text string) string {
 	text = strings.Join(strings.Fields(e.redact.Redact(text)), " ")
 	if len(text) > maxErrorText {
@@ -131,7 +131,7 @@ func (e *Endpoint) Quote(text string) string {
 	return text
 }
 
-// rootCause leaves out the address and the URL that net/http wraps around an error.
+// rootCause returns the error without the address and the URL that net/http wraps around it.
 func rootCause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -143,8 +143,8 @@ func rootCause(err error) string {
 	return err.Error()
 }
 
-// Bounds of the body of a refusal: what is read, and what of its end is not shown where there is more, since a key may
-// have been cut there, of which half is not found any more.
+// maxErrorBody limits how much of the body of a refusal is read. unsureEnd is how much of the end of a longer body is
+// not shown: a key may have been cut there, and half of a key would not be found.
 const (
 	maxErrorBody = 64 << 10
 	unsureEnd    = 8 << 10
@@ -162,7 +162,7 @@ func (e *Endpoint) bodyOf(res *http.Response) string {
 	return text
 }
 
-// retryAfter reads how long the server asks to wait, a minute at most.
+// retryAfter returns how long the server asks to wait, at most a minute.
 func retryAfter(h http.Header) time.Duration {
 	var d time.Duration
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {

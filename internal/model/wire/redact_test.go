@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// spellings in which servers, proxies and libraries send back what they were sent.
+// spellings are the forms in which servers, proxies and libraries send back what they received.
 var spellings = map[string]func(string) string{
 	"as it is":       func(s string) string { return s },
 	"Go's":           func(s string) string { q := strconv.Quote(s); return q[1 : len(q)-1] },
@@ -45,7 +45,7 @@ var spellings = map[string]func(string) string{
 
 func inJSON(s string) string { text, _ := json.Marshal(s); return string(text[1 : len(text)-1]) }
 
-// smallHex is a percent-encoded text with small digits.
+// smallHex returns a percent-encoded text with lower-case digits.
 func smallHex(s string) string {
 	out := []byte(s)
 	for i := 0; i+2 < len(out); i++ {
@@ -56,7 +56,7 @@ func smallHex(s string) string {
 	return string(out)
 }
 
-// No part of a key is in an error, wherever and however the provider sends it back.
+// No part of a key may be in an error, wherever and however the provider sends it back.
 func TestKeysStayOutOfErrors(t *testing.T) {
 	names := make([]string, 0, len(spellings))
 	for name := range spellings {

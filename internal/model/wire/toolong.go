@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// codeOf tells the failures apart that the rest of Skein has to know.
+// codeOf returns the code of failures that the rest of Skein distinguishes.
 func codeOf(f Failure) model.Code {
 	switch {
 	case saysTooLong(f):
@@ -19,7 +19,7 @@ func codeOf(f Failure) model.Code {
 	return ""
 }
 
-// tooLongWords are in what providers, and servers of models, say of a request that the model cannot read.
+// tooLongWords occur in what providers and model servers say about a request that is too long.
 var tooLongWords = []string{
 	"maximum context length", "context window", "context size", "context limit", "prompt is too long", "input is too long",
 	"maximum prompt length", "maximum number of tokens", "reduce the length",
@@ -29,7 +29,7 @@ func saysTooLong(f Failure) bool {
 	switch f.Code {
 	case "context_length_exceeded", "request_too_large", "exceed_context_size_error":
 		return true
-	case "rate_limit_exceeded", "rate_limit_error": // a limit on tokens for a minute is another matter
+	case "rate_limit_exceeded", "rate_limit_error": // a limit of tokens per minute is something else
 		return false
 	}
 	said := strings.ToLower(f.Said)
@@ -41,7 +41,7 @@ func saysTooLong(f Failure) bool {
 	return false
 }
 
-// What providers say of how long a request may be, and of how long it was without the room for an answer.
+// What providers say about how long a request may be, and about how long it was without room for an answer.
 var (
 	limits = []*regexp.Regexp{
 		regexp.MustCompile(`[0-9] \+ [0-9,]+ > ([0-9][0-9,]*)`),
@@ -59,7 +59,7 @@ var (
 	}
 )
 
-// measure reads how much was too much, where the provider says it.
+// measure reads the limit and the count, if the provider names them.
 func measure(e *model.Error, said string) {
 	if e.Code == model.CodeContextLength {
 		e.Limit, e.Counted = figure(limits, said), figure(counts, said)

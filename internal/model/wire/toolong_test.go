@@ -8,7 +8,8 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// What providers and servers of models say of a request that is too long, as their documentation and reports have it.
+// These texts are what providers and model servers say about a request that is too long, from documentation and
+// reports.
 func TestTooLong(t *testing.T) {
 	for said, want := range map[string][2]int64{
 		"prompt is too long: 208310 tokens > 200000 maximum": {200000, 208310},
@@ -28,7 +29,7 @@ func TestTooLong(t *testing.T) {
 	if e := (&Endpoint{}).Explain(context.Background(), Failure{Response: &http.Response{StatusCode: 413}, Said: "413"}); e.Code != model.CodeContextLength {
 		t.Errorf("413 is %q", e.Code)
 	}
-	// Said of any field that is too long by itself, which no shorter conversation heals.
+	// Servers also say this about a single field that is too long, which a shorter conversation does not cure.
 	if e := (&Endpoint{}).Explain(context.Background(), Failure{Response: &http.Response{StatusCode: 400}, Code: "string_above_max_length",
 		Said: "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got a string with length 2000 instead."}); e.Code != "" {
 		t.Errorf("a long description is %q", e.Code)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// transport is shared by all models: connections to one endpoint are reused by every thread.
+// transport is shared by all models, so that every thread reuses connections to an endpoint.
 var transport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -19,12 +19,12 @@ var transport = func() *http.Transport {
 	return t
 }()
 
-// maxAnswerBytes bounds what one answer may bring over the wire.
+// maxAnswerBytes limits the size of one answer on the wire.
 const maxAnswerBytes = 32 << 20
 
 var errAnswerTooLong = errors.New("the answer is too long")
 
-// roundTripper ends answers that grow without bound, and tells the call's watchdog what is heard.
+// roundTripper ends answers that exceed the limit, and notifies the call's watchdog of received data.
 type roundTripper struct{ next http.RoundTripper }
 
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -65,7 +65,7 @@ type redirectError struct{ host string }
 
 func (e *redirectError) Error() string { return fmt.Sprintf("it redirects to %s", e.host) }
 
-// sameOrigin follows no redirect that would carry the key and the conversation to another server.
+// sameOrigin refuses redirects that would send the key and the conversation to another server.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
 		return &redirectError{host: req.URL.Scheme + "://" + req.URL.Host}

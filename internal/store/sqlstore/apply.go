@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Apply commits ops on one thread, all or nothing.
+// Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, ops ...store.Op) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		h, err := t.head(threadID)
@@ -23,7 +23,7 @@ func (s *Store) Apply(ctx context.Context, threadID string, fence *store.Fence, 
 	}, touched(threadID, ops)...)
 }
 
-// touched is the threads that ops on a thread write.
+// touched returns the ids of the threads that ops on a thread may write.
 func touched(threadID string, ops []store.Op) []string {
 	threads := []string{threadID}
 	for _, op := range ops {
@@ -34,7 +34,6 @@ func touched(threadID string, ops []store.Op) []string {
 	return threads
 }
 
-// applyAll applies ops in their order.
 func (t *tx) applyAll(h *head, ops []store.Op) error {
 	for _, op := range ops {
 		if err := t.apply(h, op); err != nil {
@@ -44,8 +43,8 @@ func (t *tx) applyAll(h *head, ops []store.Op) error {
 	return nil
 }
 
-// checkFence lets only the present holder pass (SPEC THR-12). That the lease has run out does not matter
-// while nobody has taken it: the epoch is the fence, not the clock.
+// checkFence returns store.ErrFenced unless the fence belongs to the present holder (THR-12). An expired lease still
+// passes while nobody has taken it: the epoch is the fence, not the clock.
 func (t *tx) checkFence(h *head, f *store.Fence) error {
 	if p, ok := t.session.(pipelined); ok && f.ThreadID == h.id {
 		if known, holds := p.checkFence(h, f); known && holds {
@@ -137,5 +136,5 @@ func (t *tx) apply(h *head, op store.Op) error {
 	if known, err := t.applyLife(h, op); known {
 		return err
 	}
-	return fmt.Errorf("the store knows no operation %T", op)
+	return fmt.Errorf("unknown store operation %T", op)
 }

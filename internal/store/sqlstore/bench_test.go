@@ -17,7 +17,7 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// BenchmarkRunnable looks for work among threads that rest.
+// BenchmarkRunnable finds work among idle threads.
 func BenchmarkRunnable(b *testing.B) {
 	ctx := context.Background()
 	for _, idle := range []int{1_000, 100_000} {

@@ -8,11 +8,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// blockSeqs is how many sequence numbers lie between two regular rows of message_block. A row is written by the
-// transaction that takes the first number past it, so that others pay nothing. Tests set it to less.
+// blockSeqs is the number of sequence numbers between two regular rows of message_block. The transaction that takes the
+// first number past such a point writes the row, so that other transactions pay nothing. Tests set it lower.
 var blockSeqs int64 = 512
 
-// block is how many messages a thread has up to a sequence number.
+// block holds the counts of a thread's messages up to a sequence number.
 type block struct {
 	at     int64
 	counts counts
@@ -44,7 +44,7 @@ func (t *tx) putBlock(key int64, b block) error {
 	return t.write(t.ctx, qPutBlock, key, b.at, c[0][0], c[0][1], c[1:].String())
 }
 
-// writeBlocks writes the rows that the transaction has come past.
+// writeBlocks writes the rows of message_block that the transaction has passed.
 func (t *tx) writeBlocks(h *head) error {
 	for _, b := range h.blocks {
 		if err := t.putBlock(h.key, b); err != nil {
@@ -55,7 +55,7 @@ func (t *tx) writeBlocks(h *head) error {
 	return nil
 }
 
-// recount corrects the rows from a message on for n more messages of its kind.
+// recount adds n messages of a kind to all rows from a message on.
 func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error {
 	h.counts.add(depth, silent, n)
 	if err := t.writeBlocks(h); err != nil {
@@ -85,7 +85,7 @@ func (t *tx) recount(h *head, seq int64, depth int, silent bool, n int64) error 
 	return nil
 }
 
-// blockFloor gives the nearest row at or before a sequence number; before all rows it is that of nothing.
+// blockFloor returns the nearest row at or before a sequence number. Before the first row it returns an empty block.
 func blockFloor(ctx context.Context, q querier, key, at int64) (*block, error) {
 	b, err := scanBlock(q.one(ctx, qBlockFloor, key, at))
 	if errors.Is(err, store.ErrNotFound) {
@@ -94,7 +94,7 @@ func blockFloor(ctx context.Context, q querier, key, at int64) (*block, error) {
 	return b, err
 }
 
-// countTo gives how many messages a thread has up to a sequence number that lies among its own rows.
+// countTo returns the counts of a thread's messages up to a sequence number that lies among its own rows.
 func countTo(ctx context.Context, q querier, key, seq int64) (counts, error) {
 	b, err := blockFloor(ctx, q, key, seq)
 	if err != nil || b.at == seq {
@@ -121,7 +121,7 @@ func (b *block) countsOrNil() counts {
 	return slices.Clone(b.counts)
 }
 
-// plus gives the sum of two, minus the difference.
+// plus returns the sum of two counts, minus the difference.
 func (c counts) plus(d counts) counts  { return c.combine(d, 1) }
 func (c counts) minus(d counts) counts { return c.combine(d, -1) }
 
@@ -134,7 +134,7 @@ func (c counts) combine(d counts, sign int64) counts {
 	return sum
 }
 
-// ofOne is the count of one message.
+// ofOne returns the counts of a single message.
 func ofOne(m *store.Message) counts {
 	var c counts
 	c.add(m.Depth, m.Silent, 1)

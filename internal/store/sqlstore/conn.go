@@ -9,17 +9,17 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// link is one connection of a driver. Queries have "?" for parameters.
+// link is one connection of a driver. Queries use "?" for parameters.
 type link interface {
 	exec(ctx context.Context, query string, args []any) (int64, error)
 	query(ctx context.Context, query string, args []any) (rowset, error)
-	// queue sends a statement whose result nobody asks for, with the next exec or query at the latest; its
-	// error may come from there.
+	// queue sends a statement whose result is not needed, together with the next exec or query at the latest. Its error
+	// may be returned by that call.
 	queue(ctx context.Context, query string, args []any) error
 	close() error
 }
 
-// rowset is the rows of an answer.
+// rowset is the rows of a result.
 type rowset interface {
 	Next() bool
 	Scan(dst ...any) error
@@ -27,35 +27,37 @@ type rowset interface {
 	Close() error
 }
 
-// querier asks and writes, in a transaction or on a connection by itself.
+// querier reads and writes, in a transaction or directly on a connection.
 type querier interface {
-	// exec runs a statement and gives the number of rows that it changed.
+	// exec runs a statement and returns the number of rows that it changed.
 	exec(ctx context.Context, query string, args ...any) (int64, error)
-	// row reads one row into dst; store.ErrNotFound when there is none.
+	// row reads one row into dst. It returns store.ErrNotFound when there is none.
 	row(ctx context.Context, query string, args []any, dst ...any) error
-	// one gives a scanner of one row.
+	// one returns a scanner of one row.
 	one(ctx context.Context, query string, args ...any) scanner
 	// rows calls each for every row.
 	rows(ctx context.Context, query string, args []any, each func(scan scanner) error) error
 }
 
-// conn is one connection. One user at a time.
+// conn is one connection. Only one goroutine may use it at a time.
 type conn struct {
 	link    link
 	dialect *dialect
-	// failed: an error has made the connection doubtful; whoever returns it closes it.
+	// failed is set when an error made the connection doubtful. Its user then closes it instead of returning it to the
+	// pool.
 	failed bool
-	// age is how often connections of this store were lost; nil where that says nothing of the others.
+	// age counts the lost connections of this store; nil when a lost connection says nothing about the others. born is
+	// the value of age when this connection was opened.
 	age  *atomic.Int64
 	born int64
 }
 
-// stale tells that a connection was lost since this one was made: it is likely to be lost too.
+// stale reports whether a connection was lost since this one was opened, so that this one is likely to be lost too.
 func (c *conn) stale() bool { return c.age != nil && c.age.Load() != c.born }
 
 var _ querier = (*conn)(nil)
 
-// opener makes connections, some of which will write.
+// opener opens a connection. writes says whether it will write.
 type opener func(ctx context.Context, writes bool) (link, error)
 
 func newConn(ctx context.Context, d *dialect, open opener, writes bool) (*conn, error) {
@@ -71,7 +73,7 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, erro
 	return n, c.fail(err)
 }
 
-// write runs a statement whose result nobody asks for.
+// write runs a statement whose result is not needed.
 func (c *conn) write(ctx context.Context, query string, args ...any) error {
 	return c.fail(c.link.queue(ctx, query, args))
 }
@@ -117,7 +119,7 @@ func (c *conn) rows(ctx context.Context, query string, args []any, each func(sca
 	return c.fail(rows.Err())
 }
 
-// fail marks the connection when the error is one of the database's, and gives the error its meaning.
+// fail marks the connection as failed when the database caused the error, and wraps the error.
 func (c *conn) fail(err error) error {
 	if err == nil {
 		return nil

@@ -9,10 +9,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// holdContents makes the digest of a file stand for an object of the bucket, and keeps it from being removed
-// by others until this transaction ends, because it locks the row of the contents. Whoever ends the last
-// reference locks the row too before he looks for others (freeContents), so that either he sees the
-// file, or the file's writer sees that the contents are gone.
+// holdContents makes the digest of a file refer to an object of the bucket. It locks the row of the contents, so that
+// nobody can remove the object before this transaction ends. A transaction that removes the last reference locks the
+// row too before it looks for other references (freeContents). So either it sees the file, or the writer of the file
+// sees that the contents are gone.
 func (t *tx) holdContents(op *store.PutFile) error {
 	f := &op.File
 	if op.Object == "" {
@@ -24,7 +24,7 @@ func (t *tx) holdContents(op *store.PutFile) error {
 		return err
 	}
 	if t.now-op.Uploaded > store.MaxUploadAge.Microseconds() {
-		return fmt.Errorf("contents %s of %s came %s ago: %w", f.Digest, f.Path,
+		return fmt.Errorf("contents %s of %s were uploaded %s ago: %w", f.Digest, f.Path,
 			time.Duration(t.now-op.Uploaded)*time.Microsecond, store.ErrNoContents)
 	}
 	object, err := t.keepContents(op)
@@ -41,12 +41,13 @@ func (t *tx) holdContents(op *store.PutFile) error {
 	return nil
 }
 
-// keepContents makes the digest stand for the operation's object unless it has one, and gives the one that it has.
+// keepContents makes the digest refer to the operation's object unless it already has one, and returns the object of
+// the digest.
 func (t *tx) keepContents(op *store.PutFile) (object string, err error) {
 	f := &op.File
 	for t.ctx.Err() == nil {
 		err = t.row(t.ctx, qKeepContents, []any{f.Digest, op.Object, f.Size, t.now}, &object)
-		if errors.Is(err, store.ErrNotFound) { // the digest has an object, or ours was swept
+		if errors.Is(err, store.ErrNotFound) { // the digest already has an object, or ours was swept
 			err = t.row(t.ctx, qUseContents, []any{t.now, f.Digest}, &object)
 		}
 		if !errors.Is(err, store.ErrNotFound) {
@@ -59,13 +60,13 @@ func (t *tx) keepContents(op *store.PutFile) (object string, err error) {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return "", err
 		}
-		// The digest had an object, which another transaction has freed since: it is ours to give it one.
+		// The digest had an object that another transaction has freed since, so try again to store ours.
 	}
 	return "", t.ctx.Err()
 }
 
-// freeContents forgets contents that no file refers to any more, and gives the object that had them, "" when
-// they are still in use.
+// freeContents removes contents that no file refers to any more and returns their object. It returns "" when they are
+// still in use.
 func (t *tx) freeContents(digest string) (object string, err error) {
 	if digest == "" {
 		return "", nil
@@ -85,7 +86,7 @@ func (t *tx) freeContents(digest string) (object string, err error) {
 	return object, t.write(t.ctx, qDropContents, digest)
 }
 
-// Contents gives the object of the bucket that has the contents of a digest.
+// Contents implements store.Store.
 func (s *Store) Contents(ctx context.Context, digest string) (object string, err error) {
 	err = s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qContents, []any{digest}, &object) })
 	if err != nil {
@@ -94,10 +95,10 @@ func (s *Store) Contents(ctx context.Context, digest string) (object string, err
 	return object, nil
 }
 
-// sweptKept is how much longer than an upload can wait for its row it stays known that its object was swept.
+// sweptKept is how much longer than an upload can wait for its row the store remembers that an object was swept.
 const sweptKept = 7 * 24 * time.Hour
 
-// SweepObjects notes objects without contents, and gives back those that were noted long ago.
+// SweepObjects implements store.Store.
 func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64) (remove []string, err error) {
 	var unknown []string
 	err = s.readers.read(ctx, func(c *conn) error {
@@ -136,9 +137,9 @@ func (s *Store) SweepObjects(ctx context.Context, objects []string, before int64
 	return remove, err
 }
 
-// sweepObject tells whether an object is to be removed: it was seen without contents long ago, and nobody can come
-// to refer to it any more. A row of its own excludes that, as the names of objects in these rows are unique: it
-// waits for transactions that are about to refer to the object, and whoever comes later finds it swept.
+// sweepObject reports whether an object is to be removed: it was seen without contents long ago, and nothing can refer
+// to it any more. The unique names in table contents guarantee the latter: the insert of a row with the object's name
+// waits for transactions that are about to refer to the object, and later ones find it swept.
 func (t *tx) sweepObject(object string, before int64) (remove bool, err error) {
 	var seen int64
 	err = t.row(t.ctx, qOrphanSeen, []any{object}, &seen)

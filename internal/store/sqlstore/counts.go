@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// counts is how many messages a thread has, by depth, spoken and silent apart, so that the total of any
-// page is known without counting. It is kept as "spoken/silent,…", one pair for each depth from 0.
+// counts holds the number of messages of a thread by depth, spoken and silent ones apart, so that the total of any page
+// is known without counting rows. It is stored as "spoken/silent,…", one pair for each depth from 0.
 type counts [][2]int64
 
 func parseCounts(s string) (counts, error) {
@@ -27,7 +27,7 @@ func parseCounts(s string) (counts, error) {
 	return c, nil
 }
 
-// String is what parseCounts reads.
+// String returns the form that parseCounts reads.
 func (c counts) String() string {
 	b := make([]byte, 0, 16)
 	for i, n := range c {
@@ -41,7 +41,7 @@ func (c counts) String() string {
 	return string(b)
 }
 
-// add counts n more messages.
+// add adds n messages.
 func (c *counts) add(depth int, silent bool, n int64) {
 	for len(*c) <= depth {
 		*c = append(*c, [2]int64{})
@@ -53,7 +53,7 @@ func (c *counts) add(depth int, silent bool, n int64) {
 	}
 }
 
-// total of the messages down to a depth, or of all.
+// total returns the number of messages up to a depth, or of all depths.
 func (c counts) total(includeSilent bool, maxDepth int, allDepths bool) (n int64) {
 	for depth, pair := range c {
 		if depth > maxDepth && !allDepths {

@@ -44,8 +44,8 @@ var _ = Describe("SQLite under kill -9", Label("RUN-02"), func() {
 	})
 })
 
-// writeAndKill runs a writing process, kills it after a random number of acknowledgements, and gives all
-// that it said before it died.
+// writeAndKill runs a writing process, kills it after a random number of acknowledgements, and returns everything that
+// it acknowledged.
 func writeAndKill(dir string, round int) (acknowledged []string) {
 	GinkgoHelper()
 	cmd := exec.Command(os.Args[0])
@@ -59,7 +59,7 @@ func writeAndKill(dir string, round int) (acknowledged []string) {
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // the last line may be cut off
+			break // the last line may be incomplete
 		}
 		acknowledged = append(acknowledged, strings.TrimSpace(line))
 		if len(acknowledged) == killAfter+1 {

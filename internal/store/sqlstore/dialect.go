@@ -17,36 +17,36 @@ type dialect struct {
 	goose  goose.Dialect
 	folder string // of migrations
 
-	// begin starts a transaction that will write, snapshot one whose reads are of one moment.
+	// begin starts a transaction that will write; snapshot starts one whose reads all see one moment.
 	begin, snapshot string
-	// claimable selects firings to claim.
+	// claimable is the query that selects firings to claim.
 	claimable string
-	// purge removes what does not go with the thread's row by itself; each has the thread's key as its parameter.
+	// purge removes rows that are not deleted together with the thread's row. Each statement takes the thread's key.
 	purge []string
 	// adopt is run once when the store is opened, after the migrations; nil for none.
 	adopt []string
-	// manyWriters: transactions of several writers commit in another order than they take numbers in.
+	// manyWriters says that transactions of several writers may commit in another order than they took their numbers.
 	manyWriters bool
-	// search begins the query of messages that have the terms.
+	// search returns the beginning of the query for messages that have the terms.
 	search func(terms []store.SearchTerm) (query string, args []any)
-	// searchesByItself: the database keeps its index of texts up to date.
+	// searchesByItself says that the database keeps its full-text index up to date.
 	searchesByItself bool
-	// classify tells what an error of the driver means.
+	// classify returns what an error of the driver means.
 	classify func(err error) class
 }
 
-// class of an error of the database.
+// class is the kind of an error of the database.
 type class int
 
 const (
-	// ordinary: the statement failed, the connection is usable.
+	// ordinary: the statement failed, and the connection is usable.
 	ordinary class = iota
-	// contended: others wrote at the same time, and the transaction may do better when it is run again.
+	// contended: others wrote at the same time. Running the transaction again may succeed.
 	contended
-	// unavailable: the database could not read or write; it may later. The connection is given up.
+	// unavailable: the database could not read or write, but may later. The connection is closed.
 	unavailable
-	// broken: the database is damaged; trying again does not help. The connection is given up.
+	// broken: the database is damaged, and a retry does not help. The connection is closed.
 	broken
-	// givenUp: the caller went away in the middle of a statement, and with him the connection.
+	// givenUp: the caller's context ended during a statement, which also makes the connection unusable.
 	givenUp
 )

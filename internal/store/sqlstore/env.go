@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// setEnv sets variables here and in every active descendant that they reach (SPEC ENV-04).
+// setEnv sets variables of the thread and of every active descendant that they reach (ENV-04).
 func (t *tx) setEnv(h *head, op *store.SetEnv) error {
 	reached := map[string]*head{h.id: h}
 	for i := range op.Vars {
@@ -22,7 +22,7 @@ func (t *tx) setEnv(h *head, op *store.SetEnv) error {
 		if err != nil {
 			return err
 		}
-		copied := *v // with the type that it has by now
+		copied := *v // with the type that putEnv filled in
 		copied.Origin, copied.Entry, copied.Version = store.EnvInherited, "", ""
 		for _, heir := range heirs {
 			if err := t.putEnv(heir, &copied); err != nil {
@@ -52,7 +52,7 @@ func (t *tx) putEnv(h *head, v *store.EnvVar) error {
 	return t.row(t.ctx, qSetEnv, []any{h.key, v.Name, string(kind), v.Value, int64(v.KeyID), string(origin), v.Entry, v.Version, t.now, keep}, &v.Type)
 }
 
-// envHeirs are the active descendants that a name reaches.
+// envHeirs returns the active descendants that a name reaches.
 func (t *tx) envHeirs(h *head, name string) ([]*head, error) {
 	var ids []string
 	mark := "," + name + ","
@@ -75,7 +75,7 @@ func (t *tx) envHeirs(h *head, name string) ([]*head, error) {
 	return heirs, nil
 }
 
-// wakeForEnv lets a run that waits for variables look again (SPEC ENV-06).
+// wakeForEnv wakes a run that waits for variables, so that it checks again (ENV-06).
 func (t *tx) wakeForEnv(h *head) error {
 	var one int
 	err := t.row(t.ctx, qEnvWaits, []any{h.key}, &one)
@@ -142,7 +142,7 @@ func (t *tx) scopeEnv(h *head, op *store.ScopeEnv) error {
 	return nil
 }
 
-// joinNames puts names between commas, sorted; "" for none.
+// joinNames returns the sorted names, each between commas; "" for none.
 func joinNames(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -159,7 +159,7 @@ func splitNames(s string) []string {
 	return strings.Split(strings.Trim(s, ","), ",,")
 }
 
-// Env lists the variables of a thread by name.
+// Env implements store.EnvStore.
 func (s *Store) Env(ctx context.Context, threadID string) ([]store.EnvVar, error) {
 	vars := []store.EnvVar{}
 	err := s.readers.read(ctx, func(c *conn) error {
@@ -182,7 +182,7 @@ func (s *Store) Env(ctx context.Context, threadID string) ([]store.EnvVar, error
 	return vars, nil
 }
 
-// EnvKeys counts variables by the key under which they are sealed.
+// EnvKeys implements store.EnvStore.
 func (s *Store) EnvKeys(ctx context.Context) (map[uint32]int64, error) {
 	counts := map[uint32]int64{}
 	err := s.readers.read(ctx, func(c *conn) error {
@@ -199,7 +199,7 @@ func (s *Store) EnvKeys(ctx context.Context) (map[uint32]int64, error) {
 	return counts, nil
 }
 
-// EnvNotUnder lists variables that are sealed under another key.
+// EnvNotUnder implements store.EnvStore.
 func (s *Store) EnvNotUnder(ctx context.Context, keyID uint32, after *store.SealedEnv, limit int) ([]store.SealedEnv, error) {
 	if after == nil {
 		after = &store.SealedEnv{}
@@ -221,7 +221,7 @@ func (s *Store) EnvNotUnder(ctx context.Context, keyID uint32, after *store.Seal
 	return sealed, nil
 }
 
-// ResealEnv puts values under another key. That is no change of the threads.
+// ResealEnv implements store.EnvStore. It leaves the versions of the threads as they are.
 func (s *Store) ResealEnv(ctx context.Context, values []store.ResealedEnv) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		for _, v := range values {
@@ -233,7 +233,7 @@ func (s *Store) ResealEnv(ctx context.Context, values []store.ResealedEnv) error
 	})
 }
 
-// EnvWaiting lists the threads of a namespace, or of all, whose run waits for variables.
+// EnvWaiting implements store.EnvStore.
 func (s *Store) EnvWaiting(ctx context.Context, namespace, after string, limit int) ([]string, error) {
 	ids := []string{}
 	err := s.readers.read(ctx, func(c *conn) error {

@@ -13,8 +13,7 @@ import (
 
 const defaultEvents = 1000
 
-// Events gives the log after a sequence number. The data of an entry about a message is the message as it
-// is now; none when it was deleted.
+// Events implements store.Store.
 func (s *Store) Events(ctx context.Context, threadID string, after int64, limit int) ([]store.Event, error) {
 	if limit <= 0 {
 		limit = defaultEvents
@@ -42,7 +41,7 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 		}); err != nil {
 			return err
 		}
-		if after < base { // the fork's own are in order, and so are those that it has from others
+		if after < base { // the fork's own entries are in order, and so are the inherited ones
 			slices.SortStableFunc(events, func(a, b store.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 			events = events[:min(limit, len(events))]
 		}
@@ -59,7 +58,7 @@ func (s *Store) Events(ctx context.Context, threadID string, after int64, limit 
 	return events, nil
 }
 
-// inheritedEvents gives the creation of the messages that a fork has from others.
+// inheritedEvents returns the creation entries of the messages that a fork has inherited.
 func inheritedEvents(ctx context.Context, c *conn, key, after int64, limit int) ([]store.Event, error) {
 	events := []store.Event{}
 	inherited, err := segments(ctx, c, qSegments, key, after)
@@ -105,7 +104,7 @@ func scanEvent(scan scanner) (*store.Event, error) {
 	return &e, err
 }
 
-// addMessage fills in the message that an entry speaks of: the stored one, else the one that waits.
+// addMessage fills in the message that an entry refers to: the stored one, or else the one in the inbox.
 func addMessage(ctx context.Context, c *conn, key int64, e *store.Event) error {
 	if e.Data != nil || (e.Type != store.EventMessageUpdated && e.Type != store.EventMessageQueued) {
 		return nil

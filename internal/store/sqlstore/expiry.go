@@ -9,14 +9,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The idle expiry of a thread is a timer that runs late: writes do not move it, and when it has come, the
-// thread is looked at, and if something has happened meanwhile, the timer is set again from there. So a busy
-// thread pays one write each time that its expiry passes, and nothing with its messages.
+// The idle expiry of a thread is a timer that may run late. Writes do not move it. When it fires, the thread is
+// checked, and if something has happened meanwhile, the timer is set again from then. So a busy thread pays one write
+// each time that its expiry passes, and nothing for its messages.
 
-// setIdleExpiry changes after how long a thread expires.
+// setIdleExpiry sets the duration after which an idle thread expires.
 func (t *tx) setIdleExpiry(h *head, expiry int64) error {
 	if expiry < 0 {
-		return fmt.Errorf("thread %s: an idle expiry of %d µs: give 0 or more", h.id, expiry)
+		return fmt.Errorf("thread %s: the idle expiry is %d µs, it must be 0 or more", h.id, expiry)
 	}
 	if expiry == h.life.idleExpiry {
 		return nil
@@ -50,8 +50,8 @@ func (t *tx) armExpiry(h *head) error {
 	return t.setExpiresAt(h, sql.NullInt64{Int64: t.now + h.life.idleExpiry, Valid: true})
 }
 
-// expired tells whether a thread has been idle for as long as its expiry and nobody is at it. If not, it sets
-// the timer for when to look again.
+// expired reports whether a thread has been idle for as long as its expiry and is not busy. If not, it sets the timer
+// for the next check.
 func (t *tx) expired(h *head) (bool, error) {
 	if h.life.idleExpiry == 0 || h.terminatedAt != 0 || h.life.asleep&asleepRetained != 0 {
 		return false, t.setExpiresAt(h, sql.NullInt64{})
@@ -68,13 +68,13 @@ func (t *tx) expired(h *head) (bool, error) {
 	if !busy && due <= t.now {
 		return true, nil
 	}
-	if due <= t.now { // it will be active again when it is done
+	if due <= t.now { // the end of the work will count as activity
 		due = t.now + h.life.idleExpiry
 	}
 	return false, t.setExpiresAt(h, sql.NullInt64{Int64: due, Valid: true})
 }
 
-// busy tells whether a thread has work, also work that is held, a run that is under way or waits, or a holder.
+// busy reports whether a thread has work (also work that is held), a run in progress or waiting, or a holder.
 func (t *tx) busy(h *head) (bool, error) {
 	if h.running > 0 || h.waiting > 0 {
 		return true, nil
@@ -98,7 +98,7 @@ func (t *tx) busy(h *head) (bool, error) {
 	return until > t.now, err
 }
 
-// Expired lists threads whose timer has come.
+// Expired implements store.Store. It lists threads whose timer has fired.
 func (s *Store) Expired(ctx context.Context, limit int) ([]string, error) {
 	if limit <= 0 {
 		limit = defaultPage

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// LimitPages makes the database as good as on a full disk: it cannot grow beyond n pages. 0 takes the limit away.
+// LimitPages simulates a full disk: the database cannot grow beyond n pages. 0 removes the limit.
 func (s *Store) LimitPages(n int) error {
 	if n == 0 {
 		n = 1<<32 - 2
@@ -23,10 +23,10 @@ func (s *Store) LimitPages(n int) error {
 	return err
 }
 
-// SetBlockSeqs makes few messages go through as many rows of message_block as thousands do otherwise.
+// SetBlockSeqs sets blockSeqs, so that few messages produce as many rows of message_block as thousands usually do.
 func SetBlockSeqs(n int64) { blockSeqs = n }
 
-// LeftOver counts what is left of threads for their forks: threads without a head, and their messages.
+// LeftOver returns the number of remnants of threads, which have no head, and of their messages.
 func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		if err := c.row(ctx, `SELECT count(*) FROM thread WHERE namespace = ''`, nil, &threads); err != nil {
@@ -37,7 +37,7 @@ func (s *Store) LeftOver(ctx context.Context) (threads, messages int, err error)
 	return threads, messages, err
 }
 
-// Plan explains how the database answers a query.
+// Plan returns how the database executes a query.
 func (s *Store) Plan(ctx context.Context, query string, args ...any) (plan []string, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		return c.rows(ctx, "EXPLAIN QUERY PLAN "+query, args, func(scan scanner) error {
@@ -51,7 +51,7 @@ func (s *Store) Plan(ctx context.Context, query string, args ...any) (plan []str
 	return plan, err
 }
 
-// Queries whose plans the tests look at, with the number of their parameters.
+// Queries are the queries whose plans the tests check, with the number of their parameters.
 var Queries = map[string]struct {
 	Text string
 	Args int
@@ -95,7 +95,7 @@ var Queries = map[string]struct {
 	"usage records":      {qUsageRecords, 4},
 }
 
-// PageQueries are the queries of pages of messages, by what they select, with the number of their parameters.
+// PageQueries returns the queries of pages of messages, each with the number of its parameters.
 func PageQueries() map[string]int {
 	queries := map[string]int{}
 	for _, q := range []store.MessageQuery{{}, {IncludeSilent: true}, {MaxDepth: 2}, {AllDepths: true}, {AllDepths: true, IncludeSilent: true}} {
@@ -113,7 +113,7 @@ func (s *Store) Panic(ctx context.Context) error {
 	return s.writer.do(ctx, func(*tx) error { panic("oops") })
 }
 
-// ListPlan explains how the database answers a list; by says that the filter selects few threads.
+// ListPlan returns how the database executes a list. by says that the filter selects few threads.
 func (s *Store) ListPlan(ctx context.Context, q store.ThreadQuery, by bool) ([]string, error) {
 	q.Limit = 50
 	var f *byColumn

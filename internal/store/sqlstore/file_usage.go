@@ -9,11 +9,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// usage is a change of what a thread has in files.
+// usage is a change of what a thread's files use.
 type usage struct{ files, folders, bytes int64 }
 
-// account adds a change to the thread's counters, and refuses one that makes it have more than it may. What
-// makes it smaller is always welcome (SPEC FIL-08).
+// account adds a change to the thread's counters. It refuses one that exceeds the quota, but always accepts one that
+// does not grow what the quota limits (FIL-08).
 func (t *tx) account(h *head, d usage, quota store.FileQuota) error {
 	if d == (usage{}) {
 		return nil
@@ -51,14 +51,14 @@ func (t *tx) setFileQuota(h *head, op *store.SetFileQuota) error {
 	return t.write(t.ctx, qSetFileQuota, h.key, bound(op.Bytes), bound(op.Files))
 }
 
-// FileUsage tells what a thread has in files.
+// FileUsage implements store.Store.
 func (s *Store) FileUsage(ctx context.Context, threadID string) (*store.FileUsage, error) {
 	var u store.FileUsage
 	var key int64
 	err := s.readers.read(ctx, func(c *conn) error {
 		var maxBytes, maxFiles sql.NullInt64
 		err := c.row(ctx, qFileUsage, []any{threadID}, &u.Files, &u.Folders, &u.Bytes, &maxBytes, &maxFiles)
-		if errors.Is(err, store.ErrNotFound) { // it never had a file
+		if errors.Is(err, store.ErrNotFound) { // the thread never had a file
 			return c.row(ctx, qThreadKey, []any{threadID}, &key)
 		}
 		u.MaxBytes, u.MaxFiles = pointer(maxBytes), pointer(maxFiles)

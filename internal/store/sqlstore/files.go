@@ -69,7 +69,7 @@ func (t *tx) putFile(h *head, op *store.PutFile) error {
 	return t.logFile(h, store.EventFileWritten, fileEvent{Path: f.Path, MimeType: f.MimeType, Size: f.Size, IsDirectory: f.Dir})
 }
 
-// free adds the object of contents that nothing refers to any more.
+// free adds to freed the object of contents that nothing refers to any more.
 func (t *tx) free(freed *[]string, digest string) error {
 	object, err := t.freeContents(digest)
 	if object != "" {
@@ -78,7 +78,7 @@ func (t *tx) free(freed *[]string, digest string) error {
 	return err
 }
 
-// refuse says what stands in the way at a path.
+// refuse returns the error for a file or a folder that is in the way at a path.
 func refuse(p string, dir bool) error {
 	if dir {
 		return fmt.Errorf("%s: %w", p, store.ErrFolder)
@@ -86,7 +86,8 @@ func refuse(p string, dir bool) error {
 	return fmt.Errorf("%s: %w", p, store.ErrNotFolder)
 }
 
-// makeFolders makes the folders above a path, and tells how many. A folder that is there has its own folders too.
+// makeFolders creates the folders above a path and returns how many it created. It stops at an existing folder, whose
+// own parents exist.
 func (t *tx) makeFolders(h *head, p string) (made int64, err error) {
 	for p = path.Dir(p); p != "/"; p = path.Dir(p) {
 		var dir bool
@@ -166,7 +167,7 @@ func (t *tx) logFile(h *head, kind string, e fileEvent) error {
 	return err
 }
 
-// File by path.
+// File implements store.Store.
 func (s *Store) File(ctx context.Context, threadID, p string) (f *store.File, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		f, err = scanFile(c.one(ctx, qFile, threadID, p))
@@ -178,7 +179,7 @@ func (s *Store) File(ctx context.Context, threadID, p string) (f *store.File, er
 	return f, nil
 }
 
-// Files below a folder, by path.
+// Files implements store.Store.
 func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bool) ([]store.File, error) {
 	query, args := qFilesDirect, []any{threadID, prefix}
 	if recursive {
@@ -186,7 +187,8 @@ func (s *Store) Files(ctx context.Context, threadID, prefix string, recursive bo
 		if below != "/" {
 			below += "/"
 		}
-		// All that begins with the folder's name and a slash: up to the character after the slash.
+		// These are all paths that begin with the folder's name and a slash: the range ends at the character after the
+		// slash.
 		query, args = qFilesBelow, []any{threadID, below, below[:len(below)-1] + "0"}
 	}
 	files := []store.File{}

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// How threads are found without their ids.
+// Queries that find threads without their ids.
 const (
 	inOrder = ` ORDER BY t.created_at, t.key LIMIT ?`
 
@@ -16,7 +16,7 @@ const (
 	qThreadsOfNamespaceByName  = `SELECT ` + threadColumns + fromThreads + ` WHERE t.name = ? AND t.namespace = ?` + inOrder
 	qThreadsOfNamespaceByShort = `SELECT ` + threadColumns + fromThreads + ` WHERE substr(t.id, 25) = ? AND t.namespace = ?` + inOrder
 
-	// The namespaces with threads, by jumping through the index from one to the next.
+	// This lists the namespaces with threads by jumping through the index from one namespace to the next.
 	qNamespaces = `WITH RECURSIVE n (namespace) AS (
 			SELECT min(namespace) FROM thread_head
 			UNION ALL
@@ -25,7 +25,7 @@ const (
 		SELECT namespace FROM n WHERE namespace IS NOT NULL`
 )
 
-// FindThreads gives the threads that go by a name or a short id, oldest first.
+// FindThreads implements store.Store.
 func (s *Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thread, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -40,10 +40,10 @@ func (s *Store) FindThreads(ctx context.Context, q store.FindQuery) ([]store.Thr
 	case q.Name != "":
 		return s.listThreads(ctx, qThreadsByName, q.Name, q.Limit)
 	}
-	return nil, fmt.Errorf("find threads: give a name or a short id")
+	return nil, fmt.Errorf("find threads: set a name or a short id")
 }
 
-// Namespaces lists the namespaces that have threads.
+// Namespaces implements store.Store.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 	namespaces := []string{}
 	err := s.readers.read(ctx, func(c *conn) error {

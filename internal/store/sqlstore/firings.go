@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// RecordFiring notes that an effect is due, once.
+// RecordFiring implements store.Store.
 func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if f.FiredAt == 0 {
@@ -26,7 +26,7 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool
 	return recorded && err == nil, err
 }
 
-// ClaimFirings takes pending firings for ttl, counting an attempt.
+// ClaimFirings implements store.Store.
 func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duration, limit int, running ...store.FiringKey) ([]store.Firing, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -34,7 +34,7 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 	var one int
 	err := s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qFiringsReady, []any{s.now()}, &one) })
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // the common answer costs no write
+		return nil, nil // the most frequent case costs no write
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Store) ClaimFirings(ctx context.Context, owner string, ttl time.Duratio
 	return claimed, nil
 }
 
-// FinishFiring records how a firing ended, or that it is to be tried again. One that has ended stays as it is.
+// FinishFiring implements store.Store.
 func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, status store.FiringStatus, errText string, retryAfter time.Duration) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		var ended int64
@@ -97,7 +97,7 @@ func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, st
 	})
 }
 
-// Firing by its key.
+// Firing implements store.Store.
 func (s *Store) Firing(ctx context.Context, effectID string, due int64) (f *store.Firing, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		f, err = scanFiring(c.one(ctx, qFiring, effectID, due))

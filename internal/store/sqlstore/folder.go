@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile of a data folder. The lock is the kernel's and goes with the process; the file stays.
+// lockFile is the lock file of a data folder. The kernel holds the lock and ends it with the process; the file stays.
 const lockFile = "lock"
 
-// LockFile returns the file that the process which has a data folder keeps locked.
+// LockFile returns the file that the process using a data folder keeps locked.
 func LockFile(dir string) string { return filepath.Join(dir, lockFile) }
 
-// lockFolder takes a data folder for this process.
+// lockFolder locks a data folder for this process.
 func lockFolder(dir string) (io.Closer, error) {
 	f, err := os.OpenFile(LockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -34,7 +34,7 @@ func lockFolder(dir string) (io.Closer, error) {
 	}
 	host, _ := os.Hostname()
 	if err := f.Truncate(0); err == nil {
-		_, _ = fmt.Fprintf(f, "process %d on %s", os.Getpid(), host) // for the message above only
+		_, _ = fmt.Fprintf(f, "process %d on %s", os.Getpid(), host) // shown only in the error above
 	}
 	return f, nil
 }

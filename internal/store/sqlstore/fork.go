@@ -7,11 +7,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fork makes a new thread begin with another's messages. It writes as many rows as the origin has segments, and
+// fork makes a new thread begin with another thread's messages. It writes one row for each segment of the origin, and
 // the rows of files, whatever the number of messages.
 func (t *tx) fork(h *head, op *store.Fork) error {
 	if !h.fresh || h.lastSeq != 0 {
-		return errors.New("a Fork is the first op of a new thread, and of no other")
+		return errors.New("Fork must be the first op of a new thread")
 	}
 	o, err := t.head(op.Origin)
 	if err != nil {
@@ -45,7 +45,8 @@ func (t *tx) fork(h *head, op *store.Fork) error {
 	return t.relate(h, o, store.Relationship{Type: store.RelationFork, Role: store.RelationChild, MessageIndex: index})
 }
 
-// inherit gives a fork the segments of its origin up to a sequence number, and the origin's own messages as one more.
+// inherit copies the segments of the origin up to a sequence number to the fork, and adds one for the origin's own
+// messages.
 func (t *tx) inherit(h, o *head, cut int64) error {
 	all, err := segments(t.ctx, t, qSegments, o.key, 0)
 	if err != nil {
@@ -71,7 +72,7 @@ func (t *tx) inherit(h, o *head, cut int64) error {
 	return t.write(t.ctx, qCopyBlocks, h.key, o.key, 0, min(o.base, cut-1))
 }
 
-// point finds a message by its id, else by its index, and gives its sequence number and its index.
+// point finds a message by its id, or else by its index, and returns its sequence number and index.
 func (t *tx) point(h *head, id string, index int64) (seq, at int64, err error) {
 	total := h.counts.total(true, 0, true)
 	if id != "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// handOver gives the thread to another agent. What is declared is kept in the same transaction, so that a change of
-// the spec hands a thread over once whatever dies in between.
+// handOver sets the agent of the thread. It stores what is declared in the same transaction, so that a change of the
+// spec hands a thread over exactly once, even across crashes.
 func (t *tx) handOver(h *head, op *store.Handoff) error {
 	var agent, declared string
 	if err := t.row(t.ctx, qThreadAgent, []any{h.key}, &agent, &declared); err != nil {

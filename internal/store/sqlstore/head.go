@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// head is a thread within a transaction: its counters, and what the transaction has changed of them.
+// head is the state of a thread within a transaction: its counters, and what the transaction has changed.
 type head struct {
 	id           string
 	key          int64
@@ -19,31 +19,31 @@ type head struct {
 	version   int64
 	lastSeq   int64
 	counts    counts
-	base      int64 // up to here messages are inherited
+	base      int64 // messages up to here are inherited
 	queued    int64
 	waiting   int64
 	running   int64
 	workSince sql.NullInt64
 	second    int64
-	appended  int64           // messages ever
-	userAt    int64           // creation of the newest message of a user
+	appended  int64           // messages ever appended
+	userAt    int64           // creation time of the newest message of a user
 	diff      store.DiffStats // of this transaction
 	life      life
 	lease     lease
 	run       lastRun
 
-	fresh   bool // made by this transaction, at version 0
+	fresh   bool // created by this transaction, at version 0
 	changed bool
-	taken   bool // inbox items were taken, or a run has stopped: the oldest work may be another
+	taken   bool // inbox items were taken, or a run has stopped, so the oldest work may have changed
 	hint    store.Change
-	blocks  []block // to be written
+	blocks  []block // rows to write
 
 	workBefore   sql.NullInt64
 	seqBefore    int64
 	secondBefore int64
 }
 
-// head loads a thread once; store.ErrNotFound when absent.
+// head loads a thread once for each transaction. It returns store.ErrNotFound when the thread does not exist.
 func (t *tx) head(id string) (*head, error) {
 	for _, h := range t.heads {
 		if h.id == id {
@@ -65,7 +65,7 @@ func (t *tx) loadHead(id string) (*head, error) {
 	return scanHead(t.one(t.ctx, qHead, id))
 }
 
-// scanHead reads headColumns, and what follows them into more.
+// scanHead reads headColumns, and the columns after them into more.
 func scanHead(scan scanner, more ...any) (*head, error) {
 	h := &head{}
 	var counted string
@@ -82,7 +82,7 @@ func scanHead(scan scanner, more ...any) (*head, error) {
 	return h, nil
 }
 
-// settled is the thread as the next transaction finds it, after this one.
+// settled returns the head as the next transaction finds it.
 func (h *head) settled() *head {
 	next := *h
 	next.counts = slices.Clone(h.counts)
@@ -93,7 +93,7 @@ func (h *head) settled() *head {
 	return &next
 }
 
-// next gives the next sequence number of the thread.
+// next takes the next sequence number of the thread.
 func (h *head) next() int64 {
 	if h.lastSeq%blockSeqs == 0 && h.lastSeq > h.base {
 		h.blocks = append(h.blocks, block{h.lastSeq, slices.Clone(h.counts)})
@@ -102,7 +102,7 @@ func (h *head) next() int64 {
 	return h.lastSeq
 }
 
-// touch notes a change.
+// touch records a change.
 func (h *head) touch(kinds store.Change) {
 	h.changed = true
 	h.hint |= kinds
@@ -118,7 +118,7 @@ func (t *tx) log(h *head, e store.Event) (seq int64, err error) {
 	return seq, t.write(t.ctx, qInsertEvent, h.key, seq, e.Type, e.RunID, e.MessageID, nullJSON(e.Data), e.CreatedAt)
 }
 
-// flush writes the heads that have changed: one version more, whatever the number of ops (SPEC THR-11).
+// flush writes the heads that have changed. Each gets one new version, whatever the number of ops (THR-11).
 func (t *tx) flush() error {
 	for _, h := range t.heads {
 		if !h.changed {
@@ -163,8 +163,8 @@ func (t *tx) writeHead(h *head, query string, args ...any) error {
 	return t.write(t.ctx, query, args...)
 }
 
-// settle works out since when the thread has work: from its oldest inbox item, or from when its run went
-// on; not at all when it rests, when its run is parked with nothing to take, or when what waits is to stay.
+// settle works out since when the thread has had work: from its oldest inbox item, or from when its run continued. A
+// thread has no work when it is at rest, when its run is parked with nothing to take, or when its inbox is asleep.
 func (t *tx) settle(h *head) error {
 	switch {
 	case h.waiting == 0 && h.running == 0, h.life.asleep != 0 && h.running == 0:

@@ -8,13 +8,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// hints tells subscribers what commits have changed.
+// hints tells subscribers what commits have changed. mu serialises changes of subs; send reads subs without it.
 type hints struct {
 	mu   sync.Mutex
 	subs atomic.Pointer[[]*func(store.Hint)]
 }
 
-// Subscribe calls fn after commits, from the goroutine that committed: fn must not block.
+// Subscribe implements store.Store. fn is called by the goroutine that committed, so it must not block.
 func (s *Store) Subscribe(fn func(store.Hint)) (stop func()) {
 	sub := &fn
 	s.hints.change(func(subs []*func(store.Hint)) []*func(store.Hint) { return append(subs, sub) })

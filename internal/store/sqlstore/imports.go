@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// importConversation writes a conversation from elsewhere into an empty thread. Nobody else's write comes in
-// between, and an error of any line leaves nothing behind.
+// importConversation writes a conversation from elsewhere into an empty thread. No other write comes in between, and an
+// error of any line leaves nothing behind.
 func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
 	if h.terminatedAt != 0 {
 		return store.ErrTerminated
@@ -24,7 +24,7 @@ func (t *tx) importConversation(h *head, op *store.ImportConversation) error {
 		if err != nil {
 			return err
 		}
-		// What is written waits for a read at the latest, and then all of it is in memory.
+		// Statements are queued until the next read, so a read now and then bounds what is in memory.
 		if n++; n%importStep == 0 {
 			if err := t.checkNoImport(h); err != nil {
 				return err
@@ -51,21 +51,21 @@ func (t *tx) checkEmpty(h *head) error {
 	if h.counts.total(true, 0, true) > 0 || h.queued > 0 {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotEmpty)
 	}
-	// What else waits belongs to no conversation: hooks that are to be told of the thread, say, which wait for its agent.
+	// Other inbox items do not belong to the conversation, for example hooks of the thread that wait for its agent.
 	if err := t.mustLack(h, qHasWork); err != nil {
 		return err
 	}
 	if err := t.mustLack(h, qHasOpenRun); err != nil {
 		return err
 	}
-	// Runs that ended before the conversation was destroyed are none of the one that begins.
+	// Runs that ended before the conversation was destroyed do not belong to the new conversation.
 	if err := t.mustLack(h, qHasRunSince, h.key); err != nil {
 		return err
 	}
 	return t.checkNoImport(h)
 }
 
-// importStep is how many lines are on their way to the database at once.
+// importStep is how many lines may be queued for the database at once.
 const importStep = 500
 
 func (t *tx) checkNoImport(h *head) error { return t.mustLack(h, qHasImport) }
@@ -82,7 +82,7 @@ func (t *tx) mustLack(h *head, query string, more ...any) error {
 	return err
 }
 
-// Imported tells how a thread was imported.
+// Imported implements store.SessionStore.
 func (s *Store) Imported(ctx context.Context, threadID string) (*store.ImportRecord, error) {
 	var r store.ImportRecord
 	var manifest string
@@ -95,7 +95,7 @@ func (s *Store) Imported(ctx context.Context, threadID string) (*store.ImportRec
 	return &r, nil
 }
 
-// LogEntries gives the log's own entries of some types.
+// LogEntries implements store.SessionStore.
 func (s *Store) LogEntries(ctx context.Context, threadID string, after int64, limit int, types ...string) (events []store.Event, err error) {
 	if limit <= 0 {
 		limit = defaultEvents

@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// madeKey begins the keys of items that came without one, and no others. No repeat can have such a key, so that it need
-// not be kept.
+// madeKey is the prefix of the keys of items that came without one, and of no others. A repeat cannot have such a key,
+// so the key need not be stored.
 const madeKey = "skein:seq:"
 
 func (t *tx) enqueue(from *head, op *store.Enqueue) error {
@@ -76,7 +76,7 @@ func (t *tx) enqueue(from *head, op *store.Enqueue) error {
 	return nil
 }
 
-// checkBusy keeps an item away from a thread that is busy, where it asks for that.
+// checkBusy refuses an item that asks for an idle thread when the thread is busy.
 func (t *tx) checkBusy(h *head, op *store.Enqueue) error {
 	if !op.IfNoRun && !op.IfIdle {
 		return nil
@@ -91,7 +91,7 @@ func (t *tx) checkBusy(h *head, op *store.Enqueue) error {
 	return nil
 }
 
-// underWay tells whether a run of the thread is under way or parked.
+// underWay reports whether a run of the thread is in progress or parked.
 func (t *tx) underWay(h *head) (bool, error) {
 	var one int
 	err := t.row(t.ctx, qUnderWay, []any{h.key}, &one)
@@ -101,13 +101,13 @@ func (t *tx) underWay(h *head) (bool, error) {
 	return err == nil, err
 }
 
-// receiver is the thread that an item goes to; nil when it is to be dropped.
+// receiver returns the thread that an item goes to; nil when the item is to be dropped.
 func (t *tx) receiver(from *head, op *store.Enqueue) (*head, error) {
 	h := from
 	if op.To != "" && op.To != from.id {
 		var err error
 		h, err = t.head(op.To)
-		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // purged: as terminated as can be
+		if errors.Is(err, store.ErrNotFound) && op.IgnoreTerminated { // a purged thread counts as terminated
 			return nil, nil
 		}
 		if err != nil {
@@ -147,7 +147,7 @@ func (t *tx) dequeue(h *head, op *store.Dequeue) error {
 	return nil
 }
 
-// holdItem keeps an item from being work, until it is time to look at it again.
+// holdItem keeps an item from counting as work until it becomes due again.
 func (t *tx) holdItem(h *head, op *store.Hold) error {
 	n, err := t.exec(t.ctx, qHoldInbox, op.Until, op.Tries, h.key, op.Seq)
 	if err != nil {
@@ -162,7 +162,7 @@ func (t *tx) holdItem(h *head, op *store.Hold) error {
 	return nil
 }
 
-// Inbox lists what waits, in order.
+// Inbox implements store.Store.
 func (s *Store) Inbox(ctx context.Context, threadID string) ([]store.InboxItem, error) {
 	items := []store.InboxItem{}
 	err := s.readers.snapshot(ctx, func(c *conn) error {

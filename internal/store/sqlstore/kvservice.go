@@ -9,10 +9,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// afterPrefix is beyond all keys that begin with prefix: none has the last characters of Unicode, twice, after it.
+// afterPrefix returns a string that sorts after all keys that begin with prefix. No key has the last character of
+// Unicode twice after the prefix.
 func afterPrefix(prefix string) string { return prefix + "\U0010FFFF\U0010FFFF" }
 
-// keyPage reads a page of keys; limit + 1 is the last of args.
+// keyPage reads a page of keys. The last of args is the limit + 1.
 func keyPage(ctx context.Context, c *conn, q store.KeyQuery, query string, args ...any) (*store.KeyPage, error) {
 	page := &store.KeyPage{Keys: []string{}}
 	err := c.rows(ctx, query, args, func(scan scanner) error {
@@ -30,7 +31,7 @@ func keyPage(ctx context.Context, c *conn, q store.KeyQuery, query string, args 
 	return page, err
 }
 
-// ValueKeys lists keys of a thread's key-value store.
+// ValueKeys implements store.SessionStore.
 func (s *Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery) (page *store.KeyPage, err error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -49,7 +50,7 @@ func (s *Store) ValueKeys(ctx context.Context, threadID string, q store.KeyQuery
 	return page, nil
 }
 
-// GetKV gives a value of the key-value service.
+// GetKV implements store.SessionStore.
 func (s *Store) GetKV(ctx context.Context, namespace, name, key string) (*store.KVEntry, error) {
 	e := store.KVEntry{Key: key}
 	var value string
@@ -62,14 +63,14 @@ func (s *Store) GetKV(ctx context.Context, namespace, name, key string) (*store.
 	return &e, nil
 }
 
-// SetKV keeps a value.
+// SetKV implements store.SessionStore.
 func (s *Store) SetKV(ctx context.Context, namespace, name string, e store.KVEntry) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		return t.write(t.ctx, qSetKV, namespace, name, e.Key, e.ExpiresAt, t.now, string(e.Value))
 	})
 }
 
-// DeleteKV removes a value; one that has expired was not there.
+// DeleteKV implements store.SessionStore. An expired value counts as missing.
 func (s *Store) DeleteKV(ctx context.Context, namespace, name, key string) (there bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var expires int64
@@ -83,7 +84,7 @@ func (s *Store) DeleteKV(ctx context.Context, namespace, name, key string) (ther
 	return there && err == nil, err
 }
 
-// KVKeys lists keys of a store of the service.
+// KVKeys implements store.SessionStore.
 func (s *Store) KVKeys(ctx context.Context, namespace, name string, q store.KeyQuery) (page *store.KeyPage, err error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -98,10 +99,10 @@ func (s *Store) KVKeys(ctx context.Context, namespace, name string, q store.KeyQ
 	return page, nil
 }
 
-// sweepStep bounds what one transaction of a sweep removes.
+// sweepStep limits what one transaction of a sweep removes.
 const sweepStep = 500
 
-// SweepSession removes what has expired.
+// SweepSession implements store.SessionStore.
 func (s *Store) SweepSession(ctx context.Context, feedBefore int64) (removed int64, more bool, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		removed, more = 0, false

@@ -11,15 +11,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Acquire takes the thread's lease under a new epoch. Epochs begin at the present time, so that those of
-// a thread that was purged and made again under the same id do not come back.
+// Acquire implements store.Store. Epochs start at the present time, so that an epoch of a purged thread is not reused
+// when a thread is created again with the same id.
 func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Duration) (*store.Fence, error) {
 	if owner == "" || ttl <= 0 {
-		return nil, errors.New("a lease needs an owner and a term")
+		return nil, errors.New("a lease needs an owner and a positive ttl")
 	}
 	var f *store.Fence
 	err := s.writer.do(ctx, func(t *tx) error {
-		h, err := t.head(threadID) // which keeps others from taking the lease meanwhile
+		h, err := t.head(threadID) // locks the head, so that nobody else takes the lease meanwhile
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, threadID, owner string, ttl time.Du
 	return f, nil
 }
 
-// Renew extends the lease, also one that has run out while nobody took it.
+// Renew implements store.Store. It also extends an expired lease that nobody has taken.
 func (s *Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		until := t.now + ttl.Microseconds()
@@ -62,7 +62,7 @@ func (s *Store) Renew(ctx context.Context, f *store.Fence, ttl time.Duration) er
 	}, f.ThreadID)
 }
 
-// Release gives the lease back, and wakes those who look for work when there is more.
+// Release implements store.Store.
 func (s *Store) Release(ctx context.Context, f *store.Fence) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		var h *head
@@ -95,9 +95,9 @@ func (s *Store) Release(ctx context.Context, f *store.Fence) error {
 	}, f.ThreadID)
 }
 
-// lease is the row of a thread's lease, all zero when there is none.
+// lease is the row of a thread's lease. It is all zero when there is none.
 type lease struct {
-	known   bool // for the transactions to come too, see sole
+	known   bool // also to later transactions, see sole
 	owner   string
 	epoch   int64
 	expires int64
@@ -107,13 +107,13 @@ func (l lease) heldBy(f *store.Fence) bool {
 	return l.owner != "" && l.owner == f.Owner && l.epoch == f.Epoch
 }
 
-// sole tells whether all who write go through this transaction's writer, so that it may remember leases.
+// sole reports whether all writers go through this transaction's writer, so that it may remember leases.
 func (t *tx) sole() bool {
 	_, ok := t.session.(*serialSession)
 	return ok
 }
 
-// leaseOf gives the lease of a thread.
+// leaseOf returns the lease of a thread.
 func (t *tx) leaseOf(h *head) (lease, error) {
 	if h.lease.known {
 		return h.lease, nil
@@ -127,19 +127,19 @@ func (t *tx) leaseOf(h *head) (lease, error) {
 	return l, nil
 }
 
-// keepLease notes what the lease is from here on, where that can be known.
+// keepLease remembers the lease for later transactions, where that is safe.
 func (t *tx) keepLease(h *head, l lease) {
 	l.known = t.sole()
 	h.lease = l
 }
 
-// revoke takes the lease from whoever has it.
+// revoke ends the lease of a thread.
 func (t *tx) revoke(h *head) error {
 	h.lease = lease{}
 	return t.write(t.ctx, qRevokeLease, h.key)
 }
 
-// held gives the thread of a lease, and the lease, while it is still its holder's; else store.ErrFenced.
+// held returns the thread and the lease of a fence while the fence is valid, and else store.ErrFenced.
 func (t *tx) held(f *store.Fence) (*head, lease, error) {
 	h, err := t.head(f.ThreadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -154,7 +154,7 @@ func (t *tx) held(f *store.Fence) (*head, lease, error) {
 	return nil, lease{}, fmt.Errorf("thread %s: %w", f.ThreadID, store.ErrFenced)
 }
 
-// Runnable lists threads with work that nobody holds. Namespaces take turns, each with its oldest first.
+// Runnable implements store.Store. Namespaces take turns, each with its oldest work first.
 func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -181,7 +181,7 @@ func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for work: %w", err)
+		return nil, fmt.Errorf("list runnable threads: %w", err)
 	}
 	slices.SortStableFunc(found, func(a, b workItem) int {
 		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.since, b.since))
@@ -193,7 +193,7 @@ func (s *Store) Runnable(ctx context.Context, limit int) ([]string, error) {
 	return ids, nil
 }
 
-// workItem is a thread with work, the turn-th of its namespace.
+// workItem is a thread with work. turn is its position within its namespace.
 type workItem struct {
 	id    string
 	since int64

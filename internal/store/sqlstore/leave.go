@@ -9,9 +9,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// leave gives the messages of a thread after a sequence number to the forks that read them, when there are any:
-// they move to what is left of the thread, which nobody writes to. The other messages stay where they are, for the
-// caller to remove.
+// leave hands the messages of a thread after a sequence number over to the forks that read them, if there are any. They
+// move to a remnant: a thread row that nobody writes to. The other messages stay where they are, for the caller to
+// remove.
 func (t *tx) leave(h *head, after int64) error {
 	readers, err := segments(t.ctx, t, qReadersOf, h.key, after)
 	if err != nil || len(readers) == 0 {
@@ -30,7 +30,7 @@ func (t *tx) leave(h *head, after int64) error {
 	if err := t.write(t.ctx, qMoveMessages, left, h.key, after); err != nil {
 		return err
 	}
-	var edge counts // of the cut, within the thread
+	var edge counts // counts of the thread up to the cut
 	for _, s := range readers {
 		if err := t.hold(s.thread); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (t *tx) leave(h *head, after int64) error {
 	return nil
 }
 
-// divide splits a segment at a cut of its source: what comes after it is read from what is left.
+// divide splits a segment at a cut of its source. What comes after the cut is read from the remnant left.
 func (t *tx) divide(s segment, cut, left int64) error {
 	before, err := countTo(t.ctx, t, s.thread, s.lo)
 	if err != nil {
@@ -75,8 +75,8 @@ func (t *tx) divide(s segment, cut, left int64) error {
 	return t.write(t.ctx, qPutSegment, s.thread, cut, s.hi, left)
 }
 
-// cutMessages removes all messages of a thread after a sequence number. kept is how many there are up to it. Their
-// creation stays in the log, which only grows, and their deletion comes after it.
+// cutMessages removes all messages of a thread after a sequence number. kept is the counts up to it. The log, which
+// only grows, keeps their creation and gets their deletion.
 func (t *tx) cutMessages(h *head, cut int64, kept counts) error {
 	if err := t.writeBlocks(h); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (t *tx) cutMessages(h *head, cut int64, kept counts) error {
 	if err != nil {
 		return err
 	}
-	removed := []segment{{lo: cut, hi: h.lastSeq, source: h.key}} // its own, wherever they are
+	removed := []segment{{lo: cut, hi: h.lastSeq, source: h.key}} // the thread's own messages
 	for _, s := range inherited {
 		if s.source != h.key {
 			removed = append(removed, segment{lo: max(s.lo, cut), hi: s.hi, source: s.source})
@@ -128,7 +128,7 @@ func (t *tx) logRemoval(h *head, s segment) error {
 	return err
 }
 
-// collectLeft removes what is left of threads and no fork reads any more.
+// collectLeft removes remnants of threads that no fork reads any more.
 func (s *Store) collectLeft(ctx context.Context) error {
 	var unread []int64
 	if err := s.readers.read(ctx, func(c *conn) error {
@@ -176,7 +176,7 @@ func (t *tx) truncate(h *head, op *store.Truncate) error {
 	cut, index := int64(0), op.Index
 	var kept counts
 	if op.MessageID != "" || op.Index >= 0 {
-		// What is asked for stays as it was until it is done: a refused transaction may be run again by itself.
+		// Set the fields of op only after all checks: a transaction that failed may be run again with the same op.
 		if cut, index, err = t.point(h, op.MessageID, op.Index); err != nil {
 			return err
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// sleep is why nobody takes what waits in a thread's inbox; several reasons may hold.
+// sleep is a set of reasons why nobody takes the items of a thread's inbox.
 type sleep int64
 
 const (
-	asleepParked   sleep = 1 << iota // by a user's stop (SPEC MSG-08)
-	asleepRetained                   // without an object (SPEC THR-09)
+	asleepParked   sleep = 1 << iota // by a user's stop (MSG-08)
+	asleepRetained                   // without an object (THR-09)
 )
 
-// life is the part of a head that rarely changes. What changes is written at once, not with the counters.
+// life is the part of a head that rarely changes. Its changes are written at once, not together with the counters.
 type life struct {
 	asleep     sleep
 	woken      bool // by this transaction
@@ -27,7 +27,8 @@ type life struct {
 	expiresAt  sql.NullInt64
 }
 
-// takes tells whether the thread takes an operation: a retained one only those about its object.
+// takes returns an error when the thread does not take an operation: a retained thread takes only those about its
+// object.
 func (h *head) takes(op store.Op) error {
 	if h.life.asleep&asleepRetained == 0 {
 		return nil
@@ -43,7 +44,7 @@ func (h *head) takes(op store.Op) error {
 	return fmt.Errorf("thread %s: %w", h.id, store.ErrRetained)
 }
 
-// applyLife applies the operations of ops_life.go; known is false for others.
+// applyLife applies the operations of ops_life.go. known is false for others.
 func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 	switch op := op.(type) {
 	case *store.Destroy:
@@ -66,7 +67,7 @@ func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 	return false, nil
 }
 
-// park keeps what waits from being taken, unless something waits that is to be.
+// park keeps inbox items from being taken, unless a waiting item prevents it.
 func (t *tx) park(h *head, op *store.Park) error {
 	wanted := false
 	if op.Unless != nil {
@@ -85,7 +86,7 @@ func (t *tx) park(h *head, op *store.Park) error {
 	return t.doze(h, asleepParked)
 }
 
-// doze keeps what waits from being taken, for a reason.
+// doze adds a reason to keep inbox items from being taken.
 func (t *tx) doze(h *head, why sleep) error {
 	if h.life.asleep&why != 0 {
 		return nil
@@ -96,7 +97,7 @@ func (t *tx) doze(h *head, why sleep) error {
 	return err
 }
 
-// wake ends a reason; what waits is taken when it was the last.
+// wake removes a reason. Items are taken again when it was the last one.
 func (t *tx) wake(h *head, why sleep) error {
 	if h.life.asleep&why == 0 {
 		return nil
@@ -125,7 +126,7 @@ func (t *tx) resume(h *head, op *store.Continue) error {
 	return t.wake(h, asleepParked)
 }
 
-// shutOut ends the run that is under way, whoever is at it: nothing more of it is accepted.
+// shutOut revokes the lease and ends the newest run, so that nothing more of the run is accepted.
 func (t *tx) shutOut(h *head, reason string) error {
 	if err := t.revoke(h); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (t *tx) shutOut(h *head, reason string) error {
 	return t.putRun(h, &store.PutRun{Run: *r})
 }
 
-// reasonDestroyed and reasonDeleted are why a run ended, in Run.Reason.
+// reasonDestroyed and reasonObjectDeleted are values of Run.Reason.
 const (
 	reasonDestroyed     = "Destroyed"
 	reasonObjectDeleted = "ThreadDeleted"
@@ -180,11 +181,12 @@ func (t *tx) destroy(h *head, op *store.Destroy) error {
 	if _, err := t.exec(t.ctx, qDestroyed, t.now, op.Reason, h.key); err != nil {
 		return err
 	}
-	return t.setExpiresAt(h, sql.NullInt64{}) // until something happens there is nothing that could expire
+	return t.setExpiresAt(h, sql.NullInt64{}) // until something happens there is nothing to expire
 }
 
-// clearConversation removes all that a conversation is made of: whatever else is part of it is to be removed
-// here. Its log keeps what there was, without what was said. What waits in the inbox comes after a run that goes on.
+// clearConversation removes everything that makes up a conversation. Anything that becomes part of one must be removed
+// here too. The log keeps what happened, without the contents. When a run continues (within), the inbox stays for the
+// next run.
 func (t *tx) clearConversation(h *head, within bool) error {
 	if err := t.cutMessages(h, 0, nil); err != nil {
 		return err
@@ -197,7 +199,7 @@ func (t *tx) clearConversation(h *head, within bool) error {
 			return err
 		}
 	}
-	// Their instructions are gone with the messages.
+	// The instructions of the skills are gone with the messages.
 	forget := &store.UpdateThread{EditFields: func(f *store.Fields) error { f.ActivatedSkills = nil; return nil }}
 	if err := t.updateThread(h, forget); err != nil {
 		return err
@@ -205,7 +207,7 @@ func (t *tx) clearConversation(h *head, within bool) error {
 	return t.wake(h, asleepParked)
 }
 
-// retain keeps a thread whose object goes. A parked one stays so.
+// retain keeps a thread whose object is deleted. A parked thread stays parked.
 func (t *tx) retain(h *head) error {
 	if h.life.asleep&asleepRetained != 0 {
 		return nil
@@ -225,7 +227,7 @@ func (t *tx) retain(h *head) error {
 	return t.doze(h, asleepRetained)
 }
 
-// condemned stands for the object of a thread that is being purged.
+// condemned is the owner UID of a thread that is being purged.
 const condemned = "purged"
 
 func (t *tx) adopt(h *head, op *store.Adopt) error {
@@ -260,7 +262,7 @@ func (t *tx) condemn(h *head) error {
 	return err
 }
 
-// Retained lists the threads of a namespace that have no object.
+// Retained implements store.Store.
 func (s *Store) Retained(ctx context.Context, namespace, after string, limit int) ([]store.Thread, error) {
 	if limit <= 0 {
 		limit = defaultPage

@@ -7,13 +7,13 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// feed writes an entry of the lifecycle feed (SPEC STA-06). agent is the thread's own when empty.
+// feed writes an entry of the lifecycle feed (STA-06). An empty agent stands for the thread's own.
 func (t *tx) feed(h *head, kind, agent, runID, reason string) error {
 	h.touch(store.ChangedThread)
 	return t.write(t.ctx, qLogLifecycle, kind, agent, agent, runID, reason, t.now, h.key)
 }
 
-// Lifecycle gives a part of the feed.
+// Lifecycle implements store.SessionStore.
 func (s *Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *store.LifecyclePage, err error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -35,8 +35,8 @@ func (s *Store) Lifecycle(ctx context.Context, q store.LifecycleQuery) (page *st
 	return page, nil
 }
 
-// readFeed reads entries up to the limit, or up to one that is not settled. Those of other namespaces are read
-// and left out: few namespaces share a store with many readers of feeds.
+// readFeed reads entries up to the limit, or up to one that is not settled. It reads and skips entries of other
+// namespaces, because stores with many feed readers rarely have many namespaces.
 func readFeed(ctx context.Context, c *conn, q store.LifecycleQuery, page *store.LifecyclePage) error {
 	for {
 		query, args := qLifecycleInOrder, []any{page.Next.Seq, feedStep}
@@ -73,5 +73,5 @@ func readFeed(ctx context.Context, c *conn, q store.LifecycleQuery, page *store.
 	}
 }
 
-// feedStep is how many entries are read at once.
+// feedStep is how many entries one query reads.
 const feedStep = 500

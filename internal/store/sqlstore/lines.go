@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Lines gives log lines of a thread.
+// Lines implements store.Store.
 func (s *Store) Lines(ctx context.Context, threadID string, q store.LineQuery) ([]store.Event, error) {
 	query, limit := qLines, q.Limit
 	if limit <= 0 {
@@ -55,7 +55,7 @@ func scanLine(scan scanner) (*store.Event, error) {
 // trimLines drops the oldest log lines above keep.
 func (t *tx) trimLines(h *head, keep int) error {
 	if h.lastSeq <= int64(keep) {
-		return nil // it cannot have that many
+		return nil // the thread cannot have that many lines
 	}
 	var n int
 	if err := t.row(t.ctx, qCountLines, []any{h.key}, &n); err != nil {
@@ -64,7 +64,7 @@ func (t *tx) trimLines(h *head, keep int) error {
 	if n <= keep || keep < 1 {
 		return nil
 	}
-	// One more than is too many goes, for the record takes a place.
+	// Drop one line more than necessary, because the record takes a place.
 	var last store.Event
 	dropped := int64(0)
 	if err := t.rows(t.ctx, qOldestLines, []any{h.key, n - keep + 1}, func(scan scanner) error {

@@ -11,8 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// pgxLink is a connection to PostgreSQL. Queued statements travel together with the next one, in one
-// round trip.
+// pgxLink is a connection to PostgreSQL. Queued statements are sent with the next one, in one round trip.
 type pgxLink struct {
 	db     *pgx.Conn
 	queued pgx.Batch
@@ -25,14 +24,14 @@ func (l *pgxLink) queue(_ context.Context, query string, args []any) error {
 	return nil
 }
 
-// drop forgets what is queued, and tells whether the beginning of the transaction was among it.
+// drop discards what is queued, and reports whether that included the beginning of the transaction.
 func (l *pgxLink) drop() (begun bool) {
 	queued := l.queued.QueuedQueries
 	l.queued = pgx.Batch{}
 	return len(queued) > 0 && strings.HasPrefix(queued[0].SQL, "BEGIN")
 }
 
-// send sends what is queued and then the statement, and gives the results where those of the statement come.
+// send sends what is queued and then the statement. It returns the results positioned at those of the statement.
 func (l *pgxLink) send(ctx context.Context, query string, args []any) (pgx.BatchResults, error) {
 	batch := l.queued
 	l.queued = pgx.Batch{}
@@ -77,7 +76,7 @@ func (l *pgxLink) query(ctx context.Context, query string, args []any) (rowset, 
 }
 
 func (l *pgxLink) close() error {
-	// What is not sent was not asked to be; the goodbye must not wait for a server that does not answer.
+	// Discard what was not sent: nobody asked for it. Do not wait long for a server that does not answer.
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = l.db.Close(ctx)
@@ -104,17 +103,17 @@ func (r *pgxRows) Close() error {
 	return r.results.Close()
 }
 
-// number is a boolean as the columns have it, 0 or 1.
+// number is a boolean column, stored as 0 or 1.
 type number bool
 
-// ScanInt64 is pgx's way of reading a number.
+// ScanInt64 implements pgtype.Int64Scanner.
 func (n *number) ScanInt64(v pgtype.Int8) error {
 	*n = v.Int64 != 0
 	return nil
 }
 
-// plain gives arguments in the forms that PostgreSQL's columns take: booleans as numbers, and texts
-// without what its texts cannot hold, that is NUL and what is not UTF-8.
+// plain converts arguments to the forms that PostgreSQL's columns take: booleans to numbers, and texts to valid UTF-8
+// without NUL, which its texts cannot hold.
 func plain(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -132,10 +131,10 @@ func plain(args []any) []any {
 	return args
 }
 
-// numberedQueries are the queries that were seen, with their parameters numbered.
+// numberedQueries caches queries with their parameters numbered.
 var numberedQueries sync.Map
 
-// numbered writes "?" as "$1", "$2", … None of the store's queries has a question mark in a literal.
+// numbered replaces "?" with "$1", "$2", … No query of the store has a question mark in a literal.
 func numbered(query string) string {
 	if known, ok := numberedQueries.Load(query); ok {
 		return known.(string)

@@ -11,8 +11,8 @@ import (
 	"reflect"
 )
 
-// sqliteLink is a connection of SQLite's driver, with the statements that were prepared on it. It speaks with the driver itself:
-// one user at a time has it, and what database/sql does for others costs as much as a short statement.
+// sqliteLink is a connection of SQLite's driver with its prepared statements. It calls the driver directly: a link has
+// one user at a time, and what database/sql does for concurrent users costs as much as a short statement.
 type sqliteLink struct {
 	db    driver.Conn
 	stmts map[string]*sqliteStmt
@@ -35,13 +35,13 @@ func newSQLiteLink(db driver.Conn) *sqliteLink {
 	return &sqliteLink{db: db, stmts: map[string]*sqliteStmt{}}
 }
 
-// long marks queries that may be at work for long before their first row: they are interrupted when ctx ends. To watch over a query
-// costs more than most take; others end between two rows.
+// long marks queries that may run for a long time before their first row, so that the end of ctx interrupts them.
+// Watching a context costs more than most queries take; the others stop between two rows.
 func long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
 
 type longKey struct{}
 
-// watched is the context for the driver.
+// watched returns the context for the driver: without cancellation unless long marked it.
 func watched(ctx context.Context) context.Context {
 	if ctx.Done() != nil && ctx.Value(longKey{}) == nil {
 		return context.Background()
@@ -69,7 +69,7 @@ func (l *sqliteLink) stmt(query string) (*sqliteStmt, error) {
 	return s, nil
 }
 
-// named gives arguments as the driver takes them, until the next statement.
+// named returns arguments in the driver's form. They are valid until the next statement.
 func (l *sqliteLink) named(args []any) (_ []driver.NamedValue, err error) {
 	l.args = l.args[:0]
 	for i, a := range args {
@@ -142,7 +142,7 @@ func (l *sqliteLink) close() error {
 	return l.db.Close()
 }
 
-// sqliteRows are the rows of one answer.
+// sqliteRows are the rows of one result.
 type sqliteRows struct {
 	ctx  context.Context
 	rows driver.Rows
@@ -181,7 +181,7 @@ func (r *sqliteRows) Scan(dst ...any) error {
 	return nil
 }
 
-// assign puts a value of the driver where the caller wants it.
+// assign stores a value of the driver in dst.
 func assign(dst any, v driver.Value) error {
 	switch d := dst.(type) {
 	case *string:
@@ -251,7 +251,7 @@ func assign(dst any, v driver.Value) error {
 	return assignKind(reflect.ValueOf(dst).Elem(), v)
 }
 
-// assignKind is assign for named types, and for numbers of other forms.
+// assignKind is assign for named types and for other sizes of numbers.
 func assignKind(to reflect.Value, v driver.Value) error {
 	switch v := v.(type) {
 	case string:

@@ -9,12 +9,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fewThreads is how many threads a filter may select for them all to be read and sorted. One that selects
-// more is applied while going through the threads by their activity: it fills a page soon.
+// fewThreads is the largest number of threads of a filter that are all read and sorted. A filter that selects more is
+// applied while reading the threads by activity, because it soon fills a page.
 const fewThreads = 2000
 
-// Threads lists, newest activity first. First which threads, then their rows: the list of a busy second is
-// sorted without reading them.
+// Threads implements store.Store. It first selects the threads and then reads their rows, so that the many threads of a
+// busy second are sorted without reading them all.
 func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Thread, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -28,7 +28,7 @@ func (s *Store) Threads(ctx context.Context, q store.ThreadQuery) ([]store.Threa
 	return s.listThreads(long(ctx), query, args...)
 }
 
-// byColumn is a condition on a column of thread that has an index.
+// byColumn is a condition on an indexed column of thread.
 type byColumn struct{ column, value, partial string }
 
 func filters(q store.ThreadQuery) (fs []byColumn) {
@@ -44,7 +44,7 @@ func filters(q store.ThreadQuery) (fs []byColumn) {
 	return fs
 }
 
-// selective gives the filter that selects few threads, nil when there is none.
+// selective returns a filter that selects few threads; nil when there is none.
 func (s *Store) selective(ctx context.Context, q store.ThreadQuery) (*byColumn, error) {
 	for _, f := range filters(q) {
 		var n int
@@ -61,8 +61,8 @@ func (s *Store) selective(ctx context.Context, q store.ThreadQuery) (*byColumn, 
 	return nil, nil
 }
 
-// listQuery writes the query of a list. With by, the threads are found by the index of that filter, else by
-// their activity. The order of the tables is SQLite's plan; PostgreSQL makes its own.
+// listQuery builds the query of a list. With by, it finds the threads by the index of that filter, otherwise by their
+// activity. SQLite joins the tables in the order given here; PostgreSQL plans by itself.
 func listQuery(q store.ThreadQuery, by *byColumn) (string, []any) {
 	from := `thread_head a`
 	all := filters(q)
@@ -99,7 +99,7 @@ func listQuery(q store.ThreadQuery, by *byColumn) (string, []any) {
 	var top []any
 	var found string
 	switch q.Archived {
-	case store.ArchivedShown: // the first of each, then the first of both
+	case store.ArchivedShown: // the first page of each, then the first page of both
 		found = `SELECT b.thread FROM (SELECT * FROM (` + one(0) + `) u UNION ALL SELECT * FROM (` + one(1) + `) v) b
 			ORDER BY b.activity_second DESC, b.last_activity_at DESC, b.thread DESC LIMIT ? OFFSET ?`
 		first := append(append([]any{}, args...), q.Offset+q.Limit)

@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("SQLite's lists of threads", Label("THR-15"), func() {
-	It("are read off an index and never sort what they do not show", func(ctx SpecContext) {
+	It("read an index and never sort rows that they do not return", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		cursor := &store.ThreadCursor{LastActivityAt: 1, ID: "x"}
 		for name, c := range map[string]struct {
@@ -36,7 +36,7 @@ var _ = Describe("SQLite's lists of threads", Label("THR-15"), func() {
 			for _, step := range plan {
 				Expect(step).NotTo(Or(HavePrefix("SCAN a"), HavePrefix("SCAN f"), HavePrefix("SCAN h"), HavePrefix("SCAN t ")), "%s:\n%s", name, text)
 			}
-			if !c.few { // within a second only
+			if !c.few { // sorts only within a second
 				Expect(strings.Count(text, "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY")).To(Equal(strings.Count(text, "SEARCH a ")), "%s:\n%s", name, text)
 			}
 		}

@@ -2,27 +2,27 @@ package sqlstore
 
 import "github.com/skein-dev/skein/internal/store"
 
-// place is where a page begins: so many messages of the query after a sequence number.
+// place is where a page begins: skip messages of the query after the sequence number seq.
 type place struct{ seq, skip int64 }
 
-// maxSkip is how many entries of the index a page skips rather than to look for a nearer row of message_block.
+// maxSkip is how many entries of the index a page skips before it looks for a nearer row of message_block.
 func maxSkip() int64 { return blockSeqs + blockSeqs/2 }
 
-// probes bounds the guesses by proportion; afterwards the rest is halved each time.
+// probes is the number of guesses by proportion. After them, the range is halved each time.
 const probes = 4
 
-// search is a range of the rows of message_block of one thread, in which a position is looked for.
+// search is a range of one thread's rows of message_block in which a position is searched.
 type search struct {
 	thread   int64
-	from     block // the position is not before it
-	to       int64 // and not after this sequence number
-	total    int64 // of the query's messages up to there
+	from     block // the position is not before this row
+	to       int64 // the position is not after this sequence number
+	total    int64 // number of the query's messages up to there
 	maxSkip  int64
-	fewLeft  bool // there may be no row in the range at all
+	fewLeft  bool // the range may have no row at all
 	position int64
 }
 
-// locate finds the message before which there are n of the query's, out of total.
+// locate finds the place that follows n of the query's messages, out of total.
 func (p *pager) locate(n, total int64) (place, error) {
 	own := search{thread: p.key, to: p.lastSeq, total: total, maxSkip: maxSkip(), position: n}
 	if p.base > 0 {
@@ -39,7 +39,7 @@ func (p *pager) locate(n, total int64) (place, error) {
 	return place{at.at, n - p.count(at.counts)}, err
 }
 
-// locateInherited finds the segment of a position by the rows at the edges, and then asks the source.
+// locateInherited finds the segment of a position by the rows at the segments' edges, and then searches in its source.
 func (p *pager) locateInherited(edges search) (place, error) {
 	at, err := p.narrow(edges)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *pager) locateInherited(edges search) (place, error) {
 	return place{at.at, n - p.count(at.counts)}, err
 }
 
-// narrow finds the last row before a position, or one that is close enough, by guessing where it is in proportion.
+// narrow finds the last row before a position, or one close enough, by guessing in proportion.
 func (p *pager) narrow(s search) (block, error) {
 	from, low, high := s.from, s.from.at, s.to // there is no row between from and low
 	for probe := 0; s.position-p.count(from.counts) > s.maxSkip && low < high; probe++ {
@@ -91,10 +91,10 @@ func (p *pager) narrow(s search) (block, error) {
 	return from, nil
 }
 
-// count is how many of them the query selects.
+// count returns how many of the counted messages the query selects.
 func (p *pager) count(c counts) int64 {
 	return c.total(p.q.IncludeSilent, p.q.MaxDepth, p.q.AllDepths)
 }
 
-// everything is a query of all messages.
+// everything selects all messages.
 var everything = store.MessageQuery{IncludeSilent: true, AllDepths: true}

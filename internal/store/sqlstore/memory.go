@@ -15,7 +15,7 @@ import (
 
 const defaultNearest = 10
 
-// putEmbedding keeps the vector of a message that still reads as it was embedded.
+// putEmbedding stores the vector of a message whose text has not changed since it was embedded.
 func (t *tx) putEmbedding(h *head, op *store.PutEmbedding) error {
 	op.Kept = false
 	vector := encodeVector(op.Vector)
@@ -37,7 +37,7 @@ func (t *tx) putEmbedding(h *head, op *store.PutEmbedding) error {
 	return t.write(t.ctx, qPutEmbedding, h.key, seq, namespace, op.Agent, user, op.Space, created, vector)
 }
 
-// encodeVector gives a vector, brought to the length 1, as bytes; nil when it has no direction.
+// encodeVector returns a vector, scaled to length 1, as bytes; nil when it has no direction.
 func encodeVector(v []float32) []byte {
 	var sum float64
 	for _, x := range v {
@@ -54,7 +54,7 @@ func encodeVector(v []float32) []byte {
 	return out
 }
 
-// dot is the product of two encoded vectors of the same length.
+// dot returns the dot product of two encoded vectors of the same length.
 func dot(a, b []byte) float64 {
 	var sum float32
 	for i := 0; i+4 <= len(a); i += 4 {
@@ -63,13 +63,13 @@ func dot(a, b []byte) float64 {
 	return float64(sum)
 }
 
-// near is a place in a thread, and how near its message is.
+// near is the position of a message and its score.
 type near struct {
 	thread, seq int64
 	score       float64
 }
 
-// farFirst is the nearest places so far, as a heap with the farthest on top.
+// farFirst is a heap of the nearest messages so far, with the farthest on top.
 type farFirst []near
 
 func (f farFirst) Len() int           { return len(f) }
@@ -83,7 +83,7 @@ func (f *farFirst) Pop() any {
 	return x
 }
 
-// Nearest looks through the vectors row by row.
+// Nearest implements store.MemoryStore. It reads the vectors row by row.
 func (s *Store) Nearest(ctx context.Context, q store.NearestQuery) ([]store.NearMessage, error) {
 	want := encodeVector(q.Vector)
 	if want == nil {
@@ -130,7 +130,7 @@ func nearest(ctx context.Context, c *conn, q store.NearestQuery, want []byte) ([
 			return err
 		}
 		if len(vector) != len(want) {
-			return nil // the model gives vectors of another length by now
+			return nil // the model's vectors have another length by now
 		}
 		n.score = dot(vector, want)
 		if len(best) < q.Limit {

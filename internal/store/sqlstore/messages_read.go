@@ -12,7 +12,7 @@ import (
 
 const defaultPage = 100
 
-// Message by id.
+// Message implements store.Store.
 func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *store.Message, err error) {
 	err = s.readers.snapshot(ctx, func(c *conn) error {
 		m, err = scanMessage(c.one(ctx, qMessage, threadID, messageID))
@@ -27,7 +27,7 @@ func (s *Store) Message(ctx context.Context, threadID, messageID string) (m *sto
 	return m, nil
 }
 
-// Messages gives a page. Its cost does not grow with the thread, wherever the page is: see message_block.
+// Messages implements store.Store. Its cost does not grow with the thread, wherever the page is: see message_block.
 func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQuery) (page *store.MessagePage, err error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultPage
@@ -44,7 +44,7 @@ func (s *Store) Messages(ctx context.Context, threadID string, q store.MessageQu
 	return page, nil
 }
 
-// pager reads one page out of one snapshot.
+// pager reads one page from one snapshot.
 type pager struct {
 	querier
 	ctx     context.Context
@@ -75,7 +75,7 @@ func (p *pager) page(threadID string) (*store.MessagePage, error) {
 		}
 	}
 	total := stored + int64(len(waiting))
-	// The page is the messages from start up to end, counted from the oldest.
+	// The page holds the messages from start up to end, counted from the oldest.
 	start := int64(p.q.Offset)
 	end := min(start+int64(p.q.Limit), total)
 	if p.q.Order != "asc" {
@@ -115,13 +115,14 @@ func (p *pager) span(start, end, total int64) ([]store.Message, error) {
 	return p.read(at, end-start)
 }
 
-// spanQuery selects by an index alone and only then reads messages, so that skipped ones are not read.
+// spanQuery returns a query that selects by an index alone and only then reads messages, so that skipped messages are
+// not read.
 func spanQuery(q store.MessageQuery, order string) string {
 	return `SELECT ` + messageColumns + ` FROM message m WHERE m.key IN (SELECT s.key FROM message s WHERE s.thread = ? AND s.seq > ? AND s.seq <= ?` +
 		filter(q, "s") + ` ORDER BY s.seq` + order + ` LIMIT ? OFFSET ?) ORDER BY m.seq`
 }
 
-// read gives n messages from a place on, out of the segments and then of the thread's own.
+// read returns n messages from a place on, first from the segments and then from the thread's own.
 func (p *pager) read(at place, n int64) ([]store.Message, error) {
 	messages := []store.Message{}
 	if at.seq < p.base {
@@ -139,7 +140,7 @@ func (p *pager) read(at place, n int64) ([]store.Message, error) {
 			}
 			messages = append(messages, page...)
 			n -= int64(len(page))
-			at.skip = 0 // the place is in the first of them
+			at.skip = 0 // the place lies in the first segment
 		}
 	}
 	if n == 0 {
@@ -174,7 +175,7 @@ func (p *pager) cut(messages []store.Message, total int64) *store.MessagePage {
 	return &store.MessagePage{Messages: messages, Total: total, HasMore: more}
 }
 
-// filter is what the query wants of the messages.
+// filter returns the query's conditions on messages.
 func filter(q store.MessageQuery, table string) (cond string) {
 	if !q.IncludeSilent {
 		cond += ` AND ` + table + `.silent = 0`
@@ -209,7 +210,7 @@ func (p *pager) list(query string, args ...any) ([]store.Message, error) {
 	return messages, err
 }
 
-// waiting reads the messages of the inbox that the query wants.
+// waiting reads the messages of the inbox that the query selects.
 func (p *pager) waiting() ([]store.Message, error) {
 	var messages []store.Message
 	err := p.rows(p.ctx, qInbox, []any{p.key}, func(scan scanner) error {
@@ -230,7 +231,7 @@ func (p *pager) waiting() ([]store.Message, error) {
 func queuedMessage(item *store.InboxItem) (*store.Message, error) {
 	var m store.Message
 	if err := json.Unmarshal(item.Payload, &m); err != nil {
-		return nil, fmt.Errorf("inbox item %d holds no message: %w", item.Seq, err)
+		return nil, fmt.Errorf("inbox item %d is not a message: %w", item.Seq, err)
 	}
 	m.MarkQueued()
 	return &m, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxDepth bounds the depth of messages, for the sake of the counts.
+// maxDepth limits the depth of messages, because counts has an entry for each depth.
 const maxDepth = 100
 
 func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
@@ -28,12 +28,12 @@ func (t *tx) appendMessage(h *head, op *store.AppendMessage) error {
 			return err
 		}
 		if to.life.asleep&asleepRetained != 0 {
-			return nil // as if it were gone
+			return nil // a retained receiver counts as missing
 		}
 		h = to
 	}
 	if m.Depth < 0 || m.Depth > maxDepth {
-		return fmt.Errorf("message %s: its depth is %d, not from 0 to %d", m.ID, m.Depth, maxDepth)
+		return fmt.Errorf("message %s: its depth is %d, it must be from 0 to %d", m.ID, m.Depth, maxDepth)
 	}
 	if m.ID == "" {
 		m.ID = "msg_" + uuid.Must(uuid.NewV7()).String()
@@ -161,7 +161,7 @@ func (t *tx) deleteMessage(h *head, op *store.DeleteMessage) error {
 	return nil
 }
 
-// toolResults gives the ids of the results of a call after a message.
+// toolResults returns the ids of the results of a call that follow a message.
 func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err error) {
 	add := func(scan scanner) error {
 		m, err := scanMessage(scan)
@@ -187,7 +187,7 @@ func (t *tx) toolResults(h *head, callID string, after int64) (ids []string, err
 	return ids, t.rows(t.ctx, qToolResults, []any{h.key, callID, after}, add)
 }
 
-// dropMessage removes a message of the thread's own and leaves its creation in the log, which only grows (SPEC LOG-03).
+// dropMessage removes one of the thread's messages. Its creation stays in the log, which only grows (LOG-03).
 func (t *tx) dropMessage(h *head, m *store.Message) error {
 	for _, query := range []string{qDeleteMessage, qForget} {
 		if err := t.write(t.ctx, query, h.key, m.Seq); err != nil {
@@ -209,7 +209,7 @@ func (t *tx) dropMessage(h *head, m *store.Message) error {
 	return err
 }
 
-// existing tells whether the thread has a message of this id, and fills in its place.
+// existing reports whether the thread has a message with this id, and fills in its sequence number.
 func (t *tx) existing(h *head, m *store.Message) (bool, error) {
 	if h.base == 0 {
 		return t.exists(qMessageSeq, []any{h.key, m.ID}, &m.Seq)
@@ -222,7 +222,7 @@ func (t *tx) existing(h *head, m *store.Message) (bool, error) {
 	return err == nil, err
 }
 
-// payloadOf is the id and the role of the message in an inbox item, "" when it is none.
+// payloadOf returns the id and the role of the message in an inbox item; "" for each that it lacks.
 func payloadOf(payload json.RawMessage) (id string, role store.Role) {
 	var m struct {
 		ID   string     `json:"id"`

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// What idempotency keys were used for.
+// Queries about idempotency keys.
 const (
 	qRecorded     = `SELECT i.fingerprint, i.result FROM idempotency i JOIN thread t ON t.key = i.thread WHERE t.id = ? AND i.key = ?`
 	qRecordedByID = `SELECT fingerprint, result FROM idempotency WHERE thread = ? AND key = ?`
@@ -18,7 +18,7 @@ const (
 		(SELECT thread, key FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?)`
 )
 
-// applyOnce applies ops, unless the first is a Once whose key was used before.
+// applyOnce applies ops, unless the first is a Once whose key was already used.
 func (t *tx) applyOnce(h *head, ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (t *tx) applyOnce(h *head, ops []store.Op) error {
 	return t.write(t.ctx, qRecord, h.key, once.Key, once.Fingerprint, nullJSON(record), t.now)
 }
 
-// Recorded gives what an idempotency key was used for.
+// Recorded implements store.Store.
 func (s *Store) Recorded(ctx context.Context, threadID, key string) (fingerprint string, result json.RawMessage, err error) {
 	var column text
 	err = s.readers.read(ctx, func(c *conn) error {
@@ -64,14 +64,14 @@ func (s *Store) Recorded(ctx context.Context, threadID, key string) (fingerprint
 	return fingerprint, column.raw(), nil
 }
 
-// SweepKeys forgets old keys.
+// SweepKeys implements store.Store.
 func (s *Store) SweepKeys(ctx context.Context, before int64, limit int) (removed int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		removed, err = t.exec(t.ctx, qSweepKeys, before, limit)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("forget idempotency keys: %w", err)
+		return 0, fmt.Errorf("sweep idempotency keys: %w", err)
 	}
 	return removed, nil
 }

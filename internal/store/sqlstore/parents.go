@@ -8,14 +8,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// parentsAtOnce is how many threads one query asks for, always the same, so that it is prepared once.
+// parentsAtOnce is how many threads one query asks for. The number is constant, so that the query is prepared once.
 const parentsAtOnce = 50
 
 var qParentRelationships = `SELECT t.id, ` + relationshipColumns + ` FROM thread t JOIN relationship r ON r.thread = t.key
 	WHERE t.id IN (` + strings.TrimSuffix(strings.Repeat("?, ", parentsAtOnce), ", ") + `) AND r.role = '` + store.RelationChild + `'
 	ORDER BY t.id, r.created_at, r.peer, r.type`
 
-// ParentRelationships gives what the threads stem from.
+// ParentRelationships implements store.RelationStore.
 func (s *Store) ParentRelationships(ctx context.Context, threadIDs []string) (map[string][]store.Relationship, error) {
 	parents := map[string][]store.Relationship{}
 	for len(threadIDs) > 0 {
@@ -38,7 +38,7 @@ func (s *Store) ParentRelationships(ctx context.Context, threadIDs []string) (ma
 				return nil
 			})
 		}); err != nil {
-			return nil, fmt.Errorf("what threads stem from: %w", err)
+			return nil, fmt.Errorf("list parent relationships: %w", err)
 		}
 	}
 	return parents, nil

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// million: levels are kept in millionths, so that what a microsecond refills is a whole number.
+	// million is the unit of levels: they are stored in millionths, so that the refill of a microsecond is a whole
+	// number.
 	million = 1_000_000
-	// longestRefill bounds the time that is counted, so that no product overflows.
+	// longestRefill limits the time that one refill counts, so that no product overflows.
 	longestRefill = int64(time.Hour / time.Microsecond)
-	// longestDebt bounds, in minutes, how long no call begins for what was used: a debt from before the limit was lowered
-	// would else hold for days, and no provider looks back that far.
+	// longestDebt limits, in minutes, how long tokens already used delay the next call. Otherwise a debt from before
+	// the limit was lowered would last for days, and no provider looks back that far.
 	longestDebt = 5
 )
 
-// Permits of calls of models.
+// Queries about permits for model calls.
 const (
 	qLimitRow    = `INSERT INTO model_limit (namespace, model, requests, tokens, refilled_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, model) DO NOTHING`
 	qLockLimit   = `UPDATE model_limit SET refilled_at = refilled_at WHERE namespace = ? AND model = ? RETURNING requests, tokens, refilled_at`
@@ -40,7 +41,7 @@ const (
 // TakePermit implements store.PermitStore.
 func (s *Store) TakePermit(ctx context.Context, r store.PermitRequest) (out store.PermitAnswer, err error) {
 	if r.ID == "" || r.TTL <= 0 {
-		return out, errors.New("a permit needs an id and a term")
+		return out, errors.New("a permit needs an id and a positive ttl")
 	}
 	err = s.writer.do(ctx, func(t *tx) error {
 		out = store.PermitAnswer{}
@@ -59,7 +60,7 @@ func (s *Store) TakePermit(ctx context.Context, r store.PermitRequest) (out stor
 			return err
 		}
 		if held == 1 {
-			out.Granted = true // it was before: the answer got lost
+			out.Granted = true // granted before; the answer was lost
 			return nil
 		}
 		if err := t.row(t.ctx, qAhead, []any{r.Namespace, r.Model, asked, asked, r.ID}, &ahead); err != nil {
@@ -86,13 +87,14 @@ func (s *Store) TakePermit(ctx context.Context, r store.PermitRequest) (out stor
 	return out, nil
 }
 
-// permitWriter names what the transactions of a model go by, so that they do not wait for each other in the database.
+// permitWriter returns the key that gathers a model's transactions at one writer, so that they do not wait for each
+// other in the database.
 func permitWriter(namespace, model string) string { return "model/" + namespace + "/" + model }
 
-// level of a model's limits, in millionths.
+// level is what is left of a model's limits, in millionths.
 type level struct{ requests, tokens, at int64 }
 
-// lockLimit gives the level as it is now. Nobody else asks for the model until the transaction is over.
+// lockLimit returns the present level. It locks the model's row until the transaction ends.
 func (t *tx) lockLimit(r store.PermitRequest) (l level, err error) {
 	err = t.row(t.ctx, qLockLimit, []any{r.Namespace, r.Model}, &l.requests, &l.tokens, &l.at)
 	if errors.Is(err, store.ErrNotFound) {
@@ -108,7 +110,7 @@ func (t *tx) lockLimit(r store.PermitRequest) (l level, err error) {
 	l.requests = min(l.requests+passed*r.Requests/60, r.Requests*million)
 	l.tokens = min(max(l.tokens+passed*r.Tokens/60, -longestDebt*r.Tokens*million), r.Tokens*million)
 	l.at = max(l.at, t.now)
-	// What has no limit is not counted: a limit that is set later begins with nothing owed.
+	// Usage without a limit is not counted, so that a limit that is set later starts without debt.
 	if r.Requests <= 0 {
 		l.requests = 0
 	}
@@ -122,7 +124,7 @@ func (t *tx) setLimit(r store.PermitRequest, l level) error {
 	return t.write(t.ctx, qSetLimit, l.requests, l.tokens, l.at, r.Namespace, r.Model)
 }
 
-// wait tells how long it takes until there is enough for a call behind others; 0 when there is.
+// wait returns how long it takes until a call behind ahead others may begin; 0 when it may begin now.
 func (l level) wait(r store.PermitRequest, ahead int64) time.Duration {
 	var micros int64
 	if need := (ahead + 1) * million; r.Requests > 0 && l.requests < need {

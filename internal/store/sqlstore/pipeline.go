@@ -10,18 +10,21 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxAttempts bounds how often a transaction is run while others keep getting in its way.
+// maxAttempts limits how often a transaction is run while others keep conflicting with it.
 const maxAttempts = 20
 
-// pipeline commits batches on a PostgreSQL server, in as few round trips as it can.
+// pipeline commits batches on a PostgreSQL server, in as few round trips as it can. A batch is tried in these ways, in
+// order:
 //
-//   - Hoping: the writer remembers how it left the threads that it wrote last. When the transactions of a
-//     batch need nothing more, all they write is sent at once, and the statements that write the threads'
-//     heads fail unless each is still at the version that it was taken to be at.
-//   - Locking: else the heads of the batch's threads are locked and read first, always in the same order,
-//     then the transactions run, and what they write goes with the commit.
-//   - Alone: when a transaction cannot share after all, each of the batch is run in one of its own, and
-//     again while it only met others that wrote at the same time.
+//   - Hoping: the writer remembers the state of the threads that it wrote last. When the transactions of a batch need
+//     nothing more, all their writes are sent at once. The statements that write the threads' heads fail unless each
+//     thread still has the remembered version.
+//   - Locking: the heads of the batch's threads are locked and read first, always in the same order. Then the
+//     transactions run, and their writes are sent with the commit.
+//   - Alone: when a transaction cannot share the commit, each one of the batch runs in a transaction of its own. It is
+//     run again while it only conflicts with others that write at the same time.
+//
+// Only the goroutine that leads the writer's batch uses a pipeline, so its fields need no lock.
 type pipeline struct {
 	dialect *dialect
 	open    func(ctx context.Context, writes bool) (*conn, error)
@@ -33,7 +36,7 @@ type pipeline struct {
 
 var _ committer = (*pipeline)(nil)
 
-// errAlone: the transactions of a batch must be run one by one.
+// errAlone means that the transactions of a batch must run one by one.
 var errAlone = errors.New("the transactions cannot share a commit")
 
 func (p *pipeline) commit(batch []*job) {
@@ -64,7 +67,7 @@ func (p *pipeline) commit(batch []*job) {
 	}
 }
 
-// alone runs one job in a transaction of its own until it ends one way or the other.
+// alone runs one job in a transaction of its own until it succeeds or fails for good.
 func (p *pipeline) alone(j *job) {
 	for range maxAttempts {
 		j.err = nil
@@ -80,9 +83,9 @@ func (p *pipeline) alone(j *job) {
 	}
 }
 
-// use calls fn with the connection, which is made when there is none, and given up when it has failed.
+// use calls fn with the connection. It opens one when there is none, and closes one that has failed.
 func (p *pipeline) use(fn func(ctx context.Context, c *conn) error) error {
-	// A transaction that has begun is not given up halfway by its caller, nor waits for a server for ever.
+	// The caller cannot cancel a transaction that has begun, and the transaction does not wait for a server for ever.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if p.conn != nil && p.conn.stale() {
@@ -104,8 +107,8 @@ func (p *pipeline) use(fn func(ctx context.Context, c *conn) error) error {
 	return err
 }
 
-// hope runs a batch on what is remembered of its threads. Not done without an error means that nothing
-// was written and the batch is to be run with locks.
+// hope runs a batch on the remembered state of its threads. When it returns false without an error, nothing was written
+// and the batch must be run with locks.
 func (p *pipeline) hope(jobs []*job) (done bool, err error) {
 	if !p.kept.has(jobs) {
 		return false, nil
@@ -116,7 +119,7 @@ func (p *pipeline) hope(jobs []*job) (done bool, err error) {
 		t := ps.run(context.Background(), j)
 		if ps.asked || j.err != nil || !ps.guarded(t) {
 			j.err = nil
-			return false, nil // decided on what may be out of date
+			return false, nil // decided on state that may be out of date
 		}
 		all = slices.Concat(all, ps.guards, ps.fences, ps.writes)
 	}
@@ -130,7 +133,7 @@ func (p *pipeline) hope(jobs []*job) (done bool, err error) {
 				return err
 			}
 		}
-		_, err := c.exec(ctx, all[last].query, all[last].args...) // what is sent together is one transaction
+		_, err := c.exec(ctx, all[last].query, all[last].args...) // statements that are sent together are one transaction
 		return err
 	})
 	if err == nil {
@@ -147,9 +150,8 @@ func (p *pipeline) hope(jobs []*job) (done bool, err error) {
 	return false, err
 }
 
-// lock runs a batch in one transaction with the heads of its threads locked. An error means that nothing
-// was written.
-// With care, what is most likely new is asked for nevertheless.
+// lock runs a batch in one transaction with the heads of its threads locked. An error means that nothing was written.
+// With careful, rows that are most likely new are checked nevertheless.
 func (p *pipeline) lock(jobs []*job, careful bool) error {
 	alone := len(jobs) == 1
 	ps := &pipe{p: p, heads: map[string]*head{}, careful: careful}
@@ -184,7 +186,7 @@ func (p *pipeline) lock(jobs []*job, careful bool) error {
 		}
 		return err
 	}
-	p.kept.forget(jobs) // of those that are gone
+	p.kept.forget(jobs) // forget threads that were purged
 	p.kept.keep(ps.heads)
 	return nil
 }
@@ -198,9 +200,9 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 		case c.failed:
 			return cmp.Or(j.err, store.ErrUnavailable)
 		case j.err != nil && ps.hoped:
-			return errAlone // of a repeat it would not be true: it is there already
+			return errAlone // the error may be wrong for a repeat, whose row already exists
 		case j.err != nil && ps.failed && !alone:
-			return errAlone // the database has given up the transaction
+			return errAlone // the database has aborted the transaction
 		case j.err != nil && alone:
 			if p.dialect.classify(j.err) == contended {
 				return j.err
@@ -208,7 +210,7 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 			p.rollback(ctx, c)
 			return nil
 		case j.err != nil && ps.sent:
-			return errAlone // some of it is written already, and cannot be taken back by itself
+			return errAlone // some of it is already written and cannot be undone by itself
 		case j.err == nil:
 			wrote = wrote || ps.sent || len(ps.writes) > 0
 			for _, s := range ps.writes {
@@ -229,7 +231,7 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 	return err
 }
 
-// rollback ends the transaction. Where that fails the connection is given up, and with it the transaction.
+// rollback ends the transaction. When that fails, the connection is closed, which also ends the transaction.
 func (p *pipeline) rollback(ctx context.Context, c *conn) {
 	if l, ok := c.link.(*pgxLink); ok && l.drop() {
 		return
@@ -248,7 +250,7 @@ func (p *pipeline) close() error {
 	return c.close()
 }
 
-// statement that waits to be sent.
+// statement is a statement that waits to be sent.
 type statement struct {
 	query string
 	args  []any
@@ -258,30 +260,30 @@ type statement struct {
 type pipe struct {
 	p    *pipeline
 	conn *conn // nil while hoping
-	// heads of the threads as the transactions so far have left them.
+	// heads holds the heads of threads as the transactions so far have left them.
 	heads map[string]*head
-	ids   []string // of the threads whose heads were locked at the beginning
-	// leases of the locked threads.
+	ids   []string // ids of the threads whose heads were locked at the beginning
+	// leases holds the leases of the locked threads, by thread key.
 	leases  map[int64]store.Fence
 	hoping  bool
 	careful bool
 
-	// Of the transaction that runs now:
-	guards []statement // writes of heads that fail when what it was decided on is out of date
-	fences []statement // that fail when a lease was lost; they follow the guards
+	// The fields below belong to the transaction that runs now.
+	guards []statement // writes of heads that fail when the state decided on is out of date
+	fences []statement // statements that fail when a lease was lost; they follow the guards
 	writes []statement // not yet sent
-	sent   bool        // some of its writes were
-	asked  bool        // it wanted to know what it could not while hoping
-	failed bool        // the database refused a statement, and with it the transaction
-	hoped  bool        // it took something for new without asking
+	sent   bool        // some of its writes were sent
+	asked  bool        // it needed something that it cannot read while hoping
+	failed bool        // the database refused a statement and with it the transaction
+	hoped  bool        // it assumed that a row is new without a check
 }
 
 var _ pipelined = (*pipe)(nil)
 
-// errAsked ends a transaction that hoped and has to ask.
+// errAsked ends a hoping transaction that needs to read.
 var errAsked = errors.New("the transaction must be run with locks")
 
-// run runs a job and leaves what it wants to write, but for what it sent already.
+// run runs a job. Its unsent writes are left in guards, fences and writes.
 func (ps *pipe) run(ctx context.Context, j *job) *tx {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
 	ps.sent, ps.asked, ps.failed, ps.hoped = false, false, false, false
@@ -298,7 +300,7 @@ func (ps *pipe) run(ctx context.Context, j *job) *tx {
 	return t
 }
 
-// flush sends what the transaction wrote so far ahead of the next statement.
+// flush sends the transaction's writes so far, ahead of the next statement.
 func (ps *pipe) flush(ctx context.Context) error {
 	if ps.hoping {
 		ps.asked = true
@@ -314,7 +316,7 @@ func (ps *pipe) flush(ctx context.Context) error {
 	return nil
 }
 
-// result notes what became of a statement.
+// result records the outcome of a statement.
 func (ps *pipe) result(query string, err error) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		ps.failed = true

@@ -8,19 +8,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The heads of threads in PostgreSQL. In the database's default isolation each statement sees what was
-// committed before it began; so heads are locked by one statement, and read by the next.
+// Queries of threads' heads in PostgreSQL. In the default isolation each statement sees what was committed before it
+// began, so one statement locks the heads and the next one reads them.
 const (
 	qLockHeads = `SELECT FROM thread_head WHERE thread IN (SELECT key FROM thread WHERE id = ANY(?)) ORDER BY thread FOR UPDATE`
 	qHeads     = `SELECT ` + headColumns + `, coalesce(l.owner, ''), coalesce(l.epoch, 0) FROM thread t
 		JOIN thread_head h ON h.thread = t.key LEFT JOIN lease l ON l.thread = t.key WHERE t.id = ANY(?)`
 
-	// A division by the number of rows that are as they were taken to be fails when there is none.
+	// The queries below divide by the number of rows that are still as expected, so they fail when there is none.
 	stateOutdated = "22012"
 	qGuardFence   = `SELECT 1 / count(*) FROM lease WHERE thread = ? AND owner = ? AND epoch = ?`
 )
 
-// guarded is an update of a head that fails unless the head is at a version.
+// guarded returns an update of a head that fails unless the head has the given version.
 func guarded(update string) string {
 	return `WITH hit AS (` + update + ` AND version = ? RETURNING 1) SELECT 1 / count(*) FROM hit`
 }
@@ -49,7 +49,7 @@ func (ps *pipe) readHeads(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if ps.leases == nil { // those that were read before a lease changed are forgotten
+		if ps.leases == nil { // leases that were read before one changed are forgotten
 			ps.leases = map[int64]store.Fence{}
 		}
 		ps.heads[h.id], ps.leases[h.key] = h, f
@@ -69,7 +69,7 @@ func (ps *pipe) loadHead(ctx context.Context, id string) (*head, error) {
 		}
 		return h.settled(), nil
 	}
-	if !slices.Contains(ps.ids, id) { // else it is known to be absent
+	if !slices.Contains(ps.ids, id) { // an id of ps.ids is known not to exist
 		if err := ps.flush(ctx); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (ps *pipe) writeHead(ctx context.Context, h *head, query string, args ...an
 	return nil
 }
 
-// guarded tells whether all that a transaction was decided on is checked when it is written.
+// guarded reports whether everything that a transaction was decided on is checked when it is written.
 func (ps *pipe) guarded(t *tx) bool {
 	for _, h := range t.heads {
 		if !h.changed {
@@ -107,7 +107,7 @@ func (ps *pipe) guarded(t *tx) bool {
 
 func (ps *pipe) checkFence(h *head, f *store.Fence) (known, holds bool) {
 	if ps.hoping {
-		// Whoever takes the lease locks the head, as the statement before this one does.
+		// Taking the lease locks the head, and so does the statement before this one.
 		ps.fences = append(ps.fences, statement{qGuardFence, []any{h.key, f.Owner, f.Epoch}})
 		return true, f.Owner != ""
 	}
@@ -115,7 +115,7 @@ func (ps *pipe) checkFence(h *head, f *store.Fence) (known, holds bool) {
 	return ok, ok && l.Owner != "" && l.Owner == f.Owner && l.Epoch == f.Epoch
 }
 
-// changesLease forgets the leases that were read when a statement writes one.
+// changesLease forgets the leases that were read when a statement writes a lease.
 func (ps *pipe) changesLease(query string) {
 	for _, verb := range []string{"INSERT INTO lease", "UPDATE lease", "DELETE FROM lease"} {
 		if strings.HasPrefix(query, verb) {
@@ -124,16 +124,15 @@ func (ps *pipe) changesLease(query string) {
 	}
 }
 
-// maxKept bounds the heads that a writer remembers.
+// maxKept is the largest number of heads that a writer remembers.
 const maxKept = 4096
 
-// keptHeads are the heads of the threads that a writer wrote last. They may be out of date when others
-// write too.
+// keptHeads holds the heads of the threads that a writer wrote last. They may be out of date when others write too.
 type keptHeads struct{ byID map[string]*head }
 
 func (k *keptHeads) get(id string) *head { return k.byID[id] }
 
-// has tells whether all the threads are remembered.
+// has reports whether the heads of all threads of the jobs are remembered.
 func (k *keptHeads) has(jobs []*job) bool {
 	for _, j := range jobs {
 		if len(j.threads) == 0 {
@@ -150,7 +149,7 @@ func (k *keptHeads) has(jobs []*job) bool {
 
 func (k *keptHeads) keep(heads map[string]*head) {
 	if k.byID == nil || len(k.byID)+len(heads) > maxKept {
-		k.byID = map[string]*head{} // they come back with the next write of each
+		k.byID = map[string]*head{} // each head is kept again with its next write
 	}
 	for id, h := range heads {
 		k.byID[id] = h

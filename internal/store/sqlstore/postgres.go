@@ -24,37 +24,37 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 	closeTimeout   = time.Second
-	// answerTimeout is how long a transaction may take in all before the connection counts as lost.
+	// answerTimeout is how long a whole transaction may take before the connection counts as lost.
 	answerTimeout = 30 * time.Second
 
 	commit = "COMMIT"
 )
 
-// errNotCommitted: the transaction had failed before, unnoticed.
+// errNotCommitted means that the transaction had failed earlier without notice.
 var errNotCommitted = errors.New("the database rolled the transaction back")
 
-// PostgresOptions of OpenPostgres.
+// PostgresOptions are the options of OpenPostgres.
 type PostgresOptions struct {
 	// URL of the database: postgres://user:password@host:port/name?sslmode=verify-full, or key=value pairs.
 	URL string
-	// Clock gives the time; when nil, the database's, so that replicas agree on it.
+	// Clock is the source of time. When nil, it is the database's clock, so that replicas agree on it.
 	Clock clock.PassiveClock
-	// Readers bounds the connections that read; 8 when 0.
+	// Readers is the largest number of connections that read; 8 when 0.
 	Readers int
-	// Writers is how many connections write; 4 when 0.
+	// Writers is the number of connections that write; 4 when 0.
 	Writers int
 }
 
-// OpenPostgres opens the store in a PostgreSQL database that it may share with other replicas, making or
-// migrating the schema.
+// OpenPostgres opens the store in a PostgreSQL database, which it may share with other replicas. It creates or migrates
+// the schema.
 func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	if o.URL == "" {
 		return nil, errors.New("the PostgreSQL store needs the database's URL")
 	}
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		// What pgx says may quote the URL, which has a password in it.
-		return nil, errors.New("the database URL is not one of PostgreSQL's: it must look like postgres://user:password@host:5432/name?sslmode=verify-full")
+		// The error of pgx may quote the URL, which contains a password.
+		return nil, errors.New("the database URL is not a PostgreSQL URL: it must look like postgres://user:password@host:5432/name?sslmode=verify-full")
 	}
 	configure(config)
 	if err := migratePostgres(ctx, config); err != nil {
@@ -99,9 +99,9 @@ func configure(c *pgx.ConnConfig) {
 	host, _ := os.Hostname()
 	for name, value := range map[string]string{
 		"application_name": "skein " + host,
-		// A replica that hangs in the middle of a transaction must not hold its threads' rows for ever.
+		// A replica that hangs in the middle of a transaction must not lock its threads' rows for ever.
 		"idle_in_transaction_session_timeout": "10s",
-		// One that is gone without a word, as with its node, is noticed within half a minute.
+		// A replica that vanishes, for example with its node, is noticed within half a minute.
 		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	} {
 		if _, set := c.RuntimeParams[name]; !set {
@@ -120,7 +120,7 @@ func connectPostgres(ctx context.Context, config *pgx.ConnConfig, shared *databa
 		return nil, errors.Join(err, db.Close(ctx))
 	}
 	if writes {
-		// What is acknowledged must be on disk, whatever the server's default is; a stricter one stays.
+		// Acknowledged writes must be on disk, whatever the server's default is. A stricter setting stays.
 		if _, err := db.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`); err != nil {
 			return nil, errors.Join(err, db.Close(ctx))
 		}
@@ -128,8 +128,8 @@ func connectPostgres(ctx context.Context, config *pgx.ConnConfig, shared *databa
 	return &pgxLink{db: db}, nil
 }
 
-// migrationLock keeps replicas that start together from migrating together. The number is any that others
-// in the database are unlikely to use.
+// migrationLock is the advisory lock that keeps replicas that start together from migrating at the same time. The
+// number is one that other users of the database are unlikely to use.
 const migrationLock = 0x736b65696e // "skein"
 
 func migratePostgres(ctx context.Context, config *pgx.ConnConfig) (err error) {
@@ -139,7 +139,7 @@ func migratePostgres(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // and with the session, the lock
+	defer func() { err = errors.Join(err, lock.Close()) }() // the end of the session also releases the lock
 	if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ var postgresDialect = &dialect{
 	folder:   "migrations/postgres",
 	begin:    "BEGIN",
 	snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-	// Others that claim at the same time take others.
+	// Concurrent claims skip each other's rows.
 	claimable: qClaimable + ` FOR UPDATE SKIP LOCKED`,
 	purge: []string{`DELETE FROM message WHERE thread = ?`, `DELETE FROM log WHERE thread = ?`, `DELETE FROM inbox WHERE thread = ?`,
 		`DELETE FROM inbox_key WHERE thread = ?`, `DELETE FROM lease WHERE thread = ?`},
@@ -187,16 +187,16 @@ func classifyPostgres(err error) class {
 	return ordinary
 }
 
-// classifyState by the SQLSTATE.
+// classifyState classifies an error by its SQLSTATE.
 func classifyState(code string) class {
 	switch code {
 	case "40001", "40P01", "55P03", // serialization failure, deadlock, lock not available
-		"23505",       // a row with this key is there: perhaps by now, or the transaction had only hoped
-		stateOutdated: // the transaction had taken the thread to be as it was
+		"23505",       // a row with this key exists: perhaps only now, or the transaction had only hoped that it is new
+		stateOutdated: // the thread has changed since the state that the transaction was decided on
 		return contended
 	case "XX001", "XX002": // data or index corrupted
 		return broken
-	case "25006", // read only: this server is a standby by now
+	case "25006", // read only: the server has become a standby
 		"25P03": // idle in transaction for too long
 		return unavailable
 	}

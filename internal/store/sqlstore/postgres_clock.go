@@ -9,10 +9,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// databaseClock is the database's clock, so that the leases of replicas whose nodes' clocks differ mean the
-// same to all. It is read now and then, and carried on by this process's own, which costs a transaction nothing.
+// databaseClock is the database's clock, so that leases mean the same to replicas whose nodes' clocks differ. The
+// offset is read now and then and added to the process's own clock, so reading the time costs a transaction nothing.
 type databaseClock struct {
-	ahead atomic.Int64 // of this process's clock, in nanoseconds
+	ahead atomic.Int64 // offset to this process's clock, in nanoseconds
 }
 
 var _ clock.PassiveClock = (*databaseClock)(nil)
@@ -23,7 +23,7 @@ func (c *databaseClock) Now() time.Time { return time.Now().Add(time.Duration(c.
 // Since implements clock.PassiveClock.
 func (c *databaseClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// read compares the clocks over a connection. The answer was made halfway between question and receipt.
+// read measures the offset over a connection. It assumes that the answer was made halfway between question and receipt.
 func (c *databaseClock) read(ctx context.Context, db *pgx.Conn) error {
 	var micros int64
 	asked := time.Now()

@@ -17,28 +17,31 @@ import (
 
 const (
 	hintChannel = "skein_hints"
-	// maxNotice bounds a notification; PostgreSQL's limit is 8000 bytes.
+	// maxNotice limits the size of a notification in bytes; PostgreSQL's limit is 8000.
 	maxNotice = 7500
-	// noticeGap is how long hints are gathered after some were sent.
+	// noticeGap is how long notifications are gathered after some were sent.
 	noticeGap = 5 * time.Millisecond
-	// firstReconnect and maxReconnect bound the wait before a lost connection is made again.
+	// firstReconnect and maxReconnect are the shortest and the longest wait before a lost connection is opened again.
 	firstReconnect = 50 * time.Millisecond
 	maxReconnect   = 2 * time.Second
 )
 
-// missedHint is the hint that any change may have been missed.
+// missedHint says that any change may have been missed.
 var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true}
 
-// notices carry hints to the other replicas of a PostgreSQL database, and theirs here. They are not sent
-// within the transactions that they are about: PostgreSQL lets only one transaction with a notification
-// commit at a time, from before its sync of the disk until after it. A hint that is lost between the two,
-// with the process, only delays.
+// notices exchanges notifications with the other replicas of a PostgreSQL database.
+//
+// They are not sent within the transactions that they are about: PostgreSQL lets only one transaction with a
+// notification commit at a time, from before its sync of the disk until after it. When the process ends between the
+// commit and the notification, the notification is lost, which only delays work.
+//
+// mu guards pending. One goroutine listens and one sends; close waits for both.
 type notices struct {
 	config *pgx.ConnConfig
 	clock  *databaseClock
 	lost   *atomic.Int64 // counts lost connections
 	hear   func([]store.Hint)
-	origin string // of this replica's notifications
+	origin string // identifies this replica's notifications
 
 	mu      sync.Mutex
 	pending map[string]store.Change
@@ -62,7 +65,7 @@ func (n *notices) close() error {
 	return nil
 }
 
-// add takes hints to send. It does not block.
+// add queues notifications to send. It does not block.
 func (n *notices) add(hints []store.Hint) {
 	n.mu.Lock()
 	for _, h := range hints {
@@ -75,7 +78,8 @@ func (n *notices) add(hints []store.Hint) {
 	}
 }
 
-// keepConnected gives use one connection after the other until ctx ends. use tells whether its was of any good.
+// keepConnected calls use with one connection after the other until ctx ends. use reports whether its connection
+// worked.
 func (n *notices) keepConnected(ctx context.Context, use func(ctx context.Context, c *pgx.Conn) (worked bool)) {
 	for wait := firstReconnect; ctx.Err() == nil; wait = min(2*wait, maxReconnect) {
 		if c, err := pgx.ConnectConfig(ctx, n.config); err == nil {
@@ -94,7 +98,8 @@ func (n *notices) keepConnected(ctx context.Context, use func(ctx context.Contex
 	}
 }
 
-// listen hears the other replicas. What they said before it listened may have been missed.
+// listen receives the notifications of other replicas. It first reports missedHint, because earlier ones may have been
+// missed.
 func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 	if _, err := c.Exec(ctx, "LISTEN "+hintChannel); err != nil {
 		return false
@@ -109,7 +114,7 @@ func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 			n.hear(n.parse(said.Payload))
 		case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), c.IsClosed():
 			return true
-		default: // it is time to ask whether the server is still there, and what time it is
+		default: // check whether the server still answers, and read its clock
 			asking, cancel := context.WithTimeout(ctx, connectTimeout)
 			err := n.clock.read(asking, c)
 			cancel()
@@ -121,9 +126,9 @@ func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 	}
 }
 
-// send tells the other replicas, and gathers what comes in the meantime.
+// send sends pending notifications to the other replicas, and gathers new ones in the meantime.
 func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
-	// A notification is no data: it need not wait for the disk.
+	// A notification is not data, so it need not wait for the disk.
 	if _, err := c.Exec(ctx, "SET synchronous_commit = off"); err != nil {
 		return false
 	}
@@ -139,7 +144,7 @@ func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
 			_, err := c.Exec(sending, "SELECT pg_notify($1, $2)", hintChannel, payload)
 			cancel()
 			if err != nil {
-				n.add(taken) // over the next connection
+				n.add(taken) // send them over the next connection
 				return true
 			}
 		}
@@ -163,7 +168,7 @@ func (n *notices) take() (hints []store.Hint) {
 	return hints
 }
 
-// payloads says hints: the origin, then for each the changes and the thread's id, a line each.
+// payloads encodes notifications: the origin, then a line for each with the changes and the thread's id.
 func payloads(origin string, hints []store.Hint) (payloads []string) {
 	var b strings.Builder
 	for _, h := range hints {
@@ -183,7 +188,7 @@ func payloads(origin string, hints []store.Hint) (payloads []string) {
 	return payloads
 }
 
-// parse reads what another replica said; nothing when it was this one.
+// parse decodes a notification of another replica. It returns nothing for one of this replica.
 func (n *notices) parse(payload string) (hints []store.Hint) {
 	origin, lines, _ := strings.Cut(payload, "\n")
 	if origin == n.origin {

@@ -7,14 +7,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// purgeStep is how many rows of a kind one transaction of a purge removes, so that others need not wait.
+// purgeStep is how many rows of a kind one transaction of a purge removes, so that other writers need not wait long.
 const purgeStep = 1000
 
-// reasonDeleted is why a thread is destroyed when it is purged.
+// reasonDeleted is the reason of the lifecycle entry of a purged thread.
 const reasonDeleted = "deleted"
 
-// PurgeThread removes all of a thread. It first takes the thread from whoever runs it, then removes what
-// may be much in steps, and at last, in one transaction, the rest. A purge that was cut off is done again.
+// PurgeThread implements store.Store. It first revokes the thread's lease, then removes what may be many rows in steps,
+// and at last the rest in one transaction. An interrupted purge can be repeated.
 func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err error) {
 	var key int64
 	err = s.writer.do(ctx, func(t *tx) error {
@@ -32,7 +32,7 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 		if err := t.leave(h, 0); err != nil {
 			return err
 		}
-		h.running, h.taken = 0, true // nobody is to take its run over
+		h.running, h.taken = 0, true // nobody may take its run over
 		h.touch(0)
 		return t.terminate(h, &store.Terminate{Reason: store.ReasonPurged})
 	}, id)
@@ -61,7 +61,8 @@ func (s *Store) PurgeThread(ctx context.Context, id string) (freed []string, err
 	return freed, s.collectLeft(ctx)
 }
 
-// purgeRest removes the thread with all that hangs on it, and gives the objects that nothing refers to.
+// purgeRest removes the thread with everything that refers to it, and returns the objects that nothing refers to any
+// more.
 func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
 	var had, freed []string
 	for _, query := range d.purge {

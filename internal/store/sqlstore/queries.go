@@ -2,8 +2,8 @@ package sqlstore
 
 import "github.com/skein-dev/skein/internal/store"
 
-// Every query of the store, in the SQL that all dialects share. Lists of columns go with the scan
-// functions of the same record.
+// This file and its neighbours queries_*.go hold the store's queries, in the SQL that all dialects share. Lists of
+// columns match the scan functions of the same record.
 
 // Threads and their heads.
 const (
@@ -35,7 +35,7 @@ const (
 		work_since, last_activity_at, activity_second) VALUES (?, ?, 0, 0, '', 0, 0, 0, NULL, ?, ?)`
 	qUpdateHead = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
 		last_activity_at = ?, appended = ?, user_activity_at = ? WHERE thread = ?`
-	// With the columns that are indexed.
+	// qUpdateHeadIndexed also writes the indexed columns.
 	qUpdateHeadIndexed = `UPDATE thread_head SET version = ?, last_seq = ?, counts = ?, queued = ?, waiting = ?, running = ?,
 		last_activity_at = ?, appended = ?, user_activity_at = ?, work_since = ?, activity_second = ? WHERE thread = ?`
 	qAddDiff = `UPDATE thread_head SET files_added = files_added + ?, files_changed = files_changed + ?, files_removed = files_removed + ?
@@ -56,7 +56,7 @@ const (
 	qRevokeLease  = `UPDATE lease SET owner = '', expires_at = 0, epoch = epoch + 1 WHERE thread = ?`
 	qFreeLeases   = `UPDATE lease SET owner = '', expires_at = 0 WHERE owner NOT LIKE 'external:%'` // store.ExternalOwner
 
-	// The namespaces with work, by jumping through the index from one to the next.
+	// This lists the namespaces with work by jumping through the index from one namespace to the next.
 	qWorkNamespaces = `WITH RECURSIVE n (namespace) AS (
 			SELECT min(namespace) FROM thread_head WHERE work_since IS NOT NULL
 			UNION ALL
@@ -81,10 +81,10 @@ const (
 	qUpdateMessage = `UPDATE message SET silent = ?, status = ?, content = ?, rest = ? WHERE thread = ? AND seq = ?`
 	qDeleteMessage = `DELETE FROM message WHERE thread = ? AND seq = ?`
 	qToolResults   = `SELECT ` + messageColumns + ` FROM message m WHERE m.thread = ? AND m.tool_call_id = ? AND m.tool_call_id IS NOT NULL
-		AND m.role = 'tool' AND m.seq + 0 > ?` // the sum hides seq from the index by order, along which all later messages would be read
+		AND m.role = 'tool' AND m.seq + 0 > ?` // the sum keeps the planner from the index by seq, along which it would read all later messages
 )
 
-// The log. Messages stand in it by themselves.
+// The log. A message is its own log entry of its creation.
 const (
 	qInsertEvent = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	qEvents      = `SELECT l.seq AS seq, l.type, l.run_id, l.message_id, l.data, l.created_at,
@@ -95,7 +95,7 @@ const (
 			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
 		FROM message m WHERE m.thread = ? AND m.seq > ?
 		ORDER BY seq LIMIT ?`
-	// lineTypes is the condition of the index log_lines, word for word.
+	// lineTypes equals the condition of the index log_lines, word for word.
 	lineTypes    = `type IN ('code.log', 'handler.log', 'hook.failed', 'task.failed')`
 	lineColumns  = `seq, type, run_id, message_id, data, created_at`
 	qLines       = `SELECT ` + lineColumns + ` FROM log WHERE thread = ? AND seq > ? AND ` + lineTypes + ` AND (? = '' OR run_id = ?) ORDER BY seq LIMIT ?`
@@ -138,7 +138,8 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	qUpdateRun = `UPDATE run SET agent = ?, status = ?, reason = ?, message = ?, steps = ?, started_at = ?, ended_at = ?,
 		wake_at = ?, state = ?, usage = ?, session_state = COALESCE(?, session_state) WHERE thread = ? AND id = ?`
-	// Spelled as in the indexes run_wake and inbox_held, which are not used otherwise. 2 is asleepRetained.
+	// The conditions are spelled as in the indexes run_wake and inbox_held; otherwise the indexes are not used. 2 is
+	// asleepRetained.
 	qWakes = `SELECT t.id, r.id, r.wake_at FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.wake_at > 0 AND r.status = 'waiting'
 		UNION ALL
@@ -180,7 +181,8 @@ const (
 	qReplaceObject = `UPDATE contents SET object = ? WHERE digest = ?`
 	qDropContents  = `DELETE FROM contents WHERE digest = ?`
 	qObjectSize    = `SELECT size FROM contents WHERE object = ?`
-	// Under a digest that no contents have, an object is taken from whoever would come to refer to it.
+	// A row with a digest that no contents have reserves the object's name, so that nothing can refer to the object any
+	// more.
 	qSweepContents = `INSERT INTO contents (digest, object, size, used_at) VALUES ('swept ' || ?, ?, -1, ?) ON CONFLICT DO NOTHING`
 	qForgetSwept   = `DELETE FROM contents WHERE size < 0 AND used_at < ?`
 	qOrphanSeen    = `SELECT seen_at FROM orphan_object WHERE object = ?`
@@ -214,7 +216,7 @@ const (
 	qFreeFirings   = `UPDATE effect_firing SET owner = '', available_at = 0 WHERE status = 'pending' AND owner <> ''`
 )
 
-// Purging in bounded steps, and the probe.
+// Queries that purge in bounded steps, and the probe of Ping.
 const (
 	qPurgeMessages = `DELETE FROM message WHERE thread = ? AND seq IN (SELECT seq FROM message WHERE thread = ? ORDER BY seq LIMIT ?)`
 	qPurgeLog      = `DELETE FROM log WHERE thread = ? AND seq IN (SELECT seq FROM log WHERE thread = ? ORDER BY seq LIMIT ?)`

@@ -1,7 +1,7 @@
 package sqlstore
 
-// Variables of threads. The names that a thread does not inherit stand in scoped_env between commas, so that a
-// name is among them when taking it out, with its commas, changes the text.
+// Variables of threads. scoped_env holds the names that a thread does not inherit, each between commas. A name is among
+// them when removing it with its commas changes the text.
 const (
 	envColumns = `e.name, e.type, e.value, e.key_id, e.origin, e.entry, e.version, e.updated_at`
 
@@ -18,12 +18,12 @@ const (
 	qUnsetInheritedEnv = `DELETE FROM thread_env WHERE thread = ? AND name = ? AND origin = 'inherited'`
 	qScopeEnv          = `UPDATE thread SET scoped_env = ? WHERE key = ?`
 	qScopedEnv         = `SELECT scoped_env FROM thread WHERE key = ?`
-	// What a new child takes from its parent.
+	// qInheritEnv copies to a new child what it inherits from its parent.
 	qInheritEnv = `INSERT INTO thread_env (thread, name, type, value, key_id, origin, entry, version, updated_at)
 		SELECT c.key, e.name, e.type, e.value, e.key_id, 'inherited', '', '', e.updated_at
 		FROM thread c JOIN thread p ON p.id = c.parent_id JOIN thread_env e ON e.thread = p.key
 		WHERE c.key = ? AND replace(c.scoped_env, ',' || e.name || ',', '') = c.scoped_env`
-	// The active descendants that a name reaches.
+	// qEnvHeirs selects the active descendants that a name reaches.
 	qEnvHeirs = `WITH RECURSIVE heir (id) AS (
 			SELECT t.id FROM thread t WHERE t.parent_id = ? AND t.parent_id <> '' AND t.terminated_at = 0
 				AND replace(t.scoped_env, ?, '') = t.scoped_env

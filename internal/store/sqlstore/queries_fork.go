@@ -43,14 +43,15 @@ const (
 			m.role, m.silent, m.depth, m.status, m.tool_call_id, m.content, m.rest
 		FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq LIMIT ?`
 
-	// What is left of a thread for those that read it. It has no head, so that no list and no lookup shows it.
+	// qInsertLeft creates the remnant of a thread for the forks that read it. A remnant has no head, so no list and no
+	// lookup shows it.
 	qInsertLeft = `INSERT INTO thread (id, namespace, name, agent, user_id, task_id, title, created_at, parent_id, reference, root_id,
 		depth, terminated_at, terminated_reason, registry_status) VALUES (?, '', '', '', '', '', '', ?, '', '', '', 0, 0, '', '') RETURNING key`
 	qMoveMessages = `UPDATE message SET thread = ? WHERE thread = ? AND seq > ? AND EXISTS (SELECT 1 FROM message_segment s
 		WHERE s.source = message.thread AND s.thread <> s.source AND s.lo < message.seq AND s.hi >= message.seq)`
 	qUnread = `SELECT t.key FROM thread t WHERE t.namespace = '' AND NOT EXISTS (SELECT 1 FROM message_segment s WHERE s.source = t.key) LIMIT 100`
 
-	// The creation of what is removed stays in the log, which only grows (SPEC LOG-03).
+	// The creation of removed messages stays in the log, which only grows (LOG-03).
 	qLogRemoved = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)
 		SELECT CAST(? AS BIGINT), m.seq, 'message.created', m.run_id, m.id, NULL, m.created_at FROM message m WHERE m.thread = ? AND m.seq > ? AND m.seq <= ?`
 	qLogDeletions = `INSERT INTO log (thread, seq, type, run_id, message_id, data, created_at)

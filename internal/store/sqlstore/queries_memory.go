@@ -1,6 +1,6 @@
 package sqlstore
 
-// Vectors of messages, and what the tasks that follow runs used.
+// Vectors of messages, and what post-run tasks used.
 const (
 	qEmbedded     = `SELECT m.seq, m.content, m.silent, m.created_at, t.namespace, t.user_id FROM message m JOIN thread t ON t.key = m.thread WHERE m.thread = ? AND m.id = ?`
 	qPutEmbedding = `INSERT INTO embedding (thread, seq, namespace, agent, user_id, space, created_at, vector) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -36,7 +36,7 @@ const (
 	qExpireKV = `DELETE FROM kv_service WHERE namespace = ? AND store = ? AND key = ? AND expires_at > 0 AND expires_at <= ?`
 )
 
-// The lifecycle feed. The casts are for databases that take a parameter of a SELECT for text.
+// The lifecycle feed. The casts are for databases that take a parameter of a SELECT as text.
 const (
 	lifecycleColumns = `l.seq, l.namespace, l.type, l.thread_id, l.thread_name, l.agent, l.run_id, l.reason, l.created_at`
 
@@ -44,10 +44,11 @@ const (
 		SELECT t.namespace, CAST(? AS TEXT), t.id, t.name, CASE WHEN CAST(? AS TEXT) = '' THEN t.agent ELSE CAST(? AS TEXT) END,
 			CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)
 		FROM thread t WHERE t.key = ?`
-	// One writer: whatever is there was committed in the order of its numbers.
+	// With one writer, entries are committed in the order of their numbers.
 	qLifecycleInOrder = `SELECT 0, 1, ` + lifecycleColumns + ` FROM lifecycle l WHERE l.seq > ? ORDER BY l.seq LIMIT ?`
 	qLifecycleEnd     = `SELECT 0, COALESCE(max(seq), 0) FROM lifecycle`
-	// Many writers: in the order of their transactions, telling which of them are past all that are under way.
+	// With many writers, entries come in the order of their transactions. The second column says whether the
+	// transaction is older than all that are still running.
 	qLifecycleByTick = `SELECT l.tick, CASE WHEN l.tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint THEN 1 ELSE 0 END, ` + lifecycleColumns + `
 		FROM lifecycle l WHERE (l.tick, l.seq) > (?, ?) ORDER BY l.tick, l.seq LIMIT ?`
 	qLifecycleEndByTick = `SELECT l.tick, l.seq FROM (
@@ -76,7 +77,7 @@ const (
 	qUsageOfNamespace = `SELECT ` + usageSums + `, count(DISTINCT CASE WHEN u.threads > 0 AND u.thread_id <> '' THEN u.thread_id END)
 			+ COALESCE(sum(CASE WHEN u.thread_id = '' THEN u.threads ELSE 0 END), 0) FROM usage_sum u WHERE u.namespace = ?`
 	qUsageOfAgent = qUsageOfNamespace + ` AND u.agent = ?`
-	// Every child has a row from its creation, so that the tree can be walked here, over purged threads too.
+	// Every child has a row from its creation, so the tree can be walked here, across purged threads too.
 	qUsageOfTree = `WITH RECURSIVE tree (id) AS (
 			SELECT CAST(? AS TEXT) UNION SELECT c.thread_id FROM tree JOIN usage_sum c ON c.parent_id = tree.id AND c.parent_id <> '')
 		SELECT ` + usageSums + `, count(DISTINCT CASE WHEN u.threads > 0 THEN u.thread_id END)
@@ -106,7 +107,7 @@ const (
 	qHasOpenRun  = `SELECT 1 FROM run WHERE thread = ? AND status IN ('running', 'waiting') LIMIT 1`
 	qHasRunSince = `SELECT 1 FROM log WHERE thread = ? AND seq > COALESCE((SELECT max(d.seq) FROM log d WHERE d.thread = ? AND d.type = '` + store.EventDestroyed + `'), 0)
 		AND type IN ('` + store.EventRunStarted + `', '` + store.EventRunEnded + `') LIMIT 1`
-	// What a run of the conversation has to do; messages are counted.
+	// This selects items that start a run of the conversation. Messages are counted elsewhere.
 	qHasWork      = `SELECT 1 FROM inbox WHERE thread = ? AND kind IN ('` + string(store.InboxTool) + `', '` + string(store.InboxChildResult) + `', '` + string(store.InboxApproval) + `') LIMIT 1`
 	qInsertImport = `INSERT INTO thread_import (thread, manifest, last_seq) VALUES (?, ?, ?)`
 	qClearImport  = `DELETE FROM thread_import WHERE thread = ?`

@@ -8,11 +8,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// readers lends connections that only read. They are made when needed, up to a bound, and never wait for
-// the writer.
+// readers lends connections that only read. It opens them when needed, up to a limit. They never wait for the writer.
+// mu guards closed.
 type readers struct {
 	open func(ctx context.Context) (*conn, error)
-	// slots holds one entry for each connection that may be lent: a connection, or nil for one to make.
+	// slots holds one entry for each connection that may be lent: an open connection, or nil for one still to open.
 	slots chan *conn
 
 	mu     sync.Mutex
@@ -66,11 +66,11 @@ func (r *readers) read(ctx context.Context, fn func(c *conn) error) error {
 	return err
 }
 
-// snapshot lends a connection on which all that fn reads is of one moment.
+// snapshot lends a connection on which all reads of fn see one moment.
 func (r *readers) snapshot(ctx context.Context, fn func(c *conn) error) error {
 	return r.read(ctx, func(c *conn) error {
 		if err := c.write(ctx, c.dialect.snapshot); err != nil {
-			c.failed = true // a driver may tell of a context's end after it has begun: who comes next would read the past
+			c.failed = true // a driver may report the end of a context after the transaction has begun; the next user would read the past
 			return err
 		}
 		err := fn(c)
@@ -82,7 +82,7 @@ func (r *readers) snapshot(ctx context.Context, fn func(c *conn) error) error {
 	})
 }
 
-// close waits for the readers under way.
+// close waits for reads in progress.
 func (r *readers) close() error {
 	r.mu.Lock()
 	if r.closed {

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// lateLink tells of a context's end after it has done what it was asked for, as drivers may.
+// lateLink reports the end of a context after it has done its work, as drivers may.
 type lateLink struct {
 	link
 	late context.CancelFunc
@@ -21,8 +21,8 @@ func (l *lateLink) queue(ctx context.Context, query string, args []any) error {
 	return ctx.Err()
 }
 
-var _ = Describe("Connections that read", func() {
-	It("are not lent again in the middle of a snapshot whose reader gave up", func(ctx SpecContext) {
+var _ = Describe("Read connections", func() {
+	It("are not reused in the middle of a snapshot whose reader gave up", func(ctx SpecContext) {
 		s, err := OpenSQLite(ctx, SQLiteOptions{Dir: GinkgoT().TempDir(), Readers: 1})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(s.Close)

@@ -16,7 +16,7 @@ func otherRole(role string) string {
 	return store.RelationParent
 }
 
-// relate keeps a relationship on both ends.
+// relate stores a relationship with both threads.
 func (t *tx) relate(h, peer *head, r store.Relationship) error {
 	if r.CreatedAt == 0 {
 		r.CreatedAt = t.now
@@ -57,8 +57,8 @@ func (t *tx) putRelationship(h *head, op *store.PutRelationship) error {
 	return t.relate(h, peer, op.Kept)
 }
 
-// cutRelationships removes what was made past a message of the thread, on both ends. Relationships of which the thread
-// is the child stay: their index counts messages of the other thread.
+// cutRelationships removes relationships that were made past a message of the thread, from both threads. Those in which
+// the thread is the child stay: their index counts messages of the other thread.
 func (t *tx) cutRelationships(h *head, index int64) error {
 	var late []store.Relationship
 	if err := t.rows(t.ctx, qLateRelationships, []any{h.key, index}, func(scan scanner) error {
@@ -73,7 +73,7 @@ func (t *tx) cutRelationships(h *head, index int64) error {
 	for _, r := range late {
 		peer, err := t.head(r.ThreadID)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // it was purged
+			continue // the peer was purged
 		}
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func scanRelationship(scan scanner) (*store.Relationship, error) {
 	return &r, nil
 }
 
-// Relationships of a thread, oldest first.
+// Relationships implements store.RelationStore.
 func (s *Store) Relationships(ctx context.Context, threadID string, limit, offset int) (rs []store.Relationship, total int64, err error) {
 	if limit <= 0 {
 		limit = defaultPage

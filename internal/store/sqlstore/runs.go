@@ -61,7 +61,7 @@ func (t *tx) putRun(h *head, op *store.PutRun) error {
 	return nil
 }
 
-// lastRun is the run that was written last, as far as it is known with the head.
+// lastRun is the run that was written last, as far as the head knows it.
 type lastRun struct {
 	known          bool
 	id             string // "" when there is none
@@ -69,8 +69,8 @@ type lastRun struct {
 	started, ended int64
 }
 
-// runBefore gives a run as it is stored, without an id when there is none. Whoever writes another run than the one that was written
-// last most likely begins it.
+// runBefore returns a run as it is stored, without an id when there is none. A run other than the one written last is
+// most likely new, so it is not looked up first when the session can detect a repeat.
 func (t *tx) runBefore(h *head, id string) (lastRun, error) {
 	switch p, ok := t.session.(pipelined); {
 	case h.run.known && h.run.id == id:
@@ -86,7 +86,7 @@ func (t *tx) runBefore(h *head, id string) (lastRun, error) {
 	return r, err
 }
 
-// followRun tells the lifecycle feed of a run's start and end, and sums up what it used.
+// followRun adds a run's start and end to the lifecycle feed, and its usage to the sums.
 func (t *tx) followRun(h *head, r *store.Run, before store.RunStatus, made bool) error {
 	if made {
 		if err := t.feed(h, store.LifecycleSessionStarted, r.Agent, r.ID, ""); err != nil {
@@ -107,7 +107,7 @@ func (t *tx) followRun(h *head, r *store.Run, before store.RunStatus, made bool)
 	return t.feed(h, store.LifecycleSessionCompleted, r.Agent, r.ID, string(r.Status))
 }
 
-// logRun writes what has become of the run: its start, its waiting and its end.
+// logRun logs the changes of the run: its start, its waiting and its end.
 func (t *tx) logRun(h *head, r *store.Run, before store.RunStatus, made bool) error {
 	var types []string
 	if made {
@@ -145,12 +145,12 @@ type runEvent struct {
 	Reason  string          `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
 	Steps   int             `json:"steps,omitempty"`
-	// Of the end.
+	// The fields below are set when the run has ended.
 	Usage      json.RawMessage `json:"usage,omitempty"`
 	DurationMs int64           `json:"durationMs,omitempty"`
 }
 
-// Run by id, or the newest.
+// Run implements store.Store.
 func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		one := c.one(ctx, qRun, threadID, runID)
@@ -166,7 +166,7 @@ func (s *Store) Run(ctx context.Context, threadID, runID string) (r *store.Run, 
 	return r, nil
 }
 
-// Runs lists a page, newest first; 100 when limit is 0.
+// Runs implements store.Store.
 func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([]store.Run, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -188,8 +188,7 @@ func (s *Store) Runs(ctx context.Context, threadID string, limit, offset int) ([
 	return runs, nil
 }
 
-// Wakes lists the parked runs that wait for a time, and the inbox items that are held of threads of which no run is
-// running, the earliest first.
+// Wakes implements store.Store. It leaves out held inbox items of threads that are retained or have a running run.
 func (s *Store) Wakes(ctx context.Context, limit, offset int) ([]store.Wake, error) {
 	if limit <= 0 {
 		limit = defaultPage

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// text is a nullable column that holds JSON.
+// text is a nullable column of text or JSON.
 type text struct{ sql.NullString }
 
 func (t text) raw() json.RawMessage {
@@ -50,7 +50,7 @@ func scanThread(scan scanner) (*store.Thread, error) {
 	t.ScopedEnv = splitNames(scoped)
 	if child.Valid {
 		if err := json.Unmarshal([]byte(child.String), &t.Child); err != nil {
-			return nil, fmt.Errorf("thread %s: how it was made is damaged: %w", t.ID, err)
+			return nil, fmt.Errorf("thread %s: its child record is damaged: %w", t.ID, err)
 		}
 	}
 	if err := fieldsFrom(fields, &t.Fields); err != nil {
@@ -65,7 +65,7 @@ func scanThread(scan scanner) (*store.Thread, error) {
 	return &t, nil
 }
 
-// rest is the fields of a message that most do not have, in one column.
+// rest holds the fields of a message that most messages lack, stored in one column.
 type rest struct {
 	Name             string             `json:"name,omitempty"`
 	ToolCalls        []store.ToolCall   `json:"calls,omitempty"`
@@ -95,7 +95,7 @@ func (r *rest) into(m *store.Message) {
 	m.ToolStatus, m.ReasoningContent, m.Usage, m.Side = r.ToolStatus, r.ReasoningContent, r.Usage, r.Side
 }
 
-// messageRow is a message as the columns have it.
+// messageRow is a message as its columns hold it.
 type messageRow struct {
 	m          store.Message
 	toolCallID sql.NullString

@@ -8,12 +8,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Searching messages.
+// Queries that search messages.
 const (
 	searchColumns = `t.id, t.namespace, t.name, t.title, ` + messageColumns
 	searchJoin    = ` JOIN thread t ON t.key = m.thread JOIN thread_head h ON h.thread = t.key`
 
-	// SQLite: message_text is brought up to date before.
+	// Queries for SQLite, which has to bring message_text up to date before a search.
 	qTextBehind = `SELECT CASE WHEN s.done < COALESCE((SELECT max(key) FROM message), 0) OR EXISTS (SELECT 1 FROM message_text_stale) THEN 1 ELSE 0 END
 		FROM message_text_state s`
 	qTextDone     = `SELECT done FROM message_text_state`
@@ -29,10 +29,10 @@ const (
 	textOfMessage = `to_tsvector('simple', regexp_replace(left(m.content, 200000), '[\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+', ' ', 'g'))`
 )
 
-// textStep is how many messages one transaction brings into the index, so that others need not wait.
+// textStep is how many messages one transaction indexes, so that other writers need not wait long.
 const textStep = 500
 
-// IndexMessages brings the index up to date. PostgreSQL does so by itself.
+// IndexMessages implements store.Searcher. PostgreSQL keeps its index up to date by itself.
 func (s *Store) IndexMessages(ctx context.Context) error {
 	if s.dialect.searchesByItself {
 		return nil
@@ -48,7 +48,7 @@ func (s *Store) IndexMessages(ctx context.Context) error {
 	}
 }
 
-// indexSome brings some messages into the index: those that have changed, then the next ones.
+// indexSome indexes some messages: first those that have changed, then the next ones.
 func (t *tx) indexSome() error {
 	var stale []int64
 	if err := t.rows(t.ctx, qTextStale, []any{textStep}, func(scan scanner) error {
@@ -88,7 +88,7 @@ func (t *tx) indexSome() error {
 	return t.write(t.ctx, qTextSetDone, last)
 }
 
-// Search finds messages by their text.
+// Search implements store.Searcher.
 func (s *Store) Search(ctx context.Context, q store.SearchQuery) (hits []store.SearchHit, more bool, err error) {
 	terms, err := store.ParseSearch(q.Text)
 	if err != nil {
@@ -158,7 +158,7 @@ func scanHit(scan scanner) (*store.SearchHit, error) {
 	return &hit, nil
 }
 
-// searchByFTS5 writes the terms as an FTS5 query. Words are letters and digits only, so that quotes hold them.
+// searchByFTS5 writes the terms as an FTS5 query. Words are letters and digits only, so quotes need no escaping.
 func searchByFTS5(terms []store.SearchTerm) (query string, args []any) {
 	var wanted, unwanted []string
 	for _, t := range terms {
@@ -176,7 +176,7 @@ func searchByFTS5(terms []store.SearchTerm) (query string, args []any) {
 	return searchSQLite + ` WHERE ` + matchSQLite, []any{match}
 }
 
-// searchByTSQuery writes the terms as a query of PostgreSQL.
+// searchByTSQuery writes the terms as a tsquery of PostgreSQL.
 func searchByTSQuery(terms []store.SearchTerm) (query string, args []any) {
 	var parts []string
 	for _, t := range terms {

@@ -7,10 +7,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// segment says that the messages of a thread from above lo up to hi are rows of the source. A fork has segments up
-// to its base, where its own messages begin; they are in order and do not overlap. What lies between two of them
-// was removed. The rows that a segment covers never change: who wants to change one gives each of its readers a
-// copy first (see release), and who removes many leaves them to the readers (see leave).
+// segment says that the messages of a thread after lo, up to and including hi, are rows of the source. A fork has
+// segments up to its base, where its own messages begin. They are in order and do not overlap. Messages between two of
+// them were removed.
+//
+// The rows that a segment covers never change. A writer that changes one first copies it for each reader (see release).
+// A writer that removes many leaves them to the readers (see leave).
 //
 // There is a row of message_block at the edge lo of each segment, both of the thread and of the source.
 type segment struct{ thread, lo, hi, source int64 }
@@ -29,14 +31,14 @@ func segments(ctx context.Context, q querier, query string, args ...any) (all []
 	return all, err
 }
 
-// viewCount gives how many messages a thread has up to a sequence number, its inherited ones included.
+// viewCount returns the counts of a thread's messages up to a sequence number, inherited ones included.
 func viewCount(ctx context.Context, q querier, key, base, seq int64) (counts, error) {
 	if seq >= base {
 		return countTo(ctx, q, key, seq)
 	}
 	s, err := scanSegment(q.one(ctx, qSegmentFloor, key, seq))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // all before it was removed
+		return nil, nil // everything before it was removed
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func viewCount(ctx context.Context, q querier, key, base, seq int64) (counts, er
 	return before.plus(within), nil
 }
 
-// within gives how many messages a segment has up to a sequence number of it.
+// within returns the counts of a segment's messages up to a sequence number in the segment.
 func within(ctx context.Context, q querier, s segment, seq int64) (counts, error) {
 	from, err := countTo(ctx, q, s.source, s.lo)
 	if err != nil {
@@ -65,7 +67,7 @@ func within(ctx context.Context, q querier, s segment, seq int64) (counts, error
 	return to.minus(from), nil
 }
 
-// copyOut gives the thread of a segment a copy of one of its messages, which is the thread's own from now on.
+// copyOut copies a message of a segment to the segment's thread. From then on it is the thread's own message.
 func (t *tx) copyOut(s segment, m *store.Message) error {
 	before, err := countTo(t.ctx, t, s.thread, s.lo)
 	if err != nil {
@@ -106,7 +108,7 @@ func (t *tx) copyOut(s segment, m *store.Message) error {
 	return t.write(t.ctx, qCopyMessage, s.thread, s.source, m.Seq)
 }
 
-// release gives all forks that read a message of the thread a copy, so that it may be changed.
+// release copies a message to all forks that read it from the thread, so that the message may be changed.
 func (t *tx) release(h *head, m *store.Message) error {
 	readers, err := segments(t.ctx, t, qReadersAt, h.key, m.Seq, m.Seq)
 	if err != nil || len(readers) == 0 {
@@ -126,7 +128,7 @@ func (t *tx) release(h *head, m *store.Message) error {
 	return nil
 }
 
-// hold keeps other writers away from a thread whose segments are about to change.
+// hold locks a thread whose segments are about to change against other writers.
 func (t *tx) hold(key int64) error {
 	var id string
 	if err := t.row(t.ctx, qThreadIDByKey, []any{key}, &id); err != nil {
@@ -134,12 +136,12 @@ func (t *tx) hold(key int64) error {
 	}
 	_, err := t.head(id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // what is left of a thread is nobody's
+		return nil // nobody writes to the remnant of a thread
 	}
 	return err
 }
 
-// find gives a message of the thread that may then be changed: it is the thread's own, and nobody else reads it.
+// find returns a message of the thread that may be changed: it is the thread's own, and no other thread reads it.
 func (t *tx) find(h *head, id string) (*store.Message, error) {
 	m, err := scanMessage(t.one(t.ctx, qMessageByKey, h.key, id))
 	if err == nil {
@@ -158,7 +160,7 @@ func (t *tx) find(h *head, id string) (*store.Message, error) {
 	return m, t.copyOut(s, m)
 }
 
-// has tells the sequence number of a message of the thread by its id.
+// has returns the sequence number of a message of the thread by its id.
 func (t *tx) has(h *head, id string) (seq int64, err error) {
 	err = t.row(t.ctx, qMessageSeq, []any{h.key, id}, &seq)
 	if h.base == 0 || !errors.Is(err, store.ErrNotFound) {

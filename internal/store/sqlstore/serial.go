@@ -8,12 +8,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// serial commits a batch on the one connection that writes, in one transaction of the database. Since nobody else writes, it remembers
-// how it left the threads that it wrote last, with their leases, and does not read them again.
+// serial commits a batch on the only connection that writes, in one transaction of the database. Because nobody else
+// writes, it remembers the state of the threads that it wrote last, with their leases, and does not read them again.
 //
-//   - Hoping: the callers' transactions run one behind the other. One that is refused before it has written anything leaves the others
-//     as they are. One that is refused later, or that took for new what is there already, undoes the batch.
-//   - Careful: then all run again, each under a savepoint, and asking instead of taking for new.
+//   - Hoping: the callers' transactions run one after the other. One that fails before it has written anything leaves the
+//     others as they are. One that fails later, or that assumed an existing row to be new, undoes the batch.
+//   - Careful: then all run again, each under a savepoint, and check rows instead of assuming that they are new.
+//
+// Only the goroutine that leads the writer's batch uses a serial, so its fields need no lock.
 type serial struct {
 	dialect *dialect
 	open    opener
@@ -26,18 +28,18 @@ var _ committer = (*serial)(nil)
 
 func (s *serial) commit(batch []*job) {
 	if err := s.together(batch); err != nil {
-		s.kept = keptHeads{} // it may not be known what was written
+		s.kept = keptHeads{} // what was written may be unknown
 		failAll(batch, err)
 	}
 	if s.conn != nil && s.conn.failed {
-		_ = s.conn.close() // the next leader makes another
+		_ = s.conn.close() // the next batch opens another
 		s.conn = nil
 	}
 }
 
-// together gives an error when nothing of the batch was written.
+// together runs a batch. When it returns an error, nothing of the batch was written.
 func (s *serial) together(batch []*job) error {
-	ctx := context.Background() // a transaction that has begun is not given up halfway
+	ctx := context.Background() // the caller cannot cancel a transaction that has begun
 	if s.conn == nil {
 		c, err := newConn(ctx, s.dialect, s.open, true)
 		if err != nil {
@@ -55,7 +57,8 @@ func (s *serial) together(batch []*job) error {
 	return err
 }
 
-// pass runs the jobs of a batch and commits what they wrote. Not done without an error means that they are to be run again, with care.
+// pass runs the jobs of a batch and commits what they wrote. When it returns false without an error, they must be run
+// again with care.
 func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done bool, err error) {
 	c := s.conn
 	if err := c.write(ctx, c.dialect.begin); err != nil {
@@ -83,8 +86,8 @@ func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done boo
 	return true, nil
 }
 
-// runJob runs one job, under a savepoint when it is to be undone by itself. An error is one of the whole batch; the job's own goes to
-// the job. With again, nothing of the batch is to be kept.
+// runJob runs one job, under a savepoint when it must be undone separately. err is an error of the whole batch; the
+// job's own error is stored in the job. again reports that nothing of the batch may be kept.
 func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bool) (ok, again bool, err error) {
 	if j.err = j.ctx.Err(); j.err != nil {
 		return false, false, nil
@@ -100,7 +103,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	j.err = t.run(j.fn)
 	switch {
 	case c.failed:
-		return false, false, j.err // the database has given up the transaction
+		return false, false, j.err // the database has aborted the transaction
 	case j.err == nil:
 		j.hints = t.hints
 		ss.settle(j, t)
@@ -109,7 +112,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	case saved:
 		err = c.write(ctx, "ROLLBACK TO job")
 	default:
-		ss.wrote = false // it is alone, and is rolled back with the transaction
+		ss.wrote = false // it is the only job, and is rolled back with the transaction
 	}
 	if saved && err == nil {
 		err = c.write(ctx, "RELEASE job")
@@ -117,7 +120,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	return j.err == nil, again, err
 }
 
-// rollback ends the transaction. Where that fails the connection is given up, and with it the transaction.
+// rollback ends the transaction. When that fails, the connection is closed, which also ends the transaction.
 func (s *serial) rollback(c *conn) {
 	if err := c.write(context.Background(), "ROLLBACK"); err != nil {
 		c.failed = true
@@ -137,18 +140,19 @@ func (s *serial) close() error {
 type serialSession struct {
 	*conn
 	kept *keptHeads
-	// heads of the threads as the transactions of the batch so far have left them.
+	// heads holds the heads of threads as the transactions of the batch so far have left them.
 	heads   map[string]*head
 	careful bool
 
-	// Of the transaction that runs now:
+	// The fields below belong to the transaction that runs now.
 	wrote bool
-	hoped bool // it took something for new without asking
+	hoped bool // it assumed that a row is new without a check
 }
 
 var _ pipelined = (*serialSession)(nil)
 
-// settle notes how a transaction has left the threads that it came by. What it names and did not load it may have removed.
+// settle remembers the heads that a transaction loaded. It forgets threads that the job names but did not load, because
+// it may have removed them.
 func (ss *serialSession) settle(j *job, t *tx) {
 	for _, id := range j.threads {
 		if !slices.ContainsFunc(t.heads, func(h *head) bool { return h.id == id }) {
@@ -175,7 +179,7 @@ func (ss *serialSession) writeHead(ctx context.Context, _ *head, query string, a
 	return ss.write(ctx, query, args...)
 }
 
-// checkFence: the lease is part of the head.
+// checkFence knows nothing: the lease is remembered with the head.
 func (ss *serialSession) checkFence(*head, *store.Fence) (known, holds bool) { return false, false }
 
 func (ss *serialSession) hopes() bool {
@@ -207,7 +211,7 @@ func (ss *serialSession) rows(ctx context.Context, query string, args []any, eac
 	return ss.conn.rows(ctx, query, args, each)
 }
 
-// reads notes whether a statement that gives rows writes too.
+// reads records whether a statement that returns rows also writes.
 func (ss *serialSession) reads(query string) {
 	ss.wrote = ss.wrote || !strings.HasPrefix(query, "SELECT") && !strings.HasPrefix(query, "WITH")
 }

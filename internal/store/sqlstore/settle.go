@@ -7,14 +7,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The state is spelled out, as in the index run_unsettled, which is not used otherwise.
+// The state is spelled out as in the index run_unsettled; otherwise the index is not used.
 const (
 	qUnsettled = `SELECT t.id, r.id FROM run r JOIN thread t ON t.key = r.thread
 		WHERE r.state = '{"postRun":true}' AND r.ended_at < ? ORDER BY r.ended_at LIMIT ?`
 	qSettle = `UPDATE run SET state = NULL WHERE thread = (SELECT key FROM thread WHERE id = ?) AND id = ? AND state = '{"postRun":true}'`
 )
 
-// Unsettled lists ended runs whose post-run tasks are not done.
+// Unsettled implements store.Store.
 func (s *Store) Unsettled(ctx context.Context, before int64, limit int) ([]store.RunRef, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -31,12 +31,12 @@ func (s *Store) Unsettled(ctx context.Context, before int64, limit int) ([]store
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list runs with tasks that are not done: %w", err)
+		return nil, fmt.Errorf("list runs with unfinished post-run tasks: %w", err)
 	}
 	return refs, nil
 }
 
-// Settle notes that the post-run tasks of a run are done.
+// Settle implements store.Store.
 func (s *Store) Settle(ctx context.Context, run store.RunRef) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		return t.write(t.ctx, qSettle, run.ThreadID, run.RunID)

@@ -19,18 +19,18 @@ import (
 // databaseFile is the name of the database in the data folder.
 const databaseFile = "skein.db"
 
-// SQLiteOptions of OpenSQLite.
+// SQLiteOptions are the options of OpenSQLite.
 type SQLiteOptions struct {
-	// Dir is the data folder. It is made when missing, and belongs to one process at a time.
+	// Dir is the data folder. It is created when missing, and belongs to one process at a time.
 	Dir string
-	// Clock gives the time; the real one when nil.
+	// Clock is the source of time; the real clock when nil.
 	Clock clock.PassiveClock
-	// Readers bounds the connections that read; 8 when 0.
+	// Readers is the largest number of connections that read; 8 when 0.
 	Readers int
 }
 
-// OpenSQLite opens the store in a data folder, making or migrating the database. It fails when another
-// process has the folder.
+// OpenSQLite opens the store in a data folder. It creates or migrates the database, and fails when another process uses
+// the folder.
 func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if o.Dir == "" {
 		return nil, errors.New("the SQLite store needs a data folder: give --data-dir")
@@ -46,7 +46,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), lock.Close())
 	}
-	db.SetMaxIdleConns(0) // it is for the migrations; the writer and the readers have connections of their own
+	db.SetMaxIdleConns(0) // db is only for the migrations; the writer and the readers have their own connections
 	s, err := openSQLite(ctx, db, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database in %s: %w", o.Dir, err), db.Close(), lock.Close())
@@ -81,8 +81,8 @@ func openSQLite(ctx context.Context, db *sql.DB, o SQLiteOptions) (*Store, error
 	return s, nil
 }
 
-// sqliteDSN opens a file with a write-ahead log that is synced at each commit. Nobody else opens it, so
-// that the busy timeout only covers checkpoints.
+// sqliteDSN opens a file with a write-ahead log that is synced at each commit. No other process opens it, so the busy
+// timeout only covers checkpoints.
 func sqliteDSN(file string) string {
 	q := url.Values{"_pragma": {
 		"busy_timeout(5000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "temp_store(memory)",
@@ -99,8 +99,8 @@ var sqliteDialect = &dialect{
 	begin:     "BEGIN IMMEDIATE",
 	snapshot:  "BEGIN",
 	claimable: qClaimable,
-	// The folder belongs to one process at a time: whoever held a lease or a firing is gone, and its work
-	// need not wait until the term is over. Epochs stay, so that the next holder's is higher.
+	// The folder belongs to one process at a time, so holders of leases, firings and permits are gone, and their work
+	// need not wait until the leases expire. Epochs stay, so that the next holder's is higher.
 	adopt:    []string{qFreeLeases, qFreeFirings, qFreePermits},
 	search:   searchByFTS5,
 	classify: classifySQLite,

@@ -30,7 +30,7 @@ func appendText(ctx context.Context, s store.Store, id, text string) error {
 }
 
 var _ = Describe("SQLite's data folder", Label("K8S-05"), func() {
-	It("belongs to one store at a time, and says what to do about a second", func(ctx SpecContext) {
+	It("belongs to one store at a time, and the error for a second says what to do", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		first := openSQLite(ctx, dir)
 		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
@@ -54,12 +54,12 @@ var _ = Describe("SQLite's data folder", Label("K8S-05"), func() {
 		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o700)))
 	})
 
-	It("must be given", func(ctx SpecContext) {
+	It("is required", func(ctx SpecContext) {
 		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{})
 		Expect(err).To(MatchError(ContainSubstring("--data-dir")))
 	})
 
-	It("with a schema of a newer release is refused", func(ctx SpecContext) {
+	It("is refused when its schema is of a newer release", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(openSQLite(ctx, dir).Close()).To(Succeed())
 		db, err := sql.Open("sqlite", filepath.Join(dir, "skein.db"))
@@ -71,7 +71,7 @@ var _ = Describe("SQLite's data folder", Label("K8S-05"), func() {
 		Expect(err).To(MatchError(ContainSubstring("newer release (schema 999")))
 	})
 
-	It("with something else in the database file is refused", func(ctx SpecContext) {
+	It("is refused when the database file holds something else", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(os.WriteFile(filepath.Join(dir, "skein.db"), []byte(strings.Repeat("no database at all", 1000)), 0o600)).To(Succeed())
 		_, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir})
@@ -80,14 +80,14 @@ var _ = Describe("SQLite's data folder", Label("K8S-05"), func() {
 	})
 })
 
-var _ = Describe("SQLite without room on the disk", func() {
-	It("refuses as unavailable, goes on reading, and recovers by itself", func(ctx SpecContext) {
+var _ = Describe("SQLite on a full disk", func() {
+	It("refuses writes as unavailable, continues to read, and recovers by itself", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(appendText(ctx, s, "t", "before")).To(Succeed())
 
-		Expect(s.LimitPages(1)).To(Succeed()) // that is, to its present size
+		Expect(s.LimitPages(1)).To(Succeed()) // limited to its present size
 		large := strings.Repeat("x", 1<<20)
 		Expect(appendText(ctx, s, "t", large)).To(MatchError(store.ErrUnavailable))
 		page, err := s.Messages(ctx, "t", store.MessageQuery{})
@@ -103,7 +103,7 @@ var _ = Describe("SQLite without room on the disk", func() {
 		Expect(t.Version).To(Equal(int64(2)))
 	})
 
-	It("acknowledges nothing that it could not keep", func(ctx SpecContext) {
+	It("acknowledges no write that it could not store", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
@@ -133,7 +133,7 @@ var _ = Describe("SQLite without room on the disk", func() {
 })
 
 var _ = Describe("SQLite's purge", Label("THR-09"), func() {
-	It("that is cut off has shut out the holder and leaves no work, and is done again", func(ctx SpecContext) {
+	It("fences the holder and leaves no work even when it is interrupted, and can be repeated", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		_, _, err := s.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"}, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning}},
 			&store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}})
@@ -157,7 +157,7 @@ var _ = Describe("SQLite's purge", Label("THR-09"), func() {
 })
 
 var _ = Describe("SQLite's writer", func() {
-	It("outlives a transaction that panics", func(ctx SpecContext) {
+	It("survives a transaction that panics", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		Expect(s.Panic(ctx)).To(MatchError(ContainSubstring("oops")))
 		Expect(s.Ping(ctx)).To(Succeed())
@@ -165,13 +165,13 @@ var _ = Describe("SQLite's writer", func() {
 })
 
 var _ = Describe("SQLite's plans", func() {
-	It("go through no table", func(ctx SpecContext) {
+	It("scan no table", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		for name, q := range sqlstore.Queries {
 			plan, err := s.Plan(ctx, q.Text, make([]any, q.Args)...)
 			Expect(err).NotTo(HaveOccurred(), name)
 			for _, step := range plan {
-				// "n" is the list of namespaces itself; the newest threads are read off their index.
+				// "n" is the list of namespaces itself. The newest threads are read from their index.
 				allowed := step == "SCAN n" || step == "SCAN a USING INDEX thread_head_activity" || !strings.HasPrefix(step, "SCAN")
 				Expect(allowed).To(BeTrue(), "%s: %v", name, plan)
 			}
@@ -195,7 +195,7 @@ var _ = Describe("SQLite's plans", func() {
 		Expect(plan).To(ContainElement("SEARCH f USING PRIMARY KEY (thread=? AND parent=?)"))
 	})
 
-	It("find a page of messages by an index alone, without sorting what is skipped", func(ctx SpecContext) {
+	It("find a page of messages by an index alone, without sorting skipped rows", func(ctx SpecContext) {
 		s := openSQLite(ctx, GinkgoT().TempDir())
 		for query, args := range sqlstore.PageQueries() {
 			plan, err := s.Plan(ctx, query, make([]any, args)...)

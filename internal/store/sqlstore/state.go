@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// merge works a batch of changes out before anything of it is written, so that a state that would become too
-// large stays as it was. It reads the sums of the state, of each changed key its size, and a value only for a push.
+// merge computes a batch of changes before it writes any, so that a state that would become too large stays as it was.
+// It reads the sums of the state, the size of each changed key, and a value only for a push.
 type merge struct {
 	t       *tx
 	h       *head
@@ -19,11 +19,11 @@ type merge struct {
 	order   []string
 	cleared bool
 	count   int64
-	bytes   int64 // of keys and values, without what stands between them
+	bytes   int64 // of keys and values, without the separators
 	pos     int64
 }
 
-// stateKey is a key that the batch has touched.
+// stateKey is a key that the batch has changed.
 type stateKey struct {
 	there bool
 	pos   int64
@@ -66,7 +66,7 @@ func (t *tx) mergeState(h *head, op *store.MergeState) error {
 	return m.write()
 }
 
-// total is the length of the state as one JSON object: the braces, and a comma between any two entries.
+// total returns the length of the state as one JSON object: with the braces, and a comma between two entries.
 func (m *merge) total() int64 {
 	return m.bytes + 2 + max(m.count-1, 0)
 }
@@ -140,7 +140,7 @@ func (m *merge) remove(k *stateKey) {
 	*k = stateKey{dirty: true}
 }
 
-// array gives the elements under a key, none when there is no such key.
+// array returns the elements under a key, none when the key does not exist.
 func (m *merge) array(k *stateKey, name string) (list []json.RawMessage, err error) {
 	if !k.there {
 		return nil, nil
@@ -171,9 +171,9 @@ func joinArray(list []json.RawMessage) []byte {
 	return append(out, ']')
 }
 
-// stateSize is what an entry adds to the JSON object of the state.
+// stateSize returns what an entry adds to the length of the JSON object.
 func stateSize(key string, value []byte) int64 {
-	quoted, _ := json.Marshal(key) // a string: cannot fail
+	quoted, _ := json.Marshal(key) // marshalling a string cannot fail
 	return int64(len(quoted) + 1 + len(value))
 }
 
@@ -202,7 +202,7 @@ func (m *merge) write() error {
 	return t.unwarnState(h, store.ScopeThread)
 }
 
-// skipState logs what was not saved, and notes that the stored state is behind.
+// skipState logs what was not saved, and stores a warning when the state was too large.
 func (t *tx) skipState(h *head, op *store.SkipState) error {
 	data, err := json.Marshal(op.Skipped)
 	if err != nil {
@@ -227,7 +227,7 @@ func (t *tx) unwarnState(h *head, scope store.StateScope) error {
 	return err
 }
 
-// clearState removes the thread's state, and with it what was said of it and of an import.
+// clearState removes the thread's state, its warnings and the record of an import.
 func (t *tx) clearState(h *head) error {
 	for _, q := range []string{qClearState, qClearWarnings, qClearImport} {
 		if err := t.write(t.ctx, q, h.key); err != nil {
@@ -237,7 +237,7 @@ func (t *tx) clearState(h *head) error {
 	return nil
 }
 
-// State gives entries of a thread's state.
+// State implements store.SessionStore.
 func (s *Store) State(ctx context.Context, threadID string, q store.StateQuery) (page *store.StatePage, err error) {
 	limit := int64(q.Limit)
 	if limit <= 0 {
@@ -268,7 +268,7 @@ func (s *Store) State(ctx context.Context, threadID string, q store.StateQuery) 
 	return page, nil
 }
 
-// StateValue gives one value of a thread's state.
+// StateValue implements store.SessionStore.
 func (s *Store) StateValue(ctx context.Context, threadID, key string) (json.RawMessage, error) {
 	var value string
 	if err := s.readers.read(ctx, func(c *conn) error {
@@ -279,7 +279,7 @@ func (s *Store) StateValue(ctx context.Context, threadID, key string) (json.RawM
 	return json.RawMessage(value), nil
 }
 
-// StateWarnings tells what could not be saved.
+// StateWarnings implements store.SessionStore.
 func (s *Store) StateWarnings(ctx context.Context, threadID string) (list []store.StateWarning, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		list = nil

@@ -1,5 +1,5 @@
-// Package sqlstore keeps the store contract by a SQL database: SQLite or PostgreSQL. What differs between
-// databases is in dialect.go and in the migrations; queries are in queries.go.
+// Package sqlstore implements the store contract with a SQL database: SQLite or PostgreSQL. What differs between
+// databases is in dialect.go and in the migrations; the queries are in queries.go and the files queries_*.go.
 package sqlstore
 
 import (
@@ -25,7 +25,7 @@ type Store struct {
 	hints   hints
 
 	closing sync.Once
-	closers []func() error // run at the end, in this order
+	closers []func() error // run by Close, in this order
 }
 
 var _ store.Store = (*Store)(nil)
@@ -37,7 +37,7 @@ func newStore(d *dialect, c clock.PassiveClock) *Store {
 	return &Store{dialect: d, clock: c}
 }
 
-// Migrations are the migrations of a kind of database, sqlite or postgres, in goose's form.
+// Migrations returns the migrations of a kind of database, sqlite or postgres, in goose's form.
 func Migrations(kind string) (fs.FS, error) {
 	d := sqliteDialect
 	if kind == postgresDialect.name {
@@ -46,7 +46,7 @@ func Migrations(kind string) (fs.FS, error) {
 	return fs.Sub(migrations, d.folder)
 }
 
-// migrate brings the schema up to date. A schema of a newer release is refused rather than misread.
+// migrate brings the schema up to date. It refuses a schema of a newer release rather than misread it.
 func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
 	files, err := fs.Sub(migrations, d.folder)
 	if err != nil {
@@ -72,7 +72,7 @@ func migrate(ctx context.Context, db *sql.DB, d *dialect) error {
 
 func (s *Store) now() int64 { return s.clock.Now().UnixMicro() }
 
-// Ping tells whether the store can read and write, by doing both.
+// Ping implements store.Store. It writes and reads a probe.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.writer.do(ctx, func(t *tx) error {
 		_, err := t.exec(t.ctx, qWriteProbe, t.now)
@@ -84,7 +84,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.readers.read(ctx, func(c *conn) error { return c.row(ctx, qReadProbe, nil, &at) })
 }
 
-// Close waits for what is under way, and closes. Again is no error.
+// Close implements store.Store. It waits for reads and writes in progress. Repeating it is no error.
 func (s *Store) Close() (err error) {
 	s.closing.Do(func() {
 		err = errors.Join(s.writer.close(), s.readers.close())

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/storetest"
 )
 
-// TestMain is also the process that the crash tests kill.
+// TestMain also runs the process that the crash tests kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDirEnv); dir != "" {
 		fmt.Fprintln(os.Stderr, crashChild(dir, os.Getenv(crashRoundEnv)))
@@ -51,7 +51,7 @@ func (f folder) Open(c clock.PassiveClock) (store.Store, error) {
 	return sqlstore.OpenSQLite(context.Background(), sqlstore.SQLiteOptions{Dir: f.dir, Clock: c})
 }
 
-// Exclusive: the folder is locked.
+// Exclusive returns true, because the folder is locked.
 func (folder) Exclusive() bool { return true }
 
 var _ = storetest.DescribeStore("SQLite", func() storetest.Backend { return folder{GinkgoT().TempDir()} })

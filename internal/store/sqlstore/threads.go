@@ -10,11 +10,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// reasonParentTerminated is ReasonParentTerminated of api/v1alpha1.
+// reasonParentTerminated equals ReasonParentTerminated of api/v1alpha1.
 const reasonParentTerminated = "ParentTerminated"
 
-// CreateThread makes a thread and applies its first ops. A child of a terminated parent is born
-// terminated, with an empty inbox: whichever of the two came first, it never runs (SPEC SUB-08).
+// CreateThread implements store.Store. A child of a terminated parent is created terminated, with an empty inbox. So
+// the child never runs, whichever of its creation and the parent's termination came first (SUB-08).
 func (s *Store) CreateThread(ctx context.Context, n store.Thread, ops ...store.Op) (stored *store.Thread, created bool, err error) {
 	if n.ID == "" {
 		return nil, false, errors.New("a thread needs an id")
@@ -107,7 +107,7 @@ func (t *tx) lineage(n *store.Thread) error {
 		n.RootID, n.Depth = n.ID, 0
 		return nil
 	}
-	if _, err := t.head(n.ParentID); err != nil { // which keeps it from being terminated meanwhile
+	if _, err := t.head(n.ParentID); err != nil { // locks the parent's head, so that it is not terminated meanwhile
 		return fmt.Errorf("parent of thread %s: %w", n.ID, err)
 	}
 	var root string
@@ -123,7 +123,7 @@ func (t *tx) lineage(n *store.Thread) error {
 	return nil
 }
 
-// Thread by id.
+// Thread implements store.Store.
 func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		t, err = scanThread(c.one(ctx, qThread, id))
@@ -135,7 +135,7 @@ func (s *Store) Thread(ctx context.Context, id string) (t *store.Thread, err err
 	return t, nil
 }
 
-// Children lists the threads whose parent is id, oldest first.
+// Children implements store.Store.
 func (s *Store) Children(ctx context.Context, id string) ([]store.Thread, error) {
 	return s.listThreads(ctx, qChildren, id)
 }

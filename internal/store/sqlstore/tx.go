@@ -9,28 +9,28 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// session is where a transaction's statements go.
+// session runs a transaction's statements.
 type session interface {
 	querier
-	// write runs a statement whose result nobody asks for. It may be sent later; what is read afterwards
-	// shows it.
+	// write runs a statement whose result is not needed. It may be sent later, but always before the next read.
 	write(ctx context.Context, query string, args ...any) error
 }
 
-// pipelined is a session that knows of threads before it asks for them.
+// pipelined is a session that may know threads before it reads them.
 type pipelined interface {
 	session
-	// loadHead gives a thread as the transaction finds it, locked against others; store.ErrNotFound when absent.
+	// loadHead returns a thread as the transaction finds it, locked against other writers, or store.ErrNotFound.
 	loadHead(ctx context.Context, id string) (*head, error)
-	// writeHead is write of a thread's counters.
+	// writeHead is write for a thread's counters.
 	writeHead(ctx context.Context, h *head, query string, args ...any) error
-	// checkFence lets the transaction pass only as the holder of the thread's lease.
+	// checkFence reports whether the fence holds, where the session knows that (known) without a read.
 	checkFence(h *head, f *store.Fence) (known, holds bool)
-	// hopes tells that the transaction may take for new what most likely is, and finds out when it is written.
+	// hopes reports whether the transaction may assume a row to be new that most likely is, because a wrong assumption
+	// is detected when it is written.
 	hopes() bool
 }
 
-// tx is one caller's transaction.
+// tx is one caller's transaction. One goroutine uses it.
 type tx struct {
 	session
 	ctx   context.Context
@@ -39,7 +39,7 @@ type tx struct {
 	hints []store.Hint
 }
 
-// run keeps a panic of one caller from taking the other callers' transactions with it.
+// run runs fn and flushes. A panic of fn becomes its error, so that it does not end the other callers' transactions.
 func (t *tx) run(fn func(*tx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -52,8 +52,8 @@ func (t *tx) run(fn func(*tx) error) (err error) {
 	return t.flush()
 }
 
-// exists reads the row that has a unique key, and tells whether there is one. Where a pipeline can find
-// that out by writing, it does not ask: a repeat makes the transaction run again, and then it asks.
+// exists reads the row with a unique key and reports whether it exists. Where the session can detect a repeat by
+// writing, exists does not read: a repeat makes the transaction run again, and then it reads.
 func (t *tx) exists(query string, args []any, dst ...any) (bool, error) {
 	if p, ok := t.session.(pipelined); ok && p.hopes() {
 		return false, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fieldsText is the column of a thread's fields, NULL when it has none.
+// fieldsText returns the column of a thread's fields; NULL when it has none.
 func fieldsText(f *store.Fields) (any, error) {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *tx) updateThread(h *head, op *store.UpdateThread) error {
 		return fmt.Errorf("thread %s: %w", h.id, err)
 	}
 	next := now
-	next.fields = store.Fields{} // read again, as an edit may change what a pointer or a slice holds
+	next.fields = store.Fields{} // decoded again, because an edit may change what a pointer or a slice refers to
 	if err := fieldsFrom(column, &next.fields); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (t *tx) writeThread(h *head, before, after threadFields) error {
 	return t.logUpdated(h, before, after)
 }
 
-// flag is a boolean as the columns have it.
+// flag returns a boolean in the form of the columns, 0 or 1.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -115,7 +115,7 @@ func flag(b bool) int {
 	return 0
 }
 
-// logUpdated tells those who follow the thread which fields have which value now.
+// logUpdated logs the new values of the changed fields.
 func (t *tx) logUpdated(h *head, before, after threadFields) error {
 	changed := map[string]any{}
 	if before.title != after.title {
@@ -141,7 +141,7 @@ func (t *tx) logUpdated(h *head, before, after threadFields) error {
 	return err
 }
 
-// fieldName is how JSON calls a field.
+// fieldName returns the JSON name of a field.
 func fieldName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name

@@ -9,17 +9,17 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// addUsage adds what a run used, once it has ended (SPEC LOG-03).
+// addUsage adds what a run used, once it has ended (LOG-03).
 func (t *tx) addUsage(h *head, r *store.Run) error {
 	var u store.RunUsage
 	if len(r.Usage) > 0 {
-		_ = json.Unmarshal(r.Usage, &u) // figures of another form are none that could be summed
+		_ = json.Unmarshal(r.Usage, &u) // usage in another form has nothing to sum
 	}
 	duration := max(r.EndedAt-r.StartedAt, 0) / 1000
 	return t.write(t.ctx, qAddUsage, r.Agent, 1, r.Steps, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, duration, 1, h.key)
 }
 
-// addTaskUsage adds what a task used that follows a run, once.
+// addTaskUsage adds what a post-run task used, once.
 func (t *tx) addTaskUsage(h *head, op *store.AddTaskUsage) error {
 	usage, err := json.Marshal(op.Usage)
 	if err != nil {
@@ -33,13 +33,13 @@ func (t *tx) addTaskUsage(h *head, op *store.AddTaskUsage) error {
 	return t.write(t.ctx, qAddUsage, op.Agent, 0, 0, u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Cost, 0, 0, h.key)
 }
 
-// joinTree makes the row by which a child's usage is found from its ancestors, also when it is purged.
+// joinTree inserts the row that leads from the ancestors to a child's usage, also after the child is purged.
 func (t *tx) joinTree(h *head, agent string) error {
 	return t.write(t.ctx, qAddUsage, agent, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, h.key)
 }
 
-// purgeUsage keeps what a thread used for the sums of its agent and namespace, and for those of its ancestors
-// while the root of the tree is there.
+// purgeUsage keeps what a purged thread used in the sums of its agent and namespace. While the root of the tree exists,
+// it keeps it in those of its ancestors too.
 func (t *tx) purgeUsage(id, rootID string) error {
 	if err := t.write(t.ctx, qMarkUsagePurged, id); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (t *tx) purgeUsage(id, rootID string) error {
 		var one int64
 		err := t.row(t.ctx, qRootThere, []any{rootID}, &one)
 		if !errors.Is(err, store.ErrNotFound) {
-			return err // the root's purge sees to it
+			return err // the purge of the root folds it
 		}
 	}
 	if err := t.write(t.ctx, qFoldUsage, rootID); err != nil {
@@ -57,7 +57,7 @@ func (t *tx) purgeUsage(id, rootID string) error {
 	return t.write(t.ctx, qDropFolded, rootID)
 }
 
-// addOpenRuns adds the usage of runs that a purge cuts off.
+// addOpenRuns adds the usage of runs that a purge ends.
 func (t *tx) addOpenRuns(h *head) error {
 	var runs []store.Run
 	if err := t.rows(t.ctx, qOpenRuns, []any{h.key}, func(scan scanner) error {
@@ -79,10 +79,10 @@ func (t *tx) addOpenRuns(h *head) error {
 		return nil
 	}
 	h.run = lastRun{}
-	return t.write(t.ctx, qEndRuns, t.now, h.key) // a purge that is repeated finds none
+	return t.write(t.ctx, qEndRuns, t.now, h.key) // a repeated purge finds none
 }
 
-// Usage sums what ended runs used.
+// Usage implements store.SessionStore.
 func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum, error) {
 	query, args := qUsageOfNamespace, []any{q.Namespace}
 	switch {
@@ -104,7 +104,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (*store.UsageSum,
 	return &u, nil
 }
 
-// UsageRecords lists what the ended runs of a thread used, and the tasks that followed them, newest first.
+// UsageRecords implements store.SessionStore.
 func (s *Store) UsageRecords(ctx context.Context, threadID string, limit, offset int) ([]store.UsageRecord, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -118,7 +118,7 @@ func (s *Store) UsageRecords(ctx context.Context, threadID string, limit, offset
 				return err
 			}
 			if usage.Valid {
-				_ = json.Unmarshal(usage.raw(), &r.Usage) // figures of another form are none
+				_ = json.Unmarshal(usage.raw(), &r.Usage) // usage in another form counts as none
 			}
 			records = append(records, r)
 			return nil

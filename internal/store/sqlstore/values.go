@@ -19,7 +19,7 @@ func (t *tx) putValue(h *head, op *store.PutValue) error {
 	return t.write(t.ctx, qPutValue, h.key, op.Key, string(op.Value), t.now)
 }
 
-// Value of the key-value store.
+// Value implements store.Store.
 func (s *Store) Value(ctx context.Context, threadID, key string) ([]byte, error) {
 	var value string
 	if err := s.readers.read(ctx, func(c *conn) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Work gives what a thread has to do, in one snapshot.
+// Work implements store.Store. It reads everything in one snapshot.
 func (s *Store) Work(ctx context.Context, threadID string) (*store.Work, error) {
 	w := &store.Work{Inbox: []store.InboxItem{}}
 	err := s.readers.snapshot(ctx, func(c *conn) (err error) {
@@ -37,7 +37,7 @@ func (s *Store) Work(ctx context.Context, threadID string) (*store.Work, error) 
 	return w, nil
 }
 
-// Position tells how far a thread's log reaches.
+// Position implements store.Store.
 func (s *Store) Position(ctx context.Context, threadID string) (p store.Position, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		return c.row(ctx, qPosition, []any{threadID}, &p.Agent, &p.LastSeq)
@@ -48,7 +48,7 @@ func (s *Store) Position(ctx context.Context, threadID string) (p store.Position
 	return p, nil
 }
 
-// LastEdit tells whether messages were changed or removed that were there before.
+// LastEdit implements store.Store.
 func (s *Store) LastEdit(ctx context.Context, threadID string, after int64) (seq int64, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		return c.row(ctx, qLastEdit, []any{after, threadID}, &seq)

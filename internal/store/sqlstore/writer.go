@@ -9,16 +9,16 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// How many transactions share one commit at most, so that nobody waits long for others.
+// The largest number of transactions that share one commit, so that nobody waits long for others.
 const (
 	maxBatch = 256
-	// maxSerialBatch is for the one writer behind whom all wait: whoever is not in a batch waits for it. What many share costs each
-	// less, in pages and in syncs, and nobody else's locks are held meanwhile.
+	// maxSerialBatch applies to the single writer of SQLite. A transaction that misses a batch waits for all of it.
+	// Large batches cost each transaction less, in pages and in syncs, and no other writer waits for their locks.
 	maxSerialBatch = 1024
 )
 
-// writers share the threads out by their ids: the transactions of one thread go through one writer, in
-// their order, and do not wait for each other in the database.
+// writers distribute threads by their ids. The transactions of one thread go through one writer, in their order, so
+// they do not wait for each other in the database.
 type writers struct {
 	all  []*writer
 	seed maphash.Seed
@@ -32,12 +32,12 @@ func newWriters(n, batch int, commits func() committer, after func(hints []store
 	return w
 }
 
-// do runs fn in a transaction and returns once it is on disk, or was rolled back. A context that ends
-// before the transaction's turn keeps it from running; afterwards it has no effect.
+// do runs fn in a transaction and returns once the transaction is on disk or rolled back. A context that ends before
+// the transaction's turn keeps it from running; later its end has no effect.
 //
-// The threads are those that fn will write, as far as they are known: the first says which writer does it.
-// fn may be run again from its beginning, where others wrote at the same time: what it leaves outside must
-// be right after any number of runs.
+// threads are those that fn will write, as far as they are known. The first one selects the writer. fn may be run again
+// from its beginning when others wrote at the same time, so its effects outside the transaction must be right after any
+// number of runs.
 func (w *writers) do(ctx context.Context, fn func(*tx) error, threads ...string) error {
 	one := w.all[0]
 	if len(threads) > 0 && len(w.all) > 1 {
@@ -53,19 +53,21 @@ func (w *writers) close() (err error) {
 	return err
 }
 
-// committer writes the transactions of a batch and sets their errors. Those that succeeded are on disk
-// when it returns.
+// committer writes the transactions of a batch and sets their errors. Transactions without an error are on disk when it
+// returns.
 type committer interface {
 	commit(batch []*job)
 	close() error
 }
 
-// writer commits transactions in groups, one group at a time. Whoever finds it free leads: he takes all
-// that wait by then, commits them together, and hands over to the first that came meanwhile. So a lone
-// caller pays for no hand-over and no timer, and many callers share one sync of the disk.
+// writer commits transactions in groups, one group at a time. A caller that finds it free leads: it takes all waiting
+// transactions, commits them together, and hands the lead to the first one that came meanwhile. So a lone caller pays
+// for no hand-over and no timer, and many callers share one sync of the disk.
+//
+// mu guards queue, busy and closed. Only the leader uses committer.
 type writer struct {
-	batch     int       // at most
-	committer committer // of the leader
+	batch     int       // the largest number of jobs in a batch
+	committer committer // used by the leader only
 	after     func(hints []store.Hint)
 
 	mu     sync.Mutex
@@ -82,7 +84,7 @@ type job struct {
 	threads []string
 	err     error
 	hints   []store.Hint
-	// lead says, when the waiting ends: true, lead; false, done.
+	// lead ends the wait of a job: true makes its caller the leader, false says that the job is done.
 	lead chan bool
 }
 
@@ -117,7 +119,7 @@ func (w *writer) do(ctx context.Context, fn func(*tx) error, threads []string) e
 	return j.err
 }
 
-// leadBatch commits what waits, the leader's own first.
+// leadBatch commits the waiting jobs; the first one is the leader's own.
 func (w *writer) leadBatch() {
 	w.mu.Lock()
 	n := min(len(w.queue), w.batch)
@@ -157,7 +159,7 @@ func (w *writer) close() error {
 	return w.committer.close()
 }
 
-// failAll gives an error to the jobs that have none.
+// failAll sets an error on the jobs that have none.
 func failAll(batch []*job, err error) {
 	for _, j := range batch {
 		if j.err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// together runs n functions at once and waits for all.
+// together runs n functions at the same time and waits for all.
 func together(n int, fn func(i int) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -26,8 +26,8 @@ func together(n int, fn func(i int) error) error {
 }
 
 func describeConcurrency(e *env) {
-	Describe("many at once", func() {
-		It("write to their own threads and to one, and nothing is lost", func(ctx SpecContext) {
+	Describe("concurrent callers", func() {
+		It("write to their own threads and to a shared one without losing a write", func(ctx SpecContext) {
 			const writers, each = 16, 20
 			shared := e.thread(ctx)
 			var own []string
@@ -101,7 +101,7 @@ func describeConcurrency(e *env) {
 			}
 		})
 
-		It("create the same thread, and one does", Label("THR-03"), func(ctx SpecContext) {
+		It("create the same thread, and one succeeds", Label("THR-03"), func(ctx SpecContext) {
 			var made atomic.Int64
 			Expect(together(16, func(int) error {
 				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "same", Namespace: "n", Agent: "a"}, queued("m", "first"))
@@ -114,7 +114,7 @@ func describeConcurrency(e *env) {
 			Expect(e.inbox(ctx, "same")).To(HaveLen(1))
 		})
 
-		It("acquire the same thread, and one gets it", Label("THR-12"), func(ctx SpecContext) {
+		It("acquire the same thread, and one succeeds", Label("THR-12"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			var got atomic.Int64
 			Expect(together(16, func(i int) error {
@@ -130,13 +130,13 @@ func describeConcurrency(e *env) {
 			Expect(got.Load()).To(Equal(int64(1)))
 		})
 
-		It("write as holders that take the thread from each other, and no write of a stale one lands", Label("THR-12"), func(ctx SpecContext) {
+		It("write as holders that take the thread from each other, and no stale write is stored", Label("THR-12"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			var mu sync.Mutex
 			landed := map[int64]int{} // epoch → acknowledged writes
 			Expect(together(8, func(i int) error {
 				for range 10 {
-					f, err := e.store.Acquire(ctx, id, fmt.Sprint("owner-", i), time.Microsecond) // runs out at once
+					f, err := e.store.Acquire(ctx, id, fmt.Sprint("owner-", i), time.Microsecond) // expires at once
 					if errors.Is(err, store.ErrLeaseHeld) {
 						e.clock.Step(time.Millisecond)
 						continue
@@ -172,7 +172,7 @@ func describeConcurrency(e *env) {
 			Expect(stored).NotTo(BeEmpty())
 		})
 
-		It("claim firings, and each goes to one", Label("EFF-04"), func(ctx SpecContext) {
+		It("claim firings, and each firing goes to one of them", Label("EFF-04"), func(ctx SpecContext) {
 			const firings = 60
 			for i := range firings {
 				_, err := e.store.RecordFiring(ctx, store.Firing{EffectID: fmt.Sprint(i), Due: 1})
@@ -197,7 +197,7 @@ func describeConcurrency(e *env) {
 			Expect(times).To(HaveEach(1))
 		})
 
-		It("read while others write, and see each moment whole", Label("MSG-05"), func(ctx SpecContext) {
+		It("read consistent snapshots while others write", Label("MSG-05"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			writing, done := context.WithCancel(ctx)
 			defer done()

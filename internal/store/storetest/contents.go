@@ -12,18 +12,18 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// justNow is when an upload was finished, whatever the clock says.
+// justNow is an upload time that is always recent, whatever the clock says.
 const justNow = int64(1) << 60
 
-// object is the bucket's object with the contents digest(n).
+// object returns the name of the object with the contents digest(n).
 func object(n byte) string { return fmt.Sprint("objects/", n) }
 
-// putFile writes a file of n bytes with the contents digest(n).
+// putFile returns an op that writes a file of n bytes with the contents digest(n).
 func putFile(path string, n byte) *store.PutFile {
 	return &store.PutFile{File: store.File{Path: path, Digest: digest(n), Size: int64(n)}, Object: object(n), Uploaded: justNow}
 }
 
-// copyFile refers to contents that must be there.
+// copyFile returns an op that refers to existing contents.
 func copyFile(path string, n byte) *store.PutFile {
 	op := putFile(path, n)
 	op.Object = ""
@@ -32,7 +32,7 @@ func copyFile(path string, n byte) *store.PutFile {
 
 func describeContents(e *env) {
 	Describe("contents of files", Label("FIL-07", "FIL-08"), func() {
-		It("are one object for all files that have them, and free with the last", func(ctx SpecContext) {
+		It("are one object for all files with those contents, freed with the last file", func(ctx SpecContext) {
 			one, two := e.thread(ctx), e.thread(ctx)
 			e.apply(ctx, one, putFile("/a", 1))
 			again := putFile("/b", 1)
@@ -55,7 +55,7 @@ func describeContents(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("get another object when theirs is missing", func(ctx SpecContext) {
+		It("get a new object when theirs is missing", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, putFile("/a", 1))
 			heal := putFile("/b", 1)
@@ -65,7 +65,7 @@ func describeContents(e *env) {
 			Expect(e.store.Contents(ctx, digest(1))).To(Equal("objects/new"))
 		})
 
-		It("are not taken from an upload of long ago", func(ctx SpecContext) {
+		It("are refused from an upload that is too old", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			op := putFile("/a", 1)
 			op.Uploaded = e.now()
@@ -73,22 +73,22 @@ func describeContents(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, op)).To(MatchError(store.ErrNoContents))
 		})
 
-		It("that nobody came for are swept when they were seen long ago", func(ctx SpecContext) {
+		It("that no file refers to are swept when they were first seen long enough ago", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, putFile("/a", 1))
 			all := []string{object(1), "objects/forgotten", "objects/late"}
 			before := e.now()
-			Expect(e.store.SweepObjects(ctx, all, before)).To(BeEmpty(), "they may be about to be referred to")
+			Expect(e.store.SweepObjects(ctx, all, before)).To(BeEmpty(), "a file may be about to refer to them")
 			e.clock.Step(time.Minute)
 			Expect(e.store.SweepObjects(ctx, all, before-1)).To(BeEmpty(), "not long enough ago")
 			late := putFile("/b", 2)
 			late.Object = "objects/late"
 			e.apply(ctx, id, late)
 			Expect(e.store.SweepObjects(ctx, all, before)).To(Equal([]string{"objects/forgotten"}))
-			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, before)).To(BeEmpty(), "it is new again")
+			Expect(e.store.SweepObjects(ctx, []string{"objects/forgotten"}, before)).To(BeEmpty(), "it counts as new again")
 		})
 
-		It("are never free while a file has them, nor forgotten, whoever meets", func(ctx SpecContext) {
+		It("are never freed while a file has them, and never left behind, under concurrent use", func(ctx SpecContext) {
 			const workers, rounds = 6, 30
 			var ids []string
 			for range workers {
@@ -133,7 +133,7 @@ func describeContents(e *env) {
 				})
 			}
 			wg.Wait()
-			Expect(bucket.held).To(BeEmpty(), "nothing is left over")
+			Expect(bucket.held).To(BeEmpty(), "no object is left behind")
 		})
 	})
 
@@ -149,7 +149,7 @@ func describeContents(e *env) {
 			return *u
 		}
 
-		It("count what is there, without counting", func(ctx SpecContext) {
+		It("are checked against running totals of files, folders and bytes", func(ctx SpecContext) {
 			id := e.thread(ctx, putFile("/first", 3))
 			Expect(used(ctx, id)).To(Equal(store.FileUsage{Files: 1, Bytes: 3}))
 			e.apply(ctx, id, putFile("/a/b/c", 10), putFile("/a/b/d", 20), putFile("/first", 5))
@@ -162,14 +162,14 @@ func describeContents(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("refuse what is more, all of it, and take what is less", func(ctx SpecContext) {
+		It("refuse the whole write above the limit, and accept writes that shrink", func(ctx SpecContext) {
 			id := e.thread(ctx, limited(putFile("/a", 60), 100, 0))
 			err := e.store.Apply(ctx, id, nil, limited(putFile("/b", 10), 100, 0), limited(putFile("/c", 31), 100, 0))
 			Expect(err).To(MatchError(store.ErrQuota))
 			Expect(err).To(MatchError(&store.QuotaError{Resource: "bytes", Limit: 100, Wanted: 101}))
 			Expect(used(ctx, id)).To(Equal(store.FileUsage{Files: 1, Bytes: 60}))
 			e.apply(ctx, id, limited(putFile("/b", 40), 100, 0))
-			e.apply(ctx, id, limited(putFile("/a", 50), 20, 0)) // smaller than before, though still too much
+			e.apply(ctx, id, limited(putFile("/a", 50), 20, 0)) // smaller than before, though still above the quota
 			Expect(e.store.Apply(ctx, id, nil, limited(putFile("/a", 51), 20, 0))).To(MatchError(store.ErrQuota))
 		})
 
@@ -181,7 +181,7 @@ func describeContents(e *env) {
 			e.apply(ctx, id, limited(putFile("/d/a", 2), 0, 3))
 		})
 
-		It("of the thread itself come before the manager's", func(ctx SpecContext) {
+		It("of the thread precede the manager's", func(ctx SpecContext) {
 			bound := func(n int64) *int64 { return &n }
 			id := e.thread(ctx)
 			version := e.info(ctx, id).Version
@@ -196,7 +196,7 @@ func describeContents(e *env) {
 	})
 }
 
-// objects stands for the bucket.
+// objects stands in for the bucket.
 type objects struct {
 	mu   sync.Mutex
 	held map[string]byte

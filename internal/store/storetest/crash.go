@@ -17,8 +17,8 @@ const (
 	crashWriters = 8
 )
 
-// WriteUntilKilled plays a random script with many writers and says the name of each step on out, a line each, once it
-// is acknowledged. It ends with the process, or with an error.
+// WriteUntilKilled plays a random script with many writers and writes the name of each acknowledged step to out, one on
+// a line. It ends with the process, or with an error.
 func WriteUntilKilled(ctx context.Context, s store.Store, round uint64, out io.Writer) error {
 	threads, err := crashThreadsOf(ctx, s)
 	if err != nil {
@@ -44,7 +44,8 @@ func WriteUntilKilled(ctx context.Context, s store.Store, round uint64, out io.W
 	})
 }
 
-// CheckAcknowledged tells what is missing or torn after crashes; acknowledged is what the processes said.
+// CheckAcknowledged returns an error that names what is missing or torn after crashes. acknowledged is what the
+// processes wrote.
 func CheckAcknowledged(ctx context.Context, s store.Store, acknowledged []string) error {
 	threads, err := crashThreadsOf(ctx, s)
 	if err != nil {

@@ -32,7 +32,7 @@ func describeEnv(e *env) {
 	}
 
 	Describe("variables", func() {
-		It("are kept sealed, with their type, by name", Label("ENV-02"), func(ctx SpecContext) {
+		It("are stored sealed, with their type, by name", Label("ENV-02"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			Expect(e.store.Env(ctx, id)).To(BeEmpty())
 			e.apply(ctx, id, &store.SetEnv{Vars: []store.EnvVar{
@@ -46,7 +46,7 @@ func describeEnv(e *env) {
 			set(ctx, id, "B", "y")
 			vars, err := e.store.Env(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(vars[1].Type).To(Equal(store.EnvText), "the type that it has is kept")
+			Expect(vars[1].Type).To(Equal(store.EnvText), "it keeps its type")
 			Expect(vars[1].Origin).To(Equal(store.EnvSet))
 			Expect(vars[1].Entry).To(Equal("e1"), "so that the same entry of the spec does not come back")
 			op := &store.UnsetEnv{Names: []string{"B", "none"}}
@@ -57,7 +57,7 @@ func describeEnv(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("reach every active descendant but where the name is scoped", Label("ENV-04"), func(ctx SpecContext) {
+		It("reach every active descendant except where the name is scoped", Label("ENV-04"), func(ctx SpecContext) {
 			root := e.thread(ctx)
 			set(ctx, root, "OLD", "o")
 			set(ctx, root, "KEY_A", "first")
@@ -84,7 +84,7 @@ func describeEnv(e *env) {
 			set(ctx, "below-plain", "KEY_A", "mine")
 			e.apply(ctx, root, &store.UnsetEnv{Names: []string{"KEY_A"}})
 			Expect(values(ctx, "plain")).To(Equal(map[string]string{"OLD": "o"}))
-			Expect(values(ctx, "below-plain")).To(HaveKeyWithValue("KEY_A", "mine"), "what was set there stays")
+			Expect(values(ctx, "below-plain")).To(HaveKeyWithValue("KEY_A", "mine"), "the values set there stay")
 			Expect(values(ctx, "scoped")).To(HaveKeyWithValue("KEY_A", "own"))
 		})
 
@@ -95,7 +95,7 @@ func describeEnv(e *env) {
 			set(ctx, "c", "B", "2")
 			e.apply(ctx, "c", &store.ScopeEnv{Names: []string{"B", "A"}})
 			Expect(e.info(ctx, "c").ScopedEnv).To(Equal([]string{"A", "B"}))
-			Expect(values(ctx, "c")).To(Equal(map[string]string{"B": "2"}), "what it has of its own stays")
+			Expect(values(ctx, "c")).To(Equal(map[string]string{"B": "2"}), "its own values stay")
 			set(ctx, root, "A", "3")
 			Expect(values(ctx, "c")).NotTo(HaveKey("A"))
 			e.apply(ctx, "c", &store.ScopeEnv{})
@@ -123,7 +123,7 @@ func describeEnv(e *env) {
 			Expect(e.store.EnvWaiting(ctx, "default", "", 10)).To(BeEmpty())
 		})
 
-		It("come under another key page by page, but those that changed meanwhile", Label("ENV-05"), func(ctx SpecContext) {
+		It("are sealed under another key page by page, except those that changed meanwhile", Label("ENV-05"), func(ctx SpecContext) {
 			a, b := e.thread(ctx), e.thread(ctx)
 			for _, id := range []string{a, b} {
 				set(ctx, id, "X", "old-x")
@@ -158,10 +158,10 @@ func describeEnv(e *env) {
 			Expect(seen).To(Equal([]string{a + "X", a + "Y", b + "X", b + "Y"}))
 			Expect(values(ctx, a)).To(Equal(map[string]string{"X": "new", "Y": "changed", "NEW": "n"}))
 			Expect(e.store.EnvKeys(ctx)).To(Equal(map[uint32]int64{7: 1, 8: 4}))
-			Expect(e.info(ctx, a).Version).To(Equal(version), "another key is no change of the thread")
+			Expect(e.info(ctx, a).Version).To(Equal(version), "another key does not change the thread")
 		})
 
-		It("go with their thread", func(ctx SpecContext) {
+		It("are removed with their thread", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			set(ctx, id, "A", "1")
 			_, err := e.store.PurgeThread(ctx, id)

@@ -44,14 +44,14 @@ func describeFields(e *env) {
 			Expect(e.info(ctx, id).Fields).To(Equal(store.Fields{}))
 		})
 
-		It("may be given by the creator", func(ctx SpecContext) {
+		It("may be set by the creator", func(ctx SpecContext) {
 			w := &store.Workspace{Tags: []string{"x"}}
 			stored, _, err := e.store.CreateThread(ctx, store.Thread{ID: "f", Namespace: "n", Agent: "a", Fields: store.Fields{Workspace: w}})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(stored.Fields).To(Equal(store.Fields{Workspace: w}))
 		})
 
-		It("count messages that ever were, and when a user last spoke", func(ctx SpecContext) {
+		It("count all messages ever appended, and record when a user last wrote", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			m := e.say(ctx, id, "one")
 			at := e.now()
@@ -64,7 +64,7 @@ func describeFields(e *env) {
 			Expect(e.info(ctx, id)).To(And(HaveField("Appended", int64(2)), HaveField("UserActivityAt", e.now())))
 		})
 
-		It("count files by what became of them", func(ctx SpecContext) {
+		It("count files added, replaced and removed", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			put := func(path string, n byte) *store.PutFile {
 				return &store.PutFile{File: store.File{Path: path, Digest: digest(n)}, Object: object(n), Uploaded: e.now()}
@@ -78,7 +78,7 @@ func describeFields(e *env) {
 	})
 
 	Describe("an expected version", Label("THR-11"), func() {
-		It("lets a transaction pass or fail, and tells the present one", func(ctx SpecContext) {
+		It("lets a transaction pass or fail, and the error has the current version", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.ExpectVersion{Version: 0}, &store.AppendMessage{Message: message("a")}, &store.AppendMessage{Message: message("b")})
 			err := e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: message("c")}, &store.ExpectVersion{Version: 0})
@@ -91,7 +91,7 @@ func describeFields(e *env) {
 	})
 
 	Describe("archiving", Label("THR-08"), func() {
-		It("hides from lists unless asked for, and is reversible", func(ctx SpecContext) {
+		It("hides a thread from lists that do not ask for it, and is reversible", func(ctx SpecContext) {
 			a, b := e.thread(ctx), e.thread(ctx)
 			e.clock.Step(time.Second)
 			e.apply(ctx, a, &store.UpdateThread{Archived: ptr(true)})
@@ -114,7 +114,7 @@ func describeFields(e *env) {
 	})
 
 	Describe("lists of threads", Label("THR-15"), func() {
-		It("are filtered, and go on behind a thread", func(ctx SpecContext) {
+		It("are filtered, and continue after a thread", func(ctx SpecContext) {
 			make := func(id, ns, agent, user, task string) {
 				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: ns, Agent: agent, UserID: user, TaskID: task})
 				Expect(err).NotTo(HaveOccurred())
@@ -147,8 +147,8 @@ func describeFields(e *env) {
 			Expect(e.pages(ctx, store.ThreadQuery{Namespace: "n", Archived: store.ArchivedShown})).To(Equal([]string{"e", "d", "b", "a"}))
 		})
 
-		It("are the same by either way of filtering", func(ctx SpecContext) {
-			// So many that they are not all read, and a few others in between.
+		It("are the same for both ways of filtering", func(ctx SpecContext) {
+			// Create so many threads that they are not all read, with a few others in between.
 			var few, many []string
 			for i := range 2010 {
 				t := store.Thread{ID: fmt.Sprintf("t-%04d", i), Namespace: "n", Agent: "many", UserID: "ada"}
@@ -170,7 +170,7 @@ func describeFields(e *env) {
 	})
 
 	Describe("finding", Label("THR-16", "IDS-01"), func() {
-		It("goes by name and by short id, and tells which namespaces there are", func(ctx SpecContext) {
+		It("finds threads by name and by short id, and lists the namespaces", func(ctx SpecContext) {
 			make := func(id, ns, name string) {
 				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: ns, Name: name, Agent: "a"})
 				Expect(err).NotTo(HaveOccurred())
@@ -199,7 +199,7 @@ func describeFields(e *env) {
 	})
 }
 
-// list gives the ids of the threads that a query selects.
+// list returns the ids of the threads that a query selects.
 func (e *env) list(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
 	threads, err := e.store.Threads(ctx, q)
@@ -207,7 +207,7 @@ func (e *env) list(ctx context.Context, q store.ThreadQuery) []string {
 	return ids(threads)
 }
 
-// pages gives what list does, in pages of one thread, each behind the one before.
+// pages returns what list returns, read in pages of one thread.
 func (e *env) pages(ctx context.Context, q store.ThreadQuery) []string {
 	GinkgoHelper()
 	all := []string{}

@@ -36,7 +36,7 @@ func describeFiles(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("make their folders, and are listed below a folder by path", func(ctx SpecContext) {
+		It("create their folders, and are listed below a folder by path", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, put("/b/c/d.txt", 1), put("/a.txt", 2), put("/b-side.txt", 3), put("/b/e.txt", 4), put("/b0", 5))
 			Expect(paths(ctx, id, "/", false)).To(Equal([]string{"/a.txt", "/b/", "/b-side.txt", "/b0"}))
@@ -47,7 +47,7 @@ func describeFiles(e *env) {
 			Expect(paths(ctx, e.thread(ctx), "/", true)).To(BeEmpty())
 		})
 
-		It("are replaced, and tell which object is free", func(ctx SpecContext) {
+		It("are replaced, and the freed object is returned", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			first := put("/a", 1)
 			e.apply(ctx, id, first)
@@ -76,7 +76,7 @@ func describeFiles(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.RemoveFile{Path: "/d"})).To(MatchError(store.ErrNotFound))
 		})
 
-		It("never stand where a folder is, nor folders where a file is", func(ctx SpecContext) {
+		It("never have the path of a folder, nor a folder the path of a file", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, put("/d/f", 1))
 			folder := func(p string) *store.PutFile { return &store.PutFile{File: store.File{Path: p, Dir: true}} }

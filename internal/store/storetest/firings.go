@@ -25,7 +25,7 @@ func describeFirings(e *env) {
 			return claimed
 		}
 
-		It("are recorded once for each due time, with all that was given", func(ctx SpecContext) {
+		It("are recorded once for each due time, with all fields", func(ctx SpecContext) {
 			f := store.Firing{EffectID: "e", Due: 5, ThreadID: "t", Namespace: "ns", Name: "remind-1", Effect: "remind", Args: json.RawMessage(`{"a":1}`), HookDepth: 3}
 			Expect(record(ctx, f)).To(BeTrue())
 			Expect(record(ctx, f)).To(BeFalse())
@@ -38,7 +38,7 @@ func describeFirings(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("are claimed by one, and by another when the claim runs out", func(ctx SpecContext) {
+		It("are claimed by one caller, and by another when the claim expires", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			Expect(claim(ctx, "a")).To(HaveLen(1))
 			Expect(claim(ctx, "b")).To(BeEmpty())
@@ -51,7 +51,7 @@ func describeFirings(e *env) {
 			Expect(stored.Attempts).To(Equal(2))
 		})
 
-		It("stay with who is at them when the claim runs out, which is no attempt, and keep nobody from others", func(ctx SpecContext) {
+		It("stay with a claimer that still works on them, count no attempt for that, and do not block other firings", func(ctx SpecContext) {
 			for due := int64(1); due <= 3; due++ {
 				record(ctx, store.Firing{EffectID: "e", Due: due})
 			}
@@ -84,7 +84,7 @@ func describeFirings(e *env) {
 			Expect(e.store.FinishFiring(ctx, "none", 1, store.FiringSucceeded, "", 0)).To(MatchError(store.ErrNotFound))
 		})
 
-		It("are tried again after a while", func(ctx SpecContext) {
+		It("are retried after a delay", func(ctx SpecContext) {
 			record(ctx, store.Firing{EffectID: "e", Due: 1})
 			claim(ctx, "a")
 			Expect(e.store.FinishFiring(ctx, "e", 1, store.FiringPending, "no sandbox", 10*time.Second)).To(Succeed())

@@ -15,7 +15,7 @@ import (
 
 func describeForkModel(e *env) {
 	Describe("any sequence of forks and edits", func() {
-		It("leaves what copies would", Label("REL-02", "MSG-11"), func(ctx SpecContext) {
+		It("leaves the state that copies would have", Label("REL-02", "MSG-11"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
@@ -40,14 +40,14 @@ func describeForkModel(e *env) {
 	})
 }
 
-// forkModel is threads as they should be: each has its own copies of its messages.
+// forkModel is the expected state of threads. Each has its own copies of its messages.
 type forkModel struct {
 	ctx     context.Context
 	store   store.Store
 	round   int
 	made    int
 	threads []*forkThread
-	did     []string // for whoever looks into a failure
+	did     []string // for people who look into a failure
 }
 
 type forkThread struct {
@@ -77,7 +77,7 @@ func (f *forkModel) any(t *rapid.T) *forkThread {
 	return f.threads[rapid.IntRange(0, len(f.threads)-1).Draw(t, "thread")]
 }
 
-// filled is a thread with messages, nil when there is none, and an index within.
+// filled returns a thread with messages, nil when there is none, and an index of one of its messages.
 func (f *forkModel) filled(t *rapid.T) (*forkThread, int) {
 	th := f.any(t)
 	if len(th.messages) == 0 {
@@ -183,7 +183,7 @@ func (f *forkModel) purge(t *rapid.T) {
 	f.threads = slices.Delete(f.threads, i, i+1)
 }
 
-// check compares every thread with the model: all of it, a page at random, and one message by its id.
+// check compares every thread with the model: all of it, a random page, and one message by its id.
 func (f *forkModel) check(t *rapid.T) {
 	for _, th := range f.threads {
 		info, err := f.store.Thread(f.ctx, th.id)

@@ -14,13 +14,13 @@ import (
 
 var allMessages = store.MessageQuery{Order: "asc", Limit: 1000, IncludeSilent: true, AllDepths: true}
 
-// fork makes a fork of a thread at an index.
+// fork creates a fork of a thread at an index.
 func (e *env) fork(ctx SpecContext, origin string, index int64) string {
 	GinkgoHelper()
 	return e.thread(ctx, &store.Fork{Origin: origin, Index: index})
 }
 
-// said makes a thread with messages 0 to n-1, whose ids are m0, m1, …
+// said creates a thread with messages 0 to n-1, whose ids are m0, m1, …
 func (e *env) said(ctx SpecContext, n int) string {
 	GinkgoHelper()
 	id := e.thread(ctx)
@@ -34,7 +34,7 @@ func (e *env) said(ctx SpecContext, n int) string {
 
 func describeForks(e *env) {
 	Describe("forks", Label("REL-02"), func() {
-		It("have the messages of their origin up to a point, and say where it was", func(ctx SpecContext) {
+		It("have the messages of their origin up to a point, and record that point", func(ctx SpecContext) {
 			origin := e.said(ctx, 30)
 			before := e.info(ctx, origin)
 			byIndex := &store.Fork{Origin: origin, Index: 20}
@@ -46,14 +46,14 @@ func describeForks(e *env) {
 			Expect(info.ForkIndex).To(Equal(int64(20)))
 			Expect(info.Messages).To(Equal(int64(21)))
 			Expect(info.Queued).To(BeZero())
-			Expect(e.info(ctx, origin).Version).To(Equal(before.Version+1), "it is a change of the origin, too")
+			Expect(e.info(ctx, origin).Version).To(Equal(before.Version+1), "it changes the origin too")
 
 			byID := &store.Fork{Origin: origin, MessageID: "m7"}
 			Expect(e.texts(ctx, e.thread(ctx, byID), allMessages)).To(Equal(numbers(0, 8)))
 			Expect(byID.Index).To(Equal(int64(7)))
 		})
 
-		It("are refused past the end, and of nobody", func(ctx SpecContext) {
+		It("are refused past the end, and for an origin that does not exist", func(ctx SpecContext) {
 			origin := e.said(ctx, 3)
 			for _, bad := range []*store.Fork{{Origin: origin, Index: 3}, {Origin: origin, Index: -1}, {Origin: origin, MessageID: "none"}} {
 				_, created, err := e.store.CreateThread(ctx, store.Thread{ID: "refused", Namespace: "n", Agent: "a"}, bad)
@@ -91,7 +91,7 @@ func describeForks(e *env) {
 			Expect(op.Existed).To(BeTrue(), "an inherited message has the id already")
 		})
 
-		It("take inherited results along when their call is deleted", Label("MSG-06"), func(ctx SpecContext) {
+		It("delete inherited results with their call", Label("MSG-06"), func(ctx SpecContext) {
 			origin := e.thread(ctx)
 			ask := &store.Message{ID: "ask", Role: store.RoleAssistant, ToolCalls: []store.ToolCall{{ID: "c1"}, {ID: "c2"}}}
 			result := func(call string) *store.AppendMessage {
@@ -108,7 +108,7 @@ func describeForks(e *env) {
 			Expect(e.info(ctx, origin).Messages).To(Equal(int64(2)))
 		})
 
-		It("keep what they read when the origin is truncated and purged, until the last of them goes", func(ctx SpecContext) {
+		It("keep inherited messages when the origin is truncated and purged, until the last fork is purged", func(ctx SpecContext) {
 			origin := e.said(ctx, 20)
 			fork := e.fork(ctx, origin, 14)
 			second := e.fork(ctx, fork, 9)
@@ -126,7 +126,7 @@ func describeForks(e *env) {
 			Expect(e.texts(ctx, third, allMessages)).To(Equal(append(numbers(0, 5), "on")))
 			listed, err := e.store.Threads(ctx, store.ThreadQuery{})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(listed).To(HaveLen(3), "what is left shows nowhere")
+			Expect(listed).To(HaveLen(3), "the remnant is not visible")
 			for _, id := range []string{fork, second, third} {
 				_, err := e.store.PurgeThread(ctx, id)
 				Expect(err).NotTo(HaveOccurred())
@@ -140,7 +140,7 @@ func describeForks(e *env) {
 			}
 		})
 
-		It("go on in the log where the origin's messages end", func(ctx SpecContext) {
+		It("continue the log where the origin's messages end", func(ctx SpecContext) {
 			origin := e.said(ctx, 5)
 			fork := e.fork(ctx, origin, 2)
 			e.say(ctx, fork, "own")
@@ -171,7 +171,7 @@ func describeForks(e *env) {
 			Expect(page.HasMore).To(BeTrue())
 		})
 
-		It("have the origin's files of the moment", func(ctx SpecContext) {
+		It("have the files that the origin has at that moment", func(ctx SpecContext) {
 			origin := e.said(ctx, 2)
 			put := func(id, path, digest string) {
 				e.apply(ctx, id, &store.PutFile{File: store.File{Path: path, Digest: digest, Size: 3}, Object: "object-" + digest, Uploaded: e.now()})
@@ -200,7 +200,7 @@ func describeForks(e *env) {
 			return rs
 		}
 
-		It("are kept on both ends, and go with what a truncation removes", func(ctx SpecContext) {
+		It("are stored at both ends, and are removed with truncated messages", func(ctx SpecContext) {
 			origin := e.said(ctx, 10)
 			early, late := e.fork(ctx, origin, 2), e.fork(ctx, origin, 8)
 			Expect(relations(ctx, early)).To(ConsistOf(store.Relationship{
@@ -224,11 +224,11 @@ func describeForks(e *env) {
 			version := e.info(ctx, late).Version
 			e.apply(ctx, origin, &store.Truncate{Index: 5})
 			Expect(relations(ctx, origin)).To(ConsistOf(HaveField("ThreadID", early)))
-			Expect(relations(ctx, late)).To(ConsistOf(HaveField("ThreadID", early)), "the other end goes, too")
-			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which is a change of that thread")
+			Expect(relations(ctx, late)).To(ConsistOf(HaveField("ThreadID", early)), "the other end is removed too")
+			Expect(e.info(ctx, late).Version).To(Equal(version+1), "which changes that thread")
 		})
 
-		It("go with a truncation when the other end is gone", func(ctx SpecContext) {
+		It("are removed by a truncation when the other end is purged", func(ctx SpecContext) {
 			origin := e.said(ctx, 10)
 			late := e.fork(ctx, origin, 8)
 			_, err := e.store.PurgeThread(ctx, late)
@@ -237,7 +237,7 @@ func describeForks(e *env) {
 			Expect(relations(ctx, origin)).To(BeEmpty())
 		})
 
-		It("are made at a message that the parent has, and once", Label("REL-01"), func(ctx SpecContext) {
+		It("are created once, at a message that the parent has", Label("REL-01"), func(ctx SpecContext) {
 			one, other := e.said(ctx, 3), e.said(ctx, 5)
 			at := func(role string, index int64) *store.PutRelationship {
 				return &store.PutRelationship{R: store.Relationship{ThreadID: other, Type: store.RelationMention, Role: role, MessageIndex: index, Comment: fmt.Sprint(index)}}
@@ -256,7 +256,7 @@ func describeForks(e *env) {
 			Expect(kept).To(HaveLen(1))
 			made := 0
 			for _, a := range answers {
-				Expect(a.Kept).To(Equal(kept[0]), "each answer is what is kept")
+				Expect(a.Kept).To(Equal(kept[0]), "each call returns the stored relationship")
 				if !a.Existed {
 					made++
 				}
@@ -268,7 +268,7 @@ func describeForks(e *env) {
 	})
 
 	Describe("truncation", Label("MSG-11"), func() {
-		It("removes later messages, leaves their creation in the log, and goes on from there", func(ctx SpecContext) {
+		It("removes later messages, leaves their creation in the log, and the thread continues from there", func(ctx SpecContext) {
 			id := e.said(ctx, 20)
 			e.apply(ctx, id, queued("q", "waits"))
 			version := e.info(ctx, id).Version
@@ -292,7 +292,7 @@ func describeForks(e *env) {
 			Expect(e.texts(ctx, id, allMessages)).To(BeEmpty())
 		})
 
-		It("is refused as often as it is asked for behind the end, whoever asks at the same time", func(ctx SpecContext) {
+		It("is refused every time past the end, also under concurrent writes", func(ctx SpecContext) {
 			id := e.said(ctx, 3)
 			Expect(together(32, func(int) error {
 				for range 5 {
@@ -307,7 +307,7 @@ func describeForks(e *env) {
 			Expect(e.texts(ctx, id, allMessages)).To(HaveLen(3))
 		})
 
-		It("is refused while a run is under way or parked", func(ctx SpecContext) {
+		It("is refused while a run is running or waiting", func(ctx SpecContext) {
 			id := e.said(ctx, 3)
 			for _, status := range []store.RunStatus{store.RunRunning, store.RunWaiting} {
 				e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Agent: "a", Status: status}})

@@ -26,7 +26,7 @@ func describeHandoff(e *env) {
 				HaveField("Data", MatchJSON(`{"from":"helper","to":"billing","by":"tool","toolCallId":"call-1"}`)))))
 		})
 
-		It("is nothing for the agent that has it", func(ctx SpecContext) {
+		It("changes nothing for the agent that has the thread", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			op := &store.Handoff{Agent: "helper", By: store.HandoffBySpec, Declared: true}
 			e.apply(ctx, id, op)
@@ -35,7 +35,7 @@ func describeHandoff(e *env) {
 			Expect([]int64{t.Version, t.LastSeq}).To(Equal([]int64{0, 0}))
 		})
 
-		It("keeps apart what is declared and what the conversation came to", func(ctx SpecContext) {
+		It("keeps the declared agent apart from the current one", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.Handoff{Agent: "sales", By: store.HandoffBySpec, Declared: true})
 			Expect(agents(ctx, id)).To(Equal([]string{"helper", "sales", "sales"}))

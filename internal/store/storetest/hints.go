@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listener collects hints.
+// listener collects notifications.
 type listener struct {
 	mu   sync.Mutex
 	seen map[string]store.Change
@@ -25,7 +25,7 @@ func listen(s store.Store) (l *listener, stop func()) {
 	})
 }
 
-// take gives what was said of a thread since it was last taken.
+// take returns what was reported about a thread since the last take.
 func (l *listener) take(id string) store.Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,8 +35,8 @@ func (l *listener) take(id string) store.Change {
 }
 
 func describeHints(e *env) {
-	Describe("hints", func() {
-		It("tell what a commit has changed", func(ctx SpecContext) {
+	Describe("notifications", func() {
+		It("say what a commit has changed", func(ctx SpecContext) {
 			l, stop := listen(e.store)
 			DeferCleanup(stop)
 			id, other := e.thread(ctx), e.thread(ctx)
@@ -63,7 +63,7 @@ func describeHints(e *env) {
 			heard(id, store.ChangedFiring)
 		})
 
-		It("tell of work that waits when a lease is given back", func(ctx SpecContext) {
+		It("report waiting work when a lease is released", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
@@ -74,7 +74,7 @@ func describeHints(e *env) {
 			Eventually(func() store.Change { return l.take(id) & store.ChangedInbox }).Should(Equal(store.ChangedInbox))
 		})
 
-		It("say nothing of what failed, and stop when told to", func(ctx SpecContext) {
+		It("are not sent for failed transactions, and stop with their subscription", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			l, stop := listen(e.store)
 			Expect(e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: message("x")}, &store.RemoveFile{Path: "/none"})).NotTo(Succeed())

@@ -36,7 +36,7 @@ func describeInbox(e *env) {
 			Expect(e.info(ctx, id).Queued).To(Equal(int64(3)))
 		})
 
-		It("holds what nothing can be done about, and lets the rest through", Label("HOK-01"), func(ctx SpecContext) {
+		It("holds back items until a time, and does not hold back the others", Label("HOK-01"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			wakes := func() (at []int64) {
 				all, err := e.store.Wakes(ctx, 1000, 0)
@@ -74,7 +74,7 @@ func describeInbox(e *env) {
 			Expect(wakes()).To(Equal([]int64{30}))
 			run := &store.PutRun{Run: store.Run{ID: "r", Agent: "helper", Status: store.RunRunning}}
 			e.apply(ctx, id, run)
-			Expect(wakes()).To(BeEmpty(), "whoever has the run sees to them")
+			Expect(wakes()).To(BeEmpty(), "the holder of the run handles them")
 			run.Run.Status = store.RunWaiting
 			e.apply(ctx, id, run)
 			Expect(wakes()).To(Equal([]int64{30}))
@@ -84,7 +84,7 @@ func describeInbox(e *env) {
 			Expect(e.inbox(ctx, id)).To(HaveLen(2))
 		})
 
-		It("keeps away what comes only for a thread that is not busy", Label("RUN-09"), func(ctx SpecContext) {
+		It("refuses items for an idle thread while it is busy", Label("RUN-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			try := func(key string, change func(*store.Enqueue)) error {
 				op := queued(key, key)
@@ -105,7 +105,7 @@ func describeInbox(e *env) {
 			}
 			Expect(e.inbox(ctx, id)).To(HaveLen(2))
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "r", Status: store.RunStopped}}, &store.Park{})
-			Expect(try("d", idle)).To(Succeed(), "what is parked starts nothing")
+			Expect(try("d", idle)).To(Succeed(), "a parked thread starts nothing")
 		})
 
 		It("drops a key that was ever used, also after the item was taken", Label("MSG-10"), func(ctx SpecContext) {
@@ -130,7 +130,7 @@ func describeInbox(e *env) {
 			Expect(again(other).Existed).To(BeFalse())
 		})
 
-		It("makes up a key for an item without one", func(ctx SpecContext) {
+		It("generates a key for an item without one", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, queued("a", "a"), queued("b", "b"))
 			items := e.inbox(ctx, id)
@@ -156,7 +156,7 @@ func describeInbox(e *env) {
 			e.apply(ctx, id, limited("3"))
 		})
 
-		It("of another thread is reached in the same transaction", func(ctx SpecContext) {
+		It("of another thread takes an item in the same transaction", func(ctx SpecContext) {
 			parent, child := e.thread(ctx), e.thread(ctx)
 			fence, err := e.store.Acquire(ctx, child, "me", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
@@ -168,7 +168,7 @@ func describeInbox(e *env) {
 			Expect(e.inbox(ctx, child)).To(BeEmpty())
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{parent}))
 
-			// All or nothing, across both threads.
+			// The transaction is all or nothing across both threads.
 			Expect(e.store.Apply(ctx, child, fence, send("r2"), &store.RemoveFile{Path: "/none"})).To(MatchError(store.ErrNotFound))
 			Expect(e.inbox(ctx, parent)).To(HaveLen(1))
 		})

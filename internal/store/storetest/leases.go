@@ -30,10 +30,10 @@ func describeLeases(e *env) {
 				Expect(err).To(MatchError(store.ErrLeaseHeld))
 			}
 			Expect(e.store.Apply(ctx, id, f, write())).To(Succeed())
-			acquire(ctx, e.thread(ctx), "a") // another thread is another matter
+			acquire(ctx, e.thread(ctx), "a") // another thread is independent
 		})
 
-		It("end when given back, which may be repeated", func(ctx SpecContext) {
+		It("end when released, which may be repeated", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f := acquire(ctx, id, "a")
 			Expect(e.store.Release(ctx, f)).To(Succeed())
@@ -47,7 +47,7 @@ func describeLeases(e *env) {
 			Expect(e.store.Apply(ctx, id, next, write())).To(Succeed())
 		})
 
-		It("pass to another when they run out, and shut the old holder out", func(ctx SpecContext) {
+		It("pass to another holder when they expire, and fence the old one", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			old := acquire(ctx, id, "a")
 			e.clock.Step(ttl)
@@ -63,7 +63,7 @@ func describeLeases(e *env) {
 			Expect(e.store.Apply(ctx, id, next, write())).To(Succeed())
 		})
 
-		It("still fence when they ran out and nobody took them", func(ctx SpecContext) {
+		It("stay valid for writes after they expired until another holder takes them", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f := acquire(ctx, id, "a")
 			e.clock.Step(2 * ttl)
@@ -85,7 +85,7 @@ func describeLeases(e *env) {
 			Expect(err).To(MatchError(store.ErrLeaseHeld))
 		})
 
-		It("of one thread say nothing of another, and a made-up one is refused", func(ctx SpecContext) {
+		It("of one thread are not valid for another, and a made-up one is refused", func(ctx SpecContext) {
 			one, two := e.thread(ctx), e.thread(ctx)
 			f := acquire(ctx, one, "a")
 			g := acquire(ctx, two, "a")
@@ -112,7 +112,7 @@ func describeRunnable(e *env) {
 		}
 		put := func(status store.RunStatus) store.Op { return &store.PutRun{Run: store.Run{ID: "r", Status: status}} }
 
-		It("are those with something in the inbox that nobody holds", func(ctx SpecContext) {
+		It("have items in the inbox and no holder", func(ctx SpecContext) {
 			idle, busy := e.thread(ctx), e.thread(ctx)
 			Expect(runnable(ctx, 10)).To(BeEmpty())
 			e.say(ctx, idle, "an injected message starts nothing")
@@ -128,7 +128,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)).To(BeEmpty())
 		})
 
-		It("are those whose run was under way when its holder was lost", Label("RUN-02"), func(ctx SpecContext) {
+		It("include those whose run was running when its holder was lost", Label("RUN-02"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f, err := e.store.Acquire(ctx, id, "a", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
@@ -141,7 +141,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)).To(BeEmpty())
 		})
 
-		It("are those whose run waits only when there is something to take", func(ctx SpecContext) {
+		It("include those whose run waits only when the inbox has an item", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, put(store.RunRunning))
 			e.apply(ctx, id, put(store.RunWaiting))
@@ -150,7 +150,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)).To(Equal([]string{id}))
 		})
 
-		It("come oldest work first, namespaces taking turns", func(ctx SpecContext) {
+		It("are listed oldest work first, with namespaces taking turns", func(ctx SpecContext) {
 			var big, small []string
 			for range 5 {
 				e.clock.Step(time.Second)
@@ -163,7 +163,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)).To(Equal([]string{big[0], small[0], big[1], small[1], big[2], big[3], big[4]}))
 			Expect(runnable(ctx, 3)).To(Equal([]string{big[0], small[0], big[1]}))
 
-			// What is left after something was taken counts from its own time.
+			// After something was taken, the age of the work is that of the oldest item left.
 			e.clock.Step(time.Second)
 			e.apply(ctx, big[0], queued("m2", "more"))
 			e.apply(ctx, big[0], &store.Dequeue{Seqs: []int64{e.inbox(ctx, big[0])[0].Seq}})
@@ -171,7 +171,7 @@ func describeRunnable(e *env) {
 			Expect(runnable(ctx, 10)[6]).To(Equal(big[0]))
 		})
 
-		It("are found among many that rest", func(ctx SpecContext) {
+		It("are found among many idle ones", func(ctx SpecContext) {
 			for i := range 300 {
 				e.threadIn(ctx, fmt.Sprint("ns-", i%7))
 			}

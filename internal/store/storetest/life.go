@@ -16,7 +16,7 @@ func describeLife(e *env) {
 	}
 
 	Describe("clearing a conversation", func() {
-		It("takes messages, inbox and run, keeps files and values, and logs all of it", Label("THR-06", "LOG-03"), func(ctx SpecContext) {
+		It("removes messages, inbox and run, keeps files and values, and logs all of it", Label("THR-06", "LOG-03"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.say(ctx, id, "one")
 			e.apply(ctx, id, queued("m2", "two"), &store.PutValue{Key: "k", Value: []byte(`1`)})
@@ -56,7 +56,7 @@ func describeLife(e *env) {
 		})
 	})
 
-	It("is destroyed within a run, which goes on", Label("THR-06", "AGT-09"), func(ctx SpecContext) {
+	It("can happen within a run, which continues", Label("THR-06", "AGT-09"), func(ctx SpecContext) {
 		id := e.thread(ctx)
 		e.say(ctx, id, "one")
 		f, err := e.store.Acquire(ctx, id, "me", ttl)
@@ -70,7 +70,7 @@ func describeLife(e *env) {
 		Expect(e.store.Run(ctx, id, "")).To(HaveValue(HaveField("Status", store.RunRunning)))
 		Expect(e.info(ctx, id).DestroyedReason).To(Equal("explicit"))
 		Expect(e.eventTypes(ctx, id)).To(ContainElements(store.EventMessageDeleted, store.EventDestroyed))
-		Expect(e.store.Inbox(ctx, id)).To(HaveLen(1), "what waits is for the next run")
+		Expect(e.store.Inbox(ctx, id)).To(HaveLen(1), "queued items are for the next run")
 	})
 
 	Describe("idle expiry", func() {
@@ -88,7 +88,7 @@ func describeLife(e *env) {
 			return ids
 		}
 
-		It("counts from the last change, once for each time that something happened", Label("THR-07"), func(ctx SpecContext) {
+		It("counts from the last activity, and expires once after each", Label("THR-07"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.say(ctx, id, "one")
 			e.apply(ctx, id, &store.SetIdleExpiry{Expiry: hour})
@@ -97,16 +97,16 @@ func describeLife(e *env) {
 			e.say(ctx, id, "two")
 			version := e.info(ctx, id).Version
 			e.clock.Step(2 * time.Minute)
-			Expect(due(ctx)).To(Equal([]string{id}), "it is time to look")
+			Expect(due(ctx)).To(Equal([]string{id}), "the check is due")
 			Expect(expire(ctx, id)).To(BeFalse(), "but something has happened")
 			Expect(due(ctx)).To(BeEmpty())
-			Expect(e.info(ctx, id).Version).To(Equal(version), "looking is no change")
+			Expect(e.info(ctx, id).Version).To(Equal(version), "the check does not change the thread")
 			e.clock.Step(58 * time.Minute)
 			Expect(due(ctx)).To(Equal([]string{id}))
 			Expect(expire(ctx, id)).To(BeTrue())
 			Expect(e.info(ctx, id).DestroyedReason).To(Equal("expired"))
 			e.clock.Step(24 * time.Hour)
-			Expect(due(ctx)).To(BeEmpty(), "there is nothing left that could expire")
+			Expect(due(ctx)).To(BeEmpty(), "nothing is left to expire")
 			e.say(ctx, id, "three")
 			e.clock.Step(time.Hour)
 			Expect(due(ctx)).To(Equal([]string{id}))
@@ -118,7 +118,7 @@ func describeLife(e *env) {
 			Expect(expire(ctx, id)).To(BeFalse())
 		})
 
-		It("leaves alone what runs, waits, is queued for or held", Label("THR-07"), func(ctx SpecContext) {
+		It("spares threads that run, wait, have queued or held items, or are leased", Label("THR-07"), func(ctx SpecContext) {
 			waiting := running("sess_1")
 			waiting.Run.Status = store.RunWaiting
 			held := &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: []byte(`{"hook":"h"}`)}}
@@ -146,7 +146,7 @@ func describeLife(e *env) {
 	})
 
 	Describe("parking", func() {
-		It("keeps what waits until a user's message or Continue", Label("MSG-08"), func(ctx SpecContext) {
+		It("keeps queued items until a user's message or Continue", Label("MSG-08"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("m1", "one"))
 			e.apply(ctx, id, &store.Park{})
 			Expect(e.info(ctx, id).Parked).To(BeTrue())
@@ -171,7 +171,7 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, op)).To(MatchError(store.ErrTerminated))
 		})
 
-		It("does nothing where something waits, at that moment, that is not to", func(ctx SpecContext) {
+		It("does nothing while an item in the inbox matches Unless", func(ctx SpecContext) {
 			one, two := queued("m1", "one"), queued("m2", "two")
 			two.Item.Key = "two"
 			id := e.thread(ctx, one, two)
@@ -188,7 +188,7 @@ func describeLife(e *env) {
 	})
 
 	Describe("retaining", func() {
-		It("keeps everything, takes nothing, and passes to the object that adopts it", Label("THR-09"), func(ctx SpecContext) {
+		It("keeps everything, accepts nothing new, and ends when an object adopts the thread", Label("THR-09"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("m1", "one"))
 			e.say(ctx, id, "said")
 			f, err := e.store.Acquire(ctx, id, "me", ttl)
@@ -198,7 +198,7 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Condemn{})).To(MatchError(store.ErrNotRetained))
 
 			e.apply(ctx, id, &store.Retain{})
-			e.apply(ctx, id, &store.Retain{}) // again is no error
+			e.apply(ctx, id, &store.Retain{}) // repeating it is no error
 			t := e.info(ctx, id)
 			Expect(t.RetainedAt).To(Equal(e.now()))
 			Expect(t.HeldBy(id)).To(BeFalse())
@@ -219,7 +219,7 @@ func describeLife(e *env) {
 
 			adopt := &store.Adopt{ObjectUID: "uid-2", Name: "second", Agent: "other"}
 			e.apply(ctx, id, adopt)
-			e.apply(ctx, id, adopt) // again is no error
+			e.apply(ctx, id, adopt) // repeating it is no error
 			t = e.info(ctx, id)
 			Expect(*t).To(And(HaveField("Name", "second"), HaveField("Agent", "other"), HaveField("DeclaredAgent", "other"), HaveField("OriginAgent", "helper"), HaveField("RetainedAt", BeZero()), HaveField("RootID", id)))
 			Expect(t.HeldBy("uid-2")).To(BeTrue())
@@ -229,12 +229,12 @@ func describeLife(e *env) {
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-3", Name: "third", Agent: "a"})).To(MatchError(store.ErrNotRetained))
 		})
 
-		It("lets nobody adopt what is being purged", Label("THR-09"), func(ctx SpecContext) {
+		It("refuses to adopt a thread that is being purged", Label("THR-09"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.Retain{})
 			e.apply(ctx, id, &store.Condemn{})
 			Expect(e.store.Apply(ctx, id, nil, &store.Adopt{ObjectUID: "uid-2", Name: "n", Agent: "a"})).To(MatchError(store.ErrNotRetained))
-			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10)).To(HaveLen(1), "it can be purged again when that was cut off")
+			Expect(e.store.Retained(ctx, e.info(ctx, id).Namespace, "", 10)).To(HaveLen(1), "an interrupted purge can be repeated")
 			_, err := e.store.PurgeThread(ctx, id)
 			Expect(err).NotTo(HaveOccurred())
 			_, err = e.store.Thread(ctx, id)

@@ -31,7 +31,7 @@ func describeLines(e *env) {
 			return texts
 		}
 
-		It("are read apart from the rest of the log, by run, from a place on, and from the end", func(ctx SpecContext) {
+		It("are read apart from the rest of the log: by run, from a position on, and from the end", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, line("r1", "one"), &store.AppendMessage{Message: message("said")}, line("r2", "two"))
 			two := e.info(ctx, id).LastSeq
@@ -63,9 +63,9 @@ func describeLines(e *env) {
 					kept++
 				}
 			}
-			Expect(kept).To(Equal(12), "nothing but lines goes")
+			Expect(kept).To(Equal(12), "only lines are dropped")
 
-			By("many at once")
+			By("writing from many callers at once")
 			ops := []store.Op{}
 			for n := range 20 {
 				ops = append(ops, line("r", fmt.Sprint("again ", n)))

@@ -11,7 +11,7 @@ import (
 
 func describeLog(e *env) {
 	Describe("the log", Label("LOG-03"), func() {
-		It("tells every change in order", func(ctx SpecContext) {
+		It("records every change in order", func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "queued"))
 			waits := e.inbox(ctx, id)[0]
 			m := message("queued")
@@ -43,7 +43,7 @@ func describeLog(e *env) {
 			Expect(events[2].Data).To(BeNil(), "the message is deleted")
 		})
 
-		It("tells how newly what was there before was changed or removed", func(ctx SpecContext) {
+		It("reports the last edit after a sequence number", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			m, other := message("said"), message("beside")
 			lastEdit := func(after int64) int64 {
@@ -53,7 +53,7 @@ func describeLog(e *env) {
 				return seq
 			}
 			e.apply(ctx, id, &store.AppendMessage{Message: m}, &store.AppendMessage{Message: other})
-			Expect(lastEdit(0)).To(BeZero(), "what is added is none")
+			Expect(lastEdit(0)).To(BeZero(), "an append is not an edit")
 			for _, op := range []store.Op{&store.UpdateMessage{ID: m.ID, Content: ptr("changed")}, &store.DeleteMessage{ID: m.ID},
 				&store.Truncate{Index: -1}, &store.Destroy{Reason: store.DestroyedExplicit}} {
 				before := e.info(ctx, id).LastSeq
@@ -65,7 +65,7 @@ func describeLog(e *env) {
 			Expect(e.store.LastEdit(ctx, "00000000-0000-0000-0000-000000000000", 0)).To(BeZero())
 		})
 
-		It("carries the message that an entry speaks of", Label("EVT-03"), func(ctx SpecContext) {
+		It("includes the message that an entry is about", Label("EVT-03"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"))
 			m := message("said")
 			m.ID, m.RunID = "m", "r"
@@ -85,7 +85,7 @@ func describeLog(e *env) {
 			Expect(events[2].Data).To(MatchJSON(events[1].Data))
 		})
 
-		It("is read on from a sequence number, in bounded pieces", Label("EVT-03"), func(ctx SpecContext) {
+		It("is read from a sequence number on, in bounded pages", Label("EVT-03"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			var want []int64
 			for range 10 {

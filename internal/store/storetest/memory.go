@@ -22,7 +22,7 @@ func describeMemory(e *env) {
 		Expect(err).NotTo(HaveOccurred())
 		return t.ID
 	}
-	// embed keeps a vector of what a message says.
+	// embed stores a vector for a message.
 	embed := func(ctx context.Context, thread string, m *store.Message, angle float64) bool {
 		GinkgoHelper()
 		op := &store.PutEmbedding{MessageID: m.ID, Content: *m.Content, Agent: "helper", Space: "s", Vector: []float32{float32(3 * math.Cos(angle)), float32(3 * math.Sin(angle))}}
@@ -56,7 +56,7 @@ func describeMemory(e *env) {
 		return out
 	}
 	Describe("memory", Label("RUN-08"), func() {
-		It("gives the messages with the nearest vectors, nearest first, across threads", func(ctx SpecContext) {
+		It("returns the messages with the nearest vectors, nearest first, across threads", func(ctx SpecContext) {
 			a, b := threadOf(ctx, "default", ""), threadOf(ctx, "default", "")
 			was := e.info(ctx, a)
 			for i, angle := range []float64{0.5, 3, 0.1, 1.5, 0.2} {
@@ -64,7 +64,7 @@ func describeMemory(e *env) {
 				e.clock.Step(time.Second)
 				Expect(embed(ctx, id, e.say(ctx, id, fmt.Sprint("m", i)), angle)).To(BeTrue())
 			}
-			Expect(e.info(ctx, a).Version).To(Equal(was.Version+3), "a vector is no change of the thread")
+			Expect(e.info(ctx, a).Version).To(Equal(was.Version+3), "a vector does not change the thread")
 			Expect(found(ctx, store.NearestQuery{Limit: 3})).To(Equal([]string{"m2 1.00", "m4 0.98", "m0 0.88"}))
 			Expect(found(ctx, store.NearestQuery{})).To(HaveLen(5))
 			Expect(found(ctx, store.NearestQuery{Since: e.now() - time.Second.Microseconds()})).To(Equal([]string{"m4 0.98", "m3 0.07"}))
@@ -76,7 +76,7 @@ func describeMemory(e *env) {
 			Expect(found(ctx, store.NearestQuery{Limit: 1})).To(Equal([]string{"m2 1.00"}))
 		})
 
-		It("keeps namespaces, agents, users and spaces apart, and vectors of other lengths", func(ctx SpecContext) {
+		It("keeps namespaces, agents, users, spaces and vector lengths apart", func(ctx SpecContext) {
 			for _, place := range [][2]string{{"default", ""}, {"default", "ada"}, {"default", "bob"}, {"other", "ada"}} {
 				id := threadOf(ctx, place[0], place[1])
 				Expect(embed(ctx, id, e.say(ctx, id, place[0]+"/"+place[1]), 0)).To(BeTrue())
@@ -90,7 +90,7 @@ func describeMemory(e *env) {
 			Expect(found(ctx, store.NearestQuery{Vector: []float32{0, 0}})).To(BeEmpty())
 		})
 
-		It("has one vector a message, the last one, and none of what reads otherwise by now", Label("RUN-07"), func(ctx SpecContext) {
+		It("keeps the last vector of each message, and none of an earlier text", Label("RUN-07"), func(ctx SpecContext) {
 			id := threadOf(ctx, "default", "")
 			m := e.say(ctx, id, "one")
 			Expect(embed(ctx, id, m, 1)).To(BeTrue())
@@ -107,7 +107,7 @@ func describeMemory(e *env) {
 			Expect(found(ctx, store.NearestQuery{Space: "s2", Vector: []float32{0, 5, 5}})).To(Equal([]string{"one 1.00"}))
 		})
 
-		It("forgets what is edited, silenced, deleted, cut off, destroyed and purged", func(ctx SpecContext) {
+		It("forgets messages that are edited, silenced, deleted, truncated, destroyed or purged", func(ctx SpecContext) {
 			id := threadOf(ctx, "default", "")
 			var ms []*store.Message
 			for _, text := range []string{"kept", "edited", "silenced", "deleted", "tagged", "cut"} {
@@ -126,7 +126,7 @@ func describeMemory(e *env) {
 
 			Expect(embed(ctx, id, e.say(ctx, id, "again"), 0)).To(BeTrue())
 			e.apply(ctx, id, &store.Retain{})
-			Expect(found(ctx, store.NearestQuery{})).To(BeEmpty(), "there is no object by which anybody had a right to it")
+			Expect(found(ctx, store.NearestQuery{})).To(BeEmpty(), "no object grants access to it any more")
 			e.apply(ctx, id, &store.Adopt{ObjectUID: "uid", Name: "adopted", Agent: "helper"})
 			Expect(found(ctx, store.NearestQuery{})).To(Equal([]string{"again 1.00"}))
 			_, err := e.store.PurgeThread(ctx, id)
@@ -134,7 +134,7 @@ func describeMemory(e *env) {
 			Expect(found(ctx, store.NearestQuery{})).To(BeEmpty())
 		})
 
-		It("does not follow messages to what forks keep of a deleted thread", func(ctx SpecContext) {
+		It("does not return messages that only forks of a deleted thread keep", func(ctx SpecContext) {
 			id := threadOf(ctx, "default", "")
 			m := e.say(ctx, id, "shared")
 			Expect(embed(ctx, id, m, 0)).To(BeTrue())
@@ -153,7 +153,7 @@ func describeMemory(e *env) {
 
 func describeTaskUsage(e *env) {
 	Describe("usage records", Label("RUN-07"), func() {
-		It("tell of each run, and of each task once, and the sums have both", func(ctx SpecContext) {
+		It("cover each run, and each task once, and the sums include both", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			for _, run := range []string{"r1", "r2"} {
 				e.clock.Step(time.Second)
@@ -171,7 +171,7 @@ func describeTaskUsage(e *env) {
 			Expect(op.Added).To(BeTrue())
 			e.apply(ctx, id, op)
 			Expect(op.Added).To(BeFalse(), "it is there")
-			Expect(e.info(ctx, id)).To(Equal(was), "usage is no change of the thread")
+			Expect(e.info(ctx, id)).To(Equal(was), "usage does not change the thread")
 
 			records, err := e.store.UsageRecords(ctx, id, 0, 0)
 			Expect(err).NotTo(HaveOccurred())
@@ -192,10 +192,10 @@ func describeTaskUsage(e *env) {
 			Expect(e.store.UsageRecords(ctx, id, 0, 0)).To(BeEmpty())
 			sum, err = e.store.Usage(ctx, store.UsageQuery{Namespace: "default"})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(sum.InputTokens).To(BeEquivalentTo(120), "what a purged thread used stays in the sums")
+			Expect(sum.InputTokens).To(BeEquivalentTo(120), "the totals keep the usage of a purged thread")
 		})
 
-		It("of a title are kept with it, which only an untitled thread takes", func(ctx SpecContext) {
+		It("of a title are stored with it, and only an untitled thread accepts one", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.UpdateThread{Title: ptr("Late orders of May"), OnlyUntitled: true})
 			e.apply(ctx, id, &store.UpdateThread{Title: ptr("Something else"), OnlyUntitled: true})

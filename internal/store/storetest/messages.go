@@ -30,7 +30,7 @@ func describeMessages(e *env) {
 			Expect(e.store.Message(ctx, id, "m1")).To(Equal(&m))
 		})
 
-		It("fill in what was left out, and keep an absent content apart from an empty one", func(ctx SpecContext) {
+		It("get defaults for absent fields, and keep absent content apart from empty content", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			none := &store.Message{Role: store.RoleAssistant, ToolCalls: []store.ToolCall{{ID: "c"}}}
 			empty := message("")
@@ -48,7 +48,7 @@ func describeMessages(e *env) {
 			Expect(stored.Seq).To(BeNumerically(">", none.Seq))
 		})
 
-		It("stay as they are when the same id comes again", func(ctx SpecContext) {
+		It("do not change when the same id is appended again", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			first := message("first")
 			first.ID = "m"
@@ -161,7 +161,7 @@ func describePages(e *env) {
 			}
 		})
 
-		It("past the end are empty, and say the total", func(ctx SpecContext) {
+		It("past the end are empty, and have the total", func(ctx SpecContext) {
 			id := fill(ctx, 3)
 			for _, order := range []string{"", "asc", "desc"} {
 				p := page(ctx, id, store.MessageQuery{Order: order, Offset: 3})
@@ -174,7 +174,7 @@ func describePages(e *env) {
 			Expect(page(ctx, e.thread(ctx), store.MessageQuery{})).To(Equal(&store.MessagePage{Messages: []store.Message{}}))
 		})
 
-		It("leave out what is silent or deep unless asked for", func(ctx SpecContext) {
+		It("leave out silent and deeper messages unless asked for", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for i, kind := range []struct {
 				silent bool
@@ -203,7 +203,7 @@ func describePages(e *env) {
 			Expect(e.info(ctx, id).Messages).To(Equal(int64(6)))
 		})
 
-		It("after a sequence number go on from there", func(ctx SpecContext) {
+		It("after a sequence number continue from there", func(ctx SpecContext) {
 			id := fill(ctx, 10)
 			all := page(ctx, id, store.MessageQuery{Order: "asc"})
 			p := page(ctx, id, store.MessageQuery{AfterSeq: all.Messages[3].Seq, Limit: 4})
@@ -214,7 +214,7 @@ func describePages(e *env) {
 			Expect(p.HasMore).To(BeFalse())
 		})
 
-		It("end with what waits, when asked to", Label("MSG-05"), func(ctx SpecContext) {
+		It("end with queued messages when asked to", Label("MSG-05"), func(ctx SpecContext) {
 			id := fill(ctx, 5)
 			silent := queued("q-silent", "hush")
 			m := message("hush")

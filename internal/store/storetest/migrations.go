@@ -22,7 +22,7 @@ type Migrating struct {
 	Open func() (store.Store, error)
 }
 
-// firstRows are rows as the first version of the schema has them: a thread with all that hangs on one.
+// firstRows are rows in the first version of the schema: a thread with everything that belongs to one.
 var firstRows = []string{
 	`INSERT INTO thread (key, id, namespace, name, agent, user_id, task_id, title, arguments, created_at, parent_id, reference, root_id, depth,
 		child, terminated_at, terminated_reason, registry_status)
@@ -48,10 +48,10 @@ var firstRows = []string{
 
 const digest0 = "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"
 
-// DescribeMigrations shows that data of each earlier version of the schema is there after migrating up.
+// DescribeMigrations checks that data of each earlier version of the schema survives the migration.
 func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) bool {
 	return Describe("the schema of "+name, func() {
-		It("is brought up from every earlier version, with what was written then", func(ctx SpecContext) {
+		It("is migrated from every earlier version, with the data of that version", func(ctx SpecContext) {
 			first := fresh(ctx)
 			versions := versionsOf(first)
 			Expect(first.DB.Close()).To(Succeed())
@@ -76,7 +76,7 @@ func DescribeMigrations(name string, fresh func(ctx context.Context) Migrating) 
 			}
 		})
 
-		It("goes down again to nothing, and up", func(ctx SpecContext) {
+		It("is migrated down to nothing, and up again", func(ctx SpecContext) {
 			m := fresh(ctx)
 			p := provider(m)
 			_, err := p.Up(ctx)
@@ -106,7 +106,7 @@ func versionsOf(m Migrating) (versions []int64) {
 	return versions
 }
 
-// checkFirstRows reads all that firstRows wrote, and goes on from there.
+// checkFirstRows reads everything that firstRows inserted, and continues the thread.
 func checkFirstRows(ctx context.Context, s store.Store) {
 	GinkgoHelper()
 	t, err := s.Thread(ctx, "old")
@@ -140,5 +140,5 @@ func checkFirstRows(ctx context.Context, s store.Store) {
 	Expect(m.Seq).To(Equal(int64(10)))
 	digests, err := s.PurgeThread(ctx, "old")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(digests).To(HaveLen(1), "its file's contents are free")
+	Expect(digests).To(HaveLen(1), "the contents of its file are freed")
 }

@@ -15,7 +15,7 @@ import (
 
 func describeModel(e *env) {
 	Describe("any sequence of operations", func() {
-		It("leaves what a simple model says", Label("MSG-02", "MSG-05", "KVS-01"), func(ctx SpecContext) {
+		It("leaves the state that a simple model predicts", Label("MSG-02", "MSG-05", "KVS-01"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
@@ -37,7 +37,7 @@ func describeModel(e *env) {
 	})
 }
 
-// model is one thread as it should be.
+// model is the expected state of one thread.
 type model struct {
 	ctx   context.Context
 	store store.Store
@@ -76,7 +76,7 @@ func (m *model) newMessage(t *rapid.T) (modelMessage, *store.Message) {
 	return mm, msg
 }
 
-// append appends up to three messages in one commit, one of them perhaps a repeat.
+// append appends up to three messages in one commit. One of them may be a repeat.
 func (m *model) append(t *rapid.T) {
 	var ops []store.Op
 	added := 0
@@ -128,7 +128,7 @@ func (m *model) enqueue(t *rapid.T) {
 	}
 }
 
-// dequeue takes some of what waits into the conversation, as a run does.
+// dequeue takes some inbox items into the conversation, as a run does.
 func (m *model) dequeue(t *rapid.T) {
 	n := rapid.IntRange(0, len(m.inbox)).Draw(t, "n")
 	var ops []store.Op
@@ -159,7 +159,7 @@ func (m *model) value(t *rapid.T) {
 	m.commit(t, true, op)
 }
 
-// fail tries a transaction whose last op is refused: nothing of it may stay.
+// fail tries a transaction whose last op is refused, so that nothing of it may stay.
 func (m *model) fail(t *rapid.T) {
 	_, msg := m.newMessage(t)
 	err := m.store.Apply(m.ctx, m.id, nil, &store.AppendMessage{Message: msg}, &store.PutValue{Key: "a", Value: json.RawMessage(`"lost"`)},
@@ -169,7 +169,7 @@ func (m *model) fail(t *rapid.T) {
 	}
 }
 
-// check compares the store with the model, by a page at random.
+// check compares the store with the model, and reads a random page.
 func (m *model) check(t *rapid.T) {
 	info, err := m.store.Thread(m.ctx, m.id)
 	if err != nil {
@@ -206,7 +206,7 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// page works a page out in the plainest way.
+// page computes a page in the simplest way.
 func (m *model) page(q store.MessageQuery) (ids []string, total int, more bool) {
 	all := []string{}
 	for _, mm := range append(slices.Clone(m.messages), m.waiting(q)...) {

@@ -19,7 +19,7 @@ func describeOnce(e *env) {
 			return &store.Once{Key: key, Fingerprint: fingerprint, Result: func() (json.RawMessage, error) { return json.RawMessage(result), nil }}
 		}
 
-		It("let a transaction happen once, and give the first result", func(ctx SpecContext) {
+		It("let a transaction happen once, and return the first result", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			first := once("k", "f", `{"n":1}`)
 			e.apply(ctx, id, first, &store.AppendMessage{Message: message("hi")})
@@ -43,7 +43,7 @@ func describeOnce(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("are each thread's own, and one request's", func(ctx SpecContext) {
+		It("belong to one thread and one request", func(ctx SpecContext) {
 			a, b := e.thread(ctx), e.thread(ctx)
 			for _, id := range []string{a, b} {
 				e.apply(ctx, id, once("k", "f", `1`), &store.AppendMessage{Message: message("hi")})
@@ -62,7 +62,7 @@ func describeOnce(e *env) {
 			Expect(e.texts(ctx, id, store.MessageQuery{})).To(Equal([]string{"hi"}))
 		})
 
-		It("see what the other operations gave", func(ctx SpecContext) {
+		It("record the results of the other operations", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			op := &store.AppendMessage{Message: message("hi")}
 			o := &store.Once{Key: "k", Result: func() (json.RawMessage, error) { return json.Marshal(op.Message.Seq) }}
@@ -72,7 +72,7 @@ func describeOnce(e *env) {
 			Expect(string(result)).To(Equal(fmt.Sprint(op.Message.Seq)))
 		})
 
-		It("let one of many win", func(ctx SpecContext) {
+		It("let one of many concurrent requests succeed", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			var wg sync.WaitGroup
 			results := make([]string, 16)

@@ -26,7 +26,7 @@ func describePermits(e *env) {
 		}
 		granted := store.PermitAnswer{Granted: true}
 
-		It("are as many at once as are allowed, in the order of asking", func(ctx SpecContext) {
+		It("are limited to a number at once, and granted in the order of the requests", func(ctx SpecContext) {
 			two := store.PermitRequest{Concurrent: 2}
 			Expect(ask(ctx, "a", two)).To(Equal(granted))
 			Expect(ask(ctx, "b", two)).To(Equal(granted))
@@ -44,7 +44,7 @@ func describePermits(e *env) {
 			Expect(out).To(Equal(granted), "of another model")
 		})
 
-		It("come back when their term is over, unless they are renewed, and so do places in the line", func(ctx SpecContext) {
+		It("expire unless they are renewed, and so do places in the queue", func(ctx SpecContext) {
 			one := store.PermitRequest{Concurrent: 1}
 			Expect(ask(ctx, "a", one)).To(Equal(granted))
 			ask(ctx, "lost", one)
@@ -59,7 +59,7 @@ func describePermits(e *env) {
 			give(ctx, "a", 0)
 		})
 
-		It("are as many a minute as are allowed, spread over it once the first are used up", func(ctx SpecContext) {
+		It("are limited to a number a minute, and spread over the minute once the first are used up", func(ctx SpecContext) {
 			sixty := store.PermitRequest{Requests: 2}
 			Expect(ask(ctx, "a", sixty)).To(Equal(granted))
 			Expect(ask(ctx, "b", sixty)).To(Equal(granted))
@@ -74,7 +74,7 @@ func describePermits(e *env) {
 			Expect(ask(ctx, "c", sixty)).To(Equal(granted))
 		})
 
-		It("are none while more tokens were used than a minute has", func(ctx SpecContext) {
+		It("are refused while more tokens were used than a minute allows", func(ctx SpecContext) {
 			thousand := store.PermitRequest{Tokens: 1000}
 			Expect(ask(ctx, "a", thousand)).To(Equal(granted))
 			give(ctx, "a", 1500)
@@ -85,19 +85,19 @@ func describePermits(e *env) {
 			Expect(ask(ctx, "b", thousand)).To(Equal(granted))
 		})
 
-		It("owe no more than five minutes of a limit, as after it was lowered", func(ctx SpecContext) {
+		It("wait five minutes at most for used tokens, also after the limit was lowered", func(ctx SpecContext) {
 			Expect(ask(ctx, "a", store.PermitRequest{Tokens: 1_000_000})).To(Equal(granted))
 			give(ctx, "a", 2_000_000)
 			thousand := store.PermitRequest{Tokens: 1000}
 			Expect(ask(ctx, "b", thousand).Wait).To(BeNumerically("~", 5*time.Minute, time.Second))
-			for range 6 { // it asks again, so as not to lose its place
+			for range 6 { // it asks again, to keep its place
 				e.clock.Step(51 * time.Second)
 				ask(ctx, "b", thousand)
 			}
 			Expect(ask(ctx, "b", thousand)).To(Equal(granted))
 		})
 
-		It("owe nothing for what was used while that had no limit", func(ctx SpecContext) {
+		It("do not wait for what was used while there was no limit", func(ctx SpecContext) {
 			free := store.PermitRequest{Concurrent: 100}
 			for _, id := range []string{"a", "b", "c", "d", "e"} {
 				Expect(ask(ctx, id, free)).To(Equal(granted))
@@ -111,7 +111,7 @@ func describePermits(e *env) {
 			Expect(ask(ctx, "g", store.PermitRequest{Concurrent: 100, Requests: 60, Tokens: 1000})).To(Equal(granted))
 		})
 
-		It("are never more than allowed, however many ask at once", func(ctx SpecContext) {
+		It("never exceed the limit, however many callers ask at once", func(ctx SpecContext) {
 			var group sync.WaitGroup
 			var got atomic.Int32
 			for i := range 12 {
@@ -126,7 +126,7 @@ func describePermits(e *env) {
 			}
 			group.Wait()
 			Expect(got.Load()).To(BeNumerically("<=", 3))
-			Expect(got.Load()).To(BeNumerically(">=", 1), "the first in the line has one")
+			Expect(got.Load()).To(BeNumerically(">=", 1), "the first in the queue has one")
 		})
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 func describePurge(e *env) {
 	Describe("purging", Label("THR-09"), func() {
-		It("removes all of a thread, nothing of another, and tells which objects are free", func(ctx SpecContext) {
+		It("removes all of a thread, nothing of another, and returns the freed objects", func(ctx SpecContext) {
 			fill := func(own byte) string {
 				return e.thread(ctx,
 					putFile("/own", own),
@@ -52,7 +52,7 @@ func describePurge(e *env) {
 			Expect(e.store.PurgeThread(ctx, kept)).To(ConsistOf(object(2), object(9)))
 		})
 
-		It("shuts out the present holder, also when the id comes back", func(ctx SpecContext) {
+		It("fences the current holder, also when the id is used again", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			f, err := e.store.Acquire(ctx, id, "me", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
@@ -97,5 +97,5 @@ func describePurge(e *env) {
 	})
 }
 
-// digest is a content address for tests.
+// digest returns a content address for tests.
 func digest(n byte) string { return fmt.Sprintf("%064x", n) }

@@ -11,8 +11,8 @@ import (
 )
 
 func describeReopen(e *env) {
-	Describe("opened again", func() {
-		It("has all that was acknowledged", Label("MSG-05"), func(ctx SpecContext) {
+	Describe("a reopened store", func() {
+		It("has every acknowledged write", Label("MSG-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("q", "waits"))
 			e.say(ctx, id, "said")
 			e.apply(ctx, id, &store.PutValue{Key: "k", Value: json.RawMessage(`1`)}, putFile("/d/f", 1),
@@ -41,9 +41,9 @@ func describeReopen(e *env) {
 			Expect(e.store.Apply(ctx, id, f, &store.AppendMessage{Message: message("too late")})).To(MatchError(store.ErrFenced))
 		})
 
-		It("gives back firings that nobody works on any more", Label("EFF-04"), func(ctx SpecContext) {
+		It("releases firings that no process works on any more", Label("EFF-04"), func(ctx SpecContext) {
 			if !e.backend.Exclusive() {
-				return // they are taken when their term is over, as describeFirings shows
+				return // they are claimed when they expire, as describeFirings shows
 			}
 			f := store.Firing{EffectID: "e", Due: e.now(), Effect: "x", Status: store.FiringPending}
 			Expect(e.store.RecordFiring(ctx, f)).To(BeTrue())
@@ -53,7 +53,7 @@ func describeReopen(e *env) {
 			Expect(e.store.ClaimFirings(ctx, "b", time.Hour, 1)).To(ConsistOf(HaveField("Attempts", 2)))
 		})
 
-		It("can be asked whether it works", func(ctx SpecContext) {
+		It("reports whether it works", func(ctx SpecContext) {
 			Expect(e.store.Ping(ctx)).To(Succeed())
 			Expect(e.store.Close()).To(Succeed())
 			Expect(e.store.Ping(ctx)).To(MatchError(store.ErrUnavailable))

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// replayed is a thread as its log says that it must be.
+// replayed is the expected state of a thread according to its log.
 type replayed struct {
 	id         string
 	messages   []modelMessage
@@ -33,8 +33,8 @@ type replayed struct {
 	epoch      int64
 }
 
-// checkScript tells whether the threads hold exactly what their logs say, and the logs all that was
-// acknowledged: nothing lost, nothing torn, nothing twice, nothing by a holder that had lost the thread.
+// checkScript returns an error unless the threads hold exactly what their logs say, and the logs hold everything that
+// was acknowledged: nothing lost, torn or repeated, and nothing by a holder that had lost the thread.
 func checkScript(ctx context.Context, s store.Store, threads []string, acknowledged []string) error {
 	logs := map[string][]store.Event{}
 	steps := map[string]*step{}
@@ -97,7 +97,7 @@ func stepOf(e store.Event) (*step, error) {
 	return &s, nil
 }
 
-// replay goes through the log: own steps, and what other threads' steps have put into the inbox.
+// replay processes the log: the thread's own steps, and what the steps of other threads put into the inbox.
 func replay(id string, log []store.Event, steps map[string]*step) (*replayed, error) {
 	r := &replayed{
 		id: id, content: map[string]string{}, metadata: map[string]any{}, keys: map[string]bool{}, values: map[string]string{},
@@ -138,7 +138,7 @@ func replay(id string, log []store.Event, steps map[string]*step) (*replayed, er
 	return r, nil
 }
 
-// tagOf gives the step that a queued message comes from.
+// tagOf returns the step that queued a message.
 func tagOf(messageID string) string {
 	tag := strings.TrimPrefix(messageID, "q-")
 	return tag[:strings.LastIndex(tag, "-")]
@@ -244,7 +244,7 @@ func (r *replayed) remove(p string) error {
 	return nil
 }
 
-// notArray stands for a value of the state that is none.
+// notArray stands for a value of the state that is not an array.
 const notArray = "text"
 
 func (r *replayed) merge(a action) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// compare tells the first difference between what must be and what is.
+// compare returns the first difference between the expected and the actual state.
 func (r *replayed) compare(ctx context.Context, s store.Store) error {
 	info, err := s.Thread(ctx, r.id)
 	if err != nil {

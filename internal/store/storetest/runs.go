@@ -48,7 +48,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Runs(ctx, e.thread(ctx), 0, 0)).To(BeEmpty())
 		})
 
-		It("that ended with tasks to follow are listed until they are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
+		It("that ended with unfinished tasks are listed until those are settled, which changes nothing else", Label("THR-13"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, run := range []string{"first", "second", "none"} {
 				state := store.RunUnsettled
@@ -69,7 +69,7 @@ func describeRuns(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 
 			for range 2 {
-				Expect(e.store.Settle(ctx, second)).To(Succeed(), "again is no error")
+				Expect(e.store.Settle(ctx, second)).To(Succeed(), "a repeat is not an error")
 			}
 			Expect(e.store.Settle(ctx, store.RunRef{ThreadID: "nowhere", RunID: "second"})).To(Succeed())
 			Expect(e.store.Unsettled(ctx, later, 0)).To(Equal([]store.RunRef{first}))
@@ -78,7 +78,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Thread(ctx, id)).To(Equal(was))
 		})
 
-		It("that wait for a time are listed by it while they wait", Label("RUN-11"), func(ctx SpecContext) {
+		It("that wait for a time are listed by that time while they wait", Label("RUN-11"), func(ctx SpecContext) {
 			var ids []string
 			for _, at := range []int64{30, 10, 20, 0} {
 				id := e.thread(ctx)
@@ -107,7 +107,7 @@ func describeRuns(e *env) {
 			Expect(e.store.Wakes(ctx, 1, 1)).NotTo(ContainElement(first[0]))
 			e.apply(ctx, ids[1], &store.PutRun{Run: store.Run{ID: "r", Status: store.RunRunning, WakeAt: 10}})
 			e.apply(ctx, ids[2], &store.PutRun{Run: store.Run{ID: "r", Status: store.RunStopped, WakeAt: 20}})
-			Expect(mine()).To(Equal([]store.Wake{wake(0, 30)}), "what runs or has ended waits for nothing")
+			Expect(mine()).To(Equal([]store.Wake{wake(0, 30)}), "a running or ended run waits for nothing")
 			e.apply(ctx, ids[0], &store.Terminate{Reason: "x"})
 			_, err = e.store.PurgeThread(ctx, ids[0])
 			Expect(err).NotTo(HaveOccurred())

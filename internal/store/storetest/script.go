@@ -8,33 +8,32 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// A script is random transactions over a few threads. What a step does is plain data and goes into the
-// thread's log with it, so that the log alone says what the thread must hold: see replay.go. That makes
-// the same script good for writers at once, for holders that take the thread from each other and for
-// processes that are killed.
+// A script is random transactions over a few threads. Each step is plain data and is written to the thread's log, so
+// the log alone says what the thread must hold: see replay.go. So the same script serves concurrent writers, holders
+// that take the thread from each other, and processes that are killed.
 
 const scriptEvent = "event:step"
 
 // step is one transaction.
 type step struct {
 	Tag    string   `json:"tag"`    // unique
-	Thread string   `json:"thread"` // its home
+	Thread string   `json:"thread"` // the thread that it is applied to
 	Epoch  int64    `json:"epoch,omitempty"`
 	Do     []action `json:"do"`
 }
 
-// action is one op of a step. Which fields count depends on the kind.
+// action is one op of a step. The kind decides which fields apply.
 type action struct {
 	Kind   string  `json:"kind"`
 	ID     string  `json:"id,omitempty"` // of a message, run, key, path or other thread
 	Text   string  `json:"text,omitempty"`
-	To     string  `json:"to,omitempty"` // another thread, or the kind of change of state
+	To     string  `json:"to,omitempty"` // another thread, or the kind of state change
 	Silent bool    `json:"silent,omitempty"`
 	Size   int     `json:"size,omitempty"`
 	Seqs   []int64 `json:"seqs,omitempty"`
 }
 
-// ops of a step, its entry in the log last.
+// ops returns the ops of a step, its log entry last.
 func (s *step) ops() []store.Op {
 	var ops []store.Op
 	for _, a := range s.Do {
@@ -42,7 +41,7 @@ func (s *step) ops() []store.Op {
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // strings and numbers cannot fail
 	}
 	return append(ops, &store.AppendEvent{Event: store.Event{Type: scriptEvent, Data: data}})
 }
@@ -66,7 +65,7 @@ func (a action) op() store.Op {
 	case "enqueue":
 		payload, err := json.Marshal(a.message())
 		if err != nil {
-			panic(err) // texts
+			panic(err) // strings cannot fail
 		}
 		return &store.Enqueue{To: a.To, Item: store.InboxItem{Key: a.Text, Kind: store.InboxMessage, Payload: payload}}
 	case "dequeue":
@@ -111,10 +110,10 @@ func (a action) op() store.Op {
 	panic("no such kind: " + a.Kind)
 }
 
-// chooser gives a number from 0 up to n-1.
+// chooser returns a number from 0 to n-1.
 type chooser func(n int) int
 
-// scriptWriter makes up the steps of one writer.
+// scriptWriter generates the steps of one writer.
 type scriptWriter struct {
 	name    string
 	threads []string
@@ -123,7 +122,7 @@ type scriptWriter struct {
 	appends int
 }
 
-// next makes up a step on one of the threads; what waits in its inbox is for dequeue to choose from.
+// next generates a step on one of the threads. dequeue chooses from what waits in the thread's inbox.
 func (w *scriptWriter) next(waiting func(thread string) []store.InboxItem) *step {
 	w.steps++
 	s := &step{Tag: fmt.Sprintf("%s.%d", w.name, w.steps), Thread: w.threads[w.choose(len(w.threads))]}
@@ -132,7 +131,7 @@ func (w *scriptWriter) next(waiting func(thread string) []store.InboxItem) *step
 		a := w.action(s, i, waiting)
 		if a.Kind == "enqueue" && a.To != "" {
 			if foreign {
-				continue // one at most, so that what it does to the other thread is one change there
+				continue // one at most, so that it changes the other thread once
 			}
 			foreign = true
 		}
@@ -219,5 +218,5 @@ func (w *scriptWriter) stateChange(s *step) action {
 	return a
 }
 
-// message names the n-th message of the writer; it may have been appended to any thread, or not at all.
+// message returns the id of the writer's n-th message. The message may be in any thread, or in none.
 func (w *scriptWriter) message(n int) string { return fmt.Sprintf("m-%s-%d", w.name, n) }

@@ -26,7 +26,7 @@ func describeSearch(e *env) {
 			return found(ctx, store.SearchQuery{Text: t})
 		}
 
-		It("finds words, phrases and beginnings, and leaves out what must not be there", func(ctx SpecContext) {
+		It("finds words, phrases and prefixes, and leaves out messages with excluded words", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			for _, t := range []string{"The invoice was paid last week", "Last invoice, not paid; see foo-bar@example.com", "week last", "Rechnung für Ünal"} {
 				e.say(ctx, id, t)
@@ -48,7 +48,7 @@ func describeSearch(e *env) {
 			}
 		})
 
-		It("stays within namespaces, a thread, a role and a page", func(ctx SpecContext) {
+		It("is limited to namespaces, a thread, a role and a page", func(ctx SpecContext) {
 			a, b := e.threadIn(ctx, "a"), e.threadIn(ctx, "b")
 			for i := range 5 {
 				e.say(ctx, a, fmt.Sprint("word ", i))
@@ -71,7 +71,7 @@ func describeSearch(e *env) {
 			Expect(more).To(BeFalse())
 		})
 
-		It("sees edits and deletions, whatever was indexed before", func(ctx SpecContext) {
+		It("reflects edits and deletions of indexed messages", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			m := e.say(ctx, id, "apples")
 			last := e.say(ctx, id, "pears")
@@ -93,8 +93,8 @@ func describeSearch(e *env) {
 		})
 
 		It("finds new messages in a database from which all others were removed", func(ctx SpecContext) {
-			// SQLite gives the keys of the newest removed messages again. Keys 1 to 3 are removed before the first search, so that the
-			// index never saw them; keys 4 to 6 afterwards.
+			// SQLite reuses the keys of the newest removed messages. Keys 1 to 3 are removed before the first search,
+			// so the index never saw them; keys 4 to 6 are removed afterwards.
 			first, second := e.said(ctx, 3), e.said(ctx, 3)
 			_, err := e.store.PurgeThread(ctx, first)
 			Expect(err).NotTo(HaveOccurred())
@@ -123,7 +123,7 @@ func describeSearch(e *env) {
 			Expect(text(ctx, "kept")).To(HaveLen(1))
 		})
 
-		It("finds what a fork has inherited once, under the origin", Label("REL-02"), func(ctx SpecContext) {
+		It("finds a message that a fork inherits once, under the origin", Label("REL-02"), func(ctx SpecContext) {
 			origin := e.said(ctx, 3)
 			e.say(ctx, origin, "treasure")
 			fork := e.fork(ctx, origin, 3)
@@ -134,7 +134,7 @@ func describeSearch(e *env) {
 			Expect(text(ctx, "treasure")).To(HaveLen(2))
 			_, err = e.store.PurgeThread(ctx, origin)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(text(ctx, "treasure")).To(Equal([]string{"my treasure"}), "what is left of a purged thread is not found")
+			Expect(text(ctx, "treasure")).To(Equal([]string{"my treasure"}), "the remnant of a purged thread is not found")
 		})
 	})
 }

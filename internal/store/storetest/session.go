@@ -35,7 +35,7 @@ func describeState(e *env) {
 		return all
 	}
 	Describe("thread state", Label("STA-02", "STA-03"), func() {
-		It("is merged change by change, keys in the order of their first setting", func(ctx SpecContext) {
+		It("is merged change by change, with keys in the order in which they were first set", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			Expect(state(ctx, id)).To(Equal(`{}`))
 			op := &store.MergeState{Changes: []store.StateChange{set("b", `1`), set("a", `{"x":null}`), push("list", `1`, 0), set("b", `2`)}}
@@ -57,7 +57,7 @@ func describeState(e *env) {
 			Expect(page.Total).To(BeEquivalentTo(1))
 		})
 
-		It("refuses a push on a value that is no array", Label("STA-04"), func(ctx SpecContext) {
+		It("refuses a push to a value that is not an array", Label("STA-04"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.MergeState{Changes: []store.StateChange{set("k", `"text"`)}})
 			err := e.store.Apply(ctx, id, nil, &store.MergeState{Strict: true, Changes: []store.StateChange{set("other", `1`), push("k", `1`, 0)}})
@@ -70,7 +70,7 @@ func describeState(e *env) {
 			Expect(e.store.StateWarnings(ctx, id)).To(BeEmpty())
 		})
 
-		It("is not saved when it is too large, says so, and until when", Label("STA-05"), func(ctx SpecContext) {
+		It("is not saved when it is too large, and records that and until when", Label("STA-05"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.MergeState{MaxBytes: 20, Changes: []store.StateChange{set("k", `"0123456789"`)}})
 			Expect(state(ctx, id)).To(HaveLen(18))
@@ -89,7 +89,7 @@ func describeState(e *env) {
 			Expect(state(ctx, id)).To(Equal(`{"k":1,"l":1}`))
 		})
 
-		It("of a session is kept with its run", Label("STA-01"), func(ctx SpecContext) {
+		It("of a session is stored with its run", Label("STA-01"), func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.PutRun{Run: store.Run{ID: "sess_1", Agent: "a", Status: store.RunRunning}})
 			e.apply(ctx, id, &store.SkipState{RunID: "sess_1", Skipped: store.StateSkipped{Scope: store.ScopeSession, Reason: store.StateTooLarge}})
@@ -172,11 +172,11 @@ func describeKVService(e *env) {
 
 func describeLifecycle(e *env) {
 	Describe("the lifecycle feed", Label("STA-06"), func() {
-		It("tells of threads and sessions, from any place on", func(ctx SpecContext) {
+		It("lists events of threads and sessions, from any position on", func(ctx SpecContext) {
 			read := func(q store.LifecycleQuery) ([]string, store.LifecycleCursor) {
 				GinkgoHelper()
 				var page *store.LifecyclePage
-				Eventually(func() bool { // what began before, a notification of an earlier commit, say, may still be under way
+				Eventually(func() bool { // an earlier transaction, for example a notification of a commit, may still be in progress
 					var err error
 					page, err = e.store.Lifecycle(ctx, q)
 					Expect(err).NotTo(HaveOccurred())
@@ -219,14 +219,14 @@ func describeLifecycle(e *env) {
 			Expect(removed).To(BeEquivalentTo(5))
 			e.thread(ctx)
 			fresh, _ := read(store.LifecycleQuery{After: next})
-			Expect(fresh).To(Equal([]string{"thread-3 thread.created"}), "a cursor stays true when all before it was swept")
+			Expect(fresh).To(Equal([]string{"thread-3 thread.created"}), "a cursor stays valid when all events before it were swept")
 		})
 	})
 }
 
 func describeUsage(e *env) {
 	Describe("usage", Label("LOG-03"), func() {
-		It("is summed by thread, tree, agent and namespace, purged threads included", func(ctx SpecContext) {
+		It("is totalled by thread, tree, agent and namespace, purged threads included", func(ctx SpecContext) {
 			child := func(id, parent string) string {
 				GinkgoHelper()
 				_, _, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "default", Name: id, Agent: "helper", ParentID: parent, Reference: id})
@@ -240,7 +240,7 @@ func describeUsage(e *env) {
 				r.Status, r.EndedAt = store.RunSucceeded, e.now()+3000
 				r.Usage = json.RawMessage(fmt.Sprintf(`{"inputTokens":%d,"outputTokens":1,"cachedTokens":2,"cost":0.5}`, tokens))
 				e.apply(ctx, thread, &store.PutRun{Run: r})
-				e.apply(ctx, thread, &store.PutRun{Run: r}) // once only
+				e.apply(ctx, thread, &store.PutRun{Run: r}) // counted only once
 			}
 			sum := func(q store.UsageQuery) string {
 				GinkgoHelper()
@@ -272,7 +272,7 @@ func describeUsage(e *env) {
 				_, err := e.store.PurgeThread(ctx, id)
 				Expect(err).NotTo(HaveOccurred())
 			}
-			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("1111 in 3"), "what descendants used stays in the tree's sum")
+			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("1111 in 3"), "the total of the tree keeps the usage of descendants")
 			_, err := e.store.PurgeThread(ctx, root)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(sum(store.UsageQuery{ThreadID: root, Subtree: true})).To(Equal("0 in 0"))
@@ -287,7 +287,7 @@ func describeUsage(e *env) {
 			Expect(err).NotTo(HaveOccurred())
 			u, err = e.store.Usage(ctx, store.UsageQuery{Namespace: "default", Agent: "cut"})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(u.InputTokens).To(BeEquivalentTo(7), "a run that its thread's purge cut off counts")
+			Expect(u.InputTokens).To(BeEquivalentTo(7), "a run that was interrupted by the purge of its thread counts")
 		})
 	})
 }
@@ -332,13 +332,13 @@ func describeImport(e *env) {
 			Expect(e.store.Apply(ctx, full, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty))
 			empty := e.thread(ctx)
 			e.apply(ctx, empty, &store.ImportConversation{Lines: lines(0, nil)})
-			Expect(e.store.Apply(ctx, empty, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "an import of nothing is one too")
+			Expect(e.store.Apply(ctx, empty, nil, &store.ImportConversation{Lines: lines(1, nil)})).To(MatchError(store.ErrNotEmpty), "an empty import counts as an import")
 		})
 
-		It("fills a thread that has no conversation, whatever it had before and whatever else waits", Label("LOG-02", "THR-06"), func(ctx SpecContext) {
+		It("fills a thread that has no conversation, also after a destroyed one and with hooks in the inbox", Label("LOG-02", "THR-06"), func(ctx SpecContext) {
 			hooked := e.thread(ctx, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxHook, Payload: json.RawMessage(`{"hook":"after_thread_created"}`)}})
 			e.apply(ctx, hooked, &store.ImportConversation{Lines: lines(1, nil)})
-			Expect(e.inbox(ctx, hooked)).To(HaveLen(1), "the hook is told all the same")
+			Expect(e.inbox(ctx, hooked)).To(HaveLen(1), "the hook is still called")
 
 			for _, had := range []store.Op{
 				&store.AppendMessage{Message: message("said")},

@@ -17,12 +17,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Backend is a place for data that is empty at first. Open may be called again after the store that it
-// gave was closed, and then finds what was written.
+// Backend is a place for data that is empty at first. Open may be called again after its store was closed, and then
+// finds what was written.
 type Backend interface {
 	Open(c clock.PassiveClock) (store.Store, error)
-	// Exclusive tells that the data belongs to one process at a time, so that opening it again frees what
-	// was held; else leases outlive the process that took them.
+	// Exclusive reports whether the data belongs to one process at a time, so that opening it again frees leases.
+	// Otherwise leases survive the process that took them.
 	Exclusive() bool
 }
 
@@ -42,7 +42,7 @@ func DescribeStore(name string, newBackend func() Backend) bool {
 	})
 }
 
-// env is what a spec works with.
+// env is the environment of a spec.
 type env struct {
 	store   store.Store
 	clock   *clocktesting.FakeClock
@@ -50,7 +50,7 @@ type env struct {
 	made    int
 }
 
-// epoch is when the suite's clock starts.
+// epoch is the start of the suite's clock.
 var epoch = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (e *env) start(b Backend) {
@@ -74,7 +74,7 @@ func (e *env) reopen() {
 
 func (e *env) now() int64 { return e.clock.Now().UnixMicro() }
 
-// thread makes a thread and gives its id.
+// thread creates a thread and returns its id.
 func (e *env) thread(ctx context.Context, ops ...store.Op) string {
 	GinkgoHelper()
 	return e.threadIn(ctx, "default", ops...)
@@ -111,7 +111,7 @@ func (e *env) say(ctx context.Context, id, text string) *store.Message {
 	return m
 }
 
-// texts gives the contents of a page of messages.
+// texts returns the contents of a page of messages.
 func (e *env) texts(ctx context.Context, id string, q store.MessageQuery) []string {
 	GinkgoHelper()
 	page, err := e.store.Messages(ctx, id, q)
@@ -154,7 +154,7 @@ func message(text string) *store.Message {
 	return &store.Message{Role: store.RoleUser, Content: &text}
 }
 
-// queued is an Enqueue of a user message.
+// queued returns an Enqueue of a user message.
 func queued(id, text string) *store.Enqueue {
 	m := message(text)
 	m.ID = id

@@ -13,7 +13,7 @@ import (
 
 func describeThreads(e *env) {
 	Describe("threads", func() {
-		It("keeps every field that the creator gives", Label("THR-02"), func(ctx SpecContext) {
+		It("keeps every field that the creator sets", Label("THR-02"), func(ctx SpecContext) {
 			given := store.Thread{
 				ID: "a", Namespace: "team", Name: "orders", Agent: "analyst", UserID: "u1", TaskID: "task-7", Title: "Orders",
 				Arguments: json.RawMessage(`{"region":"north"}`), CreatedAt: 42,
@@ -27,7 +27,7 @@ func describeThreads(e *env) {
 			Expect(e.info(ctx, "a")).To(Equal(stored))
 		})
 
-		It("gives the stored thread to a second create, and applies nothing", Label("THR-03"), func(ctx SpecContext) {
+		It("returns the stored thread to a second create, and applies nothing", Label("THR-03"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("m1", "first"))
 			stored, created, err := e.store.CreateThread(ctx, store.Thread{ID: id, Namespace: "other", Agent: "other"}, queued("m2", "second"))
 			Expect(err).NotTo(HaveOccurred())
@@ -36,7 +36,7 @@ func describeThreads(e *env) {
 			Expect(e.inbox(ctx, id)).To(HaveLen(1))
 		})
 
-		It("makes a thread with its files and inbox items at version 0", Label("THR-03", "THR-11"), func(ctx SpecContext) {
+		It("creates a thread with its files and inbox items at version 0", Label("THR-03", "THR-11"), func(ctx SpecContext) {
 			id := e.thread(ctx, putFile("/in/a.csv", 3), queued("m1", "first"))
 			t := e.info(ctx, id)
 			Expect(t.Version).To(BeZero())
@@ -46,14 +46,14 @@ func describeThreads(e *env) {
 			Expect(e.store.Runnable(ctx, 10)).To(Equal([]string{id}))
 		})
 
-		It("makes nothing when one of the first ops fails", func(ctx SpecContext) {
+		It("creates nothing when one of the first ops fails", func(ctx SpecContext) {
 			_, _, err := e.store.CreateThread(ctx, store.Thread{ID: "x", Namespace: "n", Agent: "a"}, &store.RemoveFile{Path: "/none"})
 			Expect(err).To(MatchError(store.ErrNotFound))
 			_, err = e.store.Thread(ctx, "x")
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("says that a missing thread is missing, whatever is asked of it", Label("THR-18"), func(ctx SpecContext) {
+		It("reports a missing thread as not found, for every call", Label("THR-18"), func(ctx SpecContext) {
 			_, err := e.store.Thread(ctx, "none")
 			Expect(err).To(MatchError(store.ErrNotFound))
 			_, err = e.store.Messages(ctx, "none", store.MessageQuery{})
@@ -96,7 +96,7 @@ func describeThreads(e *env) {
 			Expect(err).To(MatchError(store.ErrNotFound))
 		})
 
-		It("lets a child of a terminated parent be born terminated", Label("SUB-08"), func(ctx SpecContext) {
+		It("creates the child of a terminated parent as terminated", Label("SUB-08"), func(ctx SpecContext) {
 			parent := e.thread(ctx)
 			e.apply(ctx, parent, &store.Terminate{Reason: "TerminatedByRequest"})
 			child, created, err := e.store.CreateThread(ctx, store.Thread{ID: "late", Namespace: "default", Agent: "a", ParentID: parent}, queued("m", "go"))
@@ -108,7 +108,7 @@ func describeThreads(e *env) {
 			Expect(e.store.Runnable(ctx, 10)).To(BeEmpty())
 		})
 
-		It("lists by newest activity, by namespace, in pages", func(ctx SpecContext) {
+		It("lists the threads of a namespace by newest activity, in pages", func(ctx SpecContext) {
 			var all []string
 			for i := range 6 {
 				e.clock.Step(400 * time.Millisecond)
@@ -130,7 +130,7 @@ func describeThreads(e *env) {
 			Expect(list(store.ThreadQuery{Namespace: "none"})).To(BeEmpty())
 		})
 
-		It("terminates once, drops what waits and refuses more", Label("THR-05"), func(ctx SpecContext) {
+		It("terminates once, drops queued items and refuses new ones", Label("THR-05"), func(ctx SpecContext) {
 			id := e.thread(ctx, queued("m1", "waits"))
 			e.say(ctx, id, "said")
 			end := &store.Terminate{Reason: "TerminatedByRequest"}
@@ -186,7 +186,7 @@ func describeVersions(e *env) {
 			Expect(version()).To(Equal(int64(2)))
 		})
 
-		It("let an update lose against a change that it has not seen", func(ctx SpecContext) {
+		It("refuse an update that expects an older version", func(ctx SpecContext) {
 			id := e.thread(ctx)
 			e.apply(ctx, id, &store.UpdateThread{Title: ptr("A"), ExpectVersion: ptr(int64(0))})
 			err := e.store.Apply(ctx, id, nil, &store.AppendMessage{Message: message("lost")}, &store.UpdateThread{Title: ptr("B"), ExpectVersion: ptr(int64(0))})
@@ -200,7 +200,7 @@ func describeVersions(e *env) {
 			Expect(t.Version).To(Equal(int64(2)))
 		})
 
-		It("of both threads grow when one writes into the other's inbox", func(ctx SpecContext) {
+		It("grow for both threads when one writes into the other's inbox", func(ctx SpecContext) {
 			parent, child := e.thread(ctx), e.thread(ctx)
 			op := queued("r", "done")
 			op.To = parent

@@ -11,7 +11,7 @@ import (
 
 func describeValues(e *env) {
 	Describe("key-values", Label("KVS-01"), func() {
-		It("are set, replaced and removed, per thread", func(ctx SpecContext) {
+		It("are set, replaced and removed by thread", func(ctx SpecContext) {
 			id, other := e.thread(ctx), e.thread(ctx)
 			_, err := e.store.Value(ctx, id, "k")
 			Expect(err).To(MatchError(store.ErrNotFound))

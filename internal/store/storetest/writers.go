@@ -15,7 +15,7 @@ import (
 
 func describeScript(e *env) {
 	Describe("any script of several writers", func() {
-		It("leaves what the logs say, loses nothing that it acknowledged, and lets no stale holder write", Label("THR-12", "MSG-05", "KVS-01"), func(ctx SpecContext) {
+		It("leaves the state that the logs describe, loses no acknowledged write, and lets no stale holder write", Label("THR-12", "MSG-05", "KVS-01"), func(ctx SpecContext) {
 			round := 0
 			rapid.Check(GinkgoT(), func(t *rapid.T) {
 				round++
@@ -43,7 +43,7 @@ func describeScript(e *env) {
 	})
 }
 
-// drawn chooses by numbers that were drawn beforehand, because writers run at once and rapid does not.
+// drawn returns a chooser that uses numbers drawn beforehand, because writers run concurrently and rapid does not.
 func drawn(t *rapid.T, writer int) chooser {
 	numbers := rapid.SliceOfN(rapid.IntRange(0, 1<<20), 64, 64).Draw(t, fmt.Sprint("choices of writer ", writer))
 	i := 0
@@ -64,18 +64,18 @@ func scriptThreads(ctx context.Context, s store.Store, name string, n int) (ids 
 	return ids, nil
 }
 
-// play is a script under way.
+// play is a script in progress.
 type play struct {
 	store store.Store
 	ttl   time.Duration // of leases
-	wait  func()        // until leases have run out
+	wait  func()        // waits until leases have expired
 
 	mu           sync.Mutex
 	acknowledged []string
-	newest       map[string]int64 // thread → highest epoch that somebody was given
+	newest       map[string]int64 // thread → highest epoch that was given to anybody
 }
 
-// playWriter is one of its writers.
+// playWriter is one writer of a play.
 type playWriter struct {
 	*play
 	script *scriptWriter
@@ -84,7 +84,7 @@ type playWriter struct {
 	told   func(tag string) error // may be nil
 }
 
-// refusals that a step may meet, by what the others have done.
+// refusals are errors that a step may meet, depending on what the others have done.
 var refusals = []error{store.ErrNotFound, store.ErrTerminated, store.ErrFolder, store.ErrNotFolder, store.ErrFenced,
 	store.ErrNotArray, store.ErrRunning, store.ErrForkPoint}
 
@@ -109,12 +109,12 @@ func (w *playWriter) write(ctx context.Context) error {
 	return nil
 }
 
-// hold takes, renews or gives back a thread now and then, or lets all leases run out.
+// hold takes, renews or releases a thread now and then, or lets all leases expire.
 func (w *playWriter) hold(ctx context.Context) error {
 	switch w.script.choose(8) {
 	case 0:
 		id := w.script.threads[w.script.choose(len(w.script.threads))]
-		w.mu.Lock() // who is given it next must not note that first
+		w.mu.Lock() // the next holder must not record its epoch first
 		defer w.mu.Unlock()
 		f, err := w.store.Acquire(ctx, id, w.script.name, w.ttl)
 		if errors.Is(err, store.ErrLeaseHeld) {

@@ -1,5 +1,5 @@
-// Package buckettest is the suite that the contents of files pass on every kind of bucket. Call DescribeBucket from
-// a Ginkgo suite.
+// Package buckettest is the suite for the contents of files that every kind of bucket must pass. Call DescribeBucket
+// from a Ginkgo suite.
 package buckettest
 
 import (
@@ -25,15 +25,15 @@ import (
 
 // Backend is an empty store and an empty bucket.
 type Backend interface {
-	// Open opens the store once more: each gives another replica, where a store can have several.
+	// Open opens the store. Each call returns another replica, for stores that can have several.
 	Open(ctx context.Context, c clock.PassiveClock) (store.Store, error)
-	// Replicas is how many the store can have.
+	// Replicas returns how many replicas the store can have.
 	Replicas() int
-	// BucketURL of the bucket.
+	// BucketURL returns the URL of the bucket.
 	BucketURL() string
 }
 
-// env is some replicas over one bucket.
+// env is a set of replicas over one bucket.
 type env struct {
 	clock    *clocktesting.FakeClock
 	replicas []*thread.Service
@@ -105,7 +105,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 		e := &env{}
 		BeforeEach(func(ctx SpecContext) { e.start(ctx, newBackend(ctx)) })
 
-		DescribeTable("come back as they went", func(ctx SpecContext, size int64) {
+		DescribeTable("are read back as they were written", func(ctx SpecContext, size int64) {
 			st := e.create(ctx, "t")
 			sum := sha256.New()
 			rec, err := st.WriteFile(ctx, "/f", io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{}), size), sum), thread.WriteFileOptions{})
@@ -120,10 +120,10 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(e.objects(ctx)).To(HaveLen(1))
 		},
 			Entry("when empty", int64(0)), Entry("when small", int64(1000)),
-			Entry("at the size that memory holds", int64(256<<10)), Entry("above it", int64(256<<10+1)), Entry("when large", int64(20<<20+7)),
+			Entry("at the largest size that is kept in memory", int64(256<<10)), Entry("above it", int64(256<<10+1)), Entry("when large", int64(20<<20+7)),
 		)
 
-		It("can be read from within", func(ctx SpecContext) {
+		It("can be read from an offset", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			write(ctx, st, "/f", "0123456789")
 			rc, _, err := st.OpenFile(ctx, "/f")
@@ -133,7 +133,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(io.ReadAll(rc)).To(Equal([]byte("6789")))
 		})
 
-		It("are one object for all that have them, until the last one goes", func(ctx SpecContext) {
+		It("are one object for all files that have them, until the last one is removed", func(ctx SpecContext) {
 			one, two := e.create(ctx, "one"), e.create(ctx, "two")
 			for _, data := range []string{"small", strings.Repeat("large", 1<<20)} {
 				write(ctx, one, "/a", data)
@@ -165,7 +165,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(e.objects(ctx)).To(HaveLen(1), "the parts are gone")
 		})
 
-		It("are swept when a crash has left them, wherever it fell", func(ctx SpecContext) {
+		It("are swept after a crash, wherever it happened", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			write(ctx, st, "/kept", "kept")
 			By("crashing between the bytes and their row")
@@ -194,7 +194,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			Expect(read(ctx, st, "/kept")).To(Equal("kept"))
 		})
 
-		It("that are missing are brought back by whoever writes them again", func(ctx SpecContext) {
+		It("that are missing are restored by the next write of them", func(ctx SpecContext) {
 			st := e.create(ctx, "t")
 			for _, data := range []string{"small", strings.Repeat("large", 1<<20)} {
 				write(ctx, st, "/f", data)
@@ -211,7 +211,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 			}
 		})
 
-		It("are never missing while a file has them, whoever writes, copies, removes and sweeps", func(ctx SpecContext) {
+		It("are never missing while a file has them, under concurrent writes, copies, removals and sweeps", func(ctx SpecContext) {
 			const workers, rounds = 6, 25
 			large := strings.Repeat("large", 60_000)
 			var ids []string
@@ -229,7 +229,8 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 						return
 					default:
 					}
-					// As if each sweep came a day after the last: whatever it noted is old.
+					// Step the clock as if each sweep came a day after the last, so that everything that it recorded is
+					// old.
 					_, err := e.replicas[i%len(e.replicas)].Sweep(ctx)
 					Expect(err).NotTo(HaveOccurred())
 					e.clock.Step(25 * time.Hour)
@@ -242,10 +243,10 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 					st := e.open(ctx, i, ids[i])
 					random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), uint64(i)))
 					for range rounds {
-						data := []string{"one", "two", large}[random.IntN(3)] // so that all fight for the same
+						data := []string{"one", "two", large}[random.IntN(3)] // few values, so that the workers compete for the same contents
 						_, err := st.WriteFile(ctx, "/f", strings.NewReader(data), thread.WriteFileOptions{})
 						if errors.Is(err, store.ErrUnavailable) {
-							continue // a day went by between its upload and its row: it was refused
+							continue // a day passed between its upload and its row, so it was refused
 						}
 						Expect(err).NotTo(HaveOccurred())
 						Expect(read(ctx, st, "/f")).To(Equal(data))
@@ -273,7 +274,7 @@ func DescribeBucket(name string, newBackend func(ctx context.Context) Backend) b
 				}
 				Expect(e.replicas[0].Purge(ctx, id)).To(Succeed())
 			}
-			for range 2 { // what was refused is garbage
+			for range 2 { // refused contents are garbage
 				_, err := e.replicas[0].Sweep(ctx)
 				Expect(err).NotTo(HaveOccurred())
 				e.clock.Step(25 * time.Hour)

@@ -1,6 +1,6 @@
-// Package jsonl is the form in which conversations leave and enter (SPEC LOG-01, LOG-02; docs/export.md): lines
-// of JSON, the first a manifest, then messages, tool uses, assistant texts and results in the order written. It
-// knows no store.
+// Package jsonl is the format of exported and imported conversations (LOG-01, LOG-02; docs/export.md): lines of JSON,
+// the first a manifest, then messages, tool uses, assistant texts and results in the order in which they were written.
+// It does not use the store.
 package jsonl
 
 import (
@@ -22,10 +22,10 @@ const (
 // Manifest is the first line.
 type Manifest struct {
 	AgentID string `json:"agentId"`
-	// SessionID is the provider's conversation with which the next run goes on.
+	// SessionID is the provider's conversation that the next run continues.
 	SessionID string `json:"sessionId,omitempty"`
-	// SessionMessages is how many of the lines that are messages that conversation has, from the first. It is Skein's own
-	// and left out where they are all up to the last answer.
+	// SessionMessages is how many message lines that conversation has, from the first. Only Skein writes it. It is left
+	// out when the conversation has all messages up to the last answer.
 	SessionMessages int64  `json:"sessionMessages,omitempty"`
 	TaskID          string `json:"taskId,omitempty"`
 	Title           string `json:"title,omitempty"`
@@ -33,8 +33,8 @@ type Manifest struct {
 	UpdatedAt       Time   `json:"updatedAt"`
 }
 
-// Message is a line of somebody's words. Name, Silent and Side, which of two models said it ("a" or "b"), are Skein's own
-// and left out where they say nothing.
+// Message is a line with what somebody said. Name, Silent and Side, the model that said it ("a" or "b"), are Skein's
+// own fields and left out when empty.
 type Message struct {
 	Type      string `json:"type"`
 	Role      string `json:"role"`
@@ -45,7 +45,7 @@ type Message struct {
 	Side      string `json:"side,omitempty"`
 }
 
-// ToolUse is a call of a tool.
+// ToolUse is a tool call.
 type ToolUse struct {
 	Type      string          `json:"type"`
 	Name      string          `json:"name"`
@@ -54,7 +54,7 @@ type ToolUse struct {
 	Side      string          `json:"side,omitempty"`
 }
 
-// AssistantText is what the assistant says along with calls of tools.
+// AssistantText is what the assistant says together with tool calls.
 type AssistantText struct {
 	Type      string `json:"type"`
 	Text      string `json:"text"`
@@ -62,7 +62,7 @@ type AssistantText struct {
 	Side      string `json:"side,omitempty"`
 }
 
-// Result is what a run has cost. Numbers that are not known are left out.
+// Result is what a run used. Unknown numbers are left out.
 type Result struct {
 	Type            string   `json:"type"`
 	Cost            *float64 `json:"cost,omitempty"`
@@ -74,10 +74,10 @@ type Result struct {
 	Timestamp       Time     `json:"timestamp"`
 }
 
-// Time is microseconds since 1970, written in ISO 8601: with milliseconds, or with microseconds where they say more.
+// Time is microseconds since 1970, written in ISO 8601 with milliseconds, or with microseconds where needed.
 type Time int64
 
-// Years that can be written with four digits.
+// Times with years of four digits.
 var (
 	firstTime = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC).UnixMicro()
@@ -97,11 +97,11 @@ func (t Time) MarshalJSON() ([]byte, error) {
 func (t *Time) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
-		return errors.New("a time is a text in ISO 8601, such as 2026-01-31T12:00:00.000Z")
+		return errors.New("a time must be a text in ISO 8601, such as 2026-01-31T12:00:00.000Z")
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return fmt.Errorf("%q is no time in ISO 8601, such as 2026-01-31T12:00:00.000Z", text)
+		return fmt.Errorf("%q is not a time in ISO 8601, such as 2026-01-31T12:00:00.000Z", text)
 	}
 	us := at.UnixMicro()
 	if us < firstTime || us > lastTime {
@@ -111,7 +111,7 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Line is one line after the manifest. Raw is the whole of it, without spaces around its parts.
+// Line is one line after the manifest. Raw is the whole line as compact JSON.
 type Line struct {
 	Type      string
 	Message   *Message // of TypeMessage
@@ -119,7 +119,7 @@ type Line struct {
 	Raw       json.RawMessage
 }
 
-// ParseManifest reads the first line. Fields that are not known, such as the old channel, are left aside.
+// ParseManifest reads the first line. It ignores unknown fields, such as the old channel.
 func ParseManifest(data []byte) (*Manifest, error) {
 	fields, err := object(data)
 	if err != nil {
@@ -127,7 +127,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	}
 	for _, of := range []string{"type", "role", "timestamp"} {
 		if _, ok := fields[of]; ok {
-			return nil, fmt.Errorf("the first line is the manifest, with agentId, createdAt and updatedAt, and has no field %q", of)
+			return nil, fmt.Errorf("the first line must be the manifest, with agentId, createdAt and updatedAt, and without the field %q", of)
 		}
 	}
 	var m Manifest
@@ -141,7 +141,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 		m.UpdatedAt = m.CreatedAt
 	}
 	if m.SessionMessages < 0 {
-		return nil, errors.New("sessionMessages is a number of messages")
+		return nil, errors.New("sessionMessages must not be negative")
 	}
 	for name, text := range map[string]string{"agentId": m.AgentID, "sessionId": m.SessionID, "taskId": m.TaskID, "title": m.Title} {
 		if err := checkText(name, text); err != nil {
@@ -160,7 +160,7 @@ func ParseLine(data []byte) (*Line, error) {
 	l := Line{Type: TypeMessage}
 	if kind, ok := fields["type"]; ok {
 		if err := json.Unmarshal(kind, &l.Type); err != nil {
-			return nil, errors.New("type is a text")
+			return nil, errors.New("type must be a text")
 		}
 	}
 	var compact bytes.Buffer
@@ -180,10 +180,10 @@ func ParseLine(data []byte) (*Line, error) {
 			return nil, explain(err)
 		}
 		if t.Name == "" {
-			return nil, errors.New("a tool_use has the name of its tool")
+			return nil, errors.New("a tool_use needs the name of its tool")
 		}
 		if _, err := object(t.Input); err != nil {
-			return nil, errors.New("the input of a tool_use is an object")
+			return nil, errors.New("the input of a tool_use must be an object")
 		}
 		l.Timestamp = t.Timestamp
 		return &l, errors.Join(checkSide(t.Side), checkText("name", t.Name))
@@ -202,7 +202,7 @@ func ParseLine(data []byte) (*Line, error) {
 		l.Timestamp = r.Timestamp
 		return &l, nil
 	}
-	return nil, fmt.Errorf("the type %q is not known: there are message, tool_use, assistant_text and result", l.Type)
+	return nil, fmt.Errorf("unknown type %q: use message, tool_use, assistant_text or result", l.Type)
 }
 
 func (l *Line) message(fields map[string]json.RawMessage) error {
@@ -228,7 +228,7 @@ func (l *Line) message(fields map[string]json.RawMessage) error {
 	return checkText("name", m.Name)
 }
 
-// object checks that data is one JSON object, and gives its fields.
+// object checks that data is one JSON object, and returns its fields.
 func object(data []byte) (fields map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		var syntax *json.SyntaxError
@@ -251,19 +251,19 @@ func explain(err error) error {
 	return err
 }
 
-// checkSide refuses what is no side of an agent.
+// checkSide refuses an invalid side.
 func checkSide(side string) error {
 	if side != "" && side != "a" && side != "b" {
-		return fmt.Errorf(`the side is "a" or "b", or left out, not %q`, side)
+		return fmt.Errorf(`the side must be "a" or "b", or left out, not %q`, side)
 	}
 	return nil
 }
 
-// checkText refuses what no database can keep.
+// checkText refuses text that databases cannot store.
 func checkText(field, text string) error {
 	for i := range len(text) {
 		if text[i] == 0 {
-			return fmt.Errorf("%s has a NUL character, which cannot be kept", field)
+			return fmt.Errorf("%s has a NUL character, which cannot be stored", field)
 		}
 	}
 	return nil

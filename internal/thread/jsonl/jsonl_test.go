@@ -12,7 +12,7 @@ import (
 
 const at = `"2026-01-31T12:00:00.000Z"`
 
-// lines are seeds: what has been exported, what older programs wrote, and what is wrong in every way.
+// lines are seeds: exported lines, lines of older programs, and lines that are wrong in every way.
 var lines = []string{
 	`{"agentId":"a","sessionId":"sess_1","taskId":"t","title":"T","createdAt":` + at + `,"updatedAt":` + at + `}`,
 	`{"agentId":"a","channel":"telegram","createdAt":"2026-01-31T12:00:00+02:00"}`,
@@ -37,8 +37,8 @@ var lines = []string{
 	strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat(`}`, 200),
 }
 
-// FuzzParseLine: whatever comes in is taken or refused with a reason, and what was taken is taken again, as the
-// same, in the form in which it is kept (SPEC LOG-02).
+// FuzzParseLine checks that every line is accepted, or refused with a reason, and that an accepted line is accepted
+// again, as the same, in the form in which it is stored (LOG-02).
 func FuzzParseLine(f *testing.F) {
 	for _, l := range lines {
 		f.Add([]byte(l))
@@ -77,7 +77,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzParseManifest: a manifest that was taken is written and read as the same (SPEC LOG-01).
+// FuzzParseManifest checks that an accepted manifest is written and read as the same (LOG-01).
 func FuzzParseManifest(f *testing.F) {
 	for _, l := range lines {
 		f.Add([]byte(l))

@@ -54,7 +54,7 @@ type Action string
 const (
 	// Read returns what is stored, or follows what happens.
 	Read Action = "read"
-	// Say adds a message, changes one, or lets the ones that wait go on.
+	// Say adds a message, changes one, or lets waiting messages be taken.
 	Say Action = "say"
 	// Work runs something: code, a tool, an effect, a handler, a decision that a run waits for.
 	Work Action = "work"
@@ -72,7 +72,7 @@ const (
 	End Action = "end"
 	// Hold takes or extends the lease of an exclusive writer.
 	Hold Action = "hold"
-	// Release gives that lease back.
+	// Release releases that lease.
 	Release Action = "release"
 )
 

@@ -16,7 +16,7 @@ func TestLife(t *testing.T) {
 	RunSpecs(t, "Life of threads")
 }
 
-var _ = Describe("The table of what a thread takes", Label("THR-05"), func() {
+var _ = Describe("The table of accepted actions", Label("THR-05"), func() {
 	all := []life.Action{life.Read, life.Say, life.Work, life.Keep, life.Tell, life.Relate, life.Arrange, life.Remove, life.End, life.Hold, life.Release}
 
 	DescribeTable("refuses by state",
@@ -40,7 +40,7 @@ var _ = Describe("The table of what a thread takes", Label("THR-05"), func() {
 		Entry("all but reading of a retained one", store.Thread{RetainedAt: 1, TerminatedAt: 1}, "retained", store.ErrRetained, life.Read, life.Release),
 	)
 
-	It("refuses what it has no row for", func() {
+	It("refuses an action without a row", func() {
 		Expect(life.Check(&store.Thread{}, "dance")).To(MatchError(ContainSubstring("dance")))
 	})
 })

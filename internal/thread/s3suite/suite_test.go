@@ -1,4 +1,5 @@
-// Package s3suite runs the suite of contents of files on an S3 server, with replicas that share a PostgreSQL database.
+// Package s3suite runs the suite for the contents of files on an S3 server, with replicas that share a PostgreSQL
+// database.
 package s3suite
 
 import (

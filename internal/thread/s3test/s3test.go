@@ -1,5 +1,5 @@
-// Package s3test runs an S3 server for tests: the Versity gateway, which keeps objects as files of a temporary
-// folder, as a process of the test's own on a free port of the loopback interface.
+// Package s3test runs an S3 server for tests: the Versity gateway, which stores objects as files of a temporary folder.
+// The server is a child process of the test on a free port of the loopback interface.
 package s3test
 
 import (
@@ -36,7 +36,7 @@ type Server struct {
 	stop    func() error
 }
 
-// Start makes a server. It dies with the process that started it; Stop ends it and removes its data.
+// Start starts a server. It ends with the process that started it. Stop ends it earlier and removes its data.
 func Start(ctx context.Context) (*Server, error) {
 	program, err := build(ctx)
 	if err != nil {
@@ -60,10 +60,10 @@ func Start(ctx context.Context) (*Server, error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// side has what the server notes of its objects; not every file system has attributes for that.
+// side holds the server's metadata of objects, because not every file system has attributes for it.
 func (s *Server) side() string { return filepath.Join(s.dir, "side") }
 
-// build makes the program unless it was made before, and gives its path.
+// build builds the program unless it was built before, and returns its path.
 func build(ctx context.Context) (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(here), "..", "..", "..")
@@ -95,7 +95,7 @@ func (s *Server) up(ctx context.Context, program string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
-		// The signal of the parent's death is that of the thread's: this one stays as long as the server.
+		// The death signal is tied to the thread that started the process, so keep this thread as long as the server.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -150,7 +150,7 @@ func (s *Server) await(ctx context.Context, ended <-chan struct{}) error {
 // Stop ends the server and removes its data.
 func (s *Server) Stop() error { return errors.Join(s.stop(), os.RemoveAll(s.dir)) }
 
-// NewBucket makes a bucket and gives its URL, for the environment that Env describes.
+// NewBucket creates a bucket and returns its URL, for the environment that Env describes.
 func (s *Server) NewBucket() (string, error) {
 	s.buckets++
 	name := fmt.Sprintf("bucket-%d", s.buckets)
@@ -161,7 +161,7 @@ func (s *Server) NewBucket() (string, error) {
 	return "s3://" + name + "?" + q.Encode(), nil
 }
 
-// Env is what gives a process access, as a Secret does in a cluster.
+// Env returns the environment variables that give a process access, as a Secret does in a cluster.
 func (s *Server) Env() map[string]string {
 	return map[string]string{"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_EC2_METADATA_DISABLED": "true"}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// readObject reads a JSON object with the order of its keys.
+// readObject reads a JSON object and keeps the order of its keys.
 func readObject(data []byte) (keys []string, values []any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, nil, fmt.Errorf("it is no JSON object")
+		return nil, nil, fmt.Errorf("it is not a JSON object")
 	}
 	for d.More() {
 		t, err := d.Token()

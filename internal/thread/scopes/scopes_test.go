@@ -26,7 +26,7 @@ func TestScopes(t *testing.T) {
 	RunSpecs(t, "scopes")
 }
 
-// counted is a thread's state, and how often it was fetched.
+// counted is a thread's state that counts how often it was fetched.
 type counted struct {
 	*thread.State
 	fetched atomic.Int32
@@ -40,7 +40,7 @@ func (c *counted) StateEntries(ctx context.Context, q store.StateQuery) (*store.
 var _ = Describe("the scopes of state", func() {
 	var db *sqlstore.Store
 	var backend *counted
-	var logging sync.Mutex // work goes on beside
+	var logging sync.Mutex // work continues concurrently
 	var logs []string
 
 	BeforeEach(func(ctx SpecContext) {
@@ -79,7 +79,7 @@ var _ = Describe("the scopes of state", func() {
 		v.Done()
 		return v
 	}
-	// stored is what others see, as one object.
+	// stored returns what others see, as one object.
 	stored := func(ctx context.Context) string {
 		GinkgoHelper()
 		page, err := backend.State.StateEntries(ctx, store.StateQuery{})
@@ -105,7 +105,7 @@ var _ = Describe("the scopes of state", func() {
 	}
 	tooLarge := strings.Repeat("x", thread.MaxStateBytes)
 
-	It("fetches the thread's once, at the first read", Label("STA-02", "STA-03"), func(ctx SpecContext) {
+	It("fetches the state of the thread once, at the first read", Label("STA-02", "STA-03"), func(ctx SpecContext) {
 		first := session().Thread.State
 		Expect(first.Loaded()).To(BeFalse())
 		Expect(backend.fetched.Load()).To(BeZero(), "nothing before the first read")
@@ -121,7 +121,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(backend.fetched.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("merges what only writes without fetching, with what others wrote meanwhile", Label("STA-03"), func(ctx SpecContext) {
+	It("merges writes without a fetch with what others wrote meanwhile", Label("STA-03"), func(ctx SpecContext) {
 		before := session()
 		before.Thread.State.Set("list", []any{1})
 		before.Thread.State.Set("old", true)
@@ -138,7 +138,7 @@ var _ = Describe("the scopes of state", func() {
 		save(ctx, s, true)
 		Expect(stored(ctx)).To(MatchJSON(`{"list":[1,"other",2],"kept":"theirs","new":"n"}`))
 		Expect(s.Thread.State.Dirty()).To(BeFalse())
-		Expect(s.Save(true).Empty()).To(BeTrue(), "what is stored is not stored again")
+		Expect(s.Save(true).Empty()).To(BeTrue(), "stored values are not stored again")
 		s.Thread.State.Clear()
 		s.Thread.State.Set("only", 1)
 		save(ctx, s, true)
@@ -162,7 +162,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(s.Keys(ctx)).To(Equal([]string{"list"}))
 	})
 
-	It("keeps the last max of a push, and refuses one on what is no array", Label("STA-04"), func(ctx SpecContext) {
+	It("keeps the last max entries of a push, and refuses a push to a value that is not an array", Label("STA-04"), func(ctx SpecContext) {
 		s := session()
 		for i := range 5 {
 			Expect(s.Thread.State.Push("unread", i, 3)).To(Succeed())
@@ -189,12 +189,12 @@ var _ = Describe("the scopes of state", func() {
 		Expect(reader.Push("text", 1, 0)).To(MatchError(store.ErrNotArray))
 	})
 
-	It("saves nothing of what is too large, and says so at the end", Label("STA-05"), func(ctx SpecContext) {
+	It("does not save values that are too large, and reports them at the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.Thread.State.Set("big", tooLarge)
 		s.State.Set("big", tooLarge)
 		Expect(save(ctx, s, false).State).To(BeNil())
-		Expect(skipped(ctx)).To(BeEmpty(), "it may become smaller yet")
+		Expect(skipped(ctx)).To(BeEmpty(), "it may still become smaller")
 		Expect(s.Thread.State.Dirty()).To(BeTrue())
 		Expect(save(ctx, s, true).State).To(BeNil())
 		Expect(stored(ctx)).To(MatchJSON(`{}`))
@@ -204,7 +204,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(skipped(ctx)).To(ConsistOf(large(store.ScopeThread), large(store.ScopeSession)))
 	})
 
-	It("saves what has become smaller by the end", Label("STA-05"), func(ctx SpecContext) {
+	It("saves values that are small enough again by the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.Thread.State.Set("big", tooLarge)
 		s.State.Set("big", tooLarge)
@@ -216,7 +216,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(skipped(ctx)).To(BeEmpty())
 	})
 
-	It("leaves out what cannot be serialised", Label("STA-05"), func(ctx SpecContext) {
+	It("leaves out values that cannot be serialised", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		for _, set := range []func(string, any){s.Thread.State.Set, s.State.Set} {
 			set("fn", func() {})
@@ -229,7 +229,7 @@ var _ = Describe("the scopes of state", func() {
 			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"), HaveField("Reason", store.StateNotSerializable))))
 	})
 
-	It("says of what cannot be serialised so once, also when that is saved before the end", Label("STA-05"), func(ctx SpecContext) {
+	It("reports each value that cannot be serialised once, also with saves before the end", Label("STA-05"), func(ctx SpecContext) {
 		s := session()
 		s.State.Set("fn", func() {})
 		s.Skip(store.ScopeThread, "loop", "it contains itself")
@@ -242,7 +242,7 @@ var _ = Describe("the scopes of state", func() {
 			And(HaveField("Scope", store.ScopeSession), HaveField("Key", "fn"))))
 	})
 
-	It("gives a session its state back, and each call its own", Label("STA-01"), func(ctx SpecContext) {
+	It("restores the state of a session, and has separate state for each request", Label("STA-01"), func(ctx SpecContext) {
 		s := session()
 		s.State.Set("z", 1)
 		s.State.Set("a", "text")
@@ -259,7 +259,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(one.Size()).To(BeZero())
 	})
 
-	It("waits for work that goes on after the response, and saves what it did", Label("STA-06"), func(ctx SpecContext) {
+	It("waits for work that continues after the response, and saves its writes", Label("STA-06"), func(ctx SpecContext) {
 		s := session()
 		release := make(chan struct{})
 		s.WaitUntil(ctx, func(ctx context.Context) error {
@@ -281,7 +281,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(logs).To(ConsistOf(ContainSubstring("in the end it failed"), ContainSubstring("panic: oh")))
 	}, SpecTimeout(20*time.Second))
 
-	It("tells listeners once, in order, of the end and of the destruction", Label("STA-06"), func(ctx SpecContext) {
+	It("calls listeners once, in order, at the end and at the destruction", Label("STA-06"), func(ctx SpecContext) {
 		var heard []string
 		refuse := errors.New("not now")
 		s := session(func(o *scopes.Options) { o.Destroy = func(context.Context) error { return refuse } })
@@ -299,7 +299,7 @@ var _ = Describe("the scopes of state", func() {
 		Expect(s.Thread.State.Dirty()).To(BeTrue())
 		refuse = nil
 		Expect(s.Thread.Destroy(ctx)).To(Succeed())
-		Expect(s.Thread.State.Dirty()).To(BeFalse(), "what was not stored is gone as well")
+		Expect(s.Thread.State.Dirty()).To(BeFalse(), "values that were not stored are gone too")
 		s.Complete(ctx)
 		s.Complete(ctx)
 		Expect(s.Thread.Destroy(ctx)).To(Succeed())

@@ -16,21 +16,22 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Options of a Session. ID, ThreadID and Backend are needed.
+// Options are the options of a Session. ID, ThreadID and Backend are required.
 type Options struct {
-	// ID of the run, sess_…; of whatever else runs code outside of one.
+	// ID is the run's id, sess_…, or the id of whatever else runs code outside of a run.
 	ID string
 	// ThreadID and Backend are the thread's.
 	ThreadID string
 	Backend  Backend
-	// Destroy clears the thread (SPEC THR-06); nil where that cannot be done.
+	// Destroy clears the thread (THR-06); nil where that cannot be done.
 	Destroy func(ctx context.Context) error
 	// Encode writes values as JSON; encoding/json's when nil.
 	Encode Encoder
 	Log    logr.Logger
 }
 
-// Session is one run as handlers see it: its state, its thread, the work that goes on after the response.
+// Session is one run as handlers see it: its state, its thread, and the work that continues after the response. mu
+// guards the fields below it.
 type Session struct {
 	ID     string
 	State  *Values
@@ -40,13 +41,13 @@ type Session struct {
 
 	mu        sync.Mutex
 	working   int
-	idle      chan struct{}   // closed when nothing is under way
-	skipped   []store.Op      // what tells of values that were left out
-	told      map[string]bool // keys of session state whose values are known to be left out
+	idle      chan struct{}   // closed while no work is in progress
+	skipped   []store.Op      // ops that report values that were left out
+	told      map[string]bool // keys of session state whose values were already reported as left out
 	completed []func(ctx context.Context, s *Session)
 }
 
-// Thread is the thread of a session as handlers see it.
+// Thread is the thread of a session as handlers see it. mu guards destroyed.
 type Thread struct {
 	ID    string
 	State *ThreadState
@@ -57,7 +58,7 @@ type Thread struct {
 	destroyed []func(ctx context.Context, t *Thread)
 }
 
-// New makes a session.
+// New returns a session.
 func New(o Options) *Session {
 	if o.Encode == nil {
 		o.Encode = json.Marshal
@@ -68,7 +69,7 @@ func New(o Options) *Session {
 	return s
 }
 
-// Restore reads the state of a run that goes on back, in the order in which it was written.
+// Restore reads back the state of a run that continues, in the order in which it was written.
 func (s *Session) Restore(data json.RawMessage) error {
 	if len(data) == 0 {
 		return nil
@@ -85,11 +86,11 @@ func (s *Session) Restore(data json.RawMessage) error {
 	return nil
 }
 
-// Request gives the state of one handler call, gone after it (SPEC STA-01).
+// Request returns the state for one handler call, which ends with the call (STA-01).
 func (s *Session) Request() *Values { return NewValues() }
 
-// WaitUntil lets work go on after the response; what it does to session and thread state is saved when it is
-// done (SPEC STA-06). Its error goes to the log.
+// WaitUntil runs work in a goroutine that continues after the response. Its changes of session and thread state are
+// saved when it is done (STA-06). Its error is logged.
 func (s *Session) WaitUntil(ctx context.Context, work func(ctx context.Context) error) {
 	done := s.Begin()
 	go func() {
@@ -105,7 +106,7 @@ func (s *Session) WaitUntil(ctx context.Context, work func(ctx context.Context) 
 	}()
 }
 
-// Begin notes that work is under way that the session's end waits for, until done is called.
+// Begin registers work that the session's end waits for, until done is called.
 func (s *Session) Begin() (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,10 +123,10 @@ func (s *Session) Begin() (done func()) {
 	})
 }
 
-// maxSkipped bounds how many values that were left out one save tells of.
+// maxSkipped is the largest number of left-out values that one save reports.
 const maxSkipped = 100
 
-// Skip notes that a value was left out of a scope's state, for a reason; the next save tells of it.
+// Skip records that a value was left out of a scope's state, and why. The next save reports it.
 func (s *Session) Skip(scope store.StateScope, key, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,17 +135,17 @@ func (s *Session) Skip(scope store.StateScope, key, reason string) {
 	}
 }
 
-// maxReason bounds what code says of such a value, in bytes.
+// maxReason limits the reason that code gives for such a value, in bytes.
 const maxReason = 500
 
-// Working tells whether work goes on that WaitUntil or Begin started.
+// Working reports whether work that WaitUntil or Begin started is in progress.
 func (s *Session) Working() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.working > 0
 }
 
-// Wait returns when no work is under way any more, or with the cause when ctx ends before.
+// Wait returns nil when no work is in progress, or the cause when ctx ends before.
 func (s *Session) Wait(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -168,7 +169,7 @@ func (s *Session) OnCompleted(fn func(ctx context.Context, s *Session)) {
 	s.completed = append(s.completed, fn)
 }
 
-// Complete tells the listeners that the session is over.
+// Complete calls the listeners for the end of the session.
 func (s *Session) Complete(ctx context.Context) {
 	s.mu.Lock()
 	listeners := s.completed
@@ -186,7 +187,7 @@ func (t *Thread) OnDestroyed(fn func(ctx context.Context, t *Thread)) {
 	t.destroyed = append(t.destroyed, fn)
 }
 
-// Destroy clears the thread's conversation and state, and tells the listeners (SPEC THR-06).
+// Destroy clears the thread's conversation and state, and calls the listeners (THR-06).
 func (t *Thread) Destroy(ctx context.Context) error {
 	if t.destroy == nil {
 		return fmt.Errorf("the thread cannot be destroyed from here")
@@ -205,29 +206,29 @@ func (t *Thread) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// forget drops what is known and pending of a state that was cleared.
+// forget drops the loaded and pending state after the state was cleared.
 func (s *ThreadState) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded, s.table, s.pending, s.saving = false, table{}, nil, 0
 }
 
-// Save is what storing a session takes.
+// Save is what must be stored of a session.
 type Save struct {
-	// State is the session's state for store.Run.SessionState; nil to leave what is stored as it is.
+	// State is the session's state for store.Run.SessionState; nil leaves the stored state as it is.
 	State json.RawMessage
-	// Ops store the thread's state, and say what could not be saved.
+	// Ops store the thread's state, and report what could not be saved.
 	Ops []store.Op
 
 	session *Session
 	merge   *store.MergeState
-	writes  int // of the session's state that State has
-	skipped int // of the values that were left out: what Ops tells of
+	writes  int // number of writes to the session's state that State includes
+	skipped int // number of left-out values that Ops reports
 	told    []string
 }
 
-// Save gives what stores the session's and the thread's state. final is for the run's end; saves before it hold
-// changes back that make the state too large. Call Done once it is stored.
+// Save returns what must be stored of the session's and the thread's state. final is for the end of the run; earlier
+// saves hold back changes that make the state too large. Call Done once it is stored.
 func (s *Session) Save(final bool) *Save {
 	save := &Save{session: s}
 	save.merge, save.Ops = s.Thread.State.save(s.ID, !final)
@@ -263,10 +264,10 @@ func (s *Session) Save(final bool) *Save {
 	return save
 }
 
-// Empty tells that there is nothing to store.
+// Empty reports whether there is nothing to store.
 func (s *Save) Empty() bool { return s.State == nil && len(s.Ops) == 0 }
 
-// Done notes that the save is stored.
+// Done records that the save is stored.
 func (s *Save) Done() {
 	s.session.mu.Lock()
 	s.session.skipped = slices.Clone(s.session.skipped[s.skipped:])
@@ -287,7 +288,7 @@ func (s *Save) Done() {
 	}
 }
 
-// encodeState writes the session's state as one object. What cannot be written is left out.
+// encodeState writes the session's state as one object. It leaves out values that cannot be encoded.
 func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.SkipState) {
 	object = []byte{'{'}
 	for _, e := range entries {
@@ -299,7 +300,7 @@ func (s *Session) encodeState(entries []Entry) (object []byte, skipped []*store.
 			skipped = append(skipped, notSerializable(s.ID, store.ScopeSession, e.Key, err))
 			continue
 		}
-		key, _ := json.Marshal(e.Key) // a text: cannot fail
+		key, _ := json.Marshal(e.Key) // marshalling a string cannot fail
 		if len(object) > 1 {
 			object = append(object, ',')
 		}

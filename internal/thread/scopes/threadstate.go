@@ -11,16 +11,15 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Backend is where thread state is stored; *thread.State is one.
+// Backend is where thread state is stored. *thread.State is one.
 type Backend interface {
 	StateEntries(ctx context.Context, q store.StateQuery) (*store.StatePage, error)
 }
 
 var _ Backend = (*thread.State)(nil)
 
-// ThreadState is the state of a thread across its runs (SPEC STA-02). It is lazy: nothing is fetched before the
-// first read, and writes are merged where the state is stored, whether it was fetched or not (SPEC STA-03). It is
-// safe for concurrent use.
+// ThreadState is the state of a thread across its runs (STA-02). It is lazy: nothing is fetched before the first read.
+// Writes are merged in the store, whether the state was fetched or not (STA-03). It is safe for concurrent use.
 type ThreadState struct {
 	backend Backend
 	encode  Encoder
@@ -29,7 +28,7 @@ type ThreadState struct {
 	loaded  bool
 	table   table
 	pending []change
-	saving  int // of pending: what Ops has given out
+	saving  int // how many of pending the current save includes
 }
 
 // change is a write that is not stored yet.
@@ -43,21 +42,21 @@ type change struct {
 // Encoder writes a value as JSON.
 type Encoder func(value any) ([]byte, error)
 
-// Loaded tells whether the state has been fetched.
+// Loaded reports whether the state has been fetched.
 func (s *ThreadState) Loaded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.loaded
 }
 
-// Dirty tells whether there are changes that are not stored yet.
+// Dirty reports whether there are changes that are not stored yet.
 func (s *ThreadState) Dirty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.pending) > 0
 }
 
-// load fetches the state once, and makes the pending changes in it. Called with the lock held.
+// load fetches the state once, and applies the pending changes to it. The caller holds mu.
 func (s *ThreadState) load(ctx context.Context) error {
 	if s.loaded {
 		return nil
@@ -76,7 +75,7 @@ func (s *ThreadState) load(ctx context.Context) error {
 	}
 	s.table, s.loaded = t, true
 	for _, c := range s.pending {
-		_ = s.apply(c) // a push on what turns out to be no array: saving skips it and says so
+		_ = s.apply(c) // a push may meet a value that is not an array: saving skips it and reports that
 	}
 	return nil
 }
@@ -95,7 +94,7 @@ func (s *ThreadState) apply(c change) error {
 	return nil
 }
 
-// write makes a change, at once where the state is loaded, and keeps it for saving.
+// write records a change for saving. When the state is loaded, it also applies the change at once.
 func (s *ThreadState) write(c change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *ThreadState) write(c change) error {
 			return err
 		}
 	}
-	switch c.verb { // what came before and is being saved stays, for should the saving fail it counts again
+	switch c.verb { // changes being saved stay, because they apply again if the save fails
 	case store.StateClear:
 		s.pending = s.pending[:s.saving]
 	case store.StateSet, store.StateDelete:
@@ -118,7 +117,7 @@ func (s *ThreadState) write(c change) error {
 	return nil
 }
 
-// checkPush refuses what can be known to fail without fetching: the key was set to something else just now.
+// checkPush refuses a push that is known to fail without a fetch: the key was just set to something else.
 func (s *ThreadState) checkPush(key string) error {
 	for _, c := range slices.Backward(s.pending) {
 		switch {
@@ -134,7 +133,7 @@ func (s *ThreadState) checkPush(key string) error {
 	return nil
 }
 
-// Get gives the value under a key; ok is false when there is none.
+// Get returns the value under a key. ok is false when there is none.
 func (s *ThreadState) Get(ctx context.Context, key string) (value any, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,33 +144,33 @@ func (s *ThreadState) Get(ctx context.Context, key string) (value any, ok bool, 
 	return value, ok, nil
 }
 
-// Has tells whether there is a value under a key.
+// Has reports whether there is a value under a key.
 func (s *ThreadState) Has(ctx context.Context, key string) (bool, error) {
 	_, ok, err := s.Get(ctx, key)
 	return ok, err
 }
 
-// Set keeps a value under a key. Nothing is fetched.
+// Set stores a value under a key. It fetches nothing.
 func (s *ThreadState) Set(key string, value any) {
 	_ = s.write(change{verb: store.StateSet, key: key, value: value}) // only a push can fail
 }
 
-// Delete removes a key. Nothing is fetched.
+// Delete removes a key. It fetches nothing.
 func (s *ThreadState) Delete(key string) {
 	_ = s.write(change{verb: store.StateDelete, key: key})
 }
 
-// Clear removes all keys. Nothing is fetched.
+// Clear removes all keys. It fetches nothing.
 func (s *ThreadState) Clear() { _ = s.write(change{verb: store.StateClear}) }
 
-// Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
-// Nothing is fetched. store.ErrNotArray when the value is known to be something else (SPEC STA-04); where that
-// shows only at saving, the push is skipped and logged.
+// Push appends to the array under a key, which it creates when missing, and keeps the last max elements, all when max
+// is 0. It fetches nothing. It returns store.ErrNotArray when the value is known to be something else (STA-04). When
+// that is only found while saving, the push is skipped and logged.
 func (s *ThreadState) Push(key string, value any, max int) error {
 	return s.write(change{verb: store.StatePush, key: key, value: value, max: max})
 }
 
-// Entries in the order in which their keys were first set.
+// Entries returns all entries in the order in which their keys were first set.
 func (s *ThreadState) Entries(ctx context.Context) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +180,7 @@ func (s *ThreadState) Entries(ctx context.Context) ([]Entry, error) {
 	return s.table.entries(), nil
 }
 
-// Keys in the order in which they were first set.
+// Keys returns the keys in the order in which they were first set.
 func (s *ThreadState) Keys(ctx context.Context) ([]string, error) {
 	entries, err := s.Entries(ctx)
 	keys := make([]string, len(entries))
@@ -191,7 +190,7 @@ func (s *ThreadState) Keys(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// Values in the order of their keys.
+// Values returns the values in the order of their keys.
 func (s *ThreadState) Values(ctx context.Context) ([]any, error) {
 	entries, err := s.Entries(ctx)
 	values := make([]any, len(entries))
@@ -201,14 +200,14 @@ func (s *ThreadState) Values(ctx context.Context) ([]any, error) {
 	return values, err
 }
 
-// Size is the number of keys.
+// Size returns the number of keys.
 func (s *ThreadState) Size(ctx context.Context) (int, error) {
 	entries, err := s.Entries(ctx)
 	return len(entries), err
 }
 
-// save gives the operations that store the pending changes, nil when there are none. quiet is for saves before the
-// end of the run: a state that is too large then may yet become smaller.
+// save returns the operations that store the pending changes; nil when there are none. quiet is for saves before the
+// end of the run: a state that is too large then may still become smaller.
 func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, ops []store.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +238,7 @@ func (s *ThreadState) save(runID string, quiet bool) (merge *store.MergeState, o
 	return merge, append([]store.Op{merge}, ops...)
 }
 
-// saved forgets what is stored now. A state that was too large keeps its changes until the run's end.
+// saved drops the changes that are stored. A state that was too large keeps its changes until the end of the run.
 func (s *ThreadState) saved(m *store.MergeState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +255,7 @@ func notSerializable(runID string, scope store.StateScope, key string, err error
 	}}
 }
 
-// clip bounds a key that may be anything.
+// clip shortens a key of any length.
 func clip(key string) string {
 	if len(key) > 100 {
 		return key[:100] + "…"

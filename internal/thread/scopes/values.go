@@ -1,7 +1,7 @@
-// Package scopes is the state of handlers as objects (SPEC STA-01 to STA-06, docs/state.md): request state for
-// one handler call, session state for one run, thread state across runs; work that goes on after the response,
-// and listeners. The engine makes a Session for each run and saves it with the run; code in sandboxes reaches
-// it over the bridge.
+// Package scopes implements the state of handlers (STA-01 to STA-06, docs/state.md): request state for one handler
+// call, session state for one run, and thread state across runs; also work that continues after the response, and
+// listeners. The engine creates a Session for each run and saves it with the run. Code in sandboxes reaches it over the
+// bridge.
 package scopes
 
 import (
@@ -19,8 +19,8 @@ type Entry struct {
 	Value any
 }
 
-// Values is the state of a scope that is held in memory: keys in the order in which they were first set. Values
-// are kept as they are given. It is safe for concurrent use.
+// Values is the state of a scope in memory: keys in the order in which they were first set, with the values as given.
+// It is safe for concurrent use.
 type Values struct {
 	mu    sync.Mutex
 	table table
@@ -28,10 +28,10 @@ type Values struct {
 	writes, saved int
 }
 
-// NewValues makes an empty scope.
+// NewValues returns an empty scope.
 func NewValues() *Values { return &Values{} }
 
-// Get gives the value under a key; ok is false when there is none.
+// Get returns the value under a key. ok is false when there is none.
 func (v *Values) Get(key string) (value any, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -39,13 +39,13 @@ func (v *Values) Get(key string) (value any, ok bool) {
 	return value, ok
 }
 
-// Has tells whether there is a value under a key.
+// Has reports whether there is a value under a key.
 func (v *Values) Has(key string) bool {
 	_, ok := v.Get(key)
 	return ok
 }
 
-// Set keeps a value under a key.
+// Set stores a value under a key.
 func (v *Values) Set(key string, value any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -53,7 +53,7 @@ func (v *Values) Set(key string, value any) {
 	v.writes++
 }
 
-// Delete removes a key; false when it was not there.
+// Delete removes a key and reports whether it existed.
 func (v *Values) Delete(key string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,8 +72,8 @@ func (v *Values) Clear() {
 	v.table = table{}
 }
 
-// Push appends to the array under a key, made when missing, and keeps the last max elements, all when max is 0.
-// store.ErrNotArray when something else is there (SPEC STA-04).
+// Push appends to the array under a key, which it creates when missing, and keeps the last max elements, all when max
+// is 0. It returns store.ErrNotArray when the value is something else (STA-04).
 func (v *Values) Push(key string, value any, max int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -81,14 +81,14 @@ func (v *Values) Push(key string, value any, max int) error {
 	return v.table.push(key, value, max)
 }
 
-// Keys in the order in which they were first set.
+// Keys returns the keys in the order in which they were first set.
 func (v *Values) Keys() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.table.keys)
 }
 
-// Values in the order of their keys.
+// Values returns the values in the order of their keys.
 func (v *Values) Values() []any {
 	out := []any{}
 	for _, e := range v.Entries() {
@@ -97,21 +97,21 @@ func (v *Values) Values() []any {
 	return out
 }
 
-// Entries in the order of their keys.
+// Entries returns the entries in the order of their keys.
 func (v *Values) Entries() []Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.entries()
 }
 
-// Size is the number of keys.
+// Size returns the number of keys.
 func (v *Values) Size() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.table.keys)
 }
 
-// table is a map that remembers the order of its keys.
+// table is a map that keeps the order of its keys.
 type table struct {
 	keys   []string
 	values map[string]any
@@ -137,7 +137,7 @@ func (t *table) remove(key string) bool {
 	return true
 }
 
-// push makes a new array: whoever got the old one keeps it as it was.
+// push creates a new array, so that holders of the old one see no change.
 func (t *table) push(key string, value any, max int) error {
 	var list []any
 	if old, there := t.values[key]; there {
@@ -162,7 +162,7 @@ func (t *table) entries() []Entry {
 	return out
 }
 
-// elements gives what is in an array, of whatever Go type; bytes and nil are none.
+// elements returns the elements of an array of any Go type. ok is false for anything else, also for bytes and nil.
 func elements(v any) (list []any, ok bool) {
 	if list, ok := v.([]any); ok {
 		return list, true

@@ -1,5 +1,5 @@
-// Package agent holds the tools that agents are to others (SPEC TOL-02): a call passes the conversation to the agent
-// (AGT-03), or asks it in a thread of its own (AGT-04).
+// Package agent implements agents as tools of other agents (TOL-02). A call either hands the conversation over to the
+// agent (AGT-03), or asks the agent in a thread of its own (AGT-04).
 package agent
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Spec of an agent as a tool.
+// Spec describes an agent as a tool.
 type Spec struct {
-	Name        string // as the model calls it
-	Agent       string // the Agent object
+	Name        string // name that the model calls
+	Agent       string // name of the Agent object
 	Description string
-	// Ask: the agent gets a thread of its own; else the conversation passes to it.
+	// Ask gives the agent a thread of its own. Otherwise the conversation is handed over to it.
 	Ask bool
-	// Arguments is the JSON Schema of what threads of the agent need as arguments; nil for any object.
+	// Arguments is the JSON Schema of the arguments that threads of the agent need; nil for any object.
 	Arguments json.RawMessage
-	// Hidden: not shown to the model at present.
+	// Hidden keeps the tool from being shown to the model at present.
 	Hidden bool
 }
 
-// New makes the tool.
+// New returns the tool.
 func New(s Spec, h *tool.Host) tool.Tool { return &agentTool{spec: s, host: h} }
 
 type agentTool struct {
@@ -49,7 +49,7 @@ func (t *agentTool) askSchema() json.RawMessage {
 	if len(t.spec.Arguments) > 0 {
 		arguments, required = t.spec.Arguments, append(required, "arguments")
 	}
-	schema, _ := json.Marshal(map[string]any{ // strings, and a schema that was JSON: cannot fail
+	schema, _ := json.Marshal(map[string]any{ // strings, and a schema that was JSON, cannot fail
 		"type": "object", "required": required, "additionalProperties": false,
 		"properties": map[string]any{
 			"message":     map[string]any{"type": "string", "minLength": 1, "description": "The task, with all that the agent must know: it does not see this conversation"},
@@ -81,7 +81,7 @@ func (t *agentTool) ask(ctx context.Context, call tool.Call) tool.Result {
 		Attachments []string        `json:"attachments"`
 		Arguments   json.RawMessage `json:"arguments"`
 	}
-	if err := json.Unmarshal(call.Arguments, &args); err != nil { // the schema has refused it already
+	if err := json.Unmarshal(call.Arguments, &args); err != nil { // cannot happen: the schema has refused it already
 		return tool.Failure("the arguments cannot be read: " + err.Error())
 	}
 	child, err := t.host.Children.Create(ctx, tool.ChildRequest{

@@ -1,4 +1,4 @@
-// Package builtin holds the tools that Skein has built in (SPEC TOL-02), by families.
+// Package builtin implements Skein's built-in tools (TOL-02), by families.
 package builtin
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Family gives the tools of a family, as they stand now: tools that could do nothing are left out.
+// Family returns the tools of a family that can do something at present. It leaves out the others.
 func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.Tool, error) {
 	switch f {
 	case skeinv1.BuiltinFiles:
@@ -33,7 +33,7 @@ func Family(ctx context.Context, f skeinv1.BuiltinTool, h *tool.Host) ([]tool.To
 	return nil, errors.New("there is no built-in family " + string(f) + ": use files, code, effects, subagents, kv, wait or memory")
 }
 
-// function is a tool whose arguments are read into A.
+// function is a tool whose arguments are decoded into A.
 type function[A any] struct {
 	definition tool.Definition
 	call       func(ctx context.Context, call tool.Call, args A) tool.Result
@@ -58,7 +58,7 @@ func (f *function[A]) Call(ctx context.Context, call tool.Call) tool.Result {
 	return f.call(ctx, call, args)
 }
 
-// failure says what went wrong in words that a model can act on.
+// failure returns a result that explains the error in words that a model can act on.
 func failure(err error) tool.Result {
 	switch {
 	case thread.IsInvalid(err):

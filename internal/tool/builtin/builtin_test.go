@@ -63,7 +63,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 	}
 	type args map[string]any
 
-	It("read files in parts that cut no character", func() {
+	It("read files in parts that split no character", func() {
 		write("/u.txt", strings.Repeat("ä€😀", 3)) // 9 bytes each
 		var all string
 		offset := 0
@@ -82,7 +82,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 		Expect(all).To(Equal(strings.Repeat("ä€😀", 3)))
 	})
 
-	It("say what is wrong with a file", func() {
+	It("report what is wrong with a file", func() {
 		write("/b.bin", "a\x00b")
 		Expect(call(skeinv1.BuiltinFiles, "read_file", args{"path": "/b.bin"}).Content).To(ContainSubstring("not a text file"))
 		Expect(call(skeinv1.BuiltinFiles, "read_file", args{"path": "/b.bin", "offset": 9}).Content).To(ContainSubstring("behind its end"))
@@ -121,7 +121,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 		Expect(call(skeinv1.BuiltinEffects, "schedule_effect", args{"name": "broken"}).Content).To(Equal("no such effect"))
 	})
 
-	It("run code with what was asked for, and no more", func() {
+	It("run code with the requested globals only", func() {
 		c := &coder{}
 		h.Code = c
 		c.result = sandbox.Result{Status: sandbox.StatusSuccess, Value: map[string]any{"b": []byte("xy"), "n": 1.5}, Duration: 3 * time.Millisecond,
@@ -143,7 +143,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 		Expect(call(skeinv1.BuiltinCode, "run_code", args{"source": "x"}).Content).To(Equal("no sandbox could be had for the code: none left"))
 	})
 
-	It("give code the files of the thread and refuse what is no path", func() {
+	It("let code use the files of the thread, and refuse invalid paths", func() {
 		c := &coder{}
 		h.Code = c
 		write("/a.txt", "text")
@@ -167,7 +167,7 @@ var _ = Describe("Built-in tools", Label("TOL-02"), func() {
 	})
 })
 
-// effects keeps one effect.
+// effects stores one effect.
 type effects struct {
 	list  []tool.ScheduledEffect
 	delay time.Duration
@@ -186,7 +186,7 @@ func (e *effects) List(context.Context, string) ([]tool.ScheduledEffect, error) 
 
 func (e *effects) Remove(_ context.Context, id string) (bool, error) { return e.list[0].ID == id, nil }
 
-// coder keeps what it was asked to run.
+// coder records what it was asked to run.
 type coder struct {
 	tool.Code
 	req    sandbox.CodeRequest

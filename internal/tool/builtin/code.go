@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxBridgedFile is the largest file that code reads at once.
+// maxBridgedFile is the largest file that code can read at once.
 const maxBridgedFile = 16 << 20
 
-// code is the family that runs code which the model writes, in an isolate of its own (SPEC COD-01).
+// code returns the family that runs code written by the model, in an isolate of its own (COD-01).
 func code(h *tool.Host) []tool.Tool {
 	return []tool.Tool{newTool("run_code",
 		"Runs TypeScript or JavaScript in a sandbox and gives what its default export returned, what it passed to report(), and its console output. "+
@@ -38,7 +38,7 @@ type runArgs struct {
 	Language string          `json:"language"`
 }
 
-// runResult is what the model reads (SPEC COD-05).
+// runResult is the result as the model reads it (COD-05).
 type runResult struct {
 	Status     sandbox.Status  `json:"status"`
 	Result     json.RawMessage `json:"result,omitempty"`
@@ -84,7 +84,7 @@ func runArguments(raw json.RawMessage) ([]any, error) {
 	return []any{v}, nil
 }
 
-// describe turns the result of an execution into the result of the tool.
+// describe converts the result of an execution to the result of the tool.
 func describe(res sandbox.Result) tool.Result {
 	out := runResult{Status: res.Status, DurationMs: res.Duration.Milliseconds()}
 	var err error
@@ -114,7 +114,7 @@ func describe(res sandbox.Result) tool.Result {
 	return r
 }
 
-// bridgeFiles binds the globals through which code reaches the files of the thread.
+// bridgeFiles returns the globals through which code reaches the files of the thread.
 func bridgeFiles(st *thread.State) map[string]sandbox.Binding {
 	return map[string]sandbox.Binding{
 		"readFile": {Func: func(ctx context.Context, args []any) (any, error) {

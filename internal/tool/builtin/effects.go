@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// effects is the family that schedules effects (SPEC EFF-01).
+// effects returns the family that schedules effects (EFF-01).
 func effects(h *tool.Host) []tool.Tool {
 	return []tool.Tool{
 		newTool("schedule_effect", "Schedules an effect: code that runs apart from this conversation, once, after a delay.",

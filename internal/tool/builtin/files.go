@@ -31,7 +31,7 @@ func entryOf(r *thread.FileRecord) fileEntry {
 	return fileEntry{Path: r.Path, Size: r.Size, MimeType: r.MimeType, IsDirectory: r.IsDirectory}
 }
 
-// files is the family over the files of the thread.
+// files returns the family for the files of the thread.
 func files(h *tool.Host) []tool.Tool {
 	return []tool.Tool{
 		newTool("read_file", "Reads a text file of this conversation.",
@@ -125,7 +125,7 @@ func readFile(ctx context.Context, st *thread.State, a readArgs) tool.Result {
 		return failure(err)
 	}
 	end := a.Offset + int64(len(data))
-	// Do not cut a character in two; what follows comes with the next call.
+	// Do not cut a character in two. The rest comes with the next call.
 	if end < rec.Size {
 		for i := 0; i < utf8.UTFMax && len(data) > 0 && !utf8.Valid(data[max(0, len(data)-utf8.UTFMax):]); i++ {
 			data, end = data[:len(data)-1], end-1

@@ -15,7 +15,7 @@ const (
 	maxMemoryRunes = 2000
 )
 
-// memory is the family that searches what was said before (SPEC RUN-08).
+// memory returns the family that searches what was said before (RUN-08).
 func memory(h *tool.Host) []tool.Tool {
 	if h.Memory == nil {
 		return nil
@@ -39,7 +39,7 @@ type memoryArgs struct {
 	Until string `json:"until"`
 }
 
-// remembered is one message as the model reads it.
+// remembered is a message as the model reads it.
 type remembered struct {
 	Thread  string  `json:"thread"`
 	Title   string  `json:"title,omitempty"`

@@ -11,8 +11,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// subagents is the family over the thread's children (SPEC SUB-03): none when the agent lists no kinds,
-// and subagent_create hidden while of every kind as many live as may.
+// subagents returns the family for the thread's children (SUB-03): no tools when the agent lists no kinds.
+// subagent_create is hidden while every kind has reached its maximum of living children.
 func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 	kinds := h.Children.Kinds()
 	if len(kinds) == 0 {
@@ -29,7 +29,7 @@ func subagents(ctx context.Context, h *tool.Host) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// creatable leaves out the kinds of which as many live as may.
+// creatable returns the kinds that have not reached their maximum of living children.
 func creatable(kinds []skeinv1.AgentSubagent, registry []skeinv1.ChildStatus) []skeinv1.AgentSubagent {
 	var open []skeinv1.AgentSubagent
 	for _, k := range kinds {
@@ -53,7 +53,7 @@ func createTool(h *tool.Host, kinds []skeinv1.AgentSubagent, hidden bool) tool.T
 			about.WriteString(" (works on its own and reports later)")
 		}
 	}
-	schema, _ := json.Marshal(map[string]any{ // strings only: cannot fail
+	schema, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
 		"type": "object", "required": []string{"agent", "message"}, "additionalProperties": false,
 		"properties": map[string]any{
 			"agent":       map[string]any{"type": "string", "enum": names, "description": "Which subagent to start"},
@@ -66,7 +66,7 @@ func createTool(h *tool.Host, kinds []skeinv1.AgentSubagent, hidden bool) tool.T
 	create := newTool("subagent_create", about.String(), string(schema),
 		func(ctx context.Context, call tool.Call, a createArgs) tool.Result {
 			i := slices.IndexFunc(kinds, func(k skeinv1.AgentSubagent) bool { return k.Name == a.Agent })
-			if i < 0 { // the schema's enum has refused it already
+			if i < 0 { // cannot happen: the schema's enum has refused it already
 				return tool.Failure("there is no subagent " + a.Agent)
 			}
 			child, err := h.Children.Create(ctx, tool.ChildRequest{
@@ -98,7 +98,7 @@ func messageTool(h *tool.Host) tool.Tool {
 		})
 }
 
-// childResult is the child's entry, or the wait for the child when it blocks.
+// childResult returns the child's entry, or a wait for the child when it is blocking.
 func childResult(child *skeinv1.ChildStatus) tool.Result {
 	if child.Blocking {
 		return tool.Result{Wait: &tool.Wait{Reference: child.Reference, ThreadID: child.ThreadID}}

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// values is the family over the thread's key-value store.
+// values returns the family for the thread's key-value store.
 func values(h *tool.Host) []tool.Tool {
 	return []tool.Tool{
 		newTool("get_value", "Reads a value that was kept under a key in this conversation; null when there is none.",

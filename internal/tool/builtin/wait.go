@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// waiting is the family of what takes time and nothing else: the run is parked meanwhile.
+// waiting returns the family whose tools only take time. The run is parked while they wait.
 func waiting() []tool.Tool {
 	return []tool.Tool{
 		newTool("wait", "Waits for a time, then goes on. Nothing of this conversation is at work meanwhile.",

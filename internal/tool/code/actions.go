@@ -6,8 +6,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
-// actions says what each method of `state` does to its thread, as the runtime API has it for its calls. Package life
-// has the table of which state of a thread takes which action.
+// actions maps each method of `state` to its action on the thread, as the runtime API does for its calls. Package life
+// has the table that says which action a thread takes in which state of its life.
 var actions = map[string]life.Action{
 	"getMessages": life.Read, "getMessage": life.Read,
 	"injectMessage": life.Say, "queueMessage": life.Say, "sendMessage": life.Say, "updateMessage": life.Say,
@@ -32,11 +32,11 @@ var actions = map[string]life.Action{
 
 	"env": life.Read, "envType": life.Read, "setEnv": life.Keep,
 
-	"state.now": life.Read, "state.skip": life.Read, "state.of": life.Read, // the method of the other thread has an action of its own
+	"state.now": life.Read, "state.skip": life.Read, "state.of": life.Read, // the other thread's method has an action of its own
 	"readFileStream.open": life.Read, "readFileStream.next": life.Read, "readFileStream.close": life.Read,
 	"execution.stop": life.End, "execution.forceTurn": life.Work,
 
-	// A service of the namespace and the state of this session: neither is the thread's.
+	// These concern a service of the namespace and the state of this session, not the thread.
 	"kv.get": life.Read, "kv.set": life.Read, "kv.delete": life.Read, "kv.keys": life.Read,
 	"session.set": life.Read, "session.delete": life.Read, "session.clear": life.Read,
 
@@ -45,7 +45,7 @@ var actions = map[string]life.Action{
 	"thread.delete": life.Remove, "thread.clear": life.Remove,
 }
 
-// admit refuses a method that the thread does not take in the state of its life.
+// admit refuses a method whose action the thread does not take in the state of its life.
 func (s *State) admit(method string) error {
 	action, known := actions[method]
 	if !known {

@@ -15,7 +15,7 @@ func TestCode(t *testing.T) {
 }
 
 var _ = Describe("Each method of state", Label("THR-05"), func() {
-	It("has an action, so that a terminated thread takes it or refuses it", func() {
+	It("has an action, so that a terminated thread accepts or refuses it", func() {
 		served := slices.Concat(slices.Collect(maps.Keys(methods)), slices.Collect(maps.Keys(internalMethods)))
 		Expect(slices.Collect(maps.Keys(actions))).To(ConsistOf(served), "decide in actions.go what a new method does to its thread")
 	})

@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// env is state.env(name) (SPEC ENV-01): the value in clear, for the code alone.
+// env implements state.env(name) (ENV-01). Only the code gets the plain value.
 func env(ctx context.Context, c *stateCall) (any, error) {
 	name, err := c.text(0, "variable's name")
 	if err != nil {
@@ -19,7 +19,7 @@ func env(ctx context.Context, c *stateCall) (any, error) {
 	return v.Value, nil
 }
 
-// envType is state.envType(name) (SPEC ENV-02).
+// envType implements state.envType(name) (ENV-02).
 func envType(ctx context.Context, c *stateCall) (any, error) {
 	name, err := c.text(0, "variable's name")
 	if err != nil {
@@ -29,7 +29,7 @@ func envType(ctx context.Context, c *stateCall) (any, error) {
 	return string(kind), err
 }
 
-// setEnv is state.setEnv(name, value, {type}) (SPEC ENV-02, ENV-04).
+// setEnv implements state.setEnv(name, value, {type}) (ENV-02, ENV-04).
 func setEnv(ctx context.Context, c *stateCall) (any, error) {
 	name, err := c.text(0, "variable's name")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// run gives the run that the code is part of; an error at rest.
+// run returns the run that the code is part of, or an error outside of a run.
 func (c *stateCall) run() (tool.Execution, error) {
 	if c.host.Execution == nil {
 		return nil, &sandbox.Error{Name: "NotSupportedError", Message: "state.execution is null: this code runs outside of a run of the thread"}
@@ -15,7 +15,7 @@ func (c *stateCall) run() (tool.Execution, error) {
 	return c.host.Execution, nil
 }
 
-// stopExecution is state.execution.stop() (SPEC RUN-03).
+// stopExecution implements state.execution.stop() (RUN-03).
 func stopExecution(_ context.Context, c *stateCall) (any, error) {
 	x, err := c.run()
 	if err != nil {
@@ -25,7 +25,7 @@ func stopExecution(_ context.Context, c *stateCall) (any, error) {
 	return nil, nil
 }
 
-// forceTurn is state.execution.forceTurn(side) (SPEC RUN-03).
+// forceTurn implements state.execution.forceTurn(side) (RUN-03).
 func forceTurn(_ context.Context, c *stateCall) (any, error) {
 	x, err := c.run()
 	if err != nil {
@@ -35,7 +35,7 @@ func forceTurn(_ context.Context, c *stateCall) (any, error) {
 	return nil, x.ForceTurn(side)
 }
 
-// now gives the properties of `state` as they are: an isolate asks for them when they may have changed.
+// now returns the present properties of `state`. An isolate requests them when they may have changed.
 func now(ctx context.Context, c *stateCall) (any, error) {
 	static, err := c.Static(ctx)
 	if err != nil {

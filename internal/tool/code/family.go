@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
-// getChildThread gives the ThreadState of a child: its properties, out of which the isolate makes one whose methods
-// come back as state.of (SPEC SUB-05). null when there is none.
+// getChildThread returns the properties of a child; null when there is none. The isolate makes a ThreadState of them
+// whose method calls arrive as state.of (SUB-05).
 func getChildThread(ctx context.Context, c *stateCall) (any, error) {
 	reference, err := c.text(0, "child's reference")
 	if err != nil {
@@ -29,7 +29,7 @@ func getChildThread(ctx context.Context, c *stateCall) (any, error) {
 	return nil, nil
 }
 
-// getParentThread gives the ThreadState of the parent, as getChildThread does; null when there is none.
+// getParentThread returns the properties of the parent as getChildThread does; null when there is none.
 func getParentThread(ctx context.Context, c *stateCall) (any, error) {
 	if c.host.Thread.ParentID == "" {
 		return nil, nil
@@ -37,7 +37,7 @@ func getParentThread(ctx context.Context, c *stateCall) (any, error) {
 	return c.properties(ctx, c.host.Thread.ParentID)
 }
 
-// caller is the State whose code makes the call.
+// caller returns the State whose code makes the call.
 func (s *State) caller() *State {
 	if s.asker != nil {
 		return s.asker
@@ -45,7 +45,7 @@ func (s *State) caller() *State {
 	return s
 }
 
-// properties of another thread; nil when it is gone.
+// properties returns the properties of another thread; nil when it no longer exists.
 func (c *stateCall) properties(ctx context.Context, id string) (any, error) {
 	other, done, err := c.caller().open(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -58,9 +58,9 @@ func (c *stateCall) properties(ctx context.Context, id string) (any, error) {
 	return static, errors.Join(err, done(ctx))
 }
 
-// open gives the State of a thread of the own tree: the code's right to it is checked here, at each call.
+// open returns the State of a thread in the thread's own tree. The code's right to it is checked here, at each call.
 func (s *State) open(ctx context.Context, id string) (*State, func(context.Context) error, error) {
-	if id == s.host.Thread.ID { // found by way of a relative
+	if id == s.host.Thread.ID { // reached by way of a relative
 		return s, func(context.Context) error { return nil }, nil
 	}
 	h, done, err := s.host.Family.Open(ctx, id)
@@ -70,7 +70,7 @@ func (s *State) open(ctx context.Context, id string) (*State, func(context.Conte
 	return &State{host: h, edited: func() {}, asker: s}, done, nil
 }
 
-// of calls a method of another thread: (its id, the method, its arguments).
+// of calls a method of another thread. Its arguments are the thread's id, the method and the method's arguments.
 func of(ctx context.Context, c *stateCall) (any, error) {
 	id, err := c.text(0, "thread's id")
 	if err != nil {
@@ -86,7 +86,7 @@ func of(ctx context.Context, c *stateCall) (any, error) {
 		return nil, err
 	}
 	if other != c.State && !life.Allows(life.Terminated, actions[name]) {
-		// It was read a moment ago: a termination since then counts as well.
+		// The thread's state was read a moment ago, so make the writes fail if the thread was terminated since.
 		other.host.State = other.host.State.WhileActive()
 	}
 	v, err := other.Serve(ctx, c.invocation, name, args)

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// maxReadBytes is the largest file that code gets at once.
+// maxReadBytes is the largest file that code can read at once.
 const maxReadBytes = 16 << 20
 
 func writeFile(ctx context.Context, c *stateCall) (any, error) {
@@ -121,7 +121,7 @@ func findFiles(ctx context.Context, c *stateCall) (any, error) {
 	return c.host.State.FindFiles(ctx, pattern)
 }
 
-// getFileThumbnail gives the bytes of a small JPEG or PNG, null when the file is no image (SPEC FIL-06). The options
+// getFileThumbnail returns the bytes of a small JPEG or PNG; null when the file is not an image (FIL-06). The options
 // {width, height} are the box that it fits into.
 func getFileThumbnail(ctx context.Context, c *stateCall) (any, error) {
 	path, err := c.text(0, "path")

@@ -9,14 +9,14 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// The key-value service of the namespace (SPEC STA-07), as handlers get it: ctx.kv (SPEC AGT-09).
+// This file implements the key-value service of the namespace (STA-07), which handlers use as ctx.kv (AGT-09).
 
-// maxKVKeys bounds what getKeys gives.
+// maxKVKeys is the largest number of keys that getKeys returns.
 const maxKVKeys = 10_000
 
 func (c *stateCall) kv() *thread.KV { return c.host.Threads.KV(c.host.Thread.Namespace) }
 
-// place reads the store and the key; what they may be the service says.
+// place reads the store's name and the key. The service checks them.
 func (c *stateCall) place() (name, key string, err error) {
 	if name, err = c.text(0, "store's name"); err != nil {
 		return "", "", err
@@ -59,7 +59,7 @@ func kvSet(ctx context.Context, c *stateCall) (any, error) {
 		data = json.RawMessage("null")
 	}
 	var options struct {
-		TTL *float64 `json:"ttl"` // seconds; none and 0 are for ever
+		TTL *float64 `json:"ttl"` // seconds; absent or 0 means for ever
 	}
 	if err := c.into(3, "the options", &options); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// messageInput is what code gives to injectMessage and queueMessage.
+// messageInput is the argument of injectMessage and queueMessage.
 type messageInput struct {
 	ID          string             `json:"id"`
 	Role        store.Role         `json:"role"`

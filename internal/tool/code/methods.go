@@ -10,8 +10,8 @@ import (
 
 type method func(ctx context.Context, c *stateCall) (any, error)
 
-// methods of `state` (SPEC TOL-03), and what code calls on behalf of its properties. They are filled in init because
-// some lead back to them.
+// methods are those of `state` (TOL-03). internalMethods are those that the isolate calls for properties of `state`.
+// They are filled in init because some of them refer back to the maps.
 var methods, internalMethods map[string]method
 
 func init() {
@@ -90,7 +90,7 @@ func scheduleEffect(ctx context.Context, c *stateCall) (any, error) {
 	delay := 0.0
 	if v := c.arg(2); v != nil {
 		var ok bool
-		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= maxDelayMs) { // NaN is neither
+		if delay, ok = v.(float64); !ok || !(delay >= 0 && delay <= maxDelayMs) { // NaN fails both comparisons
 			return nil, c.wrong(2, "the delay in milliseconds: a number from 0, which is now, to a year")
 		}
 	}
@@ -167,7 +167,7 @@ func invokeTool(ctx context.Context, c *stateCall) (any, error) {
 	return Answer(res), nil
 }
 
-// Answer is what code reads of a tool's result: {status, result, error} (SPEC TOL-01).
+// Answer returns the form of a tool's result that code reads: {status, result, error} (TOL-01).
 func Answer(res tool.Result) map[string]any {
 	out := map[string]any{"status": string(res.Status)}
 	if res.Status == tool.StatusError {

@@ -17,7 +17,7 @@ import (
 
 const maxStackShown = 1000
 
-// Explain says why definition code failed, for the model and the log of the thread.
+// Explain returns why definition code failed, for the model and the log of the thread.
 func Explain(err error) string {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) {
@@ -44,8 +44,8 @@ func Explain(err error) string {
 	return stack
 }
 
-// resultOf reads what a tool's code returned: {status, result, error, attachments} as the seeds' API has
-// it, or any other value, which is a success.
+// resultOf converts what a tool's code returned: {status, result, error, attachments} as in the seeds' API, or any
+// other value, which counts as success.
 func resultOf(ctx context.Context, h *tool.Host, v any) tool.Result {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -74,8 +74,8 @@ func resultOf(ctx context.Context, h *tool.Host, v any) tool.Result {
 	return r
 }
 
-// Read reads a result that says its status: {status: "success", result} or {status: "error", error}. Attachments are
-// left aside.
+// Read converts a result with a status: {status: "success", result} or {status: "error", error}. It ignores
+// attachments.
 func Read(object map[string]any) tool.Result {
 	if object["status"] == string(tool.StatusError) {
 		return tool.Failure(errorText(object))
@@ -114,7 +114,7 @@ func errorText(object map[string]any) string {
 	return "the tool failed and did not say why"
 }
 
-// attachment is a file of the thread by its path, or content that is written to one first.
+// attachment returns a file of the thread by its path, or writes the given content to a file first.
 func attachment(ctx context.Context, st *thread.State, item any) (store.Attachment, error) {
 	object, ok := item.(map[string]any)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
-// The scopes of state (SPEC STA-01, docs/state.md). What code sees of session state is a copy in its isolate, as
-// its methods do not wait; every change of it comes here. Thread state is here only.
+// The scopes of state (STA-01, docs/state.md). Code sees a copy of session state in its isolate, because the methods
+// are synchronous; every change of it arrives here. Thread state is only here.
 
 func (c *stateCall) session() (*scopes.Session, error) {
 	if c.host.Session == nil {
@@ -20,7 +20,7 @@ func (c *stateCall) session() (*scopes.Session, error) {
 	return c.host.Session, nil
 }
 
-// value gives an argument as it is, null included.
+// value returns an argument as it is, also null.
 func (c *stateCall) value(i int) any {
 	if i >= len(c.args) {
 		return nil
@@ -28,7 +28,7 @@ func (c *stateCall) value(i int) any {
 	return c.args[i]
 }
 
-// key gives the key of an entry.
+// entryKey returns the session, and the key of an entry.
 func (c *stateCall) entryKey() (*scopes.Session, string, error) {
 	s, err := c.session()
 	if err != nil {
@@ -49,7 +49,7 @@ func sessionSet(_ context.Context, c *stateCall) (any, error) {
 	return nil, nil
 }
 
-// skips leaves a value out that holds a function, which belongs to the isolate that it came from.
+// skips leaves out a value that contains a function, because a function belongs to its isolate.
 func (c *stateCall) skips(s *scopes.Session, scope store.StateScope, key string) bool {
 	if !holdsFunction(c.value(1)) {
 		return false
@@ -85,7 +85,7 @@ func holdsFunction(v any) bool {
 	return false
 }
 
-// skipState notes that the isolate has left a value out that cannot cross to here.
+// skipState records that the isolate has left out a value that cannot be transferred.
 func skipState(_ context.Context, c *stateCall) (any, error) {
 	s, err := c.session()
 	if err != nil {
@@ -98,7 +98,7 @@ func skipState(_ context.Context, c *stateCall) (any, error) {
 	key, _ := c.arg(1).(string)
 	reason, _ := c.arg(2).(string)
 	if scope := store.StateScope(scope); scope == store.ScopeThread || scope == store.ScopeSession {
-		s.Skip(scope, c.redacted(key), c.redacted(reason)) // before they are cut short
+		s.Skip(scope, c.redacted(key), c.redacted(reason)) // redact before Skip cuts them short
 	}
 	return nil, nil
 }
@@ -129,7 +129,7 @@ func threadGet(ctx context.Context, c *stateCall) (any, error) {
 	if err != nil || !ok {
 		return []any{}, err
 	}
-	return []any{v}, nil // absent is not null
+	return []any{v}, nil // a list, to distinguish absent from null
 }
 
 func threadHas(ctx context.Context, c *stateCall) (any, error) {
@@ -208,7 +208,7 @@ func pairs(entries []scopes.Entry) []any {
 	return out
 }
 
-// threadStatus tells whether the state is loaded and whether there is something to save.
+// threadStatus returns whether the state is loaded and whether it has unsaved changes.
 func threadStatus(_ context.Context, c *stateCall) (any, error) {
 	s, err := c.session()
 	if err != nil {
@@ -217,7 +217,7 @@ func threadStatus(_ context.Context, c *stateCall) (any, error) {
 	return map[string]any{"loaded": s.Thread.State.Loaded(), "dirty": s.Thread.State.Dirty()}, nil
 }
 
-// scopesStatic is what an isolate starts with.
+// scopesStatic returns the session state that an isolate starts with.
 func scopesStatic(t *store.Thread, s *scopes.Session) any {
 	if s == nil {
 		return nil

@@ -17,23 +17,23 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// State serves the calls of `state` that definition code of one execution makes.
+// State serves the calls of `state` from the definition code of one execution. mu guards times, streams and streamN.
 type State struct {
 	host *tool.Host
-	// edited is told when a message was changed or removed, so that a run reads its conversation anew.
+	// edited is called when a message was changed or removed, so that a run reads its conversation again.
 	edited func()
 
-	context any // what state.context begins with
-	// asker is the State whose code calls, when host is another thread than its own; else nil.
+	context any // initial value of state.context
+	// asker is the State whose code makes the call when host is another thread than its own; nil otherwise.
 	asker *State
 
 	mu      sync.Mutex
-	times   map[string]int // how often an invocation made a call of the same method and arguments
+	times   map[string]int // how often an invocation called the same method with the same arguments
 	streams map[int64]*stream
 	streamN int64
 }
 
-// NewState makes the server of `state`; edited may be nil.
+// NewState returns a server of `state`. edited may be nil.
 func NewState(h *tool.Host, edited func()) *State {
 	if edited == nil {
 		edited = func() {}
@@ -41,16 +41,15 @@ func NewState(h *tool.Host, edited func()) *State {
 	return &State{host: h, edited: edited, times: map[string]int{}}
 }
 
-// Properties that code does not see: what the scopes of state start with, the names of its methods,
-// and what its context starts with.
+// Properties that code does not see: the initial content of the scopes of state, the names of the methods, and the
+// initial state.context.
 const (
 	scopesProperty  = "$scopes"
 	methodsProperty = "$methods"
 	contextProperty = "$context"
 )
 
-// Static gives the plain properties of `state` (SPEC THR-02), and under "name()" the answers of methods that
-// do not wait.
+// Static returns the plain properties of `state` (THR-02), and under "name()" the results of synchronous methods.
 func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	t := s.host.Thread
 	arguments := any(map[string]any{})
@@ -80,7 +79,7 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 			static[contextProperty] = s.context
 		}
 	}
-	// These answer at once, so their answers are there beforehand.
+	// These methods are synchronous, so their results are provided in advance.
 	for method, kind := range map[string]string{"getAgentNames()": "agent", "getPromptNames()": "prompt", "getModelNames()": "model"} {
 		if static[method], err = s.host.Definitions.Names(ctx, kind); err != nil {
 			return nil, err
@@ -92,7 +91,7 @@ func (s *State) Static(ctx context.Context) (map[string]any, error) {
 	return static, nil
 }
 
-// Serve is the Host function of an isolate: it answers state.<method>(…args).
+// Serve is the host function of an isolate: it handles state.<method>(…args).
 func (s *State) Serve(ctx context.Context, invocation, method string, args []any) (any, error) {
 	serve, ok := methods[method]
 	if !ok {
@@ -107,10 +106,10 @@ func (s *State) Serve(ctx context.Context, invocation, method string, args []any
 	return serve(ctx, &stateCall{State: s, invocation: invocation, method: method, args: args})
 }
 
-// SetContext says what state.context begins with, an object. Call it before the isolate is opened.
+// SetContext sets the initial state.context, an object. Call it before the isolate is opened.
 func (s *State) SetContext(v any) { s.context = v }
 
-// Methods lists the methods of ThreadState that code finds on `state`, sorted.
+// Methods returns the sorted names of the methods of ThreadState that `state` has.
 func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // stateCall is one call of a method of `state`.
@@ -121,11 +120,11 @@ type stateCall struct {
 	args       []any
 }
 
-// key derives an idempotency key from the invocation, the method, its arguments and how often just these
-// were used before, so that a repeated invocation repeats its keys.
+// key derives an idempotency key from the invocation, the method, its arguments and how often these were used before,
+// so that a repeated invocation repeats its keys.
 func (c *stateCall) key() string {
 	args, err := value.ToJSON(c.args)
-	if err != nil { // a function among them: the rest tells calls apart well enough
+	if err != nil { // a function is among them: the other parts distinguish calls well enough
 		args = json.RawMessage(fmt.Sprint(len(c.args)))
 	}
 	h := sha256.New()
@@ -150,7 +149,7 @@ func (c *stateCall) wrong(i int, want string) error {
 	return &sandbox.Error{Name: "TypeError", Message: fmt.Sprintf("state.%s: argument %d must be %s", c.method, i+1, want)}
 }
 
-// arg gives an argument, nil when it is missing, undefined or null.
+// arg returns an argument; nil when it is missing, undefined or null.
 func (c *stateCall) arg(i int) any {
 	if i >= len(c.args) {
 		return nil
@@ -161,7 +160,7 @@ func (c *stateCall) arg(i int) any {
 	return c.args[i]
 }
 
-// text reads a string that must be there.
+// text reads a required string.
 func (c *stateCall) text(i int, name string) (string, error) {
 	s, ok := c.arg(i).(string)
 	if !ok || s == "" {
@@ -170,7 +169,7 @@ func (c *stateCall) text(i int, name string) (string, error) {
 	return s, nil
 }
 
-// optionalText reads a string that may be left out.
+// optionalText reads an optional string.
 func (c *stateCall) optionalText(i int, name string) (string, error) {
 	switch v := c.arg(i).(type) {
 	case nil:
@@ -181,7 +180,7 @@ func (c *stateCall) optionalText(i int, name string) (string, error) {
 	return "", c.wrong(i, "the "+name+", a string")
 }
 
-// into reads an object that may be left out into a struct with JSON tags.
+// into decodes an optional object into a struct with JSON tags.
 func (c *stateCall) into(i int, what string, dst any) error {
 	v := c.arg(i)
 	if v == nil {
@@ -196,7 +195,7 @@ func (c *stateCall) into(i int, what string, dst any) error {
 	return nil
 }
 
-// json reads a value as JSON; nil when it is missing.
+// json returns a value as JSON; nil when it is missing.
 func (c *stateCall) json(i int, what string) (json.RawMessage, error) {
 	v := c.arg(i)
 	if v == nil {
@@ -209,7 +208,7 @@ func (c *stateCall) json(i int, what string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// exactly reads the value for a key as JSON, and refuses one that JSON would change; nil when it is missing.
+// exactly returns the value for a key as JSON, and refuses a value that JSON would change; nil when it is missing.
 func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
 	v := c.arg(i)
 	if v == nil {
@@ -217,7 +216,7 @@ func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
 	}
 	raw, err := values.JSON(v)
 	if err != nil {
-		name := c.method // as the code has it: state.setValue, kv.set of a handler's ctx
+		name := c.method // the name that code uses: state.setValue, or kv.set of a handler's ctx
 		if !strings.Contains(name, ".") {
 			name = "state." + name
 		}
@@ -226,7 +225,7 @@ func (c *stateCall) exactly(i int, key string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// object reads an object as JSON; {} when it is missing.
+// object returns an object as JSON; {} when it is missing.
 func (c *stateCall) object(i int, what string) (json.RawMessage, error) {
 	v := c.arg(i)
 	if v == nil {

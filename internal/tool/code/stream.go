@@ -11,17 +11,17 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// maxStreams that the code of one execution reads at a time: each holds a file open.
+// maxStreams is how many streams the code of one execution may have open at a time. Each one holds a file open.
 const maxStreams = 32
 
-// stream is a file that code reads in chunks. It ends with the invocation that opened it.
+// stream is a file that code reads in chunks. It ends with the invocation that opened it. mu serialises next and stop.
 type stream struct {
 	mu   sync.Mutex
 	next func() (thread.FileChunk, error, bool)
 	stop func()
 }
 
-// readFileStream tells whether there is a file to be read (SPEC FIL-03); each loop over it opens a stream.
+// readFileStream reports whether the file exists (FIL-03). Each loop over the result opens a stream.
 func readFileStream(ctx context.Context, c *stateCall) (any, error) {
 	path, err := c.text(0, "path")
 	if err != nil {
@@ -31,7 +31,7 @@ func readFileStream(ctx context.Context, c *stateCall) (any, error) {
 	return chunks != nil, err
 }
 
-// openStream is called as a method of the thread that has the file; the stream is the caller's.
+// openStream is called as a method of the thread that has the file. The stream belongs to the caller.
 func openStream(ctx context.Context, c *stateCall) (any, error) {
 	path, err := c.text(0, "path")
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *stateCall) streamID() int64 {
 	return int64(id)
 }
 
-// nextChunk gives the next chunk of a stream; null after the last.
+// nextChunk returns the next chunk of a stream; null after the last.
 func nextChunk(_ context.Context, c *stateCall) (any, error) {
 	c.mu.Lock()
 	s := c.streams[c.streamID()]
@@ -94,7 +94,7 @@ func nextChunk(_ context.Context, c *stateCall) (any, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	data := append([]byte{}, chunk.Data...) // good only until the next one is asked for
+	data := append([]byte{}, chunk.Data...) // valid only until the next chunk is requested
 	return map[string]any{"data": data, "index": chunk.Index, "totalChunks": chunk.TotalChunks, "isLast": chunk.IsLast}, nil
 }
 

@@ -1,5 +1,5 @@
-// Package code runs tools that are written in TypeScript or JavaScript (SPEC TOL-02, TOL-03): Tool
-// objects, in the isolate that the definition code of one execution shares, with ThreadState as `state`.
+// Package code runs tools written in TypeScript or JavaScript (TOL-02, TOL-03): Tool objects, in the isolate that all
+// definition code of one execution shares, with ThreadState as `state`.
 package code
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Spec of a Tool object, compiled.
+// Spec is a compiled Tool object.
 type Spec struct {
-	Name        string // as the model calls it
+	Name        string // name that the model calls
 	Description string
 	Parameters  json.RawMessage // JSON Schema; any object when empty
 	Module      string          // the module's name in the isolate
-	Timeout     time.Duration   // of one call; 0 = the sandbox's own
+	Timeout     time.Duration   // of one call; 0 for the sandbox's own
 }
 
 type codeTool struct {
@@ -24,7 +24,7 @@ type codeTool struct {
 	host *tool.Host
 }
 
-// New makes the tool of a Tool object.
+// New returns the tool of a Tool object.
 func New(s Spec, h *tool.Host) tool.Tool { return &codeTool{spec: s, host: h} }
 
 // Definition implements tool.Tool.

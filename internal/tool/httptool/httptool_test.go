@@ -32,7 +32,7 @@ func TestHTTPTool(t *testing.T) {
 	RunSpecs(t, "HTTP tools")
 }
 
-// seen is a request as a server got it.
+// seen is a request as a server received it.
 type seen struct {
 	Method, URI, Body string
 	Header            http.Header
@@ -96,8 +96,8 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("numbers as they are written", skeinv1.HTTPTool{URL: "/o/{{ arguments.n }}?f={{arguments.f}}"}, `{"n":12345678901234567890,"f":1.50}`, "/o/12345678901234567890?f=1.50", ""),
 		Entry("in the query", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&x=1"}, `{"q":"a&b=c d"}`, "/s?q=a%26b%3Dc+d&x=1", ""),
 		Entry("lists in the query", skeinv1.HTTPTool{URL: "/s?tag={{ arguments.tags }}"}, `{"tags":["a","b c",3]}`, "/s?tag=a&tag=b+c&tag=3", ""),
-		Entry("absent ones in the query are left out", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&p=p-{{ arguments.p }}&n=1"}, `{"p":null}`, "/s?n=1", ""),
-		Entry("deep ones", skeinv1.HTTPTool{URL: "/s/{{ arguments.a.b.1 }}"}, `{"a":{"b":["x","y"]}}`, "/s/y", ""),
+		Entry("absent arguments in the query, which are left out", skeinv1.HTTPTool{URL: "/s?q={{ arguments.q }}&p=p-{{ arguments.p }}&n=1"}, `{"p":null}`, "/s?n=1", ""),
+		Entry("nested arguments", skeinv1.HTTPTool{URL: "/s/{{ arguments.a.b.1 }}"}, `{"a":{"b":["x","y"]}}`, "/s/y", ""),
 		Entry("variables", skeinv1.HTTPTool{URL: "/s?t={{ env.TOKEN }}"}, `{}`, "/s?t=s3cr3t%2F%26%3F%3D", ""),
 		Entry("the arguments as the body", skeinv1.HTTPTool{Method: "POST", URL: "/s"}, `{"a":[1,"x"]}`, "/s", `{"a":[1,"x"]}`),
 		Entry("in JSON", skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"v":{{arguments.v}},"s":{{arguments.s}},"in":"<{{arguments.s}}> \"{{arguments.v}}\"","none":{{arguments.none}},"nil":"{{arguments.none}}"}`}},
@@ -107,13 +107,13 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Entry("in text", skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `hello {{arguments.a}}`, ContentType: "text/plain"}}, `{"a":"<you>"}`, "/s", "hello <you>"),
 	)
 
-	It("make JSON of JSON templates whatever the values are", func() {
+	It("render JSON templates to valid JSON whatever the values are", func() {
 		res := call(skeinv1.HTTPTool{Method: "POST", URL: "/s", Body: &skeinv1.HTTPBody{Template: `{"in":"{{arguments.s}}","v":{{arguments.s}}}`}}, httptool.Secrets{}, `{"s":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`)
 		Expect(res.Status).To(Equal(tool.StatusSuccess))
-		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "what a value holds is no placeholder")
+		Expect(lastSeen().Body).To(MatchJSON(`{"in":"\"},{\"x\":1 \u2028 {{env.TOKEN}}","v":"\"},{\"x\":1 \u2028 {{env.TOKEN}}"}`), "placeholders within values are not filled in")
 	})
 
-	DescribeTable("say to the model what does not fit", func(spec skeinv1.HTTPTool, args string, want ...string) {
+	DescribeTable("tell the model which arguments are invalid", func(spec skeinv1.HTTPTool, args string, want ...string) {
 		res := call(spec, httptool.Secrets{}, args)
 		Expect(res.Status).To(Equal(tool.StatusError))
 		for _, w := range want {
@@ -122,37 +122,37 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(got).To(BeEmpty())
 	},
 		Entry("an empty segment", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{"id":""}`, "arguments.id", "must not be empty"),
-		Entry("an absent one", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{}`, "arguments.id"),
-		Entry("a way up", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":".."}`, `".."`),
-		Entry("a way up past a slash that servers undo", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"../admin"}`, `".."`),
-		Entry("one further in", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"a/../../admin"}`, `".."`),
-		Entry("one by the slash of others", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..\\admin"}`, `".."`),
-		Entry("one that is escaped already", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..%2Fadmin"}`, `".."`),
-		Entry("a way up in two pieces", skeinv1.HTTPTool{URL: "/o/{{ arguments.a }}{{ arguments.a }}/x"}, `{"a":"."}`, `".."`),
+		Entry("an absent argument", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}"}, `{}`, "arguments.id"),
+		Entry("a parent folder", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":".."}`, `".."`),
+		Entry("a parent folder after an escaped slash, which servers may decode", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"../admin"}`, `".."`),
+		Entry("a parent folder further in", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"a/../../admin"}`, `".."`),
+		Entry("a parent folder with a backslash", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..\\admin"}`, `".."`),
+		Entry("a parent folder that is escaped already", skeinv1.HTTPTool{URL: "/o/{{ arguments.id }}/x"}, `{"id":"..%2Fadmin"}`, `".."`),
+		Entry("a parent folder in two pieces", skeinv1.HTTPTool{URL: "/o/{{ arguments.a }}{{ arguments.a }}/x"}, `{"a":"."}`, `".."`),
 		Entry("a line break in a header", skeinv1.HTTPTool{URL: "/o", Headers: []skeinv1.ToolHeader{{Name: "X", Value: ptr.To("v {{ arguments.id }}")}}}, `{"id":"a\r\nB: c"}`, "arguments.id", "line break"),
 		Entry("a variable that is not set", skeinv1.HTTPTool{URL: "/o?a={{ env.NOT_THERE }}"}, `{}`, "NOT_THERE"),
 	)
 
-	DescribeTable("have mistakes in their spec said", func(spec skeinv1.HTTPTool, want ...string) {
+	DescribeTable("report mistakes in their spec", func(spec skeinv1.HTTPTool, want ...string) {
 		_, err := httptool.Compile(&spec, httptool.Secrets{})
 		for _, w := range want {
 			Expect(err).To(MatchError(ContainSubstring(w)))
 		}
 	},
-		Entry("a placeholder that is none", skeinv1.HTTPTool{URL: "https://x.test/{{ id }}"}, "spec.http.url", "{{ id }}", "{{ arguments.NAME }}"),
-		Entry("one that is not closed", skeinv1.HTTPTool{URL: "https://x.test/{{ arguments.id"}, "spec.http.url"),
-		Entry("one in the host", skeinv1.HTTPTool{URL: "https://x.{{ arguments.id }}/"}, "without placeholders"),
+		Entry("an unknown placeholder", skeinv1.HTTPTool{URL: "https://x.test/{{ id }}"}, "spec.http.url", "{{ id }}", "{{ arguments.NAME }}"),
+		Entry("a placeholder that is not closed", skeinv1.HTTPTool{URL: "https://x.test/{{ arguments.id"}, "spec.http.url"),
+		Entry("a placeholder in the host", skeinv1.HTTPTool{URL: "https://x.{{ arguments.id }}/"}, "without placeholders"),
 		Entry("a user", skeinv1.HTTPTool{URL: "https://a:b@x.test/"}, "spec.http.auth"),
-		Entry("a way up", skeinv1.HTTPTool{URL: "https://x.test/a/../b"}, `".."`),
-		Entry("a template that makes no JSON", skeinv1.HTTPTool{URL: "https://x.test/", Body: &skeinv1.HTTPBody{Template: `{"a": {{ arguments.a }}`}}, "spec.http.body", "JSON"),
+		Entry("a parent folder", skeinv1.HTTPTool{URL: "https://x.test/a/../b"}, `".."`),
+		Entry("a template that is not JSON", skeinv1.HTTPTool{URL: "https://x.test/", Body: &skeinv1.HTTPBody{Template: `{"a": {{ arguments.a }}`}}, "spec.http.body", "JSON"),
 		Entry("a header twice", skeinv1.HTTPTool{URL: "https://x.test/", Headers: []skeinv1.ToolHeader{{Name: "x-a", Value: ptr.To("1")}, {Name: "X-A", Value: ptr.To("2")}}}, "spec.http.headers[1]", "twice"),
-		Entry("a JSON path", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{JSONPath: "{.a["}}, "spec.http.result"),
-		Entry("a result of arguments", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{Template: "{{ arguments.a }}"}}, "{{ body"),
-		Entry("a host", skeinv1.HTTPTool{URL: "https://x.test/", AllowedHosts: []string{"https://y"}}, "spec.http.allowedHosts"),
+		Entry("an invalid JSON path", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{JSONPath: "{.a["}}, "spec.http.result"),
+		Entry("arguments in the result", skeinv1.HTTPTool{URL: "https://x.test/", Result: &skeinv1.HTTPResult{Template: "{{ arguments.a }}"}}, "{{ body"),
+		Entry("an invalid host", skeinv1.HTTPTool{URL: "https://x.test/", AllowedHosts: []string{"https://y"}}, "spec.http.allowedHosts"),
 		Entry("an empty secret", skeinv1.HTTPTool{URL: "https://x.test/", Auth: &skeinv1.ToolAuth{Bearer: &skeinv1.ToolSecret{}}}, "auth", "empty"),
 	)
 
-	It("say who asks, sign, and carry the call's key", func() {
+	It("send credentials, a signature and the idempotency key", func() {
 		spec := skeinv1.HTTPTool{Method: "POST", URL: "/a%20b?x={{ arguments.x }}", Auth: &skeinv1.ToolAuth{Basic: &skeinv1.ToolBasicAuth{Username: "ada"}}, Signing: &skeinv1.HTTPSigning{},
 			Headers: []skeinv1.ToolHeader{{Name: "x-key"}, {Name: "X-Note", Value: ptr.To("n {{ arguments.x }}")}, {Name: "X-None", Value: ptr.To("{{ arguments.none }}")}}}
 		secrets := httptool.Secrets{Auth: "pass:word", Signing: []byte("the key"), Headers: map[string]string{"x-key": "k-1"}}
@@ -177,7 +177,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Expect(tool.IdempotencyKey("other", "call_1")).NotTo(Equal(key))
 	})
 
-	DescribeTable("give what is asked for of an answer", func(r *skeinv1.HTTPResult, want string) {
+	DescribeTable("return the selected part of a response", func(r *skeinv1.HTTPResult, want string) {
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Total", "7")
 			w.Header().Set("Content-Type", "application/json")
@@ -186,15 +186,15 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		}
 		Expect(call(skeinv1.HTTPTool{URL: "/", Result: r}, httptool.Secrets{}, `{}`)).To(Equal(tool.Success(want)))
 	},
-		Entry("all of it", nil, `{"items":[{"name":"a","n":1},{"name":"b","n":2}],"note":"x","big":12345678901234567890}`),
+		Entry("the whole body", nil, `{"items":[{"name":"a","n":1},{"name":"b","n":2}],"note":"x","big":12345678901234567890}`),
 		Entry("a text", &skeinv1.HTTPResult{JSONPath: "{.note}"}, "x"),
-		Entry("several", &skeinv1.HTTPResult{JSONPath: "{.items[*].name}"}, `["a","b"]`),
+		Entry("several values", &skeinv1.HTTPResult{JSONPath: "{.items[*].name}"}, `["a","b"]`),
 		Entry("an object", &skeinv1.HTTPResult{JSONPath: "{.items[1]}"}, `{"n":2,"name":"b"}`),
-		Entry("nothing", &skeinv1.HTTPResult{JSONPath: "{.none}"}, `null`),
+		Entry("no value", &skeinv1.HTTPResult{JSONPath: "{.none}"}, `null`),
 		Entry("a template", &skeinv1.HTTPResult{Template: "{{ status }} {{ headers.x-total }} {{ body.items.1.name }} {{ body.big }} {{body.none}}."}, "201 7 b 12345678901234567890 ."),
 	)
 
-	It("make every failure a result", func() {
+	It("return every failure as a result", func() {
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, "id must be even")
@@ -208,14 +208,14 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		before := len(got)
 		res = call(skeinv1.HTTPTool{Method: "DELETE", URL: "/?t={{ env.TOKEN }}"}, httptool.Secrets{}, `{}`)
-		Expect(got).To(HaveLen(before+1), "what has arrived is not repeated")
+		Expect(got).To(HaveLen(before+1), "the received part is not repeated")
 		Expect(res.Status).To(Equal(tool.StatusError))
 		Expect(res.Content).To(And(ContainSubstring("127.0.0.1"), Not(ContainSubstring("s3cr3t"))))
 		res = call(skeinv1.HTTPTool{URL: "/", Result: &skeinv1.HTTPResult{JSONPath: "{.a}"}}, httptool.Secrets{}, `{}`)
 		Expect(res.Status).To(Equal(tool.StatusError))
 	})
 
-	It("cut nothing of a server's before secrets are out of it: a half would not be found any more", func() {
+	It("redact secrets before they cut a response, since half a secret would not be found", func() {
 		const secret = "0123456789abcdef"
 		host.Redact = func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
 		for _, at := range []int{4<<10 - 8, 200 - 8} {
@@ -233,12 +233,12 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		}
 	})
 
-	It("say that the time was up, and let go at once when the call is given up", func() {
+	It("report a timeout, and return at once when the call is cancelled", func() {
 		release := make(chan struct{})
 		DeferCleanup(func() { close(release) })
 		arrived := make(chan struct{})
 		answer = func(_ http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/given" { // the other may not even get here in its time
+			if r.URL.Path == "/given" { // the other request may not arrive in time
 				close(arrived)
 			}
 			select {
@@ -264,7 +264,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 		Eventually(done).Should(BeClosed())
 	})
 
-	It("put files into the thread", func() {
+	It("write files into the thread", func() {
 		png := "\x89PNG\r\n\x1a\n\x00"
 		answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "image/png")
@@ -302,7 +302,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			Headers: []skeinv1.ToolHeader{{Name: "X-Env", Value: ptr.To("{{ env.TOKEN }}")}, {Name: "X-Secret"}, {Name: "X-Plain", Value: ptr.To("p")}, {Name: "Cookie", Value: ptr.To("c=1")}}}
 		secrets := httptool.Secrets{Auth: "bearer", Signing: []byte("k"), Headers: map[string]string{"X-Secret": "x"}}
 
-		It("follow within their host, signed anew", func() {
+		It("follow within their host, and sign again", func() {
 			answer = to(http.StatusTemporaryRedirect, "/end?x=1")
 			Expect(call(spec, secrets, `{"a":1}`)).To(Equal(tool.Success("end")))
 			s := lastSeen()
@@ -314,7 +314,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 			Expect(call(spec, secrets, `{"a":1}`)).To(Equal(tool.Success("end")))
 			Expect(lastSeen().Method + lastSeen().Body).To(Equal("GET"))
 		})
-		It("carry no credential to another host, nor to another port", func() {
+		It("send no credentials to another host or port", func() {
 			for _, host := range []string{"localhost", "127.0.0.1"} {
 				otherGot = nil
 				answer = to(http.StatusTemporaryRedirect, strings.Replace(other.URL, "127.0.0.1", host, 1)+"/there")
@@ -326,7 +326,7 @@ var _ = Describe("HTTP tools", Label("TOL-02"), func() {
 				}
 			}
 		})
-		It("follow to no host that is not named, to no private address, not from https, and not for ever", func() {
+		It("refuse hosts that are not named, private addresses, leaving https, and endless redirects", func() {
 			plain := skeinv1.HTTPTool{URL: "/"}
 			answer = to(http.StatusFound, strings.Replace(other.URL, "127.0.0.1", "localhost", 1))
 			Expect(call(plain, httptool.Secrets{}, `{}`).Content).To(And(ContainSubstring("localhost"), ContainSubstring("allowedHosts")))

@@ -20,14 +20,14 @@ const (
 	jsonType                = "application/json"
 )
 
-// Secrets of a request, as they were read from the Secrets that its spec names.
+// Secrets are the secrets of a request, as read from the Secrets that its spec names.
 type Secrets struct {
 	Headers map[string]string // values by the names of spec.http.headers
 	Auth    string            // password, token or key
 	Signing []byte
 }
 
-// Request is spec.http of a Tool, read and checked.
+// Request is spec.http of a Tool, parsed and checked.
 type Request struct {
 	method   string
 	origin   string // scheme, host and port
@@ -44,17 +44,17 @@ type Request struct {
 	maxBytes int64
 }
 
-// parameter of the query.
+// parameter is a parameter of the query.
 type parameter struct{ name, value template }
 
-// header of a request. A guarded one goes to the url's own origin only.
+// header is a header of a request. A guarded header is sent only to the URL's own origin.
 type header struct {
 	name    string
 	value   template
 	guarded bool
 }
 
-// Compile reads a Tool's request. The error says what is wrong in spec.http.
+// Compile parses a Tool's request. The error says what is wrong in spec.http.
 func Compile(spec *skeinv1.HTTPTool, s Secrets) (*Request, error) {
 	r := &Request{method: spec.Method, redirect: defaultMaxRedirects, maxBytes: defaultMaxResponseBytes, signing: s.Signing}
 	if r.method == "" {
@@ -88,7 +88,7 @@ func Compile(spec *skeinv1.HTTPTool, s Secrets) (*Request, error) {
 	return r, nil
 }
 
-// Origin is the scheme, host and port of the URL.
+// Origin returns the scheme, host and port of the URL.
 func (r *Request) Origin() string { return r.origin }
 
 func (r *Request) compileURL(text string) error {
@@ -110,7 +110,7 @@ func (r *Request) compileURL(text string) error {
 	}
 	origin, err := url.Parse(scheme + "://" + authority)
 	if err != nil || origin.Hostname() == "" {
-		return errors.New("it is no URL: give one such as https://api.example.com/orders/{{ arguments.id }}")
+		return errors.New("it is not a URL: give one such as https://api.example.com/orders/{{ arguments.id }}")
 	}
 	r.origin = scheme + "://" + authority
 	path, query, _ := strings.Cut(tail, "?")
@@ -144,7 +144,7 @@ func (r *Request) compileURL(text string) error {
 	return nil
 }
 
-// credentials are headers that say who asks, whoever has written them.
+// credentials are headers that authenticate a request, whoever wrote them.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
 func (r *Request) compileHeaders(spec *skeinv1.HTTPTool, s Secrets) error {
@@ -214,13 +214,13 @@ func (r *Request) compileBody(b *skeinv1.HTTPBody) error {
 	return nil
 }
 
-// isJSON tells whether a content type is of JSON.
+// isJSON reports whether a content type is JSON.
 func isJSON(contentType string) bool {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	return kind == jsonType || strings.HasSuffix(kind, "+json")
 }
 
-// Credential gives the header that says who asks; no name when auth is nil.
+// Credential returns the header that authenticates a request; no name when auth is nil.
 func Credential(auth *skeinv1.ToolAuth, secret string) (name, value string, err error) {
 	switch {
 	case auth == nil:
@@ -238,7 +238,7 @@ func Credential(auth *skeinv1.ToolAuth, secret string) (name, value string, err 
 	}
 }
 
-// outgoing is a request of one call.
+// outgoing is the request of one call.
 type outgoing struct {
 	method   string
 	url      *url.URL
@@ -252,7 +252,7 @@ type filled struct {
 	guarded     bool
 }
 
-// fill makes the request of a call. The error is for the model.
+// fill builds the request of a call. The error is for the model.
 func (r *Request) fill(of values, arguments json.RawMessage) (*outgoing, error) {
 	path, err := r.path.expand(of, escapePath)
 	if err != nil {
@@ -324,7 +324,7 @@ func (r *Request) fillQuery(of values) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if len(p.value) == 1 && p.value[0].source != "" { // a list is given one by one
+		if len(p.value) == 1 && p.value[0].source != "" { // each item of a list becomes a pair of its own
 			v, ok, err := of(&p.value[0])
 			if err != nil {
 				return "", err
@@ -347,7 +347,7 @@ func (r *Request) fillQuery(of values) (string, error) {
 	return strings.Join(pairs, "&"), nil
 }
 
-// escapePath writes a value into one segment of a path.
+// escapePath escapes a value for one segment of a path.
 func escapePath(p *part, v any, ok bool) (string, error) {
 	text := textOf(v)
 	if !ok || text == "" {
@@ -356,8 +356,8 @@ func escapePath(p *part, v any, ok bool) (string, error) {
 	return url.PathEscape(text), nil
 }
 
-// checkPath refuses segments by which a server would leave the path that was meant. Many a server, or a proxy before it,
-// undoes escapes before it looks for such segments, some of them twice, and takes a backslash for a slash.
+// checkPath refuses segments with which a server would leave the intended path. Some servers and proxies unescape a
+// path before they look for such segments, some of them twice, and treat a backslash as a slash.
 func checkPath(path string) error {
 	for range 3 {
 		for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
@@ -374,7 +374,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// ValidHeader tells whether a text can be the value of a header.
+// ValidHeader reports whether a text can be the value of a header.
 func ValidHeader(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

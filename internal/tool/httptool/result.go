@@ -16,10 +16,10 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// maxErrorShown is how much of the body of an answer that is an error the model gets to read.
+// maxErrorShown is how much of the body of an error response the model gets to read.
 const maxErrorShown = 4 << 10
 
-// result is what a model gets to read of an answer.
+// result says what the model gets to read of a response.
 type result struct {
 	jsonPath string
 	text     template
@@ -36,7 +36,7 @@ func compileResult(spec *skeinv1.HTTPResult) (*result, error) {
 	return &result{text: t}, err
 }
 
-// answer of a server, its body read.
+// answer is a response with its body read.
 type answer struct {
 	code   int
 	header http.Header
@@ -48,7 +48,7 @@ func (a *answer) status() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.code, http.StatusText(a.code)))
 }
 
-// textual tells whether the body is for reading.
+// textual reports whether the body is text.
 func (a *answer) textual() bool {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	for _, prefix := range []string{"image/", "audio/", "video/", "font/"} {
@@ -59,19 +59,19 @@ func (a *answer) textual() bool {
 	return utf8.Valid(a.body) && bytes.IndexByte(a.body, 0) < 0
 }
 
-// failure says what a server that refuses has said.
+// failure describes an error response.
 func (a *answer) failure() string {
 	text := "the server answered " + a.status()
 	switch {
 	case len(a.body) == 0:
 		return text
 	case !a.textual():
-		return text + fmt.Sprintf(" with %d bytes that are no text", len(a.body))
+		return text + fmt.Sprintf(" with %d bytes that are not text", len(a.body))
 	}
 	return text + ": " + a.shown(maxErrorShown)
 }
 
-// read maps an answer to what the model gets to read.
+// read converts a response to what the model gets to read.
 func (r *result) read(a *answer) (string, error) {
 	if r.jsonPath != "" {
 		return r.pick(a)
@@ -94,10 +94,10 @@ func (r *result) read(a *answer) (string, error) {
 	}, escapeNothing)
 }
 
-// pick takes what the path matches.
+// pick returns what the path matches.
 func (r *result) pick(a *answer) (text string, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library's paths are a language of their own, and the document is anybody's
+		if p := recover(); p != nil { // the library may panic: paths are a language of their own, and the server controls the document
 			err = fmt.Errorf("the server's answer does not fit spec.http.result.jsonPath: %v", p)
 		}
 	}()
@@ -135,7 +135,8 @@ func (r *result) pick(a *answer) (text string, err error) {
 
 func (a *answer) clip() string { return a.shown(200) }
 
-// shown is the beginning of the body. Secrets are taken out of it first: half of one would not be found any more.
+// shown returns the beginning of the body. It redacts the text before it cuts it, because half of a secret would not be
+// found.
 func (a *answer) shown(limit int) string {
 	text := a.redact(string(a.body))
 	if len(text) > limit {
@@ -144,7 +145,7 @@ func (a *answer) shown(limit int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// decode reads one JSON value and keeps its numbers as they are written.
+// decode reads one JSON value and keeps its numbers as written.
 func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -157,7 +158,7 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// lookup follows a path into a JSON value; null is absent.
+// lookup follows a path into a JSON value. null counts as absent.
 func lookup(v any, path []string) (any, bool) {
 	for _, key := range path {
 		switch node := v.(type) {

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// The headers of a request.
+// The headers that a tool's request carries.
 const (
-	// HeaderIdempotencyKey is the same when a crash has a call made again.
+	// HeaderIdempotencyKey has the same value when a call is repeated after a crash.
 	HeaderIdempotencyKey = "Idempotency-Key"
 	// HeaderTimestamp is when a signed request was made, in seconds since 1970.
 	HeaderTimestamp = "Skein-Timestamp"
 	// HeaderDigest is the digest of a signed request's body (RFC 9530).
 	HeaderDigest = "Content-Digest"
-	// HeaderSignature is "v1=" and the signature in hexadecimal digits.
+	// HeaderSignature is "v1=" followed by the signature in hexadecimal digits.
 	HeaderSignature = "Skein-Signature"
 )
 
-// Sign gives the signature of a request: the hexadecimal HMAC-SHA256 of method, path with query, timestamp and the
-// hexadecimal SHA-256 of the body, joined by line feeds.
+// Sign returns the signature of a request: the hexadecimal HMAC-SHA256 of the method, the path with query, the
+// timestamp and the hexadecimal SHA-256 of the body, joined by line feeds.
 func Sign(key []byte, method string, u *url.URL, timestamp string, body []byte) string {
 	digest := sha256.Sum256(body)
 	mac := hmac.New(sha256.New, key)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What placeholders read.
+// The sources that placeholders can read.
 const (
 	sourceArguments = "arguments"
 	sourceEnv       = "env"
@@ -25,19 +25,19 @@ var (
 	placeholder = regexp.MustCompile(`^\{\{\s*([A-Za-z]+)((?:\.[A-Za-z0-9_-]+)*)\s*\}\}$`)
 )
 
-// part of a template: a text, or a placeholder when source is set.
+// part is a part of a template: text, or a placeholder when source is set.
 type part struct {
 	text   string
 	source string
 	path   []string
 }
 
-// name of a placeholder, as whoever wrote it has it.
+// name returns the name of a placeholder as its author wrote it.
 func (p *part) name() string { return strings.Join(append([]string{p.source}, p.path...), ".") }
 
 type template []part
 
-// parse reads a template whose placeholders may be of some sources.
+// parse parses a template. sources are the sources that its placeholders may read.
 func parse(text string, sources ...string) (template, error) {
 	var t template
 	for text != "" {
@@ -74,15 +74,15 @@ func usage(sources []string) string {
 	return "write {{ status }}, {{ body }}, {{ body.NAME }} or {{ headers.NAME }}"
 }
 
-// reads tells whether the template has a placeholder of a source.
+// reads reports whether the template has a placeholder of a source.
 func (t template) reads(source string) bool {
 	return slices.ContainsFunc(t, func(p part) bool { return p.source == source })
 }
 
-// values gives what placeholders stand for; ok is false for what is absent.
+// values returns the value of a placeholder. ok is false when the value is absent.
 type values func(p *part) (v any, ok bool, err error)
 
-// expand fills a template in; escape writes a value, and is told when it is absent.
+// expand fills in a template. escape returns the text of a value; ok is false when the value is absent.
 func (t template) expand(of values, escape func(p *part, v any, ok bool) (string, error)) (string, error) {
 	var out strings.Builder
 	for i := range t {
@@ -104,7 +104,7 @@ func (t template) expand(of values, escape func(p *part, v any, ok bool) (string
 	return out.String(), nil
 }
 
-// textOf writes a value as people do: a string as it is, anything else as JSON.
+// textOf returns a string as it is, and any other value as JSON.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -119,11 +119,12 @@ func jsonOf(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // it was read from JSON
+	_ = enc.Encode(v) // the value was read from JSON
 	return strings.TrimSuffix(buf.String(), "\n")
 }
 
-// expandJSON fills in a template of JSON: within a string a value becomes a part of it, elsewhere it is a value.
+// expandJSON fills in a template of JSON. Within a string, a value becomes part of the string; elsewhere it is a JSON
+// value.
 func (t template) expandJSON(of values) (string, error) {
 	var out strings.Builder
 	quoted, escaped := false, false
@@ -161,7 +162,7 @@ func (t template) expandJSON(of values) (string, error) {
 	return out.String(), nil
 }
 
-// escapeXML writes a value into XML or HTML.
+// escapeXML escapes a value for XML or HTML.
 func escapeXML(_ *part, v any, _ bool) (string, error) {
 	var buf bytes.Buffer
 	err := xml.EscapeText(&buf, []byte(textOf(v)))

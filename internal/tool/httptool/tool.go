@@ -1,4 +1,4 @@
-// Package httptool makes HTTP requests on behalf of models (SPEC TOL-02): Tool objects with spec.http.
+// Package httptool makes HTTP requests on behalf of models (TOL-02): Tool objects with spec.http.
 package httptool
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// DefaultTimeout of a call whose Tool does not say.
+// DefaultTimeout is the timeout of a call when the Tool sets none.
 const DefaultTimeout = time.Minute
 
-// Spec of a Tool object with spec.http.
+// Spec is a Tool object with spec.http.
 type Spec struct {
-	Name        string // as the model calls it
+	Name        string // name that the model calls
 	Description string
 	Parameters  json.RawMessage // JSON Schema; any object when empty
 	Timeout     time.Duration   // of one call; DefaultTimeout when 0
@@ -37,7 +37,7 @@ type httpTool struct {
 	network *outbound.Scope
 }
 
-// New makes the tool of a Tool object.
+// New returns the tool of a Tool object.
 func New(s Spec, h *tool.Host, n *outbound.Network) tool.Tool {
 	if s.Timeout <= 0 {
 		s.Timeout = DefaultTimeout
@@ -71,7 +71,7 @@ func (t *httpTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	return t.result(ctx, call.ID, a)
 }
 
-// result makes what the model reads out of an answer.
+// result converts a response to the result that the model reads.
 func (t *httpTool) result(ctx context.Context, callID string, a *answer) tool.Result {
 	if r := t.spec.Request.result; r != nil {
 		text, err := r.read(a)
@@ -95,10 +95,10 @@ func (t *httpTool) result(ctx context.Context, callID string, a *answer) tool.Re
 	return res
 }
 
-// values gives the arguments of a call and the variables of the thread.
+// values returns the arguments of a call and the variables of the thread.
 func (t *httpTool) values(ctx context.Context, arguments json.RawMessage) values {
 	var args any
-	_ = decode(arguments, &args) // it has been checked
+	_ = decode(arguments, &args) // the schema has checked it
 	return func(p *part) (any, bool, error) {
 		if p.source == sourceArguments {
 			v, ok := lookup(args, p.path)
@@ -115,7 +115,7 @@ func (t *httpTool) values(ctx context.Context, arguments json.RawMessage) values
 	}
 }
 
-// exchange makes a request, follows redirects and reads the answer. Its errors are for the model.
+// exchange makes a request, follows redirects and reads the response. Its errors are for the model.
 func (t *httpTool) exchange(ctx context.Context, out *outgoing, key string) (*answer, error) {
 	own := out.url
 	for hops := 0; ; hops++ {
@@ -142,18 +142,18 @@ func (t *httpTool) exchange(ctx context.Context, out *outgoing, key string) (*an
 
 var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 
-// redirected makes the request that a redirect asks for, if it may be made.
+// redirected returns the request that a redirect asks for, if the redirect may be followed.
 func (t *httpTool) redirected(out *outgoing, own *url.URL, code int, location string) (*outgoing, error) {
 	to, err := out.url.Parse(location)
 	if err != nil {
-		return nil, fmt.Errorf("the host %s redirects to what is no URL", out.url.Hostname())
+		return nil, fmt.Errorf("the host %s redirects to something that is not a URL", out.url.Hostname())
 	}
 	to.User, to.Fragment = nil, ""
 	switch {
 	case to.Scheme != "https" && to.Scheme != out.url.Scheme:
-		return nil, fmt.Errorf("the host %s redirects to a URL that is not https: that is not followed", out.url.Hostname())
+		return nil, fmt.Errorf("the host %s redirects to a URL that is not https, which tools do not follow", out.url.Hostname())
 	case to.Hostname() != own.Hostname() && !outbound.Match(t.spec.Request.allowed, to):
-		return nil, fmt.Errorf("the host %s redirects to the host %s: that is followed only where spec.http.allowedHosts of the tool names it", out.url.Hostname(), to.Hostname())
+		return nil, fmt.Errorf("the host %s redirects to the host %s: tools follow this only when spec.http.allowedHosts names the host", out.url.Hostname(), to.Hostname())
 	}
 	next := *out
 	next.url = to
@@ -165,7 +165,8 @@ func (t *httpTool) redirected(out *outgoing, own *url.URL, code int, location st
 	return &next, nil
 }
 
-// ask makes one request; trusted tells that it goes where the spec says, so that credentials may go with it.
+// ask makes one request. trusted says that the request goes to the origin in the spec, so credentials may be sent with
+// it.
 func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted bool) (*http.Response, error) {
 	var body io.Reader
 	if out.bodyType != "" {
@@ -185,8 +186,8 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 			req.Header.Set(h.name, h.value)
 		}
 	}
-	// In small letters, which are the same header on the wire: by the usual ones the transport would take it that it may
-	// repeat by itself a request that has arrived, and not every server heeds the key.
+	// The name is in lower case, which is the same header on the wire. With the canonical name, the transport would
+	// consider itself free to repeat a request that has arrived, and not every server heeds the key.
 	req.Header[strings.ToLower(HeaderIdempotencyKey)] = []string{key}
 	if trusted && t.spec.Request.signing != nil {
 		sign(t.spec.Request.signing, req, out.body, time.Now())
@@ -194,7 +195,7 @@ func (t *httpTool) ask(ctx context.Context, out *outgoing, key string, trusted b
 	return t.network.RoundTrip(req)
 }
 
-// read reads an answer, as far as it may go.
+// read reads a response up to the limit.
 func (t *httpTool) read(ctx context.Context, resp *http.Response) (*answer, error) {
 	defer func() { _ = resp.Body.Close() }()
 	a := &answer{code: resp.StatusCode, header: resp.Header, redact: t.host.Redacted}

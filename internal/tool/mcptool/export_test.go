@@ -2,7 +2,7 @@ package mcptool
 
 import "context"
 
-// Break has a session with a server kept that has ended, which nobody has noticed.
+// Break ends the session with a server without anybody noticing.
 func (s *Servers) Break(ctx context.Context, config *Server) error {
 	v, err := s.of(config)
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Servers) Break(ctx context.Context, config *Server) error {
 	return nil
 }
 
-// Forget has a server forgotten, as when nobody has used it for long.
+// Forget makes the server be forgotten, as when it was idle for a long time.
 func (s *Servers) Forget(config *Server) error {
 	v, err := s.of(config)
 	if err == nil {
@@ -28,7 +28,7 @@ func (s *Servers) Forget(config *Server) error {
 	return err
 }
 
-// Ask has a server asked for its tools, whether a list is there or not, and waits for the outcome.
+// Ask requests a server's tools, whether they are cached or not, and waits for the result.
 func (s *Servers) Ask(config *Server) error {
 	v, err := s.of(config)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// The bounds of what a server lists.
+// Limits of what a server lists.
 const (
 	maxTools       = 128
 	maxPages       = 32
 	maxDescription = 4096
 	maxSchema      = 64 << 10
-	maxName        = 64 // what the providers allow
+	maxName        = 64 // the limit of the providers
 )
 
 // Remote is a tool of a server.
 type Remote struct {
-	Name        string // as the model calls it
-	Remote      string // as the server does
+	Name        string // name that the model calls
+	Remote      string // the server's name for it
 	Description string
 	Parameters  json.RawMessage
 	Output      json.RawMessage // JSON Schema of structured results; empty for none
 }
 
-// list asks for the tools and keeps those that can be offered.
+// list requests the tools and returns those that can be offered.
 func (v *server) list(ctx context.Context, s *session) ([]Remote, error) {
 	var out []Remote
 	taken := map[string]bool{}
@@ -68,7 +68,7 @@ func (v *server) list(ctx context.Context, s *session) ([]Remote, error) {
 	return out, nil
 }
 
-// remote makes a tool out of what a server says of it, or says why it is none.
+// remote converts a tool that a server lists, or returns why it cannot be offered.
 func (v *server) remote(t *mcp.Tool) (r Remote, why string) {
 	if t.Name == "" || len(t.Name) > 256 {
 		return r, "its name is empty or too long"
@@ -80,12 +80,12 @@ func (v *server) remote(t *mcp.Tool) (r Remote, why string) {
 	if r.Parameters == nil {
 		r.Parameters = json.RawMessage(`{"type":"object"}`)
 	}
-	r.Output, _ = schemaOf(t.OutputSchema) // without one results are taken as they are
+	r.Output, _ = schemaOf(t.OutputSchema) // without a schema, results are not checked
 	return r, ""
 }
 
-// CallName is the name by which a model calls a tool of a server: what models do not take in names becomes "_", and a
-// name that is too long ends in a hash.
+// CallName returns the name with which a model calls a tool of a server. Characters that models do not accept in names
+// become "_", and a name that is too long ends in a hash.
 func CallName(prefix, name string) string {
 	full := strings.Map(func(r rune) rune {
 		switch {
@@ -101,8 +101,8 @@ func CallName(prefix, name string) string {
 	return full[:maxName-9] + "_" + hex.EncodeToString(sum[:4])
 }
 
-// schemaOf reads the schema of an object. Expressions that are not understood here are left out: the server checks its
-// arguments itself.
+// schemaOf reads the schema of an object. It leaves out expressions that it does not understand, because the server
+// checks its arguments itself.
 func schemaOf(v any) (text json.RawMessage, why string) {
 	if v == nil {
 		return nil, ""
@@ -116,10 +116,10 @@ func schemaOf(v any) (text json.RawMessage, why string) {
 	}
 	var doc map[string]any
 	if json.Unmarshal(text, &doc) != nil || doc == nil {
-		return nil, "is no schema of an object"
+		return nil, "is not a schema of an object"
 	}
 	if kind, ok := doc["type"]; ok && kind != "object" {
-		return nil, "is no schema of an object"
+		return nil, "is not a schema of an object"
 	}
 	doc["type"] = "object"
 	if text, err = json.Marshal(doc); err != nil {
@@ -138,7 +138,7 @@ func schemaOf(v any) (text json.RawMessage, why string) {
 	return text, ""
 }
 
-// loosen takes out of a schema what dialects differ in.
+// loosen removes what dialects of JSON Schema disagree on.
 func loosen(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -162,13 +162,13 @@ func loosen(v any) {
 	}
 }
 
-// bounded is a text of a server as bounded gives it, without the secrets of the server's namespace: they are taken out
-// first, since half of one is not found any more.
+// bounded returns bounded(text, limit) without the secrets of the server's namespace. It redacts before it cuts,
+// because half of a secret would not be found.
 func (s *Servers) bounded(config *Server, text string, limit int) string {
 	return bounded(s.opts.Redact(config.Namespace, text), limit)
 }
 
-// bounded is a text of a server: without control characters, and no longer than a limit.
+// bounded returns a text of a server without control characters, and no longer than a limit.
 func bounded(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == unicode.ReplacementChar {

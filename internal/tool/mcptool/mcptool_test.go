@@ -38,7 +38,7 @@ func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
 
-// remote is a server whose handler a test can take away and put back.
+// remote is a server whose handler a test can remove and restore.
 type remote struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -137,7 +137,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		return tool.Result{}
 	}
 
-	It("have their tools listed and called, by one session, with what says who asks", func() {
+	It("have their tools listed and called in one session, with the Tool's headers and the idempotency key", func() {
 		r := serve(streamable(newServer("a", "b-c.d/e")))
 		c := config(r, func(s *mcptool.Server) { s.Headers = http.Header{"Authorization": {"Bearer t"}} })
 		Expect(servers.Tools(ctx, c)).To(HaveExactElements(
@@ -161,14 +161,14 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(call(ctx, c, "s_a", `{}`).Content).To(HavePrefix("a {}"))
 	})
 
-	It("have the tools that are chosen offered, without a name twice", func() {
+	It("offer the chosen tools, without duplicate names", func() {
 		r := serve(streamable(newServer("a", "b", "x.y", "x_y")))
 		Expect(names(config(r, func(s *mcptool.Server) { s.Tools = []string{"b", "none"}; s.Prefix = "" }))).To(Equal([]string{"b"}))
 		Expect(names(config(r, func(s *mcptool.Server) { s.Version = "2" }))).To(HaveExactElements("s_a", "s_b", "s_x_y"))
 		Expect(mcptool.CallName("p_", strings.Repeat("n", 100))).To(And(HaveLen(64), HavePrefix("p_nnn"), Not(Equal(mcptool.CallName("p_", strings.Repeat("n", 101))))))
 	})
 
-	It("tell of changes of their list", func() {
+	It("report changes of their list", func() {
 		s := newServer("a")
 		c := config(serve(streamable(s)))
 		Expect(names(c)).To(Equal([]string{"s_a"}))
@@ -178,26 +178,26 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_b"}))
 	})
 
-	It("cost no more than their tools when they are gone, and are there again when they are", func() {
+	It("fail only their own tools while they are down, and work again when they are back", func() {
 		r := serve(streamable(newServer("a")))
 		c := config(r)
 		Expect(names(c)).To(Equal([]string{"s_a"}))
 		r.is(nil)
 		Eventually(func() string { return call(ctx, c, "s_a", `{}`).Content }).Should(And(ContainSubstring("MCP server of the tool s"), ContainSubstring("127.0.0.1"), Not(ContainSubstring("http://"))))
 		Expect(call(ctx, c, "s_a", `{}`).Status).To(Equal(tool.StatusError))
-		r.is(streamable(newServer("a", "new"))) // which does not know the session
+		r.is(streamable(newServer("a", "new"))) // the new server does not know the session
 		Eventually(func() tool.Status { return call(ctx, c, "s_a", `{}`).Status }).Should(Equal(tool.StatusSuccess))
 		Eventually(func() []string { return names(c) }).Should(Equal([]string{"s_a", "s_new"}))
 	})
 
-	It("have a call made by a new session where theirs has died, with the key that it had", func() {
+	It("get the call in a new session when the old one has ended, with the same idempotency key", func() {
 		c := config(serve(streamable(newServer("a"))))
 		Expect(names(c)).To(Equal([]string{"s_a"}))
 		Expect(servers.Break(ctx, c)).To(Succeed())
 		Expect(call(ctx, c, "s_a", `{}`)).To(Equal(tool.Success(`a {} ` + tool.IdempotencyKey(host.Thread.ID, "call_1"))))
 	})
 
-	It("have no call made twice that they may have heard of, and the next one made by a new session", func() {
+	It("never get a call twice that they may have received, and get the next one in a new session", func() {
 		var calls atomic.Int64
 		s := newServer("a")
 		inner := streamable(s)
@@ -214,7 +214,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(call(ctx, c, "s_a", `{}`).Status).To(Equal(tool.StatusSuccess))
 	})
 
-	It("are asked by each version of their Tool on its own, so that what is under way by the one before ends well", func() {
+	It("have one session for each version of their Tool, so that calls of the earlier version can finish", func() {
 		arrived, goOn := make(chan struct{}, 1), make(chan struct{})
 		var sessions atomic.Int64
 		s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{InitializedHandler: func(context.Context, *mcp.InitializedRequest) { sessions.Add(1) }})
@@ -240,7 +240,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(sessions.Load()).To(Equal(int64(2)))
 	})
 
-	It("are watched as their Tool says now, also when a run comes back to a version before that was forgotten", func() {
+	It("are watched by the current version of their Tool, also when a run uses an earlier version that was forgotten", func() {
 		type outcome struct {
 			version string
 			reached bool
@@ -264,7 +264,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(told).To(Receive(Equal(outcome{"2", false})))
 	})
 
-	It("are said to be unreachable, by a reason without the URL", func() {
+	It("are reported as unreachable, with a reason without the URL", func() {
 		r := serve(nil)
 		list, err := servers.Tools(ctx, config(r, func(s *mcptool.Server) { s.URL += "/?token=s3cr3t" }))
 		Expect(list).To(BeEmpty())
@@ -274,7 +274,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(err).To(MatchError(ContainSubstring("--tool-private-hosts")))
 	})
 
-	It("have calls given up with the run, and are told so", func() {
+	It("have calls cancelled with the run, and are notified", func() {
 		arrived, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 		s := newServer()
 		s.AddTool(&mcp.Tool{Name: "wait", InputSchema: object}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -301,7 +301,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(res.Content).To(ContainSubstring("50ms"))
 	})
 
-	It("tell how far a call is", func() {
+	It("report the progress of a call", func() {
 		seen := make(chan tool.Progress, 64)
 		host.Progress = func(_ context.Context, p tool.Progress) { seen <- p }
 		goOn := make(chan struct{})
@@ -322,7 +322,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Eventually(done).Should(Receive(Equal(tool.Success("done"))))
 	})
 
-	It("give texts, structures, pictures and resources", func() {
+	It("return texts, structured content, images and resources", func() {
 		s := newServer()
 		s.AddTool(&mcp.Tool{Name: "all", InputSchema: object, OutputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
 			func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -352,7 +352,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(call(ctx, c, "s_refuses", `{}`)).To(And(HaveField("Status", tool.StatusError), HaveField("Content", ContainSubstring("not today"))))
 	})
 
-	It("have secrets taken out of what they say before it is cut", func() {
+	It("have secrets redacted from their output before it is cut", func() {
 		const secret = "0123456789abcdef"
 		before := strings.Repeat("x", 4<<10-8)
 		s := newServer()
@@ -370,7 +370,7 @@ var _ = Describe("MCP servers", Label("TOL-02"), func() {
 		Expect(res.Content).To(And(ContainSubstring("[redac"), Not(ContainSubstring("01234567"))))
 	})
 
-	It("are not trusted: what they list is bounded, and expressions that are not known are left out", func() {
+	It("are not trusted: their lists are bounded, and unknown expressions are left out", func() {
 		s := newServer()
 		nothing := func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil }
 		s.AddTool(&mcp.Tool{Name: "long", Description: strings.Repeat("d", 1<<20) + "\x1b", InputSchema: object}, nothing)

@@ -9,7 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// reporter turns the progress of a call into events of the thread, no more than the thread can bear.
+// reporter turns the progress of a call into events of the thread, at most one in each reportInterval. mu guards the
+// fields below it.
 type reporter struct {
 	ctx  context.Context
 	host *tool.Host
@@ -38,7 +39,7 @@ func (r *reporter) add(p Progress) {
 	}
 }
 
-// flush tells the latest, and takes no more.
+// flush reports the latest progress. Later progress is ignored.
 func (r *reporter) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +47,7 @@ func (r *reporter) flush() {
 	r.tell()
 }
 
-// tell is called with the lock held.
+// tell reports the waiting progress. The caller holds mu.
 func (r *reporter) tell() {
 	p := r.waiting
 	r.waiting = nil

@@ -13,10 +13,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxFiles is how many files one result may have.
+// maxFiles is the largest number of files of one result.
 const maxFiles = 32
 
-// result makes what the model reads out of what a server gave: texts as they are, everything else as files of the
+// result converts what a server returned to what the model reads: texts as they are, everything else as files of the
 // thread.
 func (t *remoteTool) result(ctx context.Context, callID string, res *mcp.CallToolResult) tool.Result {
 	w := &writer{ctx: ctx, tool: t, callID: callID}
@@ -29,7 +29,7 @@ func (t *remoteTool) result(ctx context.Context, callID string, res *mcp.CallToo
 		}
 	}
 	if res.NeedsInput() {
-		return tool.Failure("the MCP server asks for input of a person, which it does not get: call the tool with all that it needs")
+		return tool.Failure("the MCP server asks a person for input, which is not supported: call the tool with everything that it needs")
 	}
 	out := tool.Result{Status: tool.StatusSuccess, Content: strings.Join(w.texts, "\n"), Attachments: w.files}
 	if res.IsError {
@@ -41,7 +41,7 @@ func (t *remoteTool) result(ctx context.Context, callID string, res *mcp.CallToo
 	return out
 }
 
-// writer gathers the parts of a result.
+// writer collects the parts of a result.
 type writer struct {
 	ctx    context.Context
 	tool   *remoteTool
@@ -73,13 +73,13 @@ func (w *writer) content(c mcp.Content) {
 			w.say("[resource %s]\n%s", bounded(r.URI, 2048), r.Text)
 		}
 	default:
-		w.say("[content of a kind that is not known here]")
+		w.say("[content of an unknown kind]")
 	}
 }
 
 func (w *writer) attach(what, mimeType string, data []byte) {
 	if len(w.files) == maxFiles {
-		w.say("[%s: left out, for there are more than %d files]", what, maxFiles)
+		w.say("[%s: left out, because there are more than %d files]", what, maxFiles)
 		return
 	}
 	file, err := tool.Attach(w.ctx, w.tool.host.State, w.callID, len(w.files)+1, mimeType, data)
@@ -91,8 +91,8 @@ func (w *writer) attach(what, mimeType string, data []byte) {
 	w.say("[%s: %s, %s, %d bytes]", what, file.Path, file.MimeType, file.Size)
 }
 
-// structured adds structured content, unless a text says the same, as servers are asked to have it; it says what is
-// wrong when it does not fit what the server has declared.
+// structured adds structured content, unless a text says the same, as servers are supposed to include. It returns what
+// is wrong when the content does not fit the schema that the server declares.
 func (w *writer) structured(v any) (wrong string) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *writer) structured(v any) (wrong string) {
 		schema, err := tool.CompileSchema(w.tool.remote.Output)
 		if err == nil {
 			if err := schema.Valid(text); err != nil {
-				return "the MCP server gave a result that does not fit the schema which it declares: " + w.tool.servers.bounded(w.tool.config, err.Error(), 2048)
+				return "the MCP server returned a result that does not fit the schema that it declares: " + w.tool.servers.bounded(w.tool.config, err.Error(), 2048)
 			}
 		}
 	}

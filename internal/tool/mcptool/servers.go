@@ -1,6 +1,6 @@
-// Package mcptool offers the tools of MCP servers to models (SPEC TOL-02): Tool objects with spec.mcp. One session is
-// kept with each server, and what the server lists is remembered, so that an execution begins without waiting; a server
-// that is gone costs its own tools and nothing else. Nothing that a server says is trusted.
+// Package mcptool offers the tools of MCP servers to models (TOL-02): Tool objects with spec.mcp. It keeps one session
+// with each server and caches the server's list of tools, so that an execution starts without waiting. A server that is
+// down only makes its own tools unavailable. Nothing that a server sends is trusted.
 package mcptool
 
 import (
@@ -20,32 +20,33 @@ import (
 )
 
 const (
-	// DefaultTimeout of a call whose Tool does not say.
+	// DefaultTimeout is the timeout of a call when the Tool sets none.
 	DefaultTimeout = time.Minute
-	// connectTimeout bounds the handshake and the listing of tools.
+	// connectTimeout limits the handshake together with the listing of tools.
 	connectTimeout = 15 * time.Second
-	// patience is how long an execution waits for the tools of a server that is not known to fail, and impatience for
-	// those of one that is.
+	// patience is how long an execution waits for the tools of a server that has not failed, and impatience for those
+	// of a server that has.
 	patience   = 5 * time.Second
 	impatience = time.Second
-	// listTTL is after how long a list is asked for again of a server that does not tell of changes.
+	// listTTL is after how long the list is requested again from a server that does not announce changes.
 	listTTL = 5 * time.Minute
-	// idleTTL is after how long a session that nobody uses is closed.
+	// idleTTL is after how long an unused session is closed.
 	idleTTL = 15 * time.Minute
-	// oldTTL is the same for a version of a Tool that another one has followed: runs that began before may use it yet.
+	// oldTTL is idleTTL for a version of a Tool that has a newer version: runs that began earlier may still use it.
 	oldTTL = time.Minute
-	// firstBackoff and lastBackoff are how long a server that failed is let be, unless a call needs it.
+	// firstBackoff and lastBackoff are the shortest and the longest time without connecting to a server that failed,
+	// unless a call needs it.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
 )
 
-// Server is spec.mcp of a Tool, read and checked, with its secrets.
+// Server is spec.mcp of a Tool, parsed and checked, with its secrets.
 type Server struct {
 	Namespace, Name string // of the Tool object
 	UID             string
-	// Version changes whenever anything below does.
+	// Version changes whenever a field below changes.
 	Version string
-	// Generation of the Tool object: of two versions, the one of the lower is the older.
+	// Generation is that of the Tool object. Of two versions, the one with the lower generation is older.
 	Generation int64
 	URL        string
 	Transport  skeinv1.MCPTransport
@@ -55,39 +56,40 @@ type Server struct {
 	Timeout    time.Duration // of one call; DefaultTimeout when 0
 }
 
-// Options of Servers.
+// Options are the options of Servers.
 type Options struct {
 	Network *outbound.Network
 	Log     logr.Logger
-	// Watch is told when a server has become reachable (err is nil) or unreachable; may be nil. It must not block.
+	// Watch is called when a server has become reachable (err is nil) or unreachable. It may be nil and must not block.
 	Watch func(s *Server, err error)
-	// Redact takes the secrets of a namespace out of a text, before a part of it is cut off; nil for as it is.
+	// Redact removes the secrets of a namespace from a text. It must be called before the text is cut. nil leaves texts
+	// as they are.
 	Redact func(namespace, text string) string
 }
 
-// Servers keeps the sessions of one process.
+// Servers holds the sessions of one process. mu guards the fields below it.
 type Servers struct {
 	opts Options
 
 	mu     sync.Mutex
 	known  map[identity]*server
-	newest map[[2]string]newest // by the namespace and the name of the Tool; kept when its servers are forgotten
+	newest map[[2]string]newest // by the namespace and the name of the Tool; entries stay when servers are forgotten
 	closed bool
 }
 
-// newest is of which Tool the last of its versions is.
+// newest identifies the newest version seen of a Tool.
 type newest struct {
 	uid        string
 	generation int64
 }
 
-// identity of a server: of each version of a Tool there is one. Runs that began with the one before keep it to their end,
-// and none takes the session of another away.
+// identity identifies one version of a Tool's server. Runs that began with an earlier version keep using that version
+// to their end, and no version takes away the session of another.
 type identity struct{ namespace, name, uid, version string }
 
 func (s *Server) identity() identity { return identity{s.Namespace, s.Name, s.UID, s.Version} }
 
-// New makes an empty set.
+// New returns an empty set.
 func New(o Options) *Servers {
 	if o.Watch == nil {
 		o.Watch = func(*Server, error) {}
@@ -114,13 +116,14 @@ func (s *Servers) Close() {
 }
 
 var (
-	errClosed = errors.New("the manager stops")
-	// errForgotten: the server was forgotten between being asked for and being used.
-	errForgotten = errors.New("its session was closed, since nobody had used it for long: try again")
+	errClosed = errors.New("the manager is stopping")
+	// errForgotten means that the server was forgotten between its lookup and its use.
+	errForgotten = errors.New("its session was closed because it was idle: try again")
 )
 
-// of gives what is known of a server. One that is made for a run that began before its Tool was edited is an old one from
-// its beginning: it may have been forgotten while the run was busy elsewhere, and is not what the Tool says now.
+// of returns the entry of a server, and creates it when needed. An entry that is created for a run which began before
+// its Tool was edited counts as old from the start: it may have been forgotten while the run was busy elsewhere, and is
+// not what the Tool says now.
 func (s *Servers) of(config *Server) (*server, error) {
 	id := config.identity()
 	s.mu.Lock()
@@ -151,23 +154,23 @@ func (s *Servers) of(config *Server) (*server, error) {
 	return made, nil
 }
 
-// server is one server, as this process knows it.
+// server is the process's state of one server. mu guards the fields below it.
 type server struct {
 	owner  *Servers
 	id     identity
 	config *Server
 	idle   *time.Timer
-	ttl    atomic.Int64 // of which idle is
+	ttl    atomic.Int64 // the present duration of idle
 
 	mu      sync.Mutex
 	session *session
-	// refreshing is closed when the attempt to connect and to list that is under way is over; nil when there is none.
+	// refreshing is closed when the present attempt to connect and list is over; nil when there is none.
 	refreshing chan struct{}
 	tools      []Remote
-	listedAt   time.Time // zero: never
-	stale      bool      // the server says that its list has changed, or its session was lost
+	listedAt   time.Time // zero when never listed
+	stale      bool      // the server announced a change of its list, or its session was lost
 	err        error     // of the last attempt
-	told       bool      // there was one, and whoever watches knows
+	told       bool      // an attempt has ended, and Watch was called where needed
 	failures   int
 	retryAt    time.Time
 	closed     bool
@@ -176,7 +179,7 @@ type server struct {
 
 func (v *server) used() { v.idle.Reset(time.Duration(v.ttl.Load())) }
 
-// forget closes a server that nobody has used for long.
+// forget closes a server that has not been used for a long time.
 func (v *server) forget() {
 	v.mu.Lock()
 	busy := len(v.progress) > 0
@@ -205,8 +208,8 @@ func (v *server) close() {
 	}
 }
 
-// Tools gives the tools of a server as they were last listed; none of a server that has never been reached. err says why
-// the list may be old or empty. It waits a few seconds at most.
+// Tools returns the tools of a server as last listed; none for a server that was never reached. err says why the list
+// may be old or empty. It waits a few seconds at most.
 func (s *Servers) Tools(ctx context.Context, config *Server) ([]Remote, error) {
 	list, err := s.listed(ctx, config)
 	if errors.Is(err, errForgotten) {
@@ -258,8 +261,8 @@ func (s *Servers) listed(ctx context.Context, config *Server) ([]Remote, error) 
 	return slices.Clone(v.tools), err
 }
 
-// refresh begins to connect and to list, unless that is under way, and gives what is closed when it is over. Called
-// with the lock held.
+// refresh starts a goroutine that connects and lists, unless one is running, and returns the channel that is closed
+// when it is done. The caller holds mu.
 func (v *server) refresh() chan struct{} {
 	if v.refreshing != nil {
 		return v.refreshing
@@ -296,7 +299,7 @@ func (v *server) refresh() chan struct{} {
 	return done
 }
 
-// attempt lists the tools, by the session that is there or a new one.
+// attempt lists the tools over the present session or a new one.
 func (v *server) attempt(have *session) (s *session, tools []Remote, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
@@ -304,7 +307,7 @@ func (v *server) attempt(have *session) (s *session, tools []Remote, err error) 
 		if tools, err = v.list(ctx, have); err == nil {
 			return have, tools, nil
 		}
-		have.close() // it may only have been this session
+		have.close() // only this session may have failed
 	}
 	if s, err = v.connect(ctx); err != nil {
 		return nil, nil, fmt.Errorf("it cannot be reached: %s", v.explain(err))
@@ -315,7 +318,8 @@ func (v *server) attempt(have *session) (s *session, tools []Remote, err error) 
 	return s, tools, nil
 }
 
-// connected gives the session, made now when there is none: a call does not heed that the server failed a moment ago.
+// connected returns the session and connects when there is none. A call does not wait for the backoff of a failed
+// server.
 func (v *server) connected(ctx context.Context) (*session, error) {
 	v.mu.Lock()
 	if v.session != nil || v.closed {
@@ -340,7 +344,7 @@ func (v *server) connected(ctx context.Context) (*session, error) {
 	return v.session, nil
 }
 
-// lost forgets a session that is of no use any more.
+// lost drops a session that is no longer usable.
 func (v *server) lost(s *session) {
 	v.mu.Lock()
 	if v.session == s {
@@ -349,7 +353,7 @@ func (v *server) lost(s *session) {
 	v.mu.Unlock()
 }
 
-// changed notes that the server's list is another now.
+// changed marks the list as outdated.
 func (v *server) changed() {
 	v.mu.Lock()
 	v.stale = true

@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// maxMessage is how long one message of a server may be: results with pictures are.
+	// maxMessage is the largest size of one message of a server. Results with pictures are large.
 	maxMessage = 16 << 20
-	// keepAlive is how often a session is looked after, so that a server that has gone is found out.
+	// keepAlive is how often a session is checked, so that a server that is gone is detected.
 	keepAlive = 30 * time.Second
 )
 
-// session with a server.
+// session is a session with a server.
 type session struct {
 	*mcp.ClientSession
 	cancel context.CancelFunc
 	once   sync.Once
 }
 
-// close ends the session; the server is told if it still listens.
+// close ends the session. The server is told if it still listens.
 func (s *session) close() {
 	s.once.Do(func() {
 		go func() {
-			_ = s.Close() // its end is all that is wanted
+			_ = s.Close() // the result does not matter
 			s.cancel()
 		}()
 	})
 }
 
-// connect opens a session. It lives on when ctx has ended.
+// connect opens a session. The session outlives ctx.
 func (v *server) connect(ctx context.Context) (*session, error) {
 	origin, err := url.Parse(v.config.URL)
 	if err != nil {
-		return nil, errors.New("spec.mcp.url is no URL")
+		return nil, errors.New("spec.mcp.url is not a URL")
 	}
 	httpClient := &http.Client{
 		Transport: &transport{network: v.owner.opts.Network.For(v.config.Namespace), origin: origin, headers: v.config.Headers},
@@ -58,7 +58,7 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 		},
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "skein", Version: "v1alpha1"}, &mcp.ClientOptions{
-		Capabilities:                &mcp.ClientCapabilities{}, // a server gets nothing out of the client
+		Capabilities:                &mcp.ClientCapabilities{}, // the client offers nothing to servers
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { v.changed() },
 		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { v.progressed(req.Params) },
 		KeepAlive:                   keepAlive,
@@ -69,7 +69,7 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 	if v.config.Transport == skeinv1.MCPSSE {
 		by = &mcp.SSEClientTransport{Endpoint: v.config.URL, HTTPClient: httpClient, MaxEventSize: maxMessage}
 	}
-	// The streams of a session hang on the context that it was made with.
+	// The streams of a session end with the context with which it was opened.
 	life, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, cancel)
 	made, err := client.Connect(life, by, nil)
@@ -82,14 +82,14 @@ func (v *server) connect(ctx context.Context) (*session, error) {
 	}
 	s := &session{ClientSession: made, cancel: cancel}
 	go func() {
-		_ = made.Wait() // why it ended is said by what needed it
+		_ = made.Wait() // the caller that needed the session reports why it ended
 		v.lost(s)
 		cancel()
 	}()
 	return s, nil
 }
 
-// transport adds what says who asks, and keeps requests with their server.
+// transport adds the headers that authenticate requests, and refuses requests to other servers.
 type transport struct {
 	network *outbound.Scope
 	origin  *url.URL
@@ -99,7 +99,7 @@ type transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !outbound.SameOrigin(req.URL, t.origin) {
-		return nil, &outbound.RefusedError{Message: fmt.Sprintf("the MCP server wants to be asked at another host, %s: that is not done", req.URL.Hostname())}
+		return nil, &outbound.RefusedError{Message: fmt.Sprintf("the MCP server refers to another host, %s, which tools do not follow", req.URL.Hostname())}
 	}
 	req = req.Clone(req.Context())
 	for name, values := range t.headers {
@@ -116,13 +116,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ofCall {
 		sent.answered(resp.StatusCode)
 	}
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events are bounded one by one
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // the events of a stream are limited one by one
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessage)
 	}
 	return resp, nil
 }
 
-// delivery notes what became of a call on its way: whether any of it was sent, and how the server took it.
+// delivery records what happened to a call on its way: whether any of it was sent, and the status code of the response.
+// mu guards its fields.
 type delivery struct {
 	mu   sync.Mutex
 	sent bool
@@ -143,19 +144,19 @@ func (d *delivery) answered(code int) {
 	d.code = code
 }
 
-// undone tells whether nothing can have come of the call: it was not sent, or the server does not know the session, since
-// it was restarted, most likely.
+// undone reports whether the call certainly had no effect: it was not sent, or the server does not know the session,
+// most likely because it was restarted.
 func (d *delivery) undone() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.sent || d.code == http.StatusNotFound || d.code == http.StatusBadRequest
 }
 
-// notSent is the message of the library's own error for a request that its transport did not get through, which comes
-// with the cause.
+// notSent is the message of the library's own error for a request that its transport could not send. The error also has
+// the cause.
 const notSent = "rejected by transport"
 
-// saidBy gives the error that a server answered with; nil where the answer did not come to that.
+// saidBy returns the error that a server answered with; nil when the server gave no such answer.
 func saidBy(err error) *jsonrpc.Error {
 	var said *jsonrpc.Error
 	if errors.As(err, &said) && said.Message != notSent {
@@ -167,7 +168,7 @@ func saidBy(err error) *jsonrpc.Error {
 // maxErrorShown is how much of a server's error is shown.
 const maxErrorShown = 4 << 10
 
-// explain says why something failed, without the URL and in bounds.
+// explain returns why something failed, without the URL and limited in length.
 func (v *server) explain(err error) string {
 	host := "of the MCP server"
 	if u, parseErr := url.Parse(v.config.URL); parseErr == nil {

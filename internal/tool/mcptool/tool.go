@@ -12,7 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// IdempotencyMeta is where in the _meta of a call its idempotency key stands: the same when a crash has it made again.
+// IdempotencyMeta is the key in the _meta of a call with its idempotency key, which is the same when the call is
+// repeated after a crash.
 const IdempotencyMeta = "skein.dev/idempotencyKey"
 
 type remoteTool struct {
@@ -22,7 +23,7 @@ type remoteTool struct {
 	host    *tool.Host
 }
 
-// Tool makes a tool out of one of a server's.
+// Tool returns the tool for one of a server's tools.
 func (s *Servers) Tool(config *Server, r Remote, h *tool.Host) tool.Tool {
 	return &remoteTool{servers: s, config: config, remote: r, host: h}
 }
@@ -50,8 +51,8 @@ func (t *remoteTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	return t.result(ctx, call.ID, res)
 }
 
-// call makes a call by the session that there is. Where that has died, or the server does not know it any more, nothing can
-// have come of the call: it is made once more, by a new session, with the same idempotency key.
+// call makes a call over the present session. When that session is dead, or the server no longer knows it, the call had
+// no effect: it is made once more, over a new session, with the same idempotency key.
 func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp.CallToolResult, error) {
 	key := tool.IdempotencyKey(t.host.Thread.ID, call.ID)
 	for retried := false; ; retried = true {
@@ -82,7 +83,7 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 		}
 		undone := way.undone()
 		if saidBy(err) != nil && !undone {
-			return nil, errors.New(v.explain(err)) // the session is as good as before
+			return nil, errors.New(v.explain(err)) // the session is still usable
 		}
 		v.lost(session)
 		session.close()
@@ -95,14 +96,14 @@ func (s *Servers) call(ctx context.Context, t *remoteTool, call tool.Call) (*mcp
 	}
 }
 
-// Progress of a call, as a server tells it.
+// Progress is the progress of a call, as a server reports it.
 type Progress struct {
 	Progress float64
-	Total    float64 // 0: not known
+	Total    float64 // 0 when unknown
 	Message  string
 }
 
-// follow has the progress of a call told to a function; nil ends that.
+// follow passes the progress of a call to a function; nil ends that.
 func (v *server) follow(token string, fn func(Progress)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,5 +124,5 @@ func (v *server) progressed(p *mcp.ProgressNotificationParams) {
 	}
 }
 
-// reportInterval is how often, at most, the progress of a call becomes an event.
+// reportInterval is the shortest time between two events about the progress of a call.
 const reportInterval = 250 * time.Millisecond

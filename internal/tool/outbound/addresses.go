@@ -2,13 +2,13 @@ package outbound
 
 import "net/netip"
 
-// special are the blocks that no public host is in, by IANA's registries of special-purpose addresses. What netip tells
-// by itself (loopback, private, link-local, multicast) is not listed.
+// special lists the blocks without public hosts, from IANA's registries of special-purpose addresses. It leaves out
+// those that netip knows (loopback, private, link-local, multicast).
 var special = func() (list []netip.Prefix) {
 	for _, s := range []string{
 		"0.0.0.0/8",        // this network
 		"100.64.0.0/10",    // shared by carriers, and by some clouds for their metadata
-		"168.63.129.16/32", // Azure's own, which tells each of its machines the machine's secrets
+		"168.63.129.16/32", // Azure's own, which serves each of its machines the machine's secrets
 		"192.0.0.0/24",     // protocol assignments
 		"192.0.2.0/24",     // documentation
 		"192.88.99.0/24",   // relays of 6to4
@@ -25,17 +25,17 @@ var special = func() (list []netip.Prefix) {
 	return list
 }()
 
-// unicast is the one block that public addresses of IPv6 come from. Outside of it there are translated, site-local and
-// discarded addresses, and nobody's; new kinds are made up there too.
+// unicast is the only block of public IPv6 addresses. Outside of it are translated, site-local, discarded and
+// unassigned addresses; new kinds are added there too.
 var unicast = netip.MustParsePrefix("2000::/3")
 
-// The blocks whose addresses carry an IPv4 address, and where in them it is.
+// The blocks whose addresses contain an IPv4 address. Public and Closed know where.
 var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96")
 	sixTo4 = netip.MustParsePrefix("2002::/16")
 )
 
-// Public tells whether an address is one of the internet, so that nothing of the cluster, of its nodes or of their cloud
+// Public reports whether an address is on the internet, so that nothing of the cluster, of its nodes or of their cloud
 // answers there.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
@@ -57,7 +57,7 @@ func Public(ip netip.Addr) bool {
 	return ip.Is4() || unicast.Contains(ip)
 }
 
-// metadata are the addresses at which clouds tell machines their secrets, beside the link-local ones.
+// metadata lists the addresses at which clouds serve secrets to machines, apart from link-local ones.
 var metadata = func() map[netip.Addr]bool {
 	set := map[netip.Addr]bool{}
 	for _, s := range []string{
@@ -73,11 +73,12 @@ var metadata = func() map[netip.Addr]bool {
 	return set
 }()
 
-// thisNetwork is the block that stands for the machine itself.
+// thisNetwork is the block that refers to the machine itself.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// Closed tells whether an address is one that a namespace cannot open to its tools: of the machine itself, of its link, of
-// a cloud's metadata, or none that a server has. Addresses of Services, pods and private networks are not closed.
+// Closed reports whether a namespace cannot open an address to its tools: addresses of the machine itself, of its link
+// and of a cloud's metadata, and addresses that no server has. Addresses of Services, pods and private networks are not
+// closed.
 func Closed(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if !ip.IsGlobalUnicast() || metadata[ip] || thisNetwork.Contains(ip) {

@@ -12,18 +12,18 @@ import (
 )
 
 // Host is a pattern of hosts: a name, an address, or "*.example.com" for all names below one; with ":port" for that
-// port alone.
+// port only.
 type Host struct {
-	name string // in small letters; ".example.com" for a pattern
+	name string // in lower case; ".example.com" for a pattern
 	port string // any when empty
 }
 
-// ParseHost reads a pattern. The error says what would be right.
+// ParseHost parses a pattern. The error says what is expected.
 func ParseHost(text string) (Host, error) {
 	name, port := strings.ToLower(text), ""
 	if h, p, err := net.SplitHostPort(name); err == nil {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return Host{}, fmt.Errorf("%q: the port is a number from 1 to 65535", text)
+			return Host{}, fmt.Errorf("%q: the port must be a number from 1 to 65535", text)
 		}
 		name, port = h, p
 	}
@@ -33,7 +33,7 @@ func ParseHost(text string) (Host, error) {
 	}
 	plain, wild := strings.CutPrefix(name, "*.")
 	if len(validation.IsDNS1123Subdomain(plain)) > 0 {
-		return Host{}, fmt.Errorf("%q is no host: give a name such as api.example.com, *.example.com or api.example.com:8443, or an IP address", text)
+		return Host{}, fmt.Errorf("%q is not a host: give a name such as api.example.com, *.example.com or api.example.com:8443, or an IP address", text)
 	}
 	if wild {
 		name = "." + plain
@@ -41,7 +41,7 @@ func ParseHost(text string) (Host, error) {
 	return Host{name: name, port: port}, nil
 }
 
-// ParseHosts reads patterns.
+// ParseHosts parses patterns.
 func ParseHosts(texts []string) ([]Host, error) {
 	list := make([]Host, 0, len(texts))
 	for _, text := range texts {
@@ -54,7 +54,7 @@ func ParseHosts(texts []string) ([]Host, error) {
 	return list, nil
 }
 
-// matches tells whether a host, as canonical gives it, and a port fit the pattern.
+// matches reports whether a canonical host and a port match the pattern.
 func (h Host) matches(host, port string) bool {
 	if h.port != "" && h.port != port {
 		return false
@@ -65,7 +65,7 @@ func (h Host) matches(host, port string) bool {
 	return host == h.name
 }
 
-// Match tells whether a URL's host fits one of the patterns.
+// Match reports whether a URL's host matches one of the patterns.
 func Match(list []Host, u *url.URL) bool { return match(list, u.Hostname(), Port(u)) }
 
 func match(list []Host, host, port string) bool {
@@ -78,7 +78,7 @@ func match(list []Host, host, port string) bool {
 	return false
 }
 
-// canonical gives a host as patterns have it.
+// canonical returns a host in the form of patterns.
 func canonical(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -87,7 +87,7 @@ func canonical(host string) string {
 	return host
 }
 
-// Port of a URL, the scheme's own when it names none.
+// Port returns the port of a URL, or the default port of its scheme.
 func Port(u *url.URL) string {
 	switch port := u.Port(); {
 	case port != "":
@@ -99,7 +99,7 @@ func Port(u *url.URL) string {
 	}
 }
 
-// SameOrigin tells whether two URLs have the same scheme, host and port.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && canonical(a.Hostname()) == canonical(b.Hostname()) && Port(a) == Port(b)
 }

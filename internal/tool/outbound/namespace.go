@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// AnnotationPrivateHosts of a Namespace names the hosts that the tools of the namespace may reach though their addresses
-// are not public, separated by commas or spaces.
+// AnnotationPrivateHosts is the annotation of a Namespace with the hosts that the tools of the namespace may reach
+// although their addresses are not public, separated by commas or spaces.
 const AnnotationPrivateHosts = "skein.dev/tool-private-hosts"
 
-// ParseAnnotation reads the hosts of the annotation. What is no host is left out, and the error says so.
+// ParseAnnotation parses the hosts of the annotation. It leaves out invalid ones, and returns the first error.
 func ParseAnnotation(text string) (list []Host, err error) {
 	for _, item := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
 		h, failed := ParseHost(item)
@@ -31,16 +31,16 @@ func ParseAnnotation(text string) (list []Host, err error) {
 	return list, err
 }
 
-// Scope is the network as the tools of one namespace have it.
+// Scope is the network for the tools of one namespace.
 type Scope struct {
 	network   *Network
 	namespace string
 }
 
-// For gives the network to the tools of a namespace.
+// For returns the network for the tools of a namespace.
 func (n *Network) For(namespace string) *Scope { return &Scope{n, namespace} }
 
-// Check tells whether a URL may be asked for; addresses are looked at when a connection is made.
+// Check returns an error when a URL may not be requested. Addresses are checked when a connection is made.
 func (s *Scope) Check(u *url.URL) error {
 	err := s.network.check(u)
 	if err != nil && u.User == nil && (u.Scheme == "http" || u.Scheme == "https") && s.opens(u) {
@@ -49,13 +49,13 @@ func (s *Scope) Check(u *url.URL) error {
 	return err
 }
 
-// opens reports whether the namespace declares the host of a URL, and the manager does not do so by itself.
+// opens reports whether the namespace opens the host of a URL and the manager's own policy does not.
 func (s *Scope) opens(u *url.URL) bool {
 	p := &s.network.policy
 	return p.Opened != nil && !Match(p.Private, u) && Match(p.Opened(s.namespace), u)
 }
 
-// RoundTrip implements http.RoundTripper. It follows no redirect, and its errors hold no URL.
+// RoundTrip implements http.RoundTripper. It follows no redirects, and its errors contain no URL.
 func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := s.Check(req.URL); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Scope) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.network.transport.RoundTrip(req)
 }
 
-// openedTransport makes the connections to the hosts that a namespace declares. It is asked for those alone.
+// openedTransport returns the transport for the hosts that a namespace opens. It is used only for those hosts.
 func (n *Network) openedTransport(namespace string) *http.Transport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,14 +108,14 @@ func notPublic(host string) error {
 		"name it in the annotation %s of the Namespace; the manager's --%s opens a host to all namespaces", host, AnnotationPrivateHosts, FlagPrivate)}
 }
 
-// clusterNames end the names of Services and pods: their addresses are never public.
+// clusterNames are the suffixes of the names of Services and pods, whose addresses are never public.
 var clusterNames = []string{".svc", ".cluster.local"}
 
-// lookupTime bounds how long a look-up for Judge may take.
+// lookupTime limits a DNS lookup of Judge.
 const lookupTime = 3 * time.Second
 
-// Judge tells beforehand whether a URL's host will be refused, as far as that can be told now: its addresses may be
-// others when a connection is made, and count again then. A host that cannot be looked up is not refused.
+// Judge reports in advance whether a URL's host will be refused, as far as that is known now. Its addresses may change
+// until a connection is made and are checked again then. A host that cannot be looked up is not refused.
 func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	if err := s.Check(u); err != nil {
 		return err
@@ -141,16 +141,16 @@ func (s *Scope) Judge(ctx context.Context, u *url.URL) error {
 	} else {
 		ctx, cancel := context.WithTimeout(ctx, lookupTime)
 		defer cancel()
-		// An address of the wrong kind is not told from one that is missing; either may be there later.
+		// The lookup does not distinguish a wrong kind of address from a missing one. Either may exist later.
 		addresses, _ = net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	}
 	var port uint16
-	_, _ = fmt.Sscan(Port(u), &port) // it was parsed with the URL
+	_, _ = fmt.Sscan(Port(u), &port) // the URL was parsed with a valid port
 	var refused error
 	for _, ip := range addresses {
 		err := s.judge(host, netip.AddrPortFrom(ip, port), opened)
 		if err == nil {
-			return nil // the dialer tries each of them
+			return nil // the dialer tries each address
 		}
 		refused = err
 	}

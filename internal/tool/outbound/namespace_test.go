@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// opening is a network on which each namespace opens the hosts that are listed for it.
+// opening returns a network on which each namespace opens the hosts that are listed for it.
 func opening(opened map[string]string, forbidden ...string) *outbound.Network {
 	n := outbound.New(outbound.Policy{
 		Opened: func(namespace string) []outbound.Host {
@@ -37,7 +37,7 @@ func opening(opened map[string]string, forbidden ...string) *outbound.Network {
 	return n
 }
 
-// private is a listener at an address of this machine that is neither public nor a loopback one; nil where it has none.
+// private returns a listener at an address of this machine that is neither public nor loopback; nil when there is none.
 func private() net.Listener {
 	GinkgoHelper()
 	addresses, err := net.InterfaceAddrs()
@@ -73,7 +73,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		return err.Error()
 	}
 
-	DescribeTable("are judged before anything is sent", func(opened, address, want string) {
+	DescribeTable("are checked before anything is sent", func(opened, address, want string) {
 		Expect(verdict(opening(map[string]string{"shop": opened}, "10.96.0.1:443"), "shop", address)).To(Equal(want))
 	},
 		Entry("a public address", "", "https://8.8.8.8/x", "fine"),
@@ -81,30 +81,30 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Entry("a Service by its long name", "", "http://tools.shop.svc.cluster.local./mcp", "not allowed"),
 		Entry("a private address", "", "http://10.1.2.3", "not allowed"),
 		Entry("a private address of IPv6", "", "http://[fd00::7]:8080", "not allowed"),
-		Entry("a Service that is opened", "*.shop.svc", "http://tools.shop.svc:8080/mcp", "fine"),
-		Entry("one that is opened on another port", "tools.shop.svc:9", "http://tools.shop.svc:8080/mcp", "not allowed"),
-		Entry("an address that is opened", "10.1.2.3:8080, x.test", "http://10.1.2.3:8080", "fine"),
-		Entry("an address of IPv6 that is opened", "[fd00::7]:8080", "http://[fd00::7]:8080", "fine"),
+		Entry("an opened Service", "*.shop.svc", "http://tools.shop.svc:8080/mcp", "fine"),
+		Entry("a Service opened on another port", "tools.shop.svc:9", "http://tools.shop.svc:8080/mcp", "not allowed"),
+		Entry("an opened address", "10.1.2.3:8080, x.test", "http://10.1.2.3:8080", "fine"),
+		Entry("an opened address of IPv6", "[fd00::7]:8080", "http://[fd00::7]:8080", "fine"),
 		Entry("the API server, though it is opened", "10.96.0.1", "https://10.96.0.1", "closed"),
 		Entry("another port of that address", "10.96.0.1", "https://10.96.0.1:9443", "fine"),
 		Entry("this machine", "localhost, 127.0.0.1", "http://localhost:8080", "closed"),
 		Entry("its address", "127.0.0.1", "http://127.0.0.1:8080", "closed"),
 		Entry("its address in IPv6", "[::1]", "http://[::1]:8080", "closed"),
-		Entry("the metadata of most clouds", "169.254.169.254", "http://169.254.169.254/latest", "closed"),
-		Entry("the metadata of others", "100.100.100.200", "http://100.100.100.200/latest", "closed"),
-		Entry("the metadata, not opened", "", "http://169.254.169.254/latest", "closed"),
-		Entry("the metadata of AWS in IPv6", "[fd00:ec2::254]", "http://[fd00:ec2::254]/latest", "closed"),
-		Entry("the metadata through NAT64", "[64:ff9b::a9fe:a9fe]", "http://[64:ff9b::a9fe:a9fe]/latest", "closed"),
-		Entry("a host that nobody knows", "", "http://nobody.invalid", "fine"),
+		Entry("the metadata address of most clouds", "169.254.169.254", "http://169.254.169.254/latest", "closed"),
+		Entry("the metadata address of other clouds", "100.100.100.200", "http://100.100.100.200/latest", "closed"),
+		Entry("the metadata address when it is not opened", "", "http://169.254.169.254/latest", "closed"),
+		Entry("the metadata address of AWS in IPv6", "[fd00:ec2::254]", "http://[fd00:ec2::254]/latest", "closed"),
+		Entry("the metadata address through NAT64", "[64:ff9b::a9fe:a9fe]", "http://[64:ff9b::a9fe:a9fe]/latest", "closed"),
+		Entry("a host that does not resolve", "", "http://nobody.invalid", "fine"),
 	)
 
-	It("are those of that namespace alone", func() {
+	It("apply to that namespace only", func() {
 		n := opening(map[string]string{"shop": "10.1.2.3"})
 		Expect(verdict(n, "shop", "http://10.1.2.3")).To(Equal("fine"))
 		Expect(verdict(n, "other", "http://10.1.2.3")).To(Equal("not allowed"))
 	})
 
-	It("cannot be this machine, its link or a cloud's metadata, whatever is connected to", func() {
+	It("cannot be this machine, its link-local addresses or a cloud's metadata, whatever the name", func() {
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { Fail("it was asked") }))
 		DeferCleanup(server.Close)
 		port := server.URL[strings.LastIndex(server.URL, ":"):]
@@ -116,9 +116,9 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		}
 	})
 
-	It("are reached by that namespace, and by no other over the same connection", func() {
+	It("are reached by that namespace, and by no other through a shared connection", func() {
 		l := private()
-		if l == nil { // nothing can listen: what is left is that the policy does not refuse it
+		if l == nil { // nothing can listen, so only check that the policy does not refuse it
 			_, err := get(opening(map[string]string{"team": "10.0.0.1"}), "http://10.0.0.1:9")
 			Expect(errors.As(err, new(*outbound.RefusedError))).To(BeFalse())
 			return
@@ -135,12 +135,12 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		Expect(get(n, server.URL)).To(Equal("200 OK"))
 		delete(opened, "team")
 		_, err = get(n, server.URL)
-		Expect(err).To(HaveOccurred(), "it was taken back")
+		Expect(err).To(HaveOccurred(), "it was closed again")
 		_, err = get(opening(map[string]string{"team": l.Addr().String()}, l.Addr().String()), server.URL)
 		Expect(err).To(MatchError(ContainSubstring("no tool may reach")), "it is the API server's or the manager's")
 	})
 
-	It("count beside those that the manager's flag allows", func() {
+	It("add to those that the manager's flag allows", func() {
 		allowed, err := outbound.ParseHosts([]string{"api.example.com"})
 		Expect(err).NotTo(HaveOccurred())
 		n := outbound.New(outbound.Policy{Allowed: allowed, Opened: func(string) []outbound.Host {
@@ -154,7 +154,7 @@ var _ = Describe("Hosts that a namespace opens", Label("TOL-02"), func() {
 		}
 	})
 
-	It("are read from a text, in which a mistake takes none of the others along", func() {
+	It("are parsed from a text, in which one mistake does not affect the others", func() {
 		hosts, err := outbound.ParseAnnotation(" a.svc:80,\n*.b.svc  https://c ")
 		Expect(hosts).To(HaveLen(2))
 		Expect(err).To(MatchError(ContainSubstring("https://c")))

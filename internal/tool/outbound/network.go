@@ -1,5 +1,5 @@
-// Package outbound is how tools reach the network: HTTP to public addresses only, so that neither a model nor whoever
-// declares a tool gets at what answers within the cluster, on its nodes or in their cloud (SPEC TOL-02).
+// Package outbound is the network access of tools: HTTP to public addresses only. So neither a model nor the author of
+// a tool reaches what answers within the cluster, on its nodes or in their cloud (TOL-02).
 package outbound
 
 import (
@@ -17,30 +17,31 @@ import (
 
 // Policy says which hosts tools may reach.
 type Policy struct {
-	// Allowed hosts; every host when there are none.
+	// Allowed lists the hosts that tools may reach. When it is empty, they may reach every host.
 	Allowed []Host
-	// Private hosts may have addresses that are not public. They are allowed, too.
+	// Private lists hosts that may have addresses that are not public. They are also allowed.
 	Private []Host
-	// Opened returns the hosts that the tools of a namespace may reach, too, though their addresses are not public. Some
-	// addresses stay closed to them: see Closed. May be nil.
+	// Opened returns further hosts that the tools of a namespace may reach although their addresses are not public.
+	// Some addresses stay closed to them: see Closed. It may be nil.
 	Opened func(namespace string) []Host
-	// Forbidden reports whether an address stays closed to hosts of Opened, beside those of Closed: the API server's and
-	// the manager's own. May be nil.
+	// Forbidden reports whether an address stays closed to hosts of Opened, in addition to those of Closed: the
+	// addresses of the API server and of the manager itself. It may be nil.
 	Forbidden func(netip.AddrPort) bool
 }
 
 // RefusedError says that a host may not be reached, and what to do.
 type RefusedError struct {
 	Message string
-	// Final: no declaration for the namespace would open the address.
+	// Final reports that no declaration of the namespace can open the address.
 	Final bool
 }
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
-// Network makes connections under a policy. It is one for the process: connections are kept and shared by host. Those to
-// hosts that a namespace opens are its own, so that none is used in the name of another one.
+// Network makes connections under a policy. There is one for each process: connections are kept and shared by host.
+// Connections to hosts that a namespace opens belong to that namespace, so that no other namespace uses them. mu guards
+// opened.
 type Network struct {
 	policy    Policy
 	transport *http.Transport
@@ -49,13 +50,13 @@ type Network struct {
 	opened map[string]*http.Transport // by namespace
 }
 
-// The flags of the manager that the errors name.
+// The flags of the manager that errors name.
 const (
 	FlagAllowed = "tool-allowed-hosts"
 	FlagPrivate = "tool-private-hosts"
 )
 
-// New makes a network.
+// New returns a network.
 func New(p Policy) *Network {
 	n := &Network{policy: p, opened: map[string]*http.Transport{}}
 	n.transport = newTransport(n.dial)
@@ -64,7 +65,7 @@ func New(p Policy) *Network {
 
 func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		// No proxy: it would be the proxy whose address is looked at.
+		// No proxy: otherwise the proxy's address would be checked instead of the host's.
 		DialContext:            dial,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -85,7 +86,7 @@ func (n *Network) Close() {
 	}
 }
 
-// check tells whether a URL may be asked for; addresses are looked at when a connection is made.
+// check returns an error when a URL may not be requested. Addresses are checked when a connection is made.
 func (n *Network) check(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -100,8 +101,8 @@ func (n *Network) check(u *url.URL) error {
 	return &RefusedError{Message: fmt.Sprintf("the host %s is not one that tools may reach: the manager's --%s names those", u.Hostname(), FlagAllowed)}
 }
 
-// dial connects to a host. Whether its address may be used is asked for the very address that is connected to, so that a
-// name which resolves to one address now and to another later gains nothing.
+// dial connects to a host. It checks the IP address that it dials, not the name, so a name that resolves to different
+// addresses over time gains nothing.
 func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -120,7 +121,8 @@ func (n *Network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return d.DialContext(ctx, network, address)
 }
 
-// Explain says why a request failed, for whoever reads a tool's result: without the URL, which may hold secrets.
+// Explain returns why a request failed, for the reader of a tool's result. It leaves out the URL, which may contain
+// secrets.
 func Explain(err error, host string) string {
 	var refused *RefusedError
 	if errors.As(err, &refused) {

@@ -49,7 +49,7 @@ func getAs(n *outbound.Network, namespace, url string) (string, error) {
 }
 
 var _ = Describe("Addresses", Label("TOL-02"), func() {
-	DescribeTable("of no public host", func(address string) {
+	DescribeTable("that are not public", func(address string) {
 		Expect(outbound.Public(netip.MustParseAddr(address))).To(BeFalse())
 	},
 		Entry(nil, "127.0.0.1"), Entry(nil, "127.9.9.9"), Entry(nil, "0.0.0.0"), Entry(nil, "0.1.2.3"), Entry(nil, "10.0.0.1"), Entry(nil, "172.16.0.1"), Entry(nil, "172.31.255.255"),
@@ -60,7 +60,7 @@ var _ = Describe("Addresses", Label("TOL-02"), func() {
 		Entry(nil, "fc00::1"), Entry(nil, "fd00:ec2::254"), Entry(nil, "fec0::1"), Entry(nil, "ff02::1"), Entry(nil, "64:ff9b::7f00:1"), Entry(nil, "64:ff9b::a9fe:a9fe"),
 		Entry(nil, "64:ff9b:1::1"), Entry(nil, "2002:7f00:1::"), Entry(nil, "2002:a00:1::1"), Entry(nil, "2001::1"), Entry(nil, "2001:db8::1"),
 	)
-	DescribeTable("of public hosts", func(address string) {
+	DescribeTable("that are public", func(address string) {
 		Expect(outbound.Public(netip.MustParseAddr(address))).To(BeTrue())
 	}, Entry(nil, "8.8.8.8"), Entry(nil, "172.15.0.1"), Entry(nil, "100.63.255.255"), Entry(nil, "2606:4700::1111"), Entry(nil, "::ffff:8.8.8.8"), Entry(nil, "64:ff9b::808:808"))
 })
@@ -88,7 +88,7 @@ var _ = Describe("Hosts", Label("TOL-02"), func() {
 		Entry(nil, "[::1]:80", "http://[::1]/", true),
 		Entry(nil, "127.0.0.1", "http://[::ffff:127.0.0.1]/", true),
 	)
-	DescribeTable("are refused when they are none", func(pattern string) {
+	DescribeTable("are refused when they are invalid", func(pattern string) {
 		_, err := outbound.ParseHost(pattern)
 		Expect(err).To(MatchError(ContainSubstring(pattern)))
 	}, Entry(nil, ""), Entry(nil, "https://x"), Entry(nil, "*"), Entry(nil, "a.*.b"), Entry(nil, "x:99999"), Entry(nil, "a b"))
@@ -104,7 +104,7 @@ var _ = Describe("A network", Label("TOL-02"), func() {
 	})
 	port := func() string { return server.URL[strings.LastIndex(server.URL, ":"):] }
 
-	It("reaches no private address, by whatever name", func() {
+	It("reaches no private address under any name", func() {
 		n := network("", "")
 		for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "0x7f.1", "2130706433"} {
 			said, err := get(n, "http://"+host+port())
@@ -116,7 +116,7 @@ var _ = Describe("A network", Label("TOL-02"), func() {
 		Expect(asked).To(BeZero())
 	})
 
-	It("reaches those that the manager's flag names, by that name alone", func() {
+	It("reaches private hosts that the manager's flag names, by that name only", func() {
 		n := network("", "localhost")
 		Expect(get(n, "http://localhost"+port())).To(Equal("200 OK"))
 		_, err := get(n, "http://127.0.0.1"+port())
@@ -126,7 +126,7 @@ var _ = Describe("A network", Label("TOL-02"), func() {
 		Expect(asked).To(Equal(1))
 	})
 
-	It("reaches the allowed hosts alone, where there are some", func() {
+	It("reaches only the allowed hosts where some are set", func() {
 		n := network("*.example.com", "localhost")
 		said, err := get(n, "http://example.org/")
 		Expect(err).To(HaveOccurred())
@@ -134,7 +134,7 @@ var _ = Describe("A network", Label("TOL-02"), func() {
 		Expect(get(n, "http://localhost"+port())).To(Equal("200 OK"))
 	})
 
-	It("asks for nothing but HTTP, and not for users", func() {
+	It("refuses URLs that are not HTTP or that have a user", func() {
 		n := network("", "localhost")
 		for _, u := range []string{"ftp://localhost", "http://user:secret@localhost", "http:///x"} {
 			said, err := get(n, u)

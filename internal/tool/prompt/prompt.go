@@ -1,5 +1,5 @@
-// Package prompt holds the tools that prompts are to others (SPEC AGT-05, TOL-02). A call is made by the run, which
-// lets the called prompt's model and tools work on it; what is here says what the call asks for.
+// Package prompt implements prompts as tools of other prompts (AGT-05, TOL-02). The run makes the call and lets the
+// called prompt's model and tools work on it. This package describes what the call asks for.
 package prompt
 
 import (
@@ -10,14 +10,14 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// messageProperty is the argument that becomes the message to the called prompt where the caller's says no other.
+// messageProperty is the argument that becomes the message to the called prompt, unless the caller names another.
 const messageProperty = "message"
 
-// anyMessage are the arguments of a prompt that requires none.
+// anyMessage is the schema of the arguments for a prompt that requires none.
 const anyMessage = `{"type":"object","required":["message"],"properties":{
 	"message":{"type":"string","minLength":1,"description":"What to do, with all that is needed to do it"}}}`
 
-// New makes the tool for a prompt that another one lists as ref.
+// New returns the tool for a prompt that another prompt lists as ref.
 func New(ref skeinv1.PromptTool, name, description string, required json.RawMessage) tool.Tool {
 	t := &promptTool{ref: ref, definition: tool.Definition{Name: name, Description: description, Parameters: required}}
 	if len(required) == 0 {
@@ -44,14 +44,14 @@ func (t *promptTool) Call(_ context.Context, call tool.Call) tool.Result {
 	}}
 }
 
-// message is what the called prompt answers: the argument that is named for it, or all of them.
+// message returns the message for the called prompt: the argument that is named for it, or else all arguments.
 func (t *promptTool) message(arguments json.RawMessage) string {
 	property := t.ref.InitUserMessageProperty
 	if property == "" {
 		property = messageProperty
 	}
 	var args map[string]json.RawMessage
-	_ = json.Unmarshal(arguments, &args) // an object: the schema has been held against it
+	_ = json.Unmarshal(arguments, &args) // an object: the schema has checked it
 	value, there := args[property]
 	if !there {
 		return string(arguments)

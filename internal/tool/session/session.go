@@ -1,6 +1,5 @@
-// Package session holds the tools by which a model speaks of its session (SPEC AGT-01): that it is done,
-// that it failed, how far it is. Skein supplies them under the names that the agent gives them; ending the
-// session is the engine's part.
+// Package session implements the tools with which a model reports on its session (AGT-01): that it is done, that it
+// failed, or how far it is. Skein supplies them under the names that the agent chooses. The engine ends the session.
 package session
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Kind of session tool.
+// Kind is the kind of a session tool.
 type Kind string
 
 // The kinds.
@@ -22,7 +21,7 @@ const (
 	Status Kind = "status"
 )
 
-// Tools of a side.
+// Tools returns the session tools of a side.
 func Tools(side skeinv1.AgentSide, h *tool.Host) []tool.Tool {
 	var out []tool.Tool
 	for _, t := range []struct {
@@ -41,7 +40,7 @@ func Tools(side skeinv1.AgentSide, h *tool.Host) []tool.Tool {
 	return out
 }
 
-// KindOf tells which session tool of a side a name belongs to; "" for none.
+// KindOf returns which session tool of a side has a name; "" for none.
 func KindOf(side skeinv1.AgentSide, name string) (Kind, *skeinv1.SessionTool) {
 	switch {
 	case side.SessionStop != nil && side.SessionStop.Name == name:
@@ -54,13 +53,13 @@ func KindOf(side skeinv1.AgentSide, name string) (Kind, *skeinv1.SessionTool) {
 	return "", nil
 }
 
-// Message is what a call of a session tool says.
+// Message is the content of a call of a session tool.
 type Message struct {
 	Text        string
 	Attachments []string // paths of the thread's files
 }
 
-// Read takes the text and the attachments out of the arguments of a call.
+// Read returns the text and the attachments from the arguments of a call.
 func Read(spec *skeinv1.SessionTool, arguments string) Message {
 	var args map[string]json.RawMessage
 	var m Message
@@ -68,9 +67,9 @@ func Read(spec *skeinv1.SessionTool, arguments string) Message {
 		return m
 	}
 	if json.Unmarshal(args[messageProperty(spec)], &m.Text) != nil {
-		m.Text = string(args[messageProperty(spec)]) // not a string: as JSON
+		m.Text = string(args[messageProperty(spec)]) // use any other value as JSON
 	}
-	_ = json.Unmarshal(args[attachmentsProperty(spec)], &m.Attachments) // absent is none
+	_ = json.Unmarshal(args[attachmentsProperty(spec)], &m.Attachments) // absent means none
 	return m
 }
 
@@ -103,7 +102,7 @@ func (t *sessionTool) Definition() tool.Definition {
 			"type": "array", "maxItems": 100, "items": map[string]any{"type": "string"}, "description": "Paths of files to hand over",
 		}
 	}
-	schema, _ := json.Marshal(map[string]any{ // strings only: cannot fail
+	schema, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
 		"type": "object", "required": []string{messageProperty(&t.spec)}, "properties": properties,
 	})
 	return tool.Definition{Name: t.spec.Name, Description: t.description, Parameters: schema}

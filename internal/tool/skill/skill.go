@@ -1,5 +1,6 @@
-// Package skill holds the tool by which a model activates the skills of its prompt (SPEC AGT-08). The activation is
-// recorded on the thread before its instructions are given, so that what it unlocks is unlocked whatever happens then.
+// Package skill implements the tool with which a model activates the skills of its prompt (AGT-08). It records the
+// activation on the thread before it returns the instructions, so that what the skill unlocks stays unlocked whatever
+// happens next.
 package skill
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Skill of a prompt.
+// Skill is a skill of a prompt.
 type Skill struct {
 	Name         string
 	Description  string
@@ -22,11 +23,12 @@ type Skill struct {
 	Parameters   json.RawMessage // JSON Schema of the arguments; any object when empty
 }
 
-// Check holds arguments against the skill's schema; absent ones are none. The error says what is wrong with them.
+// Check validates arguments against the skill's schema. Absent arguments count as an empty object. The error says what
+// is wrong.
 func (s *Skill) Check(arguments json.RawMessage) error {
 	schema, err := tool.CompileSchema(s.Parameters)
 	if err != nil {
-		return nil // the definition's mistake, which its condition says
+		return nil // the definition is wrong, which its condition reports
 	}
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -37,7 +39,7 @@ func (s *Skill) Check(arguments json.RawMessage) error {
 	return nil
 }
 
-// New makes the tool for the skills of a prompt, of which those named in active are active on the thread.
+// New returns the tool for the skills of a prompt. active names those that are active on the thread.
 func New(skills []Skill, active map[string]bool, h *tool.Host) tool.Tool {
 	return &skillTool{skills: skills, active: active, host: h}
 }
@@ -66,7 +68,7 @@ func (t *skillTool) Definition() tool.Definition {
 			text.WriteString(" Its arguments fit this JSON Schema: " + string(s.Parameters))
 		}
 	}
-	schema, _ := json.Marshal(map[string]any{ // strings only: cannot fail
+	schema, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
 		"type": "object", "required": []string{"name"}, "additionalProperties": false,
 		"properties": map[string]any{
 			"name":      map[string]any{"type": "string", "enum": names},
@@ -76,13 +78,13 @@ func (t *skillTool) Definition() tool.Definition {
 	return tool.Definition{Name: tool.SkillTool, Description: text.String(), Parameters: schema}
 }
 
-// Call implements tool.Tool. A call that a crash cut off finds its own record, and gives the same result.
+// Call implements tool.Tool. A call that a crash interrupted finds its own record and returns the same result.
 func (t *skillTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	var args struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	}
-	if err := json.Unmarshal(call.Arguments, &args); err != nil { // the schema has refused it already
+	if err := json.Unmarshal(call.Arguments, &args); err != nil { // cannot happen: the schema has refused it already
 		return tool.Failure("the arguments cannot be read: " + err.Error())
 	}
 	i := slices.IndexFunc(t.skills, func(s Skill) bool { return s.Name == args.Name })
@@ -101,8 +103,8 @@ func (t *skillTool) Call(ctx context.Context, call tool.Call) tool.Result {
 	return tool.Success(text)
 }
 
-// record gives the activation as the thread has it, and makes it where there is none. Of one that is there the
-// arguments count that it was made with, whatever they are now.
+// record returns the thread's activation of the skill, and creates it when there is none. An existing activation keeps
+// its arguments, whatever the arguments are now.
 func (t *skillTool) record(ctx context.Context, s *Skill, arguments json.RawMessage) (*store.SkillActivation, error) {
 	info, err := t.host.State.Info(ctx)
 	if err != nil {
@@ -118,7 +120,7 @@ func (t *skillTool) record(ctx context.Context, s *Skill, arguments json.RawMess
 	return &record, err
 }
 
-// same tells whether two arguments are the same; to give none, as one does for the instructions alone, is the same as any.
+// same reports whether two arguments are equal. Absent arguments, which ask for the instructions only, equal any.
 func same(recorded, given json.RawMessage) bool {
 	if len(given) == 0 {
 		return true

@@ -1,4 +1,4 @@
-// Package tooltest has what tests of tools need around them.
+// Package tooltest provides what tests of tools need.
 package tooltest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// NewHost gives what an execution of a fresh thread, in a store below dir, offers to tools; env are the thread's
-// variables. Call closed when the test is over.
+// NewHost returns a host for an execution of a fresh thread, in a store below dir. env are the thread's variables. Call
+// closed when the test is over.
 func NewHost(ctx context.Context, dir string, env map[string]string) (h *tool.Host, closed func() error, err error) {
 	s, err := sqlitetest.Open(ctx, sqlstore.SQLiteOptions{Dir: dir})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package wiretest plays what providers answer, as their public documentation has it, to tests of the clients.
+// Package wiretest plays the answers of providers, from their public documentation, to tests of the clients.
 package wiretest
 
 import (
@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Server answers with the files that it was told to play, the last of them again and again.
+// Server answers with the files that Play sets. It repeats the last one.
 type Server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -22,14 +22,14 @@ type Server struct {
 	requests []Request
 }
 
-// Request that came.
+// Request is a received request.
 type Request struct {
 	Path   string
 	Header http.Header
 	Body   map[string]any
 }
 
-// New starts a server; it ends with the test.
+// New starts a server that ends with the test.
 func New() *Server {
 	s := &Server{}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -37,22 +37,22 @@ func New() *Server {
 	return s
 }
 
-// Play sets what is answered from now on: files that hold a whole HTTP response each, the status line and the headers
-// first. A header X-Breaks ends the connection in the middle of the body.
+// Play sets the answers from now on. Each file has a whole HTTP response, the status line and the headers first. The
+// header X-Breaks ends the connection in the middle of the body.
 func (s *Server) Play(files ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.files = files
 }
 
-// Requests gives those that came, in order.
+// Requests returns the received requests, in order.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// Last gives the newest request.
+// Last returns the newest request.
 func (s *Server) Last() Request {
 	ginkgo.GinkgoHelper()
 	all := s.Requests()
@@ -78,7 +78,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(status)
-	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) { // as they come: one at a time
+	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) { // send one event at a time, as a provider does
 		_, _ = w.Write(event)
 		_ = http.NewResponseController(w).Flush()
 	}
@@ -87,7 +87,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read gives the response that a file holds, and its body.
+// read returns the response in a file.
 func read(file string, r *http.Request) (status int, header http.Header, body []byte) {
 	defer ginkgo.GinkgoRecover()
 	data, err := os.ReadFile(file)

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store/storetest"
 )
 
-// empty makes a database without a schema.
+// empty creates a database without a schema.
 func empty(ctx context.Context) (url string, db *sql.DB) {
 	GinkgoHelper()
 	name, err := server.NewDatabase(ctx, "")
@@ -33,8 +33,8 @@ var _ = storetest.DescribeMigrations("PostgreSQL", func(ctx context.Context) sto
 	}}
 })
 
-var _ = Describe("PostgreSQL with a schema of a newer release", Label("K8S-05"), func() {
-	It("is refused", func(ctx SpecContext) {
+var _ = Describe("PostgreSQL's schema", Label("K8S-05"), func() {
+	It("is refused when it is of a newer release", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		db, err := sql.Open("pgx", d.url)
 		Expect(err).NotTo(HaveOccurred())
@@ -45,7 +45,7 @@ var _ = Describe("PostgreSQL with a schema of a newer release", Label("K8S-05"),
 		Expect(err).To(MatchError(ContainSubstring("newer release (schema 999")))
 	})
 
-	It("is made once by replicas that start together", func(ctx SpecContext) {
+	It("is created once by replicas that start together", func(ctx SpecContext) {
 		url, db := empty(ctx)
 		Expect(db.Close()).To(Succeed())
 		errs := make(chan error, 4)

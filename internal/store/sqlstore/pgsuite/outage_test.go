@@ -19,11 +19,11 @@ func text(id string) *store.AppendMessage {
 	return &store.AppendMessage{Message: &store.Message{ID: id, Role: store.RoleUser, Content: &id}}
 }
 
-// noticeable is longer than a hint takes.
+// noticeable is longer than a notification takes.
 const noticeable = 100 * time.Millisecond
 
-var _ = Describe("PostgreSQL that is gone", func() {
-	It("makes calls fail as unavailable, loses nothing that was acknowledged, and is used again when it is back", func(ctx SpecContext) {
+var _ = Describe("An unreachable PostgreSQL", func() {
+	It("makes calls fail as unavailable, loses no acknowledged write, and is used again when it is back", func(ctx SpecContext) {
 		own, err := pgtest.Start(ctx, pgtest.Options{Durable: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(own.Stop()).To(Succeed()) })
@@ -77,7 +77,7 @@ var _ = Describe("PostgreSQL that is gone", func() {
 		}
 	})
 
-	It("that cannot be reached at the start is said plainly, without the password", func(ctx SpecContext) {
+	It("is reported at startup without the password", func(ctx SpecContext) {
 		_, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: "postgres://skein:hunter2@127.0.0.1:1/none"})
 		Expect(err).To(MatchError(store.ErrUnavailable))
 		Expect(err.Error()).To(ContainSubstring("127.0.0.1"))
@@ -93,7 +93,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		return s
 	}
 
-	It("write to the same threads at once, and lose and repeat nothing", func(ctx SpecContext) {
+	It("write to the same threads at once without losing or repeating a write", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		replicas := []store.Store{open(ctx, d), open(ctx, d), open(ctx, d)}
 		const threads, writers, each = 3, 4, 40
@@ -138,7 +138,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		Expect(items).To(Equal(len(replicas) * writers * each))
 	})
 
-	It("hear of each other's commits, and after a lost connection that anything may have changed", func(ctx SpecContext) {
+	It("receive notifications of each other's commits, and after a lost connection one that anything may have changed", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		here, there := open(ctx, d), open(ctx, d)
 		heard := make(chan store.Hint, 1000)
@@ -146,7 +146,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		DeferCleanup(stop)
 		_, _, err := here.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
-		tells := func() (h store.Hint) { // whatever was said before it began to listen was missed
+		tells := func() (h store.Hint) { // notifications from before it listened may be lost
 			Expect(here.Apply(ctx, "t", nil, &store.AppendEvent{Event: store.Event{Type: "event:x"}})).To(Succeed())
 			select {
 			case h = <-heard:
@@ -155,7 +155,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 			return h
 		}
 		Eventually(tells).Should(Equal(store.Hint{ThreadID: "t", Changed: store.ChangedLog, Remote: true}))
-		for len(heard) > 0 { // of what it was told more than once until it listened
+		for len(heard) > 0 { // drop what was reported more than once
 			<-heard
 		}
 		Expect(server.Disconnect(ctx, d.name)).To(Succeed())
@@ -166,7 +166,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 		Eventually(heard).Should(Receive(Equal(store.Hint{ThreadID: "t", Changed: store.ChangedLog, Remote: true})))
 	})
 
-	It("give a thread to one of them, whatever the clocks of their machines say", func(ctx SpecContext) {
+	It("lease a thread to one of them, whatever their clocks show", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		all := []store.Store{open(ctx, d), open(ctx, d), open(ctx, d)}
 		_, _, err := all[0].CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
@@ -190,7 +190,7 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 })
 
 var _ = Describe("Texts in PostgreSQL", func() {
-	It("may hold what its own texts cannot", func(ctx SpecContext) {
+	It("have characters replaced that PostgreSQL cannot store", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		s, err := d.Open(nil)
 		Expect(err).NotTo(HaveOccurred())

@@ -22,7 +22,7 @@ func TestPostgres(t *testing.T) {
 
 var (
 	server   *pgtest.Server
-	template string // a database with the schema and nothing else
+	template string // a database that contains only the schema
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -37,7 +37,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(s.Close()).To(Succeed())
 })
 
-// database is one of the server's.
+// database is a database of the server.
 type database struct{ name, url string }
 
 func newDatabase(ctx context.Context) database {
@@ -52,7 +52,7 @@ func (d database) Open(c clock.PassiveClock) (store.Store, error) {
 	return sqlstore.OpenPostgres(context.Background(), sqlstore.PostgresOptions{URL: d.url, Clock: c})
 }
 
-// Exclusive: other replicas may have the database open too.
+// Exclusive returns false, because other replicas may also have the database open.
 func (database) Exclusive() bool { return false }
 
 var _ = storetest.DescribeStore("PostgreSQL", func() storetest.Backend { return newDatabase(context.Background()) })

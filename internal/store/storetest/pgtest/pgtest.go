@@ -1,5 +1,5 @@
-// Package pgtest runs PostgreSQL for tests: a server of the test process's own, in a temporary folder and
-// on a free port of the loopback interface, as a user that is not root.
+// Package pgtest runs PostgreSQL for tests. The server is a child of the test process, in a temporary folder and on a
+// free port of the loopback interface, and runs as a user that is not root.
 package pgtest
 
 import (
@@ -28,10 +28,10 @@ import (
 // role is the server's superuser.
 const role = "skein"
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
-	// Durable keeps every commit through a crash of the machine, as a real server does; tests that only
-	// kill processes need not wait for the disk.
+	// Durable makes every commit survive a crash of the machine, as on a real server. Tests that only kill processes
+	// need not wait for the disk.
 	Durable bool
 	// Settings are added to the server's, as "name=value".
 	Settings []string
@@ -41,7 +41,7 @@ type Options struct {
 type Server struct {
 	options Options
 	tools   tools
-	dir     string // of the data, in a folder of its own
+	dir     string // of the data, within a folder of its own
 	port    int
 	cred    *syscall.Credential
 	made    atomic.Int64
@@ -49,7 +49,7 @@ type Server struct {
 	stop func(syscall.Signal) error
 }
 
-// Start makes a server. It dies with the process that started it; Stop ends it and removes its data.
+// Start starts a server. It ends with the process that started it. Stop ends it earlier and removes its data.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	t, err := find()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Server) make(ctx context.Context) (err error) {
 	return err
 }
 
-// Up starts the server, as it was before Down.
+// Up starts the server again after Down.
 func (s *Server) Up(ctx context.Context) error {
 	args := []string{"-D", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + filepath.Dir(s.dir),
 		"-c", "max_connections=200", "-c", "shared_buffers=64MB", "-c", "max_wal_size=1GB", "-c", "jit=off"}
@@ -102,7 +102,7 @@ func (s *Server) Up(ctx context.Context) error {
 	cmd := exec.Command(s.tools.postgres, args...)
 	cmd.Dir = filepath.Dir(s.dir)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	// SIGQUIT is PostgreSQL's immediate shutdown.
+	// SIGQUIT makes PostgreSQL shut down immediately.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred, Pdeathsig: syscall.SIGQUIT, Setpgid: true}
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Server) Up(ctx context.Context) error {
 	started, ended := make(chan error, 1), make(chan struct{})
 	var waited error
 	go func() {
-		// The signal of the parent's death is that of the thread's: this one stays as long as the server.
+		// The death signal is tied to the thread that started the process, so keep this thread as long as the server.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -149,7 +149,7 @@ func (s *Server) Up(ctx context.Context) error {
 	}
 }
 
-// awaitReady reads the server's log until it takes connections.
+// awaitReady reads the server's log until the server accepts connections.
 func awaitReady(log io.Reader) error {
 	var said []string
 	for lines := bufio.NewScanner(log); lines.Scan(); {
@@ -161,7 +161,7 @@ func awaitReady(log io.Reader) error {
 	return fmt.Errorf("postgres did not start: %s", strings.Join(said, "; "))
 }
 
-// Down stops the server at once, without a goodbye to its clients, as a crash would. The data stays.
+// Down stops the server at once, without notice to its clients, as a crash would. The data stays.
 func (s *Server) Down() error { return s.stop(syscall.SIGQUIT) }
 
 // Stop ends the server and removes its data.
@@ -169,16 +169,16 @@ func (s *Server) Stop() error {
 	return errors.Join(s.stop(syscall.SIGQUIT), os.RemoveAll(filepath.Dir(s.dir)))
 }
 
-// URL of a database of the server.
+// URL returns the URL of a database of the server.
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
 }
 
-// Port of the server, on the loopback interface.
+// Port returns the port of the server on the loopback interface.
 func (s *Server) Port() int { return s.port }
 
-// NewDatabase makes a database, as a copy of template ("" for an empty one), and gives its name. Nobody may
-// be connected to the template.
+// NewDatabase creates a database as a copy of template ("" for an empty one), and returns its name. Nobody may be
+// connected to the template.
 func (s *Server) NewDatabase(ctx context.Context, template string) (name string, err error) {
 	if template == "" {
 		template = "template0"
@@ -190,7 +190,7 @@ func (s *Server) NewDatabase(ctx context.Context, template string) (name string,
 	return name, s.exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
 }
 
-// DropDatabase removes a database, and whoever is connected to it.
+// DropDatabase removes a database and ends the connections to it.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	if err := s.leave(ctx, name); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
 }
 
-// leave waits until the servers of the connections to a database are gone: a connection that was closed has one for a moment yet,
-// and PostgreSQL waits for it for five seconds.
+// leave waits until the server processes of closed connections to a database have ended. They take a moment, and
+// PostgreSQL would wait for them for five seconds.
 func (s *Server) leave(ctx context.Context, name string) error {
 	return s.exec(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE datname = '%s'", name))
 }
@@ -218,10 +218,11 @@ func (s *Server) exec(ctx context.Context, query string) error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// tools are PostgreSQL's programs.
+// tools are the paths of PostgreSQL's programs.
 type tools struct{ initdb, postgres string }
 
-// find looks for the newest PostgreSQL of the machine: in SKEIN_POSTGRES_BIN, where Debian's packages have it, on PATH.
+// find returns the newest PostgreSQL of the machine. It looks in SKEIN_POSTGRES_BIN, in the folders of Debian's
+// packages and on PATH.
 func find() (tools, error) {
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	slices.SortFunc(dirs, func(a, b string) int { return version(b) - version(a) })
@@ -246,7 +247,8 @@ func executable(file string) bool {
 	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
 }
 
-// ordinaryUser is who the server runs as: PostgreSQL refuses to be root. Nil for the present user.
+// ordinaryUser returns the user that the server runs as, because PostgreSQL refuses to run as root; nil for the present
+// user.
 func ordinaryUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -268,7 +270,7 @@ func ordinaryUser() (*syscall.Credential, error) {
 
 const prefix = "skein-pgtest-"
 
-// sweep removes what processes left behind that were killed.
+// sweep removes what killed processes left behind.
 func sweep() {
 	dirs, _ := filepath.Glob(filepath.Join(scratch.Root(), prefix+"*"))
 	for _, dir := range dirs {

@@ -1,7 +1,7 @@
-// Package sqlitetest opens SQLite stores for tests whose subject is something else: hundreds of them, each empty.
+// Package sqlitetest opens SQLite stores for tests about something else, which need hundreds of empty ones.
 //
-// Bringing the schema up is most of what a new store costs. So it is brought up once in a test program and copied from there; the
-// store is the manager's, set up no differently. Tests of the store make theirs with sqlstore alone.
+// Most of the cost of a new store is its schema. So a test program creates the schema once and copies it. The store
+// itself is set up as in the manager. Tests of the store create theirs with sqlstore only.
 package sqlitetest
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/skein-dev/skein/internal/store/sqlstore"
 )
 
-// database is the file of a store in its folder; SQLite's other files are gone once it is closed.
+// database is the file of a store in its folder. SQLite's other files are gone once it is closed.
 const database = "skein.db"
 
-// empty is the database of a store in which nothing has been written yet.
+// empty returns the database of a store in which nothing has been written yet.
 var empty = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp(scratch.Root(), "skein-schema-")
 	if err != nil {
@@ -35,7 +35,7 @@ var empty = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, database))
 })
 
-// Open opens the store in a folder, with the schema in place when there is none yet.
+// Open opens the store in a folder, and puts the schema there when it is missing.
 func Open(ctx context.Context, o sqlstore.SQLiteOptions) (*sqlstore.Store, error) {
 	file := filepath.Join(o.Dir, database)
 	if _, err := os.Stat(file); os.IsNotExist(err) {

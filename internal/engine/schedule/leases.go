@@ -1,4 +1,4 @@
-package engine
+package schedule
 
 import (
 	"context"
@@ -13,11 +13,19 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// renewers is how many leases are renewed at once, so that their writes share commits.
-const renewers = 32
+// ErrLeaseLost is the cause with which the context of a thread ends when another holder has its lease, or when the lease could not be
+// renewed in time.
+var ErrLeaseLost = errors.New("the thread's lease was lost")
 
-// leases renews the leases of all threads that this replica runs, by one goroutine, at a third of their term.
-type leases struct {
+const (
+	// renewers is how many leases are renewed at once, so that their writes share commits.
+	renewers = 32
+	// releaseTimeout bounds the write that gives a lease back after the context of its holder has ended.
+	releaseTimeout = 5 * time.Second
+)
+
+// Leases acquires leases of threads, and renews them from one goroutine after each third of their term. It is safe for concurrent use.
+type Leases struct {
 	store store.Store
 	clock clock.WithTicker
 	ttl   time.Duration
@@ -33,15 +41,16 @@ type heldLease struct {
 	expiry time.Time // by this replica's clock
 }
 
-func newLeases(s store.Store, clk clock.WithTicker, ttl time.Duration, log logr.Logger) *leases {
-	return &leases{store: s, clock: clk, ttl: ttl, log: log, held: map[*heldLease]struct{}{}}
+// NewLeases returns leases with a term of ttl.
+func NewLeases(s store.Store, clk clock.WithTicker, ttl time.Duration, log logr.Logger) *Leases {
+	return &Leases{store: s, clock: clk, ttl: ttl, log: log, held: map[*heldLease]struct{}{}}
 }
 
-// acquire takes a thread's lease and keeps it until release is called. lost is called when another
-// holder has it, or when it could not be renewed in time.
-func (l *leases) acquire(ctx context.Context, threadID, owner string, lost context.CancelCauseFunc) (*store.Fence, func(), error) {
+// Acquire takes a thread's lease and renews it until release is called. lost is called with ErrLeaseLost when another holder has the
+// lease, or when it could not be renewed in time. Errors are those of store.Acquire.
+func (l *Leases) Acquire(ctx context.Context, threadID, owner string, lost context.CancelCauseFunc) (fence *store.Fence, release func(), err error) {
 	expiry := l.clock.Now().Add(l.ttl)
-	fence, err := l.store.Acquire(ctx, threadID, owner, l.ttl)
+	fence, err = l.store.Acquire(ctx, threadID, owner, l.ttl)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +61,7 @@ func (l *leases) acquire(ctx context.Context, threadID, owner string, lost conte
 	return fence, func() { l.release(ctx, h) }, nil
 }
 
-func (l *leases) release(ctx context.Context, h *heldLease) {
+func (l *Leases) release(ctx context.Context, h *heldLease) {
 	l.mu.Lock()
 	delete(l.held, h)
 	l.mu.Unlock()
@@ -64,7 +73,8 @@ func (l *leases) release(ctx context.Context, h *heldLease) {
 	}
 }
 
-func (l *leases) renewLoop(ctx context.Context) {
+// Run renews leases until ctx ends.
+func (l *Leases) Run(ctx context.Context) {
 	ticker := l.clock.NewTicker(l.ttl / 3)
 	defer ticker.Stop()
 	for {
@@ -77,7 +87,7 @@ func (l *leases) renewLoop(ctx context.Context) {
 	}
 }
 
-func (l *leases) renewAll(ctx context.Context) {
+func (l *Leases) renewAll(ctx context.Context) {
 	l.mu.Lock()
 	all := make([]*heldLease, 0, len(l.held))
 	for h := range l.held {
@@ -95,8 +105,8 @@ func (l *leases) renewAll(ctx context.Context) {
 	_ = group.Wait() // renew reports by lost
 }
 
-// check finds out whether the lease of a thread is still this replica's, before its next write would.
-func (l *leases) check(ctx context.Context, threadID string) error {
+// Check finds out whether this replica still has the lease of a thread, before the next write would.
+func (l *Leases) Check(ctx context.Context, threadID string) error {
 	l.mu.Lock()
 	var of []*heldLease
 	for h := range l.held {
@@ -108,7 +118,7 @@ func (l *leases) check(ctx context.Context, threadID string) error {
 	for _, h := range of {
 		switch err := l.store.Renew(ctx, h.fence, l.ttl); {
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
-			h.lost(errLeaseLost)
+			h.lost(ErrLeaseLost)
 		case err != nil:
 			return err
 		}
@@ -116,16 +126,16 @@ func (l *leases) check(ctx context.Context, threadID string) error {
 	return nil
 }
 
-// renew touches a lease of which only this goroutine changes the expiry: rounds do not overlap.
-func (l *leases) renew(ctx context.Context, h *heldLease) {
+// renew renews a lease. One round of renewals follows the other, so no other goroutine changes the expiry.
+func (l *Leases) renew(ctx context.Context, h *heldLease) {
 	expiry := l.clock.Now().Add(l.ttl)
 	err := l.store.Renew(ctx, h.fence, l.ttl)
 	switch {
 	case err == nil:
 		h.expiry = expiry
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
-		h.lost(errLeaseLost)
+		h.lost(ErrLeaseLost)
 	case !l.clock.Now().Before(h.expiry):
-		h.lost(errLeaseLost)
+		h.lost(ErrLeaseLost)
 	}
 }

@@ -1,4 +1,5 @@
-package engine
+// Package codelog writes what the code of a thread logs into the thread's log: in batches, bounded, and without secrets.
+package codelog
 
 import (
 	"context"
@@ -11,31 +12,31 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/skein-dev/skein/internal/engine/clip"
 	"github.com/skein-dev/skein/internal/sandbox"
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 	"github.com/skein-dev/skein/internal/store"
-	"github.com/skein-dev/skein/internal/thread"
 )
 
 // Bounds of the lines that code may write to a thread's log.
 const (
-	// MaxLogLine bounds the text of a line, in bytes.
-	MaxLogLine = 8 << 10
-	// MaxRunLogLines and MaxRunLogBytes bound the lines of a run, or of a call outside of one.
-	MaxRunLogLines = 1000
-	MaxRunLogBytes = 1 << 20
-	// MaxThreadLogLines bounds the lines that a thread keeps: the oldest are dropped.
-	MaxThreadLogLines = 5000
+	// MaxLine bounds the text of a line, in bytes.
+	MaxLine = 8 << 10
+	// MaxRunLines and MaxRunLogBytes bound the lines of a run, or of a call outside of one.
+	MaxRunLines = 1000
+	MaxRunBytes = 1 << 20
+	// MaxThreadLines bounds the lines that a thread keeps: the oldest are dropped.
+	MaxThreadLines = 5000
 	// linesInterval is how long a line waits for others before they are written together.
 	linesInterval = 50 * time.Millisecond
 	// linesTimeout bounds how long the code's caller waits for lines to be written.
 	linesTimeout = 5 * time.Second
 )
 
-// lines writes what code logs into the thread's log, in batches: whatever code does, it waits for no line, and the log
-// takes no more than the bounds allow. What is written is without secrets. Lines that cannot be written are lost, for
-// that is no reason to fail a run. A nil lines takes none.
-type lines struct {
+// Lines collects the lines that code of one run logs, or of one call outside of a run, and writes them in batches. Code never waits for
+// a line, and the log takes no more than the bounds allow. Secrets are removed. Lines that cannot be written are lost, since that is no
+// reason to fail a run. A nil Lines drops all lines. Lines is safe for concurrent use.
+type Lines struct {
 	clock  clock.WithDelayedExecution
 	redact func(text string) string
 	write  func(ctx context.Context, ops ...store.Op) error
@@ -55,51 +56,51 @@ type lines struct {
 	kept    []store.CodeLine
 }
 
-func (e *Engine) newLines(t *store.Thread, st *thread.State, runID string) *lines {
-	return &lines{
-		clock: e.opts.Clock, runID: runID, write: st.Apply,
-		redact: func(text string) string { return e.opts.Redact(t.Namespace, text) },
-		failed: func(err error) {
-			e.log.V(1).Info("lines that code logged cannot be written", "namespace", t.Namespace, "name", t.Name, "run", runID, "error", err.Error())
-		},
-	}
+// Options of Lines.
+type Options struct {
+	Clock clock.WithDelayedExecution
+	// RunID is the run that lines belong to; "" outside of a run.
+	RunID string
+	// Redact takes secrets out of a text.
+	Redact func(text string) string
+	// Write writes to the thread's log.
+	Write func(ctx context.Context, ops ...store.Op) error
+	// Failed is told when lines are lost.
+	Failed func(err error)
 }
 
-// sourceKinds are what the folders of modules stand for.
-var sourceKinds = map[string]string{"tools": "tool", "effects": "effect", "endpoints": "endpoint", "sides": "handler"}
-
-// sourceOf names what a module is to people; "" for a module that is Skein's own.
-func sourceOf(module string) string {
-	folder, name, ok := strings.Cut(module, "/")
-	if !ok {
-		return ""
-	}
-	if folder+"/" == hookFolder {
-		return "hook/" + strings.TrimPrefix(name, sideB+"/")
-	}
-	if kind := sourceKinds[folder]; kind != "" {
-		return kind + "/" + name
-	}
-	return ""
+// New returns lines of one run, or of one call outside of a run.
+func New(o Options) *Lines {
+	return &Lines{clock: o.Clock, runID: o.RunID, redact: o.Redact, write: o.Write, failed: o.Failed}
 }
 
-// console takes a line that code wrote to the console.
-func (l *lines) console(source, call string, line sandbox.Log) {
+// Collect keeps the lines for the caller too. It is called before the first line.
+func (l *Lines) Collect() { l.keep = true }
+
+// HandlerLine is the data of EventHandlerLog.
+type HandlerLine struct {
+	Level   string          `json:"level"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Console takes a line that code wrote to the console.
+func (l *Lines) Console(source, call string, line sandbox.Log) {
 	if l == nil {
 		return
 	}
 	l.add(store.CodeLine{Level: line.Level, Message: line.Message, Time: line.Time.UnixMicro(), Source: source, Call: call})
 }
 
-// fail takes what Skein has to say of code that failed where no result, message or status says it.
-func (l *lines) fail(source, text string) {
+// Fail takes the failure of code that no result, message or status shows.
+func (l *Lines) Fail(source, text string) {
 	if l == nil {
 		return
 	}
 	l.add(store.CodeLine{Level: "error", Message: text, Time: l.clock.Now().UnixMicro(), Source: source})
 }
 
-func (l *lines) add(line store.CodeLine) {
+func (l *Lines) add(line store.CodeLine) {
 	if !l.takes(len(line.Message)) {
 		return
 	}
@@ -116,8 +117,8 @@ func (l *lines) add(line store.CodeLine) {
 	l.put(store.EventCodeLog, data)
 }
 
-// handler takes a line of a handler's logger.
-func (l *lines) handler(line handlerLine) {
+// Handler takes a line of a handler's logger.
+func (l *Lines) Handler(line HandlerLine) {
 	if l == nil {
 		return
 	}
@@ -134,35 +135,35 @@ func (l *lines) handler(line handlerLine) {
 	l.put(store.EventHandlerLog, data)
 }
 
-// clean takes the secrets out of a text before it is cut, so that no part of one is left.
-func (l *lines) clean(text string) string {
+// clean removes secrets from a text before it cuts the text, so that no part of a secret remains.
+func (l *Lines) clean(text string) string {
 	cut := len(text) >= protocol.MaxLog-4 // within a character of the bound: the sandbox has cut it, perhaps within a secret
 	text = l.redact(strings.ReplaceAll(text, "\x00", "\uFFFD"))
 	if cut {
-		text = text[:max(len(text)-MaxLogLine, 0)] + "…"
+		text = text[:max(len(text)-MaxLine, 0)] + "…"
 	}
-	return clipText(strings.ToValidUTF8(text, "\uFFFD"), MaxLogLine)
+	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), MaxLine)
 }
 
-// takes counts a line, and reports whether it is kept.
-func (l *lines) takes(size int) bool {
+// takes counts a line, and reports whether the bounds allow it.
+func (l *Lines) takes(size int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	l.bytes += min(size, MaxLogLine)
-	if l.count <= MaxRunLogLines && l.bytes <= MaxRunLogBytes {
+	l.bytes += min(size, MaxLine)
+	if l.count <= MaxRunLines && l.bytes <= MaxRunBytes {
 		return true
 	}
 	l.dropped++
 	if !l.told {
 		l.told = true
-		l.record(store.CodeLine{Level: "warn", Message: fmt.Sprintf("more than %d lines or %d bytes: what comes after is dropped", MaxRunLogLines, MaxRunLogBytes)})
+		l.record(store.CodeLine{Level: "warn", Message: fmt.Sprintf("more than %d lines or %d bytes: what comes after is dropped", MaxRunLines, MaxRunBytes)})
 	}
 	return false
 }
 
-// record puts a line of Skein's own; mu is held.
-func (l *lines) record(line store.CodeLine) {
+// record adds a line of Skein's own. The caller holds mu.
+func (l *Lines) record(line store.CodeLine) {
 	line.Time = l.clock.Now().UnixMicro()
 	data, _ := json.Marshal(line) // texts and numbers: cannot fail
 	if l.keep {
@@ -171,16 +172,16 @@ func (l *lines) record(line store.CodeLine) {
 	l.put(store.EventCodeLog, data)
 }
 
-// put has a line written with the next batch; mu is held.
-func (l *lines) put(kind string, data json.RawMessage) {
+// put adds a line to the next batch. The caller holds mu.
+func (l *Lines) put(kind string, data json.RawMessage) {
 	l.pending = append(l.pending, &store.AppendEvent{Event: store.Event{Type: kind, RunID: l.runID, Data: data}})
 	if l.timer == nil {
-		l.timer = l.clock.AfterFunc(linesInterval, l.flush)
+		l.timer = l.clock.AfterFunc(linesInterval, l.Flush)
 	}
 }
 
-// flush writes what waits.
-func (l *lines) flush() {
+// Flush writes what waits.
+func (l *Lines) Flush() {
 	if l == nil {
 		return
 	}
@@ -206,13 +207,13 @@ func (l *lines) flush() {
 	// The code's own context may have ended, which is what the lines may be about.
 	ctx, cancel := context.WithTimeout(context.Background(), linesTimeout)
 	defer cancel()
-	if err := l.write(ctx, append(ops, &store.TrimLines{Keep: MaxThreadLogLines})...); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := l.write(ctx, append(ops, &store.TrimLines{Keep: MaxThreadLines})...); err != nil && !errors.Is(err, store.ErrNotFound) {
 		l.failed(err)
 	}
 }
 
-// end says how many lines were dropped, and writes what waits.
-func (l *lines) end() {
+// End adds how many lines were dropped, and writes what waits.
+func (l *Lines) End() {
 	if l == nil {
 		return
 	}
@@ -226,11 +227,11 @@ func (l *lines) end() {
 		l.record(store.CodeLine{Level: "warn", Message: fmt.Sprintf("… %s%d lines dropped", atLeast, n), Dropped: n})
 	}
 	l.mu.Unlock()
-	l.flush()
+	l.Flush()
 }
 
-// taken gives the lines that were collected for the caller.
-func (l *lines) taken() []store.CodeLine {
+// Collected returns the lines that Collect kept.
+func (l *Lines) Collected() []store.CodeLine {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept

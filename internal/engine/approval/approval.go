@@ -1,4 +1,6 @@
-package engine
+// Package approval lists the tool calls that wait for a person's approval, and records what was decided on them. It writes to the store
+// alone: the decision wakes the run, wherever that is, which makes the call or tells the model that it was refused.
+package approval
 
 import (
 	"cmp"
@@ -10,13 +12,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skein-dev/skein/internal/engine/checkpoint"
+	"github.com/skein-dev/skein/internal/engine/definition"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/thread"
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Approval is a tool call of a thread that has to be approved (SPEC RUN-11), and what was decided.
-type Approval struct {
+// A Call is a tool call of a thread that has to be approved (RUN-11), with the decision on it.
+type Call struct {
 	RunID, ToolCallID string
 	Name              string // of the tool
 	Arguments         string // as the model wrote them
@@ -27,7 +31,7 @@ type Approval struct {
 	order int // of the call within its message
 }
 
-// DecidedError says that a call was decided on before, otherwise.
+// DecidedError reports that another decision on the call was made before.
 type DecidedError struct{ Decision store.Approval }
 
 // Error implements error.
@@ -43,102 +47,115 @@ func (e *DecidedError) Error() string {
 	return e.Decision.By + " has refused the call already"
 }
 
-// decideTries bounds how often a decision is written anew because the thread has changed meanwhile.
+// Service lists and decides calls that wait for approval, of runs on any replica. It is safe for concurrent use.
+type Service struct {
+	store store.Store
+	now   func() int64       // microseconds since 1970
+	fault func(point string) // is called around durable writes
+}
+
+// New returns approvals over a store.
+func New(s store.Store, now func() int64, fault func(point string)) *Service {
+	return &Service{store: s, now: now, fault: fault}
+}
+
+// decideTries bounds how often a decision is written again because the thread changed at the same time.
 const decideTries = 50
 
-// Approvals lists the calls of a thread's run that wait for approval, or were decided on and are about to be made, in
-// the order in which they were asked for.
-func (e *Engine) Approvals(ctx context.Context, threadID string) ([]Approval, error) {
-	r, kept, err := e.underWay(ctx, threadID)
+// List returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in which
+// they were requested.
+func (s *Service) List(ctx context.Context, threadID string) ([]Call, error) {
+	r, state, err := s.underWay(ctx, threadID)
 	if r == nil || err != nil {
 		return nil, err
 	}
-	items, err := e.store.Inbox(ctx, threadID)
+	items, err := s.store.Inbox(ctx, threadID)
 	if err != nil {
 		return nil, err
 	}
-	var out []Approval
-	for id, w := range kept.Waits {
+	var out []Call
+	for id, w := range state.Waits {
 		if w.Kind != tool.WaitApproval {
 			continue
 		}
-		a := Approval{RunID: r.ID, ToolCallID: id, RequestedAt: w.Since, ExpiresAt: w.Until, Decision: decidedIn(items, id)}
-		if err := e.describe(ctx, threadID, w.MessageID, &a); err != nil {
+		a := Call{RunID: r.ID, ToolCallID: id, RequestedAt: w.Since, ExpiresAt: w.Until, Decision: decidedIn(items, id)}
+		if err := s.describe(ctx, threadID, w.MessageID, &a); err != nil {
 			return nil, err
 		}
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b Approval) int {
+	slices.SortFunc(out, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(a.RequestedAt, b.RequestedAt), cmp.Compare(a.order, b.order))
 	})
 	return out, nil
 }
 
-// Decide approves or refuses a call that waits for it, durably, and gives the call as it was decided on. The same
-// decision again gives the first one; another is a *DecidedError. A call that does not wait is an *UnknownError.
-func (e *Engine) Decide(ctx context.Context, threadID, callID string, d store.Approval) (*Approval, error) {
+// Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision
+// returns the first one. Errors are a *DecidedError for another decision, a *definition.UnknownError for a call that does not wait,
+// and a *thread.InvalidError for arguments that the tool does not accept.
+func (s *Service) Decide(ctx context.Context, threadID, callID string, d store.Approval) (*Call, error) {
 	for try := 1; ; try++ {
-		t, err := e.store.Thread(ctx, threadID)
+		t, err := s.store.Thread(ctx, threadID)
 		if err != nil {
 			return nil, err
 		}
-		a, err := e.decideOn(ctx, t, callID, d)
+		a, err := s.decideOn(ctx, t, callID, d)
 		if !errors.Is(err, store.ErrConflict) || try == decideTries {
 			return a, err
 		}
 	}
 }
 
-func (e *Engine) decideOn(ctx context.Context, t *store.Thread, callID string, d store.Approval) (*Approval, error) {
+func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, d store.Approval) (*Call, error) {
 	key := "approval:" + callID
-	r, kept, err := e.underWay(ctx, t.ID)
+	r, state, err := s.underWay(ctx, t.ID)
 	if err != nil {
 		return nil, err
 	}
-	w, waits := kept.Waits[callID]
+	w, waits := state.Waits[callID]
 	if r == nil || !waits || w.Kind != tool.WaitApproval {
-		return e.decidedBefore(ctx, t.ID, key, callID, d)
+		return s.decidedBefore(ctx, t.ID, key, callID, d)
 	}
-	a := &Approval{RunID: r.ID, ToolCallID: callID, RequestedAt: w.Since, ExpiresAt: w.Until}
-	if err := e.describe(ctx, t.ID, w.MessageID, a); err != nil {
+	a := &Call{RunID: r.ID, ToolCallID: callID, RequestedAt: w.Since, ExpiresAt: w.Until}
+	if err := s.describe(ctx, t.ID, w.MessageID, a); err != nil {
 		return nil, err
 	}
-	if w.Until != 0 && w.Until <= e.now() { // the run is about to find out
+	if w.Until != 0 && w.Until <= s.now() { // the run is about to find out
 		return nil, &DecidedError{Decision: store.Approval{Expired: true, At: w.Until}}
 	}
 	if bad := checkArguments(w, a, d); bad != nil {
-		decided, err := e.decidedBefore(ctx, t.ID, key, callID, d)
-		var unknown *UnknownError
+		decided, err := s.decidedBefore(ctx, t.ID, key, callID, d)
+		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
 			return nil, bad
 		}
 		return decided, err
 	}
-	d.At = e.now()
+	d.At = s.now()
 	said, err := json.Marshal(store.ApprovalDecision{Approval: d, ToolCallID: callID, Name: a.Name})
 	if err != nil {
 		return nil, err
 	}
 	once := &store.Once{Key: key, Fingerprint: fingerprintOf(d), Result: func() (json.RawMessage, error) { return said, nil }}
-	e.fault("decide.before")
+	s.fault("decide.before")
 	// Against the version: the run must not have ended, or given up waiting, in between.
-	err = e.store.Apply(ctx, t.ID, nil, once, &store.ExpectVersion{Version: t.Version},
+	err = s.store.Apply(ctx, t.ID, nil, once, &store.ExpectVersion{Version: t.Version},
 		&store.AppendEvent{Event: store.Event{Type: store.EventApprovalDecided, RunID: r.ID, MessageID: w.MessageID, Data: said}},
 		&store.Enqueue{Item: store.InboxItem{Key: key, Kind: store.InboxApproval, Payload: said}})
 	if errors.Is(err, store.ErrKeyReused) || err == nil && once.Existed {
-		return e.decidedBefore(ctx, t.ID, key, callID, d)
+		return s.decidedBefore(ctx, t.ID, key, callID, d)
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.fault("decide.after")
+	s.fault("decide.after")
 	a.Decision = &d
 	return a, nil
 }
 
 // checkArguments returns a *thread.InvalidError when the arguments that a call is approved with are none that its tool
 // takes. The approval then stays pending.
-func checkArguments(w tool.Wait, a *Approval, d store.Approval) error {
+func checkArguments(w tool.Wait, a *Call, d store.Approval) error {
 	if d.Arguments == nil || len(w.Parameters) == 0 {
 		return nil
 	}
@@ -152,11 +169,11 @@ func checkArguments(w tool.Wait, a *Approval, d store.Approval) error {
 	return nil
 }
 
-// decidedBefore gives the decision that was made on a call, if it is the same as d.
-func (e *Engine) decidedBefore(ctx context.Context, threadID, key, callID string, d store.Approval) (*Approval, error) {
-	fingerprint, said, err := e.store.Recorded(ctx, threadID, key)
+// decidedBefore returns the decision that was made on a call, if it is the same as d.
+func (s *Service) decidedBefore(ctx context.Context, threadID, key, callID string, d store.Approval) (*Call, error) {
+	fingerprint, said, err := s.store.Recorded(ctx, threadID, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, &UnknownError{Message: fmt.Sprintf("no call %q of the thread waits for approval: list those that do with kubectl skein approvals, or GET approvals", callID)}
+		return nil, &definition.UnknownError{Message: fmt.Sprintf("no call %q of the thread waits for approval: list those that do with kubectl skein approvals, or GET approvals", callID)}
 	}
 	if err != nil {
 		return nil, err
@@ -168,10 +185,10 @@ func (e *Engine) decidedBefore(ctx context.Context, threadID, key, callID string
 	if fingerprint != fingerprintOf(d) {
 		return nil, &DecidedError{Decision: was.Approval}
 	}
-	return &Approval{ToolCallID: callID, Name: was.Name, Decision: &was.Approval}, nil
+	return &Call{ToolCallID: callID, Name: was.Name, Decision: &was.Approval}, nil
 }
 
-// fingerprintOf tells decisions apart: who made it, and why, does not matter.
+// fingerprintOf returns what two equal decisions have in common. Who decided, and why, does not count.
 func fingerprintOf(d store.Approval) string {
 	if !d.Approved {
 		return "refused"
@@ -186,24 +203,27 @@ func fingerprintOf(d store.Approval) string {
 	return "approved:" + hex.EncodeToString(sum[:])
 }
 
-// underWay gives the run of a thread that is under way or parked, and what it keeps; nil when there is none.
-func (e *Engine) underWay(ctx context.Context, threadID string) (*store.Run, runState, error) {
-	r, err := e.store.Run(ctx, threadID, "")
+// underWay returns the run of a thread that is under way or parked, with its state. The run is nil if there is none.
+func (s *Service) underWay(ctx context.Context, threadID string) (*store.Run, checkpoint.State, error) {
+	r, err := s.store.Run(ctx, threadID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.Status.Ended() {
-		return nil, runState{}, nil
+		return nil, checkpoint.State{}, nil
 	}
 	if err != nil {
-		return nil, runState{}, err
+		return nil, checkpoint.State{}, err
 	}
-	kept, err := readRunState(r)
-	return r, kept, err
+	state, err := checkpoint.Read(r)
+	return r, state, err
 }
 
-// describe adds what the message that makes a call says of it.
-func (e *Engine) describe(ctx context.Context, threadID, messageID string, a *Approval) error {
-	m, err := e.store.Message(ctx, threadID, messageID)
+// describe adds the name and the arguments of a call from the message that makes it.
+func (s *Service) describe(ctx context.Context, threadID, messageID string, a *Call) error {
+	m, err := s.store.Message(ctx, threadID, messageID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it was deleted
+	}
 	if err != nil {
-		return ignoreNotFound(err) // it was deleted
+		return err
 	}
 	for i, call := range m.ToolCalls {
 		if call.ID == a.ToolCallID {
@@ -213,7 +233,7 @@ func (e *Engine) describe(ctx context.Context, threadID, messageID string, a *Ap
 	return nil
 }
 
-// decidedIn finds the decision on a call that the run has not taken over yet; nil when there is none.
+// decidedIn returns the decision on a call that still waits in the inbox, or nil.
 func decidedIn(items []store.InboxItem, callID string) *store.Approval {
 	for _, item := range items {
 		var d store.ApprovalDecision

@@ -1,0 +1,138 @@
+// Package checkpoint has what a run keeps of itself beside its messages, so that another replica can continue it after a crash or a
+// wait: whose turn it is, what its calls wait for, and what was decided on them. The store has it in Run.State, as JSON.
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/engine/transcript"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/tool"
+)
+
+// metadataApproval is the decision on a call that had to be approved, in the metadata of its result.
+const metadataApproval = "approval"
+
+// State is the content of Run.State.
+type State struct {
+	// Waits are the calls whose results come later: from children, once they are approved, at a time.
+	Waits map[string]tool.Wait `json:"waits,omitempty"`
+	// Decisions on calls that had to be approved, until the results of these are in the log.
+	Decisions map[string]store.Approval `json:"decisions,omitempty"`
+	// ReplyTo are the parent's tool calls that wait for the end of this run.
+	ReplyTo []string `json:"replyTo,omitempty"`
+	// Input is the newest message that the run took in, kept where a side of the agent is code.
+	Input string `json:"input,omitempty"`
+	// Turn is whose turn it is, and what code has decided about it.
+	Turn Turn `json:"turn,omitzero"`
+	// Handoffs is how often the run has passed to another agent (SPEC AGT-03), which begins a turn of its own.
+	Handoffs int `json:"handoffs,omitempty"`
+	// HookDepth is that of the newest message that the run took in.
+	HookDepth int `json:"hookDepth,omitempty"`
+	// Worked is how long the run has been at work, in microseconds, where that is bounded (SPEC RUN-10).
+	Worked int64 `json:"worked,omitempty"`
+	// Context is what of state.context a run that waited has carried over, encoded.
+	Context []byte `json:"context,omitempty"`
+}
+
+// Read returns the state that the row of a run has.
+func Read(r *store.Run) (State, error) {
+	var s State
+	if len(r.State) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(r.State, &s); err != nil {
+		return s, fmt.Errorf("the state of run %s cannot be read: %w", r.ID, err)
+	}
+	return s, nil
+}
+
+// Encode returns the state for Run.State, nil when it is empty.
+func (s State) Encode() json.RawMessage {
+	raw, _ := json.Marshal(s) // strings, numbers and bytes only: cannot fail
+	if string(raw) == "{}" {  // every field is left out when it is empty
+		return nil
+	}
+	return raw
+}
+
+// Turn is whose turn it is, and what code has decided about the turn.
+type Turn struct {
+	// Side whose turn it is; "" is side a.
+	Side string `json:"side,omitempty"`
+	// Over is how many turns of the session are over, After the last message of the one before this.
+	Over  int    `json:"over,omitempty"`
+	After string `json:"after,omitempty"`
+	// Before is how many model calls the run had made when the turn began, StepsB how many of all are side b's.
+	Before int `json:"before,omitempty"`
+	StepsB int `json:"stepsB,omitempty"`
+	// Ends: the session is over once the calls of the step have their results. Passes: this turn is.
+	Ends   bool `json:"ends,omitempty"`
+	Passes bool `json:"passes,omitempty"`
+	// Again: when the turn is over the same side has the next one.
+	Again bool `json:"again,omitempty"`
+	// Repairs is how often the model was told in this turn that its answer does not fit its schema; After is that answer then.
+	Repairs int `json:"repairs,omitempty"`
+}
+
+// WakeAt returns when the first wait of the run ends by itself, in microseconds since 1970. It returns 0 for never.
+func (s State) WakeAt() int64 {
+	var first int64
+	for _, w := range s.Waits {
+		if w.Until != 0 && (first == 0 || w.Until < first) {
+			first = w.Until
+		}
+	}
+	return first
+}
+
+// RemoveWait removes the wait of a call that has its result, and the waits of the calls that it made. It reports whether the call
+// waited.
+func (s *State) RemoveWait(callID string) bool {
+	if _, waits := s.Waits[callID]; !waits {
+		return false
+	}
+	delete(s.Waits, callID)
+	for id, w := range s.Waits {
+		if w.Within == callID {
+			s.RemoveWait(id)
+		}
+	}
+	return true
+}
+
+// InPrompt reports whether a called prompt waits. Its definition may be gone by now.
+func (s *State) InPrompt() bool {
+	for _, w := range s.Waits {
+		if w.Kind == tool.WaitPrompt || w.Within != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// MarkDecision notes on a result how its call was approved, and removes the decision from the state. It reports whether the call
+// had to be approved.
+func (s *State) MarkDecision(call store.ToolCall, m *store.Message) bool {
+	d, ok := s.Decisions[call.ID]
+	if !ok {
+		return false
+	}
+	if d.Approved && d.Arguments != nil { // what the model asked for is in the log as it was
+		text := transcript.ContentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
+		m.Content = &text
+	}
+	if m.Metadata == nil {
+		m.Metadata = map[string]any{}
+	}
+	m.Metadata[metadataApproval] = d
+	delete(s.Decisions, call.ID)
+	return true
+}
+
+// RepliesToAny reports whether the run replies to any of the calls.
+func (s *State) RepliesToAny(calls map[string]bool) bool {
+	return slices.ContainsFunc(s.ReplyTo, func(call string) bool { return calls[call] })
+}

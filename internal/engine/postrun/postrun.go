@@ -1,0 +1,209 @@
+// Package postrun does the tasks that follow a run, such as writing a title, after the thread's lease is free again. The end of the run
+// records that they are due, so another replica does them if this one is lost.
+package postrun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/skein-dev/skein/internal/engine/clip"
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/store"
+)
+
+// A Task is work that follows a run (THR-13).
+type Task struct {
+	// Name in the log.
+	Name string
+	// Do is called once the run's end is recorded and the thread's lease is no longer that run's. It keeps no other
+	// run of the thread waiting, holds no lease, and must return when ctx ends. What it returns as an error, or
+	// panics with, goes to the log: it is not called again for that. It is called again when the manager ended
+	// before the run's tasks were done, so it must be able to bear a repeat.
+	Do func(ctx context.Context, run Run) error
+	// Due tells from the thread as it was when its run began, and from the agent, whether there may be anything to
+	// do: what is not due costs nothing. Always, when it is nil or the agent is not known.
+	Due func(t *store.Thread, a *definition.Agent) bool
+}
+
+// Run is the run that a task follows.
+type Run struct {
+	Thread *store.Thread
+	Run    store.Run
+}
+
+// Options of a Worker.
+type Options struct {
+	Store store.Store
+	Clock clock.WithTicker
+	Log   logr.Logger
+	// Tasks follow each run, at once.
+	Tasks []Task
+	// Workers is how many runs are followed at once.
+	Workers int
+	// Timeout bounds the tasks of a run.
+	Timeout time.Duration
+	// SweepInterval is the time between two looks for runs whose tasks a lost replica has left undone. A run counts as left when
+	// its end is older than Timeout and LeaseTTL together.
+	SweepInterval, LeaseTTL time.Duration
+	// Redact takes the secrets of a namespace out of a text.
+	Redact func(namespace, text string) string
+	// Fault is called around durable writes.
+	Fault func(point string)
+}
+
+// Worker does the tasks that follow runs. The end of a run records that they are to be done. It is safe for concurrent use.
+type Worker struct {
+	opts  Options
+	store store.Store
+	log   logr.Logger
+	queue workqueue.TypedInterface[store.RunRef]
+	slots *semaphore.Weighted
+}
+
+// NewWorker returns a worker that has nothing to do yet.
+func NewWorker(o Options) *Worker {
+	return &Worker{
+		opts: o, store: o.Store, log: o.Log, queue: workqueue.NewTyped[store.RunRef](), slots: semaphore.NewWeighted(int64(o.Workers)),
+	}
+}
+
+// Mark returns Run.State for a run that ends: it says that tasks are due, if any are. The agent may be nil.
+func (w *Worker) Mark(t *store.Thread, a *definition.Agent) json.RawMessage {
+	for _, task := range w.opts.Tasks {
+		if task.Due == nil || a == nil || task.Due(t, a) {
+			return store.RunUnsettled
+		}
+	}
+	return nil
+}
+
+// Marked reports whether tasks are due after a run.
+func Marked(r *store.Run) bool { return bytes.Equal(r.State, store.RunUnsettled) }
+
+// Add queues runs whose end is recorded.
+func (w *Worker) Add(runs ...store.RunRef) {
+	for _, r := range runs {
+		w.queue.Add(r)
+	}
+}
+
+// Run hands runs to goroutines, as many at once as there are workers, and returns when they are done.
+func (w *Worker) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, w.queue.ShutDown)()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		if w.slots.Acquire(ctx, 1) != nil {
+			return
+		}
+		run, shutdown := w.queue.Get()
+		if shutdown {
+			return
+		}
+		group.Go(func() {
+			defer w.slots.Release(1)
+			defer w.queue.Done(run)
+			if err := w.follow(ctx, run); err != nil && ctx.Err() == nil {
+				w.log.Error(err, "cannot do the tasks after a run: they will be tried again", "thread", run.ThreadID, "run", run.RunID)
+			}
+		})
+	}
+}
+
+// Sweep looks for runs whose tasks a lost replica has left undone, until ctx ends. They ended so long ago that no replica can still be
+// doing the tasks.
+func (w *Worker) Sweep(ctx context.Context) {
+	if len(w.opts.Tasks) == 0 {
+		return
+	}
+	ticker := w.opts.Clock.NewTicker(w.opts.SweepInterval)
+	defer ticker.Stop()
+	for {
+		left := w.opts.Clock.Now().Add(-w.opts.Timeout - w.opts.LeaseTTL).UnixMicro()
+		runs, err := w.store.Unsettled(ctx, left, sweepBatch)
+		if err != nil && ctx.Err() == nil {
+			w.log.Error(err, "cannot look for runs whose tasks are not done")
+		}
+		w.Add(runs...)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// follow does the tasks of one run at once, and records that they are done.
+func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
+	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
+	if err != nil || !Marked(run) {
+		return store.IgnoreGone(err) // it is gone, or another replica was faster
+	}
+	t, err := w.store.Thread(ctx, ref.ThreadID)
+	if err != nil {
+		return store.IgnoreGone(err)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, w.opts.Timeout, errSlowTask)
+	defer cancel()
+	var tasks sync.WaitGroup
+	for _, task := range w.opts.Tasks {
+		tasks.Go(func() {
+			thread := *t // of its own: a task may change what it is given
+			if err := doTask(limited, task, Run{Thread: &thread, Run: *run}); err != nil && ctx.Err() == nil {
+				w.failed(ctx, t, run, task.Name, err)
+			}
+		})
+	}
+	tasks.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // they may have been cut off: the next manager does them again
+	}
+	w.fault("settle.before")
+	return w.store.Settle(ctx, ref)
+}
+
+// failed reports a failed task once, in the log of the manager and in that of the thread.
+func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, task string, failure error) {
+	w.log.Error(failure, "a task after a run failed", "task", task, "namespace", t.Namespace, "name", t.Name, "run", run.ID)
+	text, _, _ := strings.Cut(failure.Error(), "\n") // what follows is the stack of a panic
+	data, err := json.Marshal(store.TaskFailure{Task: task, Error: clip.Text(w.opts.Redact(t.Namespace, text), maxFailure)})
+	if err == nil {
+		err = w.store.Apply(ctx, t.ID, nil, &store.Once{Key: "task/" + run.ID + "/" + task},
+			&store.AppendEvent{Event: store.Event{Type: store.EventTaskFailed, RunID: run.ID, Data: data}})
+	}
+	if err = store.IgnoreGone(err); err != nil && ctx.Err() == nil {
+		w.log.Error(err, "cannot say in the thread's log that a task failed", "task", task, "thread", t.ID, "run", run.ID)
+	}
+}
+
+func (w *Worker) fault(point string) { w.opts.Fault(point) }
+
+// sweepBatch is how many runs one look for undone tasks reads.
+const sweepBatch = 1000
+
+// maxFailure bounds what the log of a thread says of a failed task, in bytes.
+const maxFailure = 1000
+
+var errSlowTask = errors.New("the tasks after the run took too long")
+
+// doTask does a task. It returns a panic as an error.
+func doTask(ctx context.Context, task Task, run Run) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return task.Do(ctx, run)
+}

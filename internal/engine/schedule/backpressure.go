@@ -1,0 +1,66 @@
+package schedule
+
+import "github.com/skein-dev/skein/internal/model"
+
+// A Model with few permits must not hold all workers. A run that would wait behind many others for its turn gives its worker and its
+// lease back. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
+
+// backpressure is which threads wait for a model. The lock of the Queue guards it.
+type backpressure struct {
+	waiting map[string]*model.Later
+	// resumed are threads for which Resume was called before they began to wait.
+	resumed map[string]bool
+}
+
+func newBackpressure() backpressure {
+	return backpressure{waiting: map[string]*model.Later{}, resumed: map[string]bool{}}
+}
+
+// ExpectResume returns what a model call of the thread is to be made with, so that the model may turn it away.
+func (q *Queue) ExpectResume(id string) *model.Later {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.resumed, id)
+	return &model.Later{Key: id, Again: func() { q.Resume(id) }}
+}
+
+// WaitForModel notes that the model has turned a call away. If its turn has come meanwhile, the thread does not wait.
+func (q *Queue) WaitForModel(later *model.Later) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.resumed[later.Key] {
+		q.waiting[later.Key] = later
+	}
+	delete(q.resumed, later.Key)
+}
+
+// Resume queues a thread whose turn at the model has come.
+func (q *Queue) Resume(id string) {
+	q.mu.Lock()
+	if q.waiting[id] == nil {
+		q.resumed[id] = true
+	}
+	delete(q.waiting, id)
+	q.mu.Unlock()
+	q.work.Add(id)
+}
+
+// WaitsForModel reports whether a thread waits for its turn at a model that still has no room. There is no use in looking at the
+// thread then.
+func (q *Queue) WaitsForModel(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	later := q.waiting[id]
+	if later != nil && !later.Full() {
+		delete(q.waiting, id)
+		return false
+	}
+	return later != nil
+}
+
+// ForgetWait has a thread looked at although it waits for a model, since its definitions have changed.
+func (q *Queue) ForgetWait(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waiting, id)
+}

@@ -1,0 +1,204 @@
+// Package transcript has a conversation as runs use it: read from the store, kept in order, chosen from, and assembled into the
+// messages that a model reads. A Conversation is in the memory of one run; the log in the store is the record.
+package transcript
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/skein-dev/skein/internal/engine/definition"
+	"github.com/skein-dev/skein/internal/store"
+	"github.com/skein-dev/skein/internal/thread"
+)
+
+// MetadataQueuedTool marks an assistant message that stands for a tool call from outside the model.
+const MetadataQueuedTool = "queued_tool"
+
+// PageSize is how many messages one read of a conversation fetches.
+const PageSize = 1000
+
+// A Conversation is the messages of a thread, or of a called prompt, in the order of the log. One goroutine uses it at a time.
+// Messages is for reading; the methods change it.
+type Conversation struct {
+	Messages []store.Message
+	byID     map[string]int // message id → index
+	calls    map[string]int // tool call id → index of the assistant message that made it
+	results  map[string]int // tool call id → index of its result
+	readSeq  int64          // all messages up to here have been read
+}
+
+func New() *Conversation {
+	return &Conversation{byID: map[string]int{}, calls: map[string]int{}, results: map[string]int{}}
+}
+
+// Load reads the newest messages of a thread, at most limit.
+func Load(ctx context.Context, s store.Store, t *store.Thread, limit int) (*Conversation, error) {
+	c := New()
+	if t.Messages > int64(limit) {
+		edge, err := s.Messages(ctx, t.ID, store.MessageQuery{Order: "desc", Limit: 1, Offset: limit, IncludeSilent: true})
+		if err != nil {
+			return nil, fmt.Errorf("read messages: %w", err)
+		}
+		if len(edge.Messages) > 0 {
+			c.readSeq = edge.Messages[0].Seq
+		}
+	}
+	_, err := c.Refresh(ctx, s, t.ID)
+	return c, err
+}
+
+// Refresh adds the messages that anybody has appended since the last read. It reports whether the conversation lacked any of
+// them.
+func (c *Conversation) Refresh(ctx context.Context, s store.Store, threadID string) (added bool, err error) {
+	for {
+		page, err := s.Messages(ctx, threadID, store.MessageQuery{Order: "asc", AfterSeq: c.readSeq, Limit: PageSize, IncludeSilent: true})
+		if err != nil {
+			return added, fmt.Errorf("read messages: %w", err)
+		}
+		for i := range page.Messages {
+			added = c.Add(page.Messages[i]) || added
+			c.readSeq = page.Messages[i].Seq
+		}
+		if len(page.Messages) < PageSize {
+			return added, nil
+		}
+	}
+}
+
+// Add puts a stored message into its place. It reports whether the message is new. It leaves out messages about the life of a
+// child (MSG-09), which are for people that watch the conversation.
+func (c *Conversation) Add(m store.Message) bool {
+	if _, known := c.byID[m.ID]; known || thread.IsChildStatus(&m) {
+		return false
+	}
+	c.Messages = append(c.Messages, m)
+	if n := len(c.Messages); n > 1 && m.Seq < c.Messages[n-2].Seq {
+		c.sort() // somebody else's, from before the run's own last one
+		return true
+	}
+	c.index(len(c.Messages) - 1)
+	return true
+}
+
+// Append adds a message at the end, whatever its sequence number and id.
+func (c *Conversation) Append(m store.Message) {
+	c.Messages = append(c.Messages, m)
+	c.index(len(c.Messages) - 1)
+}
+
+// Message returns the message with an id, or nil. The caller must not change it.
+func (c *Conversation) Message(id string) *store.Message { return c.at(c.byID, id) }
+
+// Caller returns the assistant message that made a tool call, or nil.
+func (c *Conversation) Caller(callID string) *store.Message { return c.at(c.calls, callID) }
+
+// Result returns the result of a tool call, or nil.
+func (c *Conversation) Result(callID string) *store.Message { return c.at(c.results, callID) }
+
+func (c *Conversation) at(index map[string]int, id string) *store.Message {
+	if i, ok := index[id]; ok {
+		return &c.Messages[i]
+	}
+	return nil
+}
+
+// Forget returns an empty conversation that does not read the messages of this one again.
+func (c *Conversation) Forget() *Conversation {
+	gone := New()
+	gone.readSeq = c.readSeq
+	if n := len(c.Messages); n > 0 {
+		gone.readSeq = max(gone.readSeq, c.Messages[n-1].Seq)
+	}
+	return gone
+}
+
+func (c *Conversation) sort() {
+	slices.SortStableFunc(c.Messages, func(a, b store.Message) int { return cmp.Compare(a.Seq, b.Seq) })
+	clear(c.byID)
+	clear(c.calls)
+	clear(c.results)
+	for i := range c.Messages {
+		c.index(i)
+	}
+}
+
+func (c *Conversation) index(i int) {
+	m := &c.Messages[i]
+	c.byID[m.ID] = i
+	if m.Role == store.RoleAssistant {
+		for _, call := range m.ToolCalls {
+			c.calls[call.ID] = i
+		}
+	}
+	if m.Role == store.RoleTool && m.ToolCallID != "" {
+		if _, has := c.results[m.ToolCallID]; !has {
+			c.results[m.ToolCallID] = i
+		}
+	}
+}
+
+// Outstanding returns the calls of a run's messages that have no result, in order.
+func (c *Conversation) Outstanding(runID string) []store.ToolCall {
+	var out []store.ToolCall
+	for i := range c.Messages {
+		if m := &c.Messages[i]; own(m, runID) {
+			for _, call := range m.ToolCalls {
+				if _, done := c.results[call.ID]; !done {
+					out = append(out, call)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// LastAnswer returns the newest message that the model wrote in a run, or nil.
+func (c *Conversation) LastAnswer(runID string) *store.Message {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		if m := &c.Messages[i]; own(m, runID) && m.Metadata[MetadataQueuedTool] == nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// SideOf returns the name of the side that made a call, or "" if the call is not in the conversation.
+func (c *Conversation) SideOf(callID string) string {
+	if i, ok := c.calls[callID]; ok {
+		return c.Messages[i].Side
+	}
+	return ""
+}
+
+// WriterOf returns the name of the side that wrote an assistant message. Messages that name none are of side a.
+func WriterOf(m *store.Message) string {
+	if m.Side == "" {
+		return definition.SideA
+	}
+	return m.Side
+}
+
+// Answered reports whether there is any assistant message.
+func (c *Conversation) Answered() bool {
+	for i := range c.Messages {
+		if c.Messages[i].Role == store.RoleAssistant {
+			return true
+		}
+	}
+	return false
+}
+
+// own reports whether the model wrote a message in a run. The record of a failure does not count.
+func own(m *store.Message, runID string) bool {
+	return m.Role == store.RoleAssistant && m.RunID == runID && m.Status != store.MessageFailed
+}
+
+// ContentOf returns the text of a message, or "" if it has none.
+func ContentOf(m *store.Message) string {
+	if m.Content == nil {
+		return ""
+	}
+	return *m.Content
+}
