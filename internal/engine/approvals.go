@@ -20,7 +20,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	for _, call := range calls {
 		need := r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments))
 		d, decided := r.checkpoint.Decisions[call.ID]
-		if need == nil || decided || r.attends() {
+		if need == nil || decided || r.codeWaits() {
 			if !blocked {
 				if now = append(now, call); d.Approved && !r.entered(call.ID) && (len(now) == 1 || r.parallel()) {
 					started = append(started, eventOp(r.record.ID, store.EventToolStarted, "", toolEvent{Name: call.Name, ToolCallID: call.ID}))
@@ -46,7 +46,7 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 
 // asksFirst tells whether a call of the newest answer waits for its approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
-	return r.tools != nil && !r.attends() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
+	return r.tools != nil && !r.codeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
 // maxKeptSchema is the longest schema that is kept with a call that waits, in bytes.

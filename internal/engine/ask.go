@@ -110,7 +110,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 	if err := r.beforeCreate(ctx, m); err != nil {
 		return false, err
 	}
-	r.heed()
+	r.takeDecisions()
 	r.record.Steps++
 	if r.checkpoint.Turn.Side == definition.SideB {
 		r.checkpoint.Turn.StepsB++

@@ -20,7 +20,7 @@ func (r *run) allowBackpressure(ctx context.Context) (call context.Context, late
 // still under way. The returned error is model.ErrLater, or says why nothing was written.
 func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 	if r.exec != nil {
-		r.keepScratch(ctx)
+		r.snapshotContext(ctx)
 		r.countTime()
 		r.record.State = r.checkpoint.Encode()
 		s := r.newStep("park")

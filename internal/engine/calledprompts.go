@@ -108,7 +108,7 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	r.resumed = false
 	var failed *failure
 	switch {
-	case waits && r.attends():
+	case waits && r.codeWaits():
 		return tool.Failure("the prompt " + p.Prompt + " has to wait for something, which code cannot: call it through queueTool"), nil
 	case waits:
 		return parked(), nil

@@ -20,9 +20,9 @@ type making struct {
 	set     *tool.Set
 	decided map[string]store.Approval
 	repeat  bool
-	// desk is where their code asks for prompts; nil for nowhere. code is what waits for the calls, and cannot be parked.
-	desk *desk
-	code []context.Context
+	// broker is where their code asks for prompts; nil for nowhere. code is what waits for the calls, and cannot be parked.
+	broker *promptBroker
+	code   []context.Context
 }
 
 // makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
@@ -49,16 +49,16 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	if r.frame != nil {
 		how.code = r.frame.code
 	}
-	desk, closeDesk := r.openDesk()
-	defer closeDesk()
-	how.desk = desk
+	broker, closeBroker := r.openBroker()
+	defer closeBroker()
+	how.broker = broker
 	if !r.parallel() || len(calls) == 1 {
 		for i, call := range calls {
 			var next *store.ToolCall
 			if i+1 < len(calls) {
 				next = &calls[i+1]
 			}
-			o, err := r.attended(ctx, how, call)
+			o, err := r.callServing(ctx, how, call)
 			if err != nil {
 				return err
 			}
@@ -131,12 +131,12 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 		close(all)
 	}()
 	for i, call := range calls {
-		o, err := serving(ctx, r, how.desk, results[i])
+		o, err := serving(ctx, r, how.broker, results[i])
 		if err != nil {
 			return err
 		}
 		if o.result.Prompt != nil {
-			if _, err := serving(ctx, r, how.desk, all); err != nil { // it takes the run's place, which the others read
+			if _, err := serving(ctx, r, how.broker, all); err != nil { // it takes the run's place, which the others read
 				return err
 			}
 			if o, err = r.prompted(ctx, call, o, how.repeat); err != nil {
@@ -187,7 +187,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	r.engine.fault("call.before")
 	calling, done := lasting(ctx, how.code)
 	defer done()
-	o.result = how.set.Call(how.desk.at(r.trail(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
+	o.result = how.set.Call(how.broker.at(r.causation(calling), call, how.repeat), tool.Call{ID: call.ID, Name: call.Name, Arguments: json.RawMessage(call.Arguments), Repeat: how.repeat})
 	if len(how.code) > 0 {
 		o.result = r.engine.atOnce(calling, deadline(how.code...), call.Name, o.result)
 	}

@@ -19,8 +19,8 @@ import (
 //
 // Code cannot be parked: what would have to wait for a person is refused within such a prompt, and nothing is done.
 
-// desk is where code asks the run for the prompts that it calls, while the calls of a step are made.
-type desk struct {
+// promptBroker is where code asks the run for the prompts that it calls, while the calls of a step are made.
+type promptBroker struct {
 	execution *execution
 	side      *definition.Side // whose calls these are
 	within    *definition.Side // the called prompt whose calls these are; nil for none
@@ -41,7 +41,7 @@ type promptAsk struct {
 
 // caller is a call whose code may ask at a desk.
 type caller struct {
-	*desk
+	*promptBroker
 	outer  store.ToolCall
 	repeat bool
 }
@@ -57,12 +57,12 @@ func (x *execution) callerIn(ctx context.Context) *caller {
 	return c
 }
 
-// openDesk lets the code of calls ask for prompts until it is shut; nil where the agent has none, or the calls no code.
-func (r *run) openDesk() (d *desk, shut func()) {
+// openBroker lets the code of calls ask for prompts until it is shut; nil where the agent has none, or the calls no code.
+func (r *run) openBroker() (d *promptBroker, shut func()) {
 	if r.exec == nil || len(r.agent.Prompts) == 0 {
 		return nil, func() {}
 	}
-	d = &desk{execution: r.exec, side: r.side(), reader: r.reader(), asks: make(chan *promptAsk), closed: make(chan struct{})}
+	d = &promptBroker{execution: r.exec, side: r.side(), reader: r.reader(), asks: make(chan *promptAsk), closed: make(chan struct{})}
 	if r.frame != nil {
 		d.within = r.frame.side
 	}
@@ -70,11 +70,11 @@ func (r *run) openDesk() (d *desk, shut func()) {
 }
 
 // at is the context of a call whose code may ask here.
-func (d *desk) at(ctx context.Context, call store.ToolCall, repeat bool) context.Context {
+func (d *promptBroker) at(ctx context.Context, call store.ToolCall, repeat bool) context.Context {
 	if d == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, callerKey{}, &caller{desk: d, outer: call, repeat: repeat})
+	return context.WithValue(ctx, callerKey{}, &caller{promptBroker: d, outer: call, repeat: repeat})
 }
 
 // ask has the run call a prompt, and waits for what comes of it.
@@ -103,9 +103,9 @@ func onlyInRun(name string) tool.Result {
 	return tool.Failure(name + " is a prompt, which the code of a tool can call while a run waits for it: call it through queueTool here")
 }
 
-// attended makes one call, and serves its code meanwhile. An error ends the run.
-func (r *run) attended(ctx context.Context, how making, call store.ToolCall) (o outcome, err error) {
-	if how.desk == nil {
+// callServing makes one call, and serves its code meanwhile. An error ends the run.
+func (r *run) callServing(ctx context.Context, how making, call store.ToolCall) (o outcome, err error) {
+	if how.broker == nil {
 		return r.call(ctx, how, call), nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,13 +117,13 @@ func (r *run) attended(ctx context.Context, how making, call store.ToolCall) (o 
 		}
 	}()
 	go func() { done <- r.call(ctx, how, call) }()
-	o, err = serving(ctx, r, how.desk, done)
+	o, err = serving(ctx, r, how.broker, done)
 	over = err == nil
 	return o, err
 }
 
 // serving waits for something that calls give, and calls the prompts that their code asks for meanwhile.
-func serving[T any](ctx context.Context, r *run, d *desk, until <-chan T) (got T, err error) {
+func serving[T any](ctx context.Context, r *run, d *promptBroker, until <-chan T) (got T, err error) {
 	var asks <-chan *promptAsk
 	if d != nil {
 		asks = d.asks
@@ -152,8 +152,8 @@ func (r *run) callForCode(ctx context.Context, a *promptAsk) (tool.Result, error
 	return res, err
 }
 
-// attends tells whether code waits for what the run is doing.
-func (r *run) attends() bool { return r.frame != nil && len(r.frame.code) > 0 }
+// codeWaits tells whether code waits for what the run is doing.
+func (r *run) codeWaits() bool { return r.frame != nil && len(r.frame.code) > 0 }
 
 // deserted tells whether code has ended for which the run is at work.
 func (r *run) deserted() bool {
@@ -196,7 +196,7 @@ func lasting(ctx context.Context, lives []context.Context) (out context.Context,
 }
 
 // builtFor gives the tools of those whose code asks at a desk, also while a prompt is at work that it has called.
-func (x *execution) builtFor(ctx context.Context, d *desk) (*tool.Set, error) {
+func (x *execution) builtFor(ctx context.Context, d *promptBroker) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
 	if x.within != d.within {

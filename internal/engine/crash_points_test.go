@@ -60,7 +60,7 @@ var _ = Describe("The crash suites", Label("RUN-02"), func() {
 				source[m[1]+".before"], source[m[1]+".after"] = true, true
 			}
 			for _, found := range otherPoint.FindAllString(string(code), -1) {
-				Expect(name+" "+found).To(BeElementOf("step.go .fault(s.point + ", "finish.go .newStep(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
+				Expect(name+" "+found).To(BeElementOf("step.go .fault(s.point + ", "finish.go r.newStep(point", "engine.go .fault(point string"), "a point whose name is not at its place cannot be looked for")
 			}
 		}
 		crashed := map[string]bool{}

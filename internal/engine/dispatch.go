@@ -24,10 +24,10 @@ type activeThread struct {
 	run string
 	// done is closed when the thread has been let go of.
 	done chan struct{}
-	// poked: the inbox may have changed since the holder last read it.
-	poked atomic.Bool
-	// onPoke is called then too; nil for nothing.
-	onPoke atomic.Pointer[func()]
+	// dirty: the inbox may have changed since the holder last read it.
+	dirty atomic.Bool
+	// onDirty is called then too; nil for nothing.
+	onDirty atomic.Pointer[func()]
 	// passedOver is the newest inbox item for which hooks were passed over that were held; 1 for a time, 0 for none. For the
 	// holder alone.
 	passedOver int64
@@ -35,8 +35,8 @@ type activeThread struct {
 	ended []store.RunRef
 }
 
-// hint receives the store's hints. It must not block.
-func (e *Engine) hint(h store.Hint) {
+// notify receives the store's hints. It must not block.
+func (e *Engine) notify(h store.Hint) {
 	if h.ThreadID == "" && h.Remote {
 		e.missed()
 		return
@@ -61,7 +61,7 @@ func (e *Engine) hint(h store.Hint) {
 	e.mu.Unlock()
 	switch {
 	case a != nil:
-		a.poke()
+		a.markDirty()
 	case !e.queue.Delayed(h.ThreadID):
 		e.queue.AddNotified(h.ThreadID)
 	}
@@ -176,7 +176,7 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 		}
 		return
 	}
-	if a.poked.Load() && !e.queue.Delayed(id) {
+	if a.dirty.Load() && !e.queue.Delayed(id) {
 		e.queue.AddNotified(id)
 	}
 }
@@ -193,16 +193,16 @@ func (e *Engine) attach(ctx context.Context, id string) (attached context.Contex
 	attached, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.beside[id] == nil {
-		e.beside[id] = map[*context.CancelCauseFunc]struct{}{}
+	if e.background[id] == nil {
+		e.background[id] = map[*context.CancelCauseFunc]struct{}{}
 	}
-	e.beside[id][&cancel] = struct{}{}
+	e.background[id][&cancel] = struct{}{}
 	return attached, func() {
 		cancel(nil)
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if delete(e.beside[id], &cancel); len(e.beside[id]) == 0 {
-			delete(e.beside, id)
+		if delete(e.background[id], &cancel); len(e.background[id]) == 0 {
+			delete(e.background, id)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (e *Engine) attach(ctx context.Context, id string) (attached context.Contex
 func (e *Engine) detach(id string, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for cancel := range e.beside[id] {
+	for cancel := range e.background[id] {
 		(*cancel)(cause)
 	}
 }

@@ -32,7 +32,7 @@ const (
 type effectWorker struct {
 	engine *Engine
 	log    logr.Logger
-	poke   chan struct{}
+	wakeup chan struct{}
 	done   chan struct{} // a slot became free
 
 	mu      sync.Mutex
@@ -66,12 +66,12 @@ func (c *claim) end() {
 
 func newEffectWorker(e *Engine) *effectWorker {
 	return &effectWorker{
-		engine: e, log: e.log.WithName("effects"), poke: make(chan struct{}, 1), done: make(chan struct{}, 1),
+		engine: e, log: e.log.WithName("effects"), wakeup: make(chan struct{}, 1), done: make(chan struct{}, 1),
 		running: map[store.FiringKey]*claim{},
 	}
 }
 
-func (w *effectWorker) wake() { signal(w.poke) }
+func (w *effectWorker) wake() { signal(w.wakeup) }
 
 func signal(ch chan struct{}) {
 	select {
@@ -89,7 +89,7 @@ func (w *effectWorker) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.poke:
+		case <-w.wakeup:
 		case <-w.done:
 		case <-ticker.C():
 			w.renew(ctx)
@@ -135,7 +135,7 @@ func (w *effectWorker) claim(ctx context.Context) {
 		})
 	}
 	if len(firings) == free {
-		signal(w.poke) // there may be more
+		signal(w.wakeup) // there may be more
 	}
 }
 
@@ -249,7 +249,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	}
 	x.code.add(module, effect.Module, timeout)
 	e.fault("effect.handler.before")
-	_, err = x.host.Code.Invoke(withTrail(ctx, trail{depth: f.HookDepth}), idempotencyKey(f), module, args, timeout)
+	_, err = x.host.Code.Invoke(withCausation(ctx, causation{depth: f.HookDepth}), idempotencyKey(f), module, args, timeout)
 	e.fault("effect.handler.after")
 	if err == nil {
 		return x.saveOutside(ctx)

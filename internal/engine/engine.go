@@ -52,7 +52,7 @@ type Engine struct {
 	mu     sync.Mutex
 	active map[string]*activeThread
 	// beside is work for a thread that is no run of it: code from outside, effects.
-	beside map[string]map[*context.CancelCauseFunc]struct{}
+	background map[string]map[*context.CancelCauseFunc]struct{}
 }
 
 // New checks the options and makes an engine; Start makes it work.
@@ -73,8 +73,8 @@ func New(o Options) (*Engine, error) {
 
 		recent: transcript.NewCache(transcript.CacheBytes),
 
-		active: map[string]*activeThread{},
-		beside: map[string]map[*context.CancelCauseFunc]struct{}{},
+		active:     map[string]*activeThread{},
+		background: map[string]map[*context.CancelCauseFunc]struct{}{},
 
 		observed: workqueue.NewTyped[string](),
 		sweepNow: make(chan struct{}, 1),
@@ -106,7 +106,7 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 // Start runs threads until ctx ends, and returns when all that this replica ran has let go. What was
 // under way then is taken up again by whoever comes next.
 func (e *Engine) Start(ctx context.Context) error {
-	stop := e.store.Subscribe(e.hint)
+	stop := e.store.Subscribe(e.notify)
 	defer stop()
 
 	var loops sync.WaitGroup

@@ -31,7 +31,7 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 			}
 		}
 	}
-	r.keepScratch(ctx)
+	r.snapshotContext(ctx)
 	r.record.Status, r.record.Reason = store.RunWaiting, skeinv1.ReasonEnvMissing
 	r.record.Message = fmt.Sprintf("the agent %s needs values for %s: set them with kubectl skein env set, with setEnv, or in a Secret of the user or the instance",
 		r.agent.Name, strings.Join(missing, ", "))

@@ -173,7 +173,7 @@ type effectsOf struct {
 }
 
 func (f *effectsOf) Schedule(ctx context.Context, cause, name string, args json.RawMessage, delay time.Duration) (string, error) {
-	depth := depthOfEffect(trailOf(ctx), delay)
+	depth := depthOfEffect(causationOf(ctx), delay)
 	if limit := f.engine.opts.Limits.HookDepth; depth >= limit {
 		return "", errors.New(effectTooDeep(limit))
 	}
@@ -235,7 +235,7 @@ func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.Ra
 
 func (c *callerOf) QueueTool(ctx context.Context, key, name string, args json.RawMessage) error {
 	x := c.execution
-	queued := store.QueuedTool{Name: name, Arguments: args, HookDepth: trailOf(ctx).depth}
+	queued := store.QueuedTool{Name: name, Arguments: args, HookDepth: causationOf(ctx).depth}
 	if x.agent != nil {
 		side, err := x.knows(ctx, name)
 		if err != nil {

@@ -130,7 +130,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	s.add(child...)
-	s.add(r.orders...)
+	s.add(r.childStops...)
 	if err := s.commit(ctx); err != nil {
 		r.record.Status = store.RunRunning // nothing was written
 		return err

@@ -112,7 +112,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 		args["text"] = transcript.ContentOf(input)
 		args["message"] = input
 	}
-	v, err := x.code.Invoke(r.trail(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
+	v, err := x.code.Invoke(r.causation(ctx), invocation, handlerModule(side), args, handlerTimeout(side))
 	call.end()
 	r.engine.fault("handler.after")
 	if err != nil {

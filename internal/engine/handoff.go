@@ -84,7 +84,7 @@ func (r *run) leaveExecution(ctx context.Context) error {
 	if err := r.exec.host.Session.Wait(wait); err != nil && !errors.Is(err, errSlowWork) {
 		return err
 	}
-	r.keepScratch(ctx)
+	r.snapshotContext(ctx)
 	r.edited = r.exec.takeEdited() || r.edited
 	r.session = r.exec.host.Session
 	r.exec.close()

@@ -130,28 +130,28 @@ func hookFailed(h *definition.Hook, runID string, about hookSubject, text string
 // ---- how deep hooks lead to hooks -----------------------------------------------------------------------
 
 // trail tells how something came about.
-type trail struct {
+type causation struct {
 	// depth is how many hooks, one caused by the other, led to it, those of earlier runs included.
 	depth int
 	// nested is how many of them are being called right now, one within the other.
 	nested int
 }
 
-type trailKey struct{}
+type causationKey struct{}
 
-func trailOf(ctx context.Context) trail {
-	t, _ := ctx.Value(trailKey{}).(trail)
+func causationOf(ctx context.Context) causation {
+	t, _ := ctx.Value(causationKey{}).(causation)
 	return t
 }
 
-func withTrail(ctx context.Context, t trail) context.Context {
-	return context.WithValue(ctx, trailKey{}, t)
+func withCausation(ctx context.Context, t causation) context.Context {
+	return context.WithValue(ctx, causationKey{}, t)
 }
 
 // deeper is the context of a hook that is called in ctx.
 func deeper(ctx context.Context) context.Context {
-	t := trailOf(ctx)
-	return withTrail(ctx, trail{depth: t.depth + 1, nested: t.nested + 1})
+	t := causationOf(ctx)
+	return withCausation(ctx, causation{depth: t.depth + 1, nested: t.nested + 1})
 }
 
 // tooDeep says that a hook is not called because hooks have led to it so many times.
@@ -164,7 +164,7 @@ func tooDeep(limit int) string {
 const anewAfter = time.Minute
 
 // depthOfEffect is how many hooks have led to an effect that is scheduled at the end of a trail.
-func depthOfEffect(t trail, delay time.Duration) int {
+func depthOfEffect(t causation, delay time.Duration) int {
 	if delay >= anewAfter {
 		return 0
 	}
@@ -186,7 +186,7 @@ func (e *Engine) tellOps(ctx context.Context, s *definition.Side, runID, key str
 		return nil
 	}
 	call.Side, call.Outside = definition.ShortName(s), runID == ""
-	call.Depth = trailOf(ctx).depth
+	call.Depth = causationOf(ctx).depth
 	if limit := e.opts.Limits.HookDepth; call.Depth >= limit {
 		about := hookSubject{messageID: call.MessageID}
 		if call.Call != nil {
@@ -240,7 +240,7 @@ func (x *execution) tell(ctx context.Context, cause string, payload json.RawMess
 		about.toolCallID = call.Call.ID
 		args = append(args, callForHook(*call.Call), resultForHook(m))
 	}
-	_, err = x.invokeHook(withTrail(ctx, trail{depth: call.Depth}), h, about, args...)
+	_, err = x.invokeHook(withCausation(ctx, causation{depth: call.Depth}), h, about, args...)
 	switch {
 	case err == nil:
 		return nil, nil

@@ -67,7 +67,7 @@ func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) e
 		return err
 	}
 	about := hookSubject{cause: fmt.Sprintf("%s:%d", r.record.ID, r.record.Steps)}
-	v, failed, err := x.callHook(r.trail(ctx), h, about, list)
+	v, failed, err := x.callHook(r.causation(ctx), h, about, list)
 	if err == nil && failed == nil && v != nil {
 		if bad := take(v); bad != nil {
 			failed = x.failedHook(h, about, "what the hook gave cannot be used: "+bad.Error())

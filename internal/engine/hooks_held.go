@@ -141,7 +141,7 @@ func (e *Engine) expectHeld(ops []store.Op) {
 func (x *execution) reach(ctx context.Context, active *activeThread) (early bool, err error) {
 	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
 	defer cancel()
-	defer active.whenPoked(cancel)()
+	defer active.whenDirty(cancel)()
 	if _, _, err = x.code.isolate(wait, false); err == nil {
 		return false, nil
 	}
@@ -151,19 +151,19 @@ func (x *execution) reach(ctx context.Context, active *activeThread) (early bool
 	return errors.Is(wait.Err(), context.Canceled), err
 }
 
-// whenPoked has something done when the thread's inbox may have changed, or has already; until over is called.
-func (a *activeThread) whenPoked(do func()) (over func()) {
-	a.onPoke.Store(&do)
-	if a.poked.Load() {
+// whenDirty has something done when the thread's inbox may have changed, or has already; until over is called.
+func (a *activeThread) whenDirty(do func()) (over func()) {
+	a.onDirty.Store(&do)
+	if a.dirty.Load() {
 		do()
 	}
-	return func() { a.onPoke.Store(nil) }
+	return func() { a.onDirty.Store(nil) }
 }
 
 // poke notes that the inbox may have changed.
-func (a *activeThread) poke() {
-	a.poked.Store(true)
-	if do := a.onPoke.Load(); do != nil {
+func (a *activeThread) markDirty() {
+	a.dirty.Store(true)
+	if do := a.onDirty.Load(); do != nil {
 		(*do)()
 	}
 }

@@ -32,7 +32,7 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 	return &messageHooks{engine: e, side: func() *definition.Side { return side }, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
 		ctx, leave := e.attach(ctx, t.ID)
 		defer leave()
-		x, err := e.outside(ctx, t.ID)
+		x, err := e.external(ctx, t.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -37,11 +37,11 @@ func (r *run) hook(name skeinv1.HookName) *definition.Hook {
 }
 
 // trail is the context of what the run causes itself: as deep as the newest message that it took in.
-func (r *run) trail(ctx context.Context) context.Context {
+func (r *run) causation(ctx context.Context) context.Context {
 	if r.checkpoint.HookDepth == 0 {
 		return ctx
 	}
-	return withTrail(ctx, trail{depth: r.checkpoint.HookDepth})
+	return withCausation(ctx, causation{depth: r.checkpoint.HookDepth})
 }
 
 // beforeCreate shows before_create_message a message that the next transaction stores.
@@ -54,7 +54,7 @@ func (r *run) beforeCreate(ctx context.Context, m *store.Message) error {
 	if err != nil {
 		return err
 	}
-	ops, err := x.beforeCreate(r.trail(ctx), h, m)
+	ops, err := x.beforeCreate(r.causation(ctx), h, m)
 	r.hooks.with = append(r.hooks.with, ops...)
 	return err
 }
@@ -70,7 +70,7 @@ func (r *run) beforeResult(ctx context.Context, call store.ToolCall, m *store.Me
 		return err
 	}
 	about := hookSubject{cause: call.ID, messageID: m.ID, toolCallID: call.ID}
-	ops, err := x.change(r.trail(ctx), h, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
+	ops, err := x.change(r.causation(ctx), h, about, func(v any) error { return changeResult(m, v) }, callForHook(call), resultForHook(m))
 	r.hooks.with = append(r.hooks.with, ops...)
 	return err
 }
@@ -94,7 +94,7 @@ func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Mes
 }
 
 func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
-	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.trail(ctx), r.side(), r.record.ID, key, call)...)
+	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.causation(ctx), r.side(), r.record.ID, key, call)...)
 }
 
 // owesHooks tells whether the next transaction has to do with hooks.
@@ -277,7 +277,7 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 		return false, err
 	}
 	r.beginTurn()
-	_, failed, err := x.callHook(r.trail(ctx), h, about, map[string]any{"role": string(store.RoleSystem), "content": system})
+	_, failed, err := x.callHook(r.causation(ctx), h, about, map[string]any{"role": string(store.RoleSystem), "content": system})
 	if failed != nil {
 		r.hooks.with = append(r.hooks.with, failed)
 	}
@@ -285,9 +285,9 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 	return true, err
 }
 
-// heed takes over what hooks have asked of the turn. It comes into the log with the run's row, which is written before
+// takeDecisions takes over what hooks have asked of the turn. It comes into the log with the run's row, which is written before
 // what it leads to is done; until then the hooks are called again after a crash.
-func (r *run) heed() { _ = r.decided() }
+func (r *run) takeDecisions() { _ = r.decided() }
 
 // recordAhead puts the answer that ends a turn into the log before the run's end, where hooks are to be told of it:
 // they belong to the run. m is nil when it is there already, and nil comes back once it is.

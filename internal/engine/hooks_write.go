@@ -33,7 +33,7 @@ func (x *execution) beforeCreate(ctx context.Context, h *definition.Hook, m *sto
 // change calls a hook that may give other data, which take reads. What it gives is for the log: that the hook, or
 // what it gave, is of no use, or that it is not called because it led to itself too often.
 func (x *execution) change(ctx context.Context, h *definition.Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
-	if limit := x.engine.opts.Limits.HookDepth; trailOf(ctx).nested >= limit {
+	if limit := x.engine.opts.Limits.HookDepth; causationOf(ctx).nested >= limit {
 		return []store.Op{hookFailed(h, x.host.RunID, about, tooDeep(limit))}, nil
 	}
 	v, failed, err := x.callHook(ctx, h, about, args...)
@@ -142,7 +142,7 @@ func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about hoo
 // Queueing implements thread.MessageHooks: a message that a hook queues says so, so that hooks that keep causing
 // each other from run to run come to an end.
 func (w *messageHooks) Queueing(ctx context.Context, m *store.Message) {
-	depth := trailOf(ctx).depth
+	depth := causationOf(ctx).depth
 	if _, claims := m.Metadata[metadataHookDepth]; !claims && depth == 0 {
 		return
 	}

@@ -68,7 +68,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	record.Reason, record.Message = "", "" // why it waited
 	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
 		record.Status = store.RunWaiting // for others still
-		if r.keepScratch(ctx) {          // what hooks have made of it just now, who are not asked again
+		if r.snapshotContext(ctx) {      // what hooks have made of it just now, who are not asked again
 			in.checkpoint.Context = r.checkpoint.Context
 			record.State = in.checkpoint.Encode()
 		}

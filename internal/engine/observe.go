@@ -37,7 +37,7 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 		e.cancel(id, errTerminal)
 		return nil
 	}
-	if err := e.lookForStop(ctx, id); err != nil {
+	if err := e.checkStopRequests(ctx, id); err != nil {
 		return err
 	}
 	// A stop, or the end of the conversation, takes the lease from whoever is at the run.
@@ -48,17 +48,17 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 func (e *Engine) working(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.active[id] != nil || len(e.beside[id]) > 0
+	return e.active[id] != nil || len(e.background[id]) > 0
 }
 
 // observeAll queues all threads that this replica is at work for.
 func (e *Engine) observeAll() {
 	e.mu.Lock()
-	ids := make(map[string]struct{}, len(e.active)+len(e.beside))
+	ids := make(map[string]struct{}, len(e.active)+len(e.background))
 	for id := range e.active {
 		ids[id] = struct{}{}
 	}
-	for id := range e.beside {
+	for id := range e.background {
 		ids[id] = struct{}{}
 	}
 	e.mu.Unlock()
@@ -72,7 +72,7 @@ func (e *Engine) missed() {
 	e.effects.wake()
 	e.mu.Lock()
 	for _, a := range e.active {
-		a.poke()
+		a.markDirty()
 	}
 	e.mu.Unlock()
 	e.observeAll()

@@ -83,7 +83,7 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 // runNext makes one run, or goes on with the one that was under way or parked. more is false when the
 // thread rests or waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
-	active.poked.Store(false)
+	active.dirty.Store(false)
 	work, err := e.store.Work(ctx, id)
 	if err != nil {
 		return false, store.IgnoreNotFound(err)
@@ -102,8 +102,8 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	case t.RetainedAt != 0:
 		return false, nil // what waits stays
 	}
-	if stops, calls, rest := splitStops(items); len(stops) > 0 {
-		return true, e.obey(ctx, t, fence, active, last, stops, rest, calls)
+	if stops, calls, rest := splitStopRequests(items); len(stops) > 0 {
+		return true, e.applyStopRequests(ctx, t, fence, active, last, stops, rest, calls)
 	}
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
@@ -128,7 +128,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 			return false, err
 		}
 		if calls != nil {
-			return true, e.obey(ctx, t, fence, active, last, nil, items, calls)
+			return true, e.applyStopRequests(ctx, t, fence, active, last, nil, items, calls)
 		}
 	}
 	var going *store.Run
@@ -168,7 +168,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		return true, nil
 	}
 	// What came since has poked it. If not, because its hint is late or was lost, giving the lease back hints at it.
-	return r.record.Status.Ended() && (active.poked.Load() || r.withholds), err
+	return r.record.Status.Ended() && (active.dirty.Load() || r.withholds), err
 }
 
 // startsRun tells whether any of what waits in the inbox is something to do for a thread at rest.

@@ -31,11 +31,11 @@ func (r *run) stop(ctx context.Context, s *stoppedError) error {
 	r.dropCut()
 	awaited, err := r.awaited(ctx)
 	if err == nil {
-		r.orders = orderOps(awaited)
+		r.childStops = stopChildOps(awaited)
 		if s.quiet {
 			var done []store.Op
-			done, r.over, err = r.ordersDone(ctx)
-			r.orders = append(r.orders, done...)
+			done, r.over, err = r.finishStopRequests(ctx)
+			r.childStops = append(r.childStops, done...)
 		}
 	}
 	if err == nil {
@@ -85,7 +85,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	}
 	step.checkpoint(record)
 	step.add(s.with)
-	step.add(r.orders...)
+	step.add(r.childStops...)
 	if err := step.commit(ctx); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type run struct {
 	limits       limits
 	quiet        bool            // a parent that waited for it has ended
 	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
-	orders       []store.Op      // to the children that it waits for, with its end
+	childStops   []store.Op      // to the children that it waits for, with its end
 	since        int64           // when the time that it is at work was last counted, in microseconds
 
 	exec *execution // made when the first tool is
@@ -141,7 +141,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 		if err := r.tell(ctx); err != nil {
 			return err
 		}
-		r.heed()
+		r.takeDecisions()
 		d := r.turned(plan.Next(r.conv, r.record.ID, r.side(), r.checkpoint.Turn.After, r.checkpoint.Waits, r.parallel()))
 		switch d.Action {
 		case plan.EndSession:
@@ -197,7 +197,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	if r.current && !edited {
 		return false, nil
 	}
-	r.active.poked.Store(false)
+	r.active.dirty.Store(false)
 	at, err := r.engine.store.Position(ctx, r.thread.ID)
 	if err != nil {
 		return false, err
@@ -215,7 +215,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	}
 	r.next = at.Agent
 	news = news || r.isHanded()
-	stops, unawaited, items := splitStops(items)
+	stops, unawaited, items := splitStopRequests(items)
 	if r.checkpoint.RepliesToAny(unawaited) {
 		return false, awaitedStop(r.record.ID)
 	}
@@ -258,7 +258,7 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 // park puts the run to rest until what it waits for is in the inbox, or a time has come. It holds neither lease nor
 // goroutine.
 func (r *run) park(ctx context.Context) error {
-	if changed := r.keepScratch(ctx); r.record.Status == store.RunWaiting && !changed && !r.owesHooks() && !r.owesScopes() {
+	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.owesHooks() && !r.owesScopes() {
 		return nil // takeIn has written it
 	}
 	r.record.Status = store.RunWaiting
@@ -329,7 +329,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	}
 	r.exec.turn.resume(r.checkpoint.Turn)
 	r.useSide()
-	r.restoreScratch(r.exec)
+	r.restoreContext(r.exec)
 	return r.exec, nil
 }
 

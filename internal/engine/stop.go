@@ -126,7 +126,7 @@ func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 	if err != nil {
 		return err
 	}
-	ops = append(append(ops, &store.Destroy{Reason: store.DestroyedExplicit}), orderOps(awaited)...)
+	ops = append(append(ops, &store.Destroy{Reason: store.DestroyedExplicit}), stopChildOps(awaited)...)
 	e.fault("destroy.before")
 	if err := e.store.Apply(ctx, threadID, nil, ops...); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (p *pipeline) commit(batch []*job) {
 	if len(jobs) == 0 {
 		return
 	}
-	done, err := p.hope(jobs)
+	done, err := p.commitOptimistically(jobs)
 	if done {
 		return
 	}
@@ -107,9 +107,9 @@ func (p *pipeline) use(fn func(ctx context.Context, c *conn) error) error {
 	return err
 }
 
-// hope runs a batch on the remembered state of its threads. When it returns false without an error, nothing was written
+// commitOptimistically runs a batch on the remembered state of its threads. When it returns false without an error, nothing was written
 // and the batch must be run with locks.
-func (p *pipeline) hope(jobs []*job) (done bool, err error) {
+func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 	if !p.kept.has(jobs) {
 		return false, nil
 	}
@@ -151,10 +151,10 @@ func (p *pipeline) hope(jobs []*job) (done bool, err error) {
 }
 
 // lock runs a batch in one transaction with the heads of its threads locked. An error means that nothing was written.
-// With careful, rows that are most likely new are checked nevertheless.
-func (p *pipeline) lock(jobs []*job, careful bool) error {
+// With pessimistic, rows that are most likely new are checked nevertheless.
+func (p *pipeline) lock(jobs []*job, pessimistic bool) error {
 	alone := len(jobs) == 1
-	ps := &pipe{p: p, heads: map[string]*head{}, careful: careful}
+	ps := &pipe{p: p, heads: map[string]*head{}, pessimistic: pessimistic}
 	for _, j := range jobs {
 		for _, id := range j.threads {
 			if id != "" {
@@ -199,7 +199,7 @@ func (p *pipeline) runLocked(ctx context.Context, ps *pipe, jobs []*job, alone b
 		switch {
 		case c.failed:
 			return cmp.Or(j.err, store.ErrUnavailable)
-		case j.err != nil && ps.hoped:
+		case j.err != nil && ps.assumed:
 			return errAlone // the error may be wrong for a repeat, whose row already exists
 		case j.err != nil && ps.failed && !alone:
 			return errAlone // the database has aborted the transaction
@@ -264,18 +264,18 @@ type pipe struct {
 	heads map[string]*head
 	ids   []string // ids of the threads whose heads were locked at the beginning
 	// leases holds the leases of the locked threads, by thread key.
-	leases  map[int64]store.Fence
-	hoping  bool
-	careful bool
+	leases      map[int64]store.Fence
+	hoping      bool
+	pessimistic bool
 
 	// The fields below belong to the transaction that runs now.
-	guards []statement // writes of heads that fail when the state decided on is out of date
-	fences []statement // statements that fail when a lease was lost; they follow the guards
-	writes []statement // not yet sent
-	sent   bool        // some of its writes were sent
-	asked  bool        // it needed something that it cannot read while hoping
-	failed bool        // the database refused a statement and with it the transaction
-	hoped  bool        // it assumed that a row is new without a check
+	guards  []statement // writes of heads that fail when the state decided on is out of date
+	fences  []statement // statements that fail when a lease was lost; they follow the guards
+	writes  []statement // not yet sent
+	sent    bool        // some of its writes were sent
+	asked   bool        // it needed something that it cannot read while hoping
+	failed  bool        // the database refused a statement and with it the transaction
+	assumed bool        // it assumed that a row is new without a check
 }
 
 var _ pipelined = (*pipe)(nil)
@@ -286,7 +286,7 @@ var errAsked = errors.New("the transaction must be run with locks")
 // run runs a job. Its unsent writes are left in guards, fences and writes.
 func (ps *pipe) run(ctx context.Context, j *job) *tx {
 	ps.guards, ps.fences, ps.writes = nil, nil, nil
-	ps.sent, ps.asked, ps.failed, ps.hoped = false, false, false, false
+	ps.sent, ps.asked, ps.failed, ps.assumed = false, false, false, false
 	t := &tx{session: ps, ctx: ctx, now: ps.p.now()}
 	j.err = t.run(j.fn)
 	if j.err != nil {
@@ -360,7 +360,7 @@ func (ps *pipe) write(_ context.Context, query string, args ...any) error {
 	return nil
 }
 
-func (ps *pipe) hopes() bool {
-	ps.hoped = ps.hoped || !ps.careful
-	return !ps.careful
+func (ps *pipe) optimistic() bool {
+	ps.assumed = ps.assumed || !ps.pessimistic
+	return !ps.pessimistic
 }

@@ -75,7 +75,7 @@ func (t *tx) runBefore(h *head, id string) (lastRun, error) {
 	switch p, ok := t.session.(pipelined); {
 	case h.run.known && h.run.id == id:
 		return h.run, nil
-	case h.run.known && ok && p.hopes():
+	case h.run.known && ok && p.optimistic():
 		return lastRun{}, nil
 	}
 	r := lastRun{id: id}

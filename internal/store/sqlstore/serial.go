@@ -59,15 +59,15 @@ func (s *serial) together(batch []*job) error {
 
 // pass runs the jobs of a batch and commits what they wrote. When it returns false without an error, they must be run
 // again with care.
-func (s *serial) pass(ctx context.Context, batch []*job, careful bool) (done bool, err error) {
+func (s *serial) pass(ctx context.Context, batch []*job, pessimistic bool) (done bool, err error) {
 	c := s.conn
 	if err := c.write(ctx, c.dialect.begin); err != nil {
 		return false, err
 	}
-	ss := &serialSession{conn: c, kept: &s.kept, heads: map[string]*head{}, careful: careful}
+	ss := &serialSession{conn: c, kept: &s.kept, heads: map[string]*head{}, pessimistic: pessimistic}
 	wrote := false
 	for _, j := range batch {
-		ok, again, err := s.runJob(ctx, ss, j, careful && len(batch) > 1)
+		ok, again, err := s.runJob(ctx, ss, j, pessimistic && len(batch) > 1)
 		if err != nil || again {
 			s.rollback(c)
 			return false, err
@@ -98,7 +98,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 			return false, false, err
 		}
 	}
-	ss.wrote, ss.hoped = false, false
+	ss.wrote, ss.assumed = false, false
 	t := &tx{session: ss, ctx: ctx, now: s.now()}
 	j.err = t.run(j.fn)
 	switch {
@@ -107,8 +107,8 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	case j.err == nil:
 		j.hints = t.hints
 		ss.settle(j, t)
-	case !ss.careful:
-		again = ss.wrote || ss.hoped
+	case !ss.pessimistic:
+		again = ss.wrote || ss.assumed
 	case saved:
 		err = c.write(ctx, "ROLLBACK TO job")
 	default:
@@ -141,12 +141,12 @@ type serialSession struct {
 	*conn
 	kept *keptHeads
 	// heads holds the heads of threads as the transactions of the batch so far have left them.
-	heads   map[string]*head
-	careful bool
+	heads       map[string]*head
+	pessimistic bool
 
 	// The fields below belong to the transaction that runs now.
-	wrote bool
-	hoped bool // it assumed that a row is new without a check
+	wrote   bool
+	assumed bool // it assumed that a row is new without a check
 }
 
 var _ pipelined = (*serialSession)(nil)
@@ -182,9 +182,9 @@ func (ss *serialSession) writeHead(ctx context.Context, _ *head, query string, a
 // checkFence knows nothing: the lease is remembered with the head.
 func (ss *serialSession) checkFence(*head, *store.Fence) (known, holds bool) { return false, false }
 
-func (ss *serialSession) hopes() bool {
-	ss.hoped = ss.hoped || !ss.careful
-	return !ss.careful
+func (ss *serialSession) optimistic() bool {
+	ss.assumed = ss.assumed || !ss.pessimistic
+	return !ss.pessimistic
 }
 
 func (ss *serialSession) write(ctx context.Context, query string, args ...any) error {

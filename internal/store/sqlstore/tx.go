@@ -27,7 +27,7 @@ type pipelined interface {
 	checkFence(h *head, f *store.Fence) (known, holds bool)
 	// hopes reports whether the transaction may assume a row to be new that most likely is, because a wrong assumption
 	// is detected when it is written.
-	hopes() bool
+	optimistic() bool
 }
 
 // tx is one caller's transaction. One goroutine uses it.
@@ -55,7 +55,7 @@ func (t *tx) run(fn func(*tx) error) (err error) {
 // exists reads the row with a unique key and reports whether it exists. Where the session can detect a repeat by
 // writing, exists does not read: a repeat makes the transaction run again, and then it reads.
 func (t *tx) exists(query string, args []any, dst ...any) (bool, error) {
-	if p, ok := t.session.(pipelined); ok && p.hopes() {
+	if p, ok := t.session.(pipelined); ok && p.optimistic() {
 		return false, nil
 	}
 	err := t.row(t.ctx, query, args, dst...)

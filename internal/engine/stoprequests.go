@@ -91,8 +91,8 @@ func (e *Engine) newestRun(ctx context.Context, threadID string) (*store.Run, er
 	return last, err
 }
 
-// orderOps tell children, in the transaction that ends a run, that it does not wait for them any more.
-func orderOps(children []awaitedChild) []store.Op {
+// stopChildOps tell children, in the transaction that ends a run, that it does not wait for them any more.
+func stopChildOps(children []awaitedChild) []store.Op {
 	var ops []store.Op
 	for _, c := range children {
 		payload, _ := json.Marshal(store.StopOrder{Calls: c.calls}) // strings only: cannot fail
@@ -129,25 +129,25 @@ func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
 	if err != nil {
 		return err
 	}
-	stops, calls, rest := splitStops(work.Inbox)
+	stops, calls, rest := splitStopRequests(work.Inbox)
 	if len(stops) == 0 || !calls[t.Child.ToolCallID] {
 		return nil // somebody has seen to it
 	}
-	err = e.store.Apply(ctx, t.ID, nil, append([]store.Op{dequeueOf(stops)}, unbegunOps(work.Thread, rest, calls)...)...)
+	err = e.store.Apply(ctx, t.ID, nil, append([]store.Op{dequeueOf(stops)}, endUnbegunOps(work.Thread, rest, calls)...)...)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // the order stays, and whoever takes the child up looks
 	}
 	return err
 }
 
-// ordersDone take the orders out of the thread's inbox with the end of the run that they are about, as it may be parked
+// finishStopRequests take the orders out of the thread's inbox with the end of the run that they are about, as it may be parked
 // then, and nobody would look; and give the calls that nobody waits for any more.
-func (r *run) ordersDone(ctx context.Context) (ops []store.Op, over map[string]bool, err error) {
+func (r *run) finishStopRequests(ctx context.Context) (ops []store.Op, over map[string]bool, err error) {
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	stops, over, _ := splitStops(items)
+	stops, over, _ := splitStopRequests(items)
 	if len(stops) > 0 {
 		ops = append(ops, dequeueOf(stops))
 	} else {
@@ -170,10 +170,10 @@ func saidSince(item store.InboxItem, calls map[string]bool) bool {
 	return item.Kind == store.InboxMessage && !asks(item, calls)
 }
 
-// unbegunOps end a child that has not begun, whose inbox has that besides the orders: one that can be talked to again stays
+// endUnbegunOps end a child that has not begun, whose inbox has that besides the orders: one that can be talked to again stays
 // so, and begins when somebody says more to it; any other is over. One to which somebody has said more begins. They conflict
 // with what is said to it in between, where it would be lost.
-func unbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
+func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
 	made := func(item store.InboxItem) bool { return item.Key == thread.FirstMessageKey }
 	since := func(item store.InboxItem) bool { return !made(item) && saidSince(item, calls) }
 	if t.Child.Resumable {
@@ -189,8 +189,8 @@ func unbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) 
 	}
 }
 
-// splitStops takes the orders to stop out of what waits in an inbox, and gives the calls that they are about.
-func splitStops(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
+// splitStopRequests takes the orders to stop out of what waits in an inbox, and gives the calls that they are about.
+func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
 	for i, item := range items {
 		if item.Kind != store.InboxStop {
 			if stops != nil {
@@ -214,9 +214,9 @@ func splitStops(items []store.InboxItem) (stops []store.InboxItem, calls map[str
 	return stops, calls, rest
 }
 
-// obey does what orders say, of a thread whose lease is held, and takes them out of its inbox: the run that they are about
+// applyStopRequests does what orders say, of a thread whose lease is held, and takes them out of its inbox: the run that they are about
 // ends, and what has not begun does not. Nothing that began after an order came is touched by it.
-func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
+func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
 		kept, err := checkpoint.Read(last)
 		if err != nil {
@@ -231,7 +231,7 @@ func (e *Engine) obey(ctx context.Context, t *store.Thread, fence *store.Fence, 
 	switch {
 	case t.Child == nil:
 	case last == nil && calls[t.Child.ToolCallID]:
-		ops = append(ops, unbegunOps(t, rest, calls)...)
+		ops = append(ops, endUnbegunOps(t, rest, calls)...)
 	case slices.ContainsFunc(rest, func(item store.InboxItem) bool { return asks(item, calls) }):
 		ops = append(ops, parkOnly(calls))
 	}
@@ -283,8 +283,8 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 	return calls, nil
 }
 
-// lookForStop ends the run of a thread here when an order says so.
-func (e *Engine) lookForStop(ctx context.Context, id string) error {
+// checkStopRequests ends the run of a thread here when an order says so.
+func (e *Engine) checkStopRequests(ctx context.Context, id string) error {
 	if !e.here(id) || e.Stopping(id) {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (e *Engine) lookForStop(ctx context.Context, id string) error {
 	if err != nil {
 		return store.IgnoreNotFound(err)
 	}
-	stops, calls, _ := splitStops(items)
+	stops, calls, _ := splitStopRequests(items)
 	if len(stops) == 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
-	x, err := e.outside(ctx, threadID)
+	x, err := e.external(ctx, threadID)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -46,7 +46,7 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
-	x, err := e.outside(ctx, threadID)
+	x, err := e.external(ctx, threadID)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func keyed(threadID, key string) string {
 func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
-	x, err := e.outside(ctx, threadID)
+	x, err := e.external(ctx, threadID)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -136,7 +136,7 @@ func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeR
 }
 
 // outside makes an execution that is no run: its writes are not fenced.
-func (e *Engine) outside(ctx context.Context, threadID string) (*execution, error) {
+func (e *Engine) external(ctx context.Context, threadID string) (*execution, error) {
 	t, st, err := e.living(ctx, threadID)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (x *execution) knows(ctx context.Context, name string) (*definition.Side, e
 // whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
 func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
 	if c := x.callerIn(ctx); c != nil {
-		set, err := x.builtFor(ctx, c.desk)
+		set, err := x.builtFor(ctx, c.promptBroker)
 		return set, c.side, err
 	}
 	side := x.side()

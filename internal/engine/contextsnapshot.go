@@ -36,7 +36,7 @@ var scratchCode = sandbox.Module{Filename: scratchModule, Code: `export default 
 
 // scratch gives what of state.context the run can carry, encoded; nil when there is nothing. known is false when no
 // isolate has it: then it is still what the run came with.
-func (c *codeHost) scratch(ctx context.Context) (encoded []byte, known bool) {
+func (c *codeHost) contextSnapshot(ctx context.Context) (encoded []byte, known bool) {
 	c.mu.Lock()
 	iso := c.iso
 	c.mu.Unlock()
@@ -104,12 +104,12 @@ func (c *codeHost) hides(v any) bool {
 	return false
 }
 
-// keepScratch is scratch for a run that is about to wait; changed tells whether it is another than was kept before.
-func (r *run) keepScratch(ctx context.Context) (changed bool) {
+// snapshotContext is scratch for a run that is about to wait; changed tells whether it is another than was kept before.
+func (r *run) snapshotContext(ctx context.Context) (changed bool) {
 	if r.exec == nil {
 		return false
 	}
-	kept, known := r.exec.code.scratch(ctx)
+	kept, known := r.exec.code.contextSnapshot(ctx)
 	if !known || bytes.Equal(kept, r.checkpoint.Context) {
 		return false
 	}
@@ -117,8 +117,8 @@ func (r *run) keepScratch(ctx context.Context) (changed bool) {
 	return true
 }
 
-// restoreScratch gives an execution what the run has carried.
-func (r *run) restoreScratch(x *execution) {
+// restoreContext gives an execution what the run has carried.
+func (r *run) restoreContext(x *execution) {
 	if len(r.checkpoint.Context) == 0 {
 		return
 	}
