@@ -19,7 +19,7 @@ const (
 // tierFolders are the tiers with folders of their own. Everything outside them is unit or integration.
 var tierFolders = map[string][]string{
 	"conformance": {"test/conformance"},
-	"e2e":         {"test/e2e", "test/image", "test/chaos"},
+	"e2e":         {"test/e2e", "test/image"},
 	"bench":       {"test/bench"},
 	"v8":          {"internal/sandbox/v8"},
 }
@@ -31,7 +31,6 @@ var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "interna
 // clusterHelpers are the packages that show that a test needs a control plane or PostgreSQL. A package whose tests
 // import one of them belongs to the integration tier.
 var clusterHelpers = []string{
-	module + "/internal/testenv",
 	module + "/test/harness",
 	module + "/internal/store/storetest/pgtest",
 	module + "/internal/thread/s3test",

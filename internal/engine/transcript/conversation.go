@@ -29,6 +29,7 @@ type Conversation struct {
 	readSeq  int64          // all messages up to here have been read
 }
 
+// New returns an empty conversation.
 func New() *Conversation {
 	return &Conversation{byID: map[string]int{}, calls: map[string]int{}, results: map[string]int{}}
 }

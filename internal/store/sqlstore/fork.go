@@ -11,7 +11,7 @@ import (
 // the rows of files, whatever the number of messages.
 func (t *tx) fork(h *head, op *store.Fork) error {
 	if !h.fresh || h.lastSeq != 0 {
-		return errors.New("Fork must be the first op of a new thread")
+		return errors.New("a Fork must be the first operation of a new thread")
 	}
 	o, err := t.head(op.Origin)
 	if err != nil {
