@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# can-node.sh: says in one line why this machine cannot run a real node, or nothing when it can.
+# can-node.sh: prints in one line why this machine cannot run a real node, or nothing when it can.
 set -euo pipefail
-# Tests put another tree in place of /proc, /lib and /dev.
+# Tests replace /proc, /lib and /dev with another tree.
 root=${PREREQUISITES_ROOT:-}
 
-# no_nftables reports whether the kernel has no nftables. It has them where nothing says otherwise.
+# no_nftables succeeds when the kernel has no nftables. Without any sign of that, it counts as having them.
 no_nftables() {
 	if command -v nft >/dev/null 2>&1; then
 		! nft list tables >/dev/null 2>&1

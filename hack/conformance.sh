@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# conformance.sh [ROW...]: runs the specs of the rows ("MSG" is the family, "FIL-03" one row; all when none
-# is named) and prints one line a row. Rows that only real pods can show are proved by specs of the e2e tier
-# that carry their labels; those run too where this machine can have a node.
+# conformance.sh [ROW...]: runs the specs of the rows ("MSG" is a family, "FIL-03" one row; the default is all rows)
+# and prints one line per row. Rows that only real pods can prove have specs in the e2e tier with their labels. These
+# specs run too if this machine can have a node.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 reports=build/reports/rows

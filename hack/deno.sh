@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# deno.sh COMMAND: Deno, the program of the sandboxes' v8 engine, of one pinned version.
-#   install   fetch it from the npm registry into the cache, where it is not there yet, and check its sum
-#   bin       print the program
+# deno.sh COMMAND: Deno, the program of the sandboxes' v8 engine, in one pinned version.
+#   install   fetch it from the npm registry into the cache, unless it is there, and check its sum
+#   bin       print the path of the program
 #   version   print the version
-#   files DIR put what an image needs beside a static program into DIR: Deno, the C library of Debian that it is
-#             linked with (packages libc6 and libgcc-s1 of this machine's release), and their licences
+#   files DIR put what an image needs beside a static program into DIR: Deno, Debian's C library that it is linked
+#             with (packages libc6 and libgcc-s1 of this machine's release), and their licences
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
 version=2.9.6
-# The sums of the packages, as the registry's "dist.integrity" has them.
+# The sums of the packages, as in the registry's "dist.integrity".
 case $(uname -s)-$(uname -m) in
 Linux-x86_64)
 	package=@deno/linux-x64-glibc
@@ -36,7 +36,7 @@ fetch() {
 	chmod 0755 package/deno
 }
 
-# libraries unpacks the packages of the C library; their files are under lib or, where /lib is a link, usr/lib.
+# libraries unpacks the packages of the C library. Their files are in lib or, where /lib is a link, in usr/lib.
 libraries() {
 	cd "$1"
 	apt-get download libc6 libgcc-s1 || { flock "$here/need.sh" apt-get update && apt-get download libc6 libgcc-s1; }
@@ -74,7 +74,7 @@ install)
 	[ -x "$program" ] && exit 0
 	"$here/need.sh" npm=npm openssl=openssl
 	mkdir -p "$(dirname "$program")"
-	# Unpacked elsewhere and renamed: an interrupt leaves nothing half-written.
+	# Unpacked under another name and renamed, so that an interrupt leaves nothing incomplete.
 	tmp=$(mktemp -d "$(dirname "$program")/.new.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
 	"$here/step.sh" "Fetch Deno $version" bash -c "$(declare -p package version sum); $(declare -f fetch); set -euo pipefail; fetch $(printf %q "$tmp")"
@@ -105,7 +105,7 @@ files)
 		install -m 0444 "$tmp/lib/x86_64-linux-gnu/$lib" "$dir/lib/x86_64-linux-gnu/"
 	done
 	for package in libc6 libgcc-s1; do
-		# One is a link to what another package of the same source has.
+		# One licence file is a link to a file of another package of the same source.
 		mkdir -p "$dir/usr/share/doc/$package"
 		cp -L "$tmp/usr/share/doc/$package/copyright" "$dir/usr/share/doc/$package/" 2>/dev/null ||
 			cp "/usr/share/doc/$package/copyright" "$dir/usr/share/doc/$package/"

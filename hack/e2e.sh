@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# e2e.sh [FLAGS]: runs the e2e tier with the flags of `testrun tier`, or skips it loudly where no node can run.
+# e2e.sh [FLAGS]: runs the e2e tier with the flags of `testrun tier`, or skips it with a loud notice where no node can
+# run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 why=$(hack/can-node.sh)

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# fresh.sh [run]: the README's commands as a newcomer runs them: in a clean clone of the last commit, with an empty HOME and empty
-# caches of Go, npm and the dev cluster. Prints a table of steps and times, and what the caches take.
+# fresh.sh [run]: runs the README's commands as a newcomer does: in a clean clone of the last commit, with an empty
+# HOME and empty caches of Go, npm and the dev cluster. It prints a table of steps and times, and the sizes of the
+# caches.
 #   WHAT   demo, test or both (default)
 #   AS     root, user or both; by default both for root, who runs the second as FRESH_USER (nobody)
-# fresh.sh interrupt: interrupts `make demo` at random moments, first of a cold build, then of the demo, and looks each time that
-# nothing keeps running; at the end of both the demo has to work. The cache of Go modules is the caller's, all others are empty.
+# fresh.sh interrupt: interrupts `make demo` at random moments, first during a cold build, then during the demo, and
+# checks each time that nothing keeps running. After both phases the demo must work. It uses the caller's cache of Go
+# modules; all others are empty.
 #   TIMES  how many interruptions (20)      SEED  of the random moments
-# fresh.sh twins: plays the demo in two clones at once, and removes one while the other is used.
-# All of them remove what they made, also when they are interrupted; only Debian packages stay.
+# fresh.sh twins: runs the demo in two clones at the same time, and removes one while the other is used.
+# All of them remove what they created, even when they are interrupted; only Debian packages stay.
 set -euo pipefail
-# Each command gets a process group, and can be interrupted as from a keyboard.
+# Each command gets a process group, so that it can be interrupted as from a keyboard.
 set -m
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 base=
@@ -19,7 +21,7 @@ bad=0
 
 say() { printf '\n### %s\n' "$*"; }
 
-# newcomer NAME USER: a folder of its own for one newcomer: clone, home, caches.
+# newcomer NAME USER: creates a separate folder for one newcomer: clone, home, caches.
 newcomer() {
 	local dir=$base/$1 user=$2
 	mkdir -p "$dir/home"
@@ -30,8 +32,8 @@ newcomer() {
 	fi
 }
 
-# start USER DIR COMMAND...: starts a command in the newcomer's clone and environment, as $child. What says how to reach
-# registries stays, everything else of Go, npm and Skein does not.
+# start USER DIR COMMAND...: starts a command in the newcomer's clone and environment, as $child. Settings for
+# reaching registries stay; all other settings of Go, npm and Skein are removed.
 start() {
 	local user=$1 dir=$2 modules=${FRESH_MODULES:-$2/home/go/pkg/mod}
 	shift 2
@@ -103,7 +105,7 @@ begin() {
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# step USER DIR COMMAND...: runs it and adds a row to the table.
+# step USER DIR COMMAND...: runs the command and adds a row to the table.
 step() {
 	local user=$1 dir=$2 began=$SECONDS result=ok
 	shift 2
@@ -133,7 +135,7 @@ play() {
 		bad=1
 		rows+=("$user      STILL RUNNING: $left")
 	fi
-	# Before the next one begins, as both need much space.
+	# Before the next one begins, because both need much space.
 	find "$dir" -type d ! -perm -u+w -exec chmod u+w {} +
 	rm -rf "$dir"
 }
@@ -157,7 +159,7 @@ run() {
 	return "$bad"
 }
 
-# interrupted DIR SECONDS: starts the demo, and interrupts it after so many seconds, as Ctrl-C does.
+# interrupted DIR SECONDS: starts the demo, and interrupts it after that many seconds, as Ctrl-C does.
 interrupted() {
 	local dir=$1 after=$2 began=$SECONDS i
 	start "$user" "$dir" make demo >"$base/log" 2>&1
@@ -195,7 +197,7 @@ interrupt() {
 	return "$bad"
 }
 
-# leftovers fails when something of ours still runs 20 s after an interruption.
+# leftovers fails when a process of ours still runs 20 s after an interruption.
 leftovers() {
 	local left i
 	for ((i = 0; i < 100; i++)); do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh [DIR]: writes every generated file of the repository below DIR (the repository itself by
-# default), at the path that it has in the repository. `make verify` generates into an empty folder and compares.
+# generate.sh [DIR]: writes every generated file of the repository below DIR (default: the repository itself), at its
+# path in the repository. `make verify` generates into an empty folder and compares.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 out=$(mkdir -p "${1:-$root}" && cd "${1:-$root}" && pwd -P)
@@ -19,7 +19,7 @@ for w in $what; do
 		"$controller_gen" rbac:roleName=skein-manager paths=./internal/... paths=./cmd/... output:rbac:dir="$out/config/rbac"
 		;;
 	reference)
-		# From the schemas that were generated just now, if they were.
+		# From the newly generated schemas, if there are any.
 		crds=$out/config/crd/bases
 		[ -d "$crds" ] || crds=config/crd/bases
 		mkdir -p "$out/docs/reference"

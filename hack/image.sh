@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# image.sh TARGET NAME ARCHIVE: builds a target of the Dockerfile with buildah and saves it as an OCI archive.
-# Nothing is pulled and nothing runs while it builds; storage is a folder that is removed again.
+# image.sh TARGET NAME ARCHIVE: builds a target of the Dockerfile with buildah and saves it as an OCI archive. The
+# build pulls nothing and runs nothing. Its storage is a temporary folder.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 target=$1 name=$2 archive=$3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# need.sh PROGRAM=PACKAGE...: makes sure that programs are there. As root on Debian it installs the packages
-# of those that are missing; anywhere else it says what to install, and fails.
+# need.sh PROGRAM=PACKAGE...: makes sure that programs are installed. As root on Debian it installs the packages of
+# missing programs. Elsewhere it prints what to install, and fails.
 set -euo pipefail
 missing=()
 for pair in "$@"; do
@@ -16,7 +16,8 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 1
 fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-# One at a time, as apt-get does not wait for another of its kind. The lock is on this file, so that it leaves none.
+# One at a time, because apt-get does not wait for another apt-get. The lock is on this file, so that it leaves no
+# lock file.
 exec 9<"$root/hack/need.sh"
 flock 9
 export DEBIAN_FRONTEND=noninteractive

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# npm.sh install NAME: a program by others, of the npm registry, that tests run against: the packages that
-# hack/npm/NAME pins, with the sums in its lock file. They are fetched once for each version of the lock file, into the
-# cache, and none of their scripts is run. It prints the folder that node_modules is in.
+# npm.sh install NAME: installs a third-party program from the npm registry that tests use: the packages that
+# hack/npm/NAME pins, with the sums in its lock file. They are fetched into the cache once per version of the lock
+# file, and none of their scripts is run. It prints the folder that contains node_modules.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 name=${2:-}
@@ -15,7 +15,7 @@ cache=${SKEIN_CACHE:-${HOME:-/tmp}/.cache/skein}/npm/$name
 dir=$cache/$(cat "$here/npm/$name"/package*.json | cksum | cut -d ' ' -f 1)
 if [ ! -e "$dir/node_modules" ]; then
 	mkdir -p "$cache"
-	# Fetched under a name of its own and renamed: an interrupt leaves nothing half-written.
+	# Fetched under another name and renamed, so that an interrupt leaves nothing incomplete.
 	new=$cache/.new-$$
 	trap 'rm -rf "$new"' EXIT
 	mkdir "$new"

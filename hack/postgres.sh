@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# postgres.sh COMMAND: PostgreSQL for tests and for trying things out; the tests start servers of their own.
-#   install   make sure that the server's programs are there (Debian's package postgresql, as root)
+# postgres.sh COMMAND: PostgreSQL for tests and for trying things out. The tests start their own servers.
+#   install   make sure that the server's programs are installed (Debian's package postgresql, as root)
 #   bin       print the folder of initdb and postgres
-#   run -- CMD...   run CMD with SKEIN_DATABASE_URL naming an empty database on a server that ends with CMD
+#   run -- CMD...   run CMD with SKEIN_DATABASE_URL set to an empty database, on a server that ends with CMD
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 
@@ -23,7 +23,7 @@ bin)
 	;;
 install)
 	bin >/dev/null && exit 0
-	# The package would start a server of its own; nothing here wants one.
+	# Keep the package from starting a server, which nothing here needs.
 	if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null && ! [ -e /etc/postgresql-common/createcluster.conf ]; then
 		mkdir -p /etc/postgresql-common
 		echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf

@@ -6,8 +6,9 @@ set -u
 what=${1:-build}
 cd "$(dirname "$0")/.." || exit 1
 
-# What each command needs: free disk space in GB the first time, and later, and memory in GB. Measured: after `make demo` and
-# `make test`, Go's build cache has 11 GB, its modules 5 GB and the dev cluster 1 GB. One link takes 2.8 GB of memory.
+# What each command needs: free disk space in GB for the first time and for later, and memory in GB. Measured: after
+# `make demo` and `make test`, Go's build cache has 11 GB, its modules 5 GB and the dev cluster 1 GB. One link takes
+# 2.8 GB of memory.
 case $what in
 build) first=6 later=1 memory=4 ;;
 demo) first=10 later=2 memory=6 ;;
@@ -17,10 +18,11 @@ test) first=18 later=4 memory=8 ;;
 	exit 2
 	;;
 esac
-# The oldest kernels: for everything, and for a node, whose Services are nftables rules of kube-proxy.
+# The oldest supported kernels: for everything, and for a node, because kube-proxy implements its Services with
+# nftables.
 kernel_needed=4.19 node_kernel_needed=5.13
 
-# Tests put another tree in place of /proc, /sys and /dev.
+# Tests replace /proc, /sys and /dev with another tree.
 root=${PREREQUISITES_ROOT:-}
 
 problems=0
@@ -106,16 +108,16 @@ esac
 # Programs.
 
 has git || problem "git" "$(install git)"
-# make itself runs this, under any name.
+# make itself runs this script, under any name.
 [ -n "${MAKELEVEL:-}" ] || has make || problem "make" "$(install make)"
-# Only what a node runs is compiled with C.
+# Only the programs of a node include C code.
 [ "$node" = false ] || has gcc || problem "gcc, to compile runc for the node" "$(install gcc)"
 go_needed=$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.mod)
 go=
 if ! has go; then
 	problem "Go $go_needed or later: there is no go in PATH." "Install it from https://go.dev/dl and put its bin folder into PATH."
 else
-	# From another folder, where no go.mod asks for another toolchain, so that nothing is fetched here.
+	# From another folder, where no go.mod requires another toolchain, so that nothing is fetched here.
 	settings=$(cd / && GOTOOLCHAIN=local go env GOVERSION GOCACHE GOMODCACHE GOFLAGS 2>&1) || settings="? $settings"
 	toolchain=$(cd / && bounded 10 go env GOTOOLCHAIN 2>/dev/null)
 	version=$(echo "$settings" | sed -n '1s/^go//p')
@@ -134,7 +136,7 @@ else
 	fi
 fi
 
-# The network, where modules are not in the cache yet.
+# The network, for modules that are not in the cache yet.
 
 # mod_files prints the go.mod files of what the command builds.
 mod_files() {
@@ -147,7 +149,7 @@ mod_files() {
 # missing_modules prints the directly required modules that are not in the module cache, as PATH VERSION.
 missing_modules() {
 	mod_files | while read -r file; do
-		# The cache writes a capital letter as ! and the small one.
+		# The cache writes a capital letter as ! and its lower-case letter.
 		sed -n '/\/\/ indirect/d; s/^\(require\)\{0,1\}[[:space:]]\{1,\}\([^[:space:]]*\.[^[:space:]]*\) \(v[^[:space:]]*\).*/\2 \3/p' "$file" |
 			sed 'h; s/\([A-Z]\)/!\1/g; y/ABCDEFGHIJKLMNOPQRSTUVWXYZ/abcdefghijklmnopqrstuvwxyz/; G; s/\n/ /' |
 			while read -r path version name _; do
@@ -156,7 +158,8 @@ missing_modules() {
 	done
 }
 
-# compiles_offline reports whether what the command builds needs no module that is missing: tests need more modules than programs.
+# compiles_offline succeeds when the packages that the command builds need none of the missing modules. Tests need
+# more modules than programs.
 compiles_offline() {
 	[ "$what" != test ] && GOPROXY=off go list -deps ./cmd/... >/dev/null 2>&1 &&
 		{ [ "$what" = build ] || GOPROXY=off go list -C hack/devcluster -deps . >/dev/null 2>&1; }
@@ -166,7 +169,7 @@ case $go/${flags:-} in
 yes/*-mod=vendor*) ;;
 yes/*)
 	module=$(missing_modules | head -n 1)
-	# A list of versions is never in the cache. It is asked for outside the module, which it must not change.
+	# A list of versions is never in the cache. Request it outside the module, which must not change.
 	if [ -n "$module" ] && ! (cd / && bounded 10 go list -m -versions "$module@latest") >/dev/null 2>&1 && ! compiles_offline; then
 		case $(go env GOPROXY) in
 		off) problem "Go modules, which are not all in the cache, while GOPROXY is off." "Run: go env -w GOPROXY=https://proxy.golang.org,direct (and unset GOPROXY), or fill the cache ($modules)." ;;
@@ -183,14 +186,15 @@ skein_cache=${SKEIN_CACHE:-${HOME:-/tmp}/.cache/skein}
 gigabytes() { echo $((($1 + 1048575) / 1048576)); }
 kilobytes_of() { du -sk "$1" 2>/dev/null | { read -r n _ && echo "$n" || echo 0; }; }
 
-# place FOLDER prints the nearest folder that exists.
+# place FOLDER prints the nearest existing folder.
 place() {
 	p=$1
 	until [ -d "$p" ] || [ "$p" = / ]; do p=$(dirname "$p"); done
 	echo "$p"
 }
 
-# space prints AVAILABLE NEEDED MOUNT in kilobytes for each file system that is too small. Two thirds of what is needed is Go's build cache.
+# space prints AVAILABLE NEEDED MOUNT in kilobytes for each file system that is too small. Two thirds of the needed
+# space is Go's build cache.
 space() {
 	need=$(($1 * 1048576))
 	for entry in "${cache:-$skein_cache}=65" "${modules:-$skein_cache}=30" "$skein_cache=5"; do
@@ -200,7 +204,7 @@ space() {
 
 [ -n "$(ls -d "$skein_cache"/devcluster/controlplane-*/ 2>/dev/null)" ] && [ "$what" != test ] && first=$later
 if [ -n "$(space $first)" ]; then
-	# Counting what is there already takes a while, so it is done only when space is short.
+	# Counting existing files takes a while, so it is done only when space is short.
 	have=$(($(kilobytes_of "${cache:-}") + $(kilobytes_of "${modules:-}") + $(kilobytes_of "$skein_cache")))
 	left=$((first - have / 1048576))
 	[ "$left" -ge "$later" ] || left=$later
@@ -220,7 +224,7 @@ for file in "$root/sys/fs/cgroup/memory.max" "$root/sys/fs/cgroup/memory/memory.
 	*) [ "${#limit}" -gt 17 ] || [ $((limit / 1024)) -ge "${memory_kb:-0}" ] || memory_kb=$((limit / 1024)) ;;
 	esac
 done
-# A machine that is sold with so much has a little less.
+# A machine that is sold with this much memory has slightly less.
 if [ "${memory_kb:-0}" -gt 0 ] && [ "$memory_kb" -lt $((memory * 1048576 * 9 / 10)) ]; then
 	problem "$memory GB of memory and swap: there are $((memory_kb / 1048576)) GB." "Give the machine or the container more memory, or add swap."
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# step.sh MESSAGE COMMAND...: runs a command that may take long and says how long it has been at it.
-# The command's output goes to a file and is shown only when the command fails. On a terminal one line is
-# rewritten each second; elsewhere (CI, a file) a plain line is printed every 15 seconds.
+# step.sh MESSAGE COMMAND...: runs a command that may take long and prints how long it has run. The command's output
+# goes to a file and is shown only when the command fails. On a terminal one line is rewritten each second; elsewhere
+# (CI, a file) a plain line is printed every 15 seconds.
 set -euo pipefail
 message=$1
 shift

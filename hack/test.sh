@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test.sh: all tiers, in two lanes beside each other, each announced, all of them even when one fails; last, one line a tier and
-# the sum. hack/testrun/lanes.go says what runs beside what. With CI set, a test that failed runs once more at the end, alone.
+# test.sh: runs all tiers in two parallel lanes, announces each, and runs all of them even when one fails. At the end
+# it prints one line per tier and the total. hack/testrun/lanes.go says what runs beside what. With CI set, a failed
+# test runs once more at the end, alone.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 make=${MAKE:-make}
@@ -14,10 +15,11 @@ go build -o build/testrun ./hack/testrun || exit 1
 # An interrupt ends the run.
 trap 'echo "interrupted" >&2; exit 130' INT TERM
 
-# What every later tier needs is built first, so that its time is told apart from that of the tests.
+# Build first what every later tier needs, so that this time is reported separately from that of the tests.
 "$make" --no-print-directory build-all || exit 1
-# What tests need of others is installed before them: where two lanes install at once, one waits for the other, and what a package
-# adds to the machine would look like something that a cluster has left behind. A tier that misses something says so itself.
+# Install third-party programs for the tests before the tiers. When two lanes install at the same time, one waits for
+# the other, and what a package adds to the machine would look like something that a cluster left behind. A tier that
+# misses a program reports it itself.
 "$make" --no-print-directory --keep-going prefetch || true
 export PREBUILT=1
 

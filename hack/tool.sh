@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tool.sh NAME: builds a tool that a go.mod below hack/tools declares, once for each version of it, and prints
-# the path of the program. The cache is keyed by what decides the program: the module's files and Go itself.
-# Tools whose dependencies do not agree have modules of their own.
+# tool.sh NAME: builds a tool that a go.mod below hack/tools declares, once per version of it, and prints the path of
+# the program. The key in the cache is a hash of what determines the program: the module's files and the Go version.
+# Tools whose dependencies conflict have separate modules.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 name=$1
@@ -22,7 +22,7 @@ key=$({ cat "$module/go.mod" "$module/go.sum"; go env GOVERSION GOOS GOARCH; } |
 program=$cache/$name-$key
 if [ ! -x "$program" ]; then
 	mkdir -p "$cache"
-	# Built under a name of its own and renamed: an interrupt leaves nothing half-written.
+	# Built under another name and renamed, so that an interrupt leaves nothing incomplete.
 	new=$cache/.$name-$$
 	trap 'rm -f "$new"' EXIT
 	CGO_ENABLED=0 "$root/hack/step.sh" "Build $name" go build -C "$module" -buildvcs=false -p "${JOBS:-2}" -ldflags '-s -w' -o "$new" "$package"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tsc.sh ARGS...: the TypeScript compiler that hack/typescript pins, with the types of zod beside it. It is fetched
-# once for each version of the lock file, into the cache.
-#   tsc.sh install    fetch it and print the folder that node_modules is in
+# tsc.sh ARGS...: runs the TypeScript compiler that hack/typescript pins, with the types of zod beside it. It is
+# fetched into the cache once per version of the lock file.
+#   tsc.sh install    fetch it and print the folder that contains node_modules
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 "$here/need.sh" node=nodejs npm=npm || exit 1
@@ -10,7 +10,7 @@ key=$(cat "$here"/typescript/package*.json | cksum | cut -d ' ' -f 1)
 dir=$cache/$key
 if [ ! -e "$dir/node_modules/.bin/tsc" ]; then
 	mkdir -p "$cache"
-	# Fetched under a name of its own and renamed: an interrupt leaves nothing half-written.
+	# Fetched under another name and renamed, so that an interrupt leaves nothing incomplete.
 	new=$cache/.new-$$
 	trap 'rm -rf "$new"' EXIT
 	mkdir "$new"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# verify.sh: fails when something generated is not what its source says, when a go.mod is not tidy, or when
-# Go code is not formatted. Changes nothing in the work tree: it generates into a folder of its own.
+# verify.sh: fails when a generated file differs from what its source generates, when a go.mod is not tidy, or when Go
+# code is not formatted. It changes nothing in the work tree: it generates into a temporary folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/skein-verify.XXXXXX")
@@ -20,7 +20,7 @@ while IFS= read -r -d '' file; do
 	fi
 done < <(find "$tmp" -type f -print0)
 
-# A schema whose kind is gone would stay behind.
+# A schema whose kind was removed would otherwise stay.
 for crd in config/crd/bases/*.yaml; do
 	[ -e "$tmp/$crd" ] || complain "$crd comes from no kind any more: delete it"
 	grep -q "bases/${crd##*/}" config/crd/kustomization.yaml || complain "$crd is missing in config/crd/kustomization.yaml"

@@ -9,16 +9,16 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// answers prints what the agent says. On a terminal that is the live conversation, tool calls included; elsewhere
-// only the text, so that it can go into another program.
+// answers prints what the agent says. On a terminal it prints the live conversation, including tool calls. Elsewhere
+// it prints only the text, so that another program can read it.
 type answers struct {
 	live *live
 	out  io.Writer
-	run  string // whose answers these are, once it is known
+	run  string // the run whose answers these are, once it is known
 }
 
-// mine reports whether an event belongs to the run that answers. What others put into the conversation meanwhile is no
-// answer.
+// mine reports whether an event belongs to the answering run. Messages that others add to the conversation meanwhile
+// are not answers.
 func (a *answers) mine(e *runtimev1.Event) bool {
 	if a.run == "" || e.RunID == a.run {
 		return true

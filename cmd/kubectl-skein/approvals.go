@@ -75,7 +75,7 @@ func newApprove(p *plugin) *cobra.Command {
 			var edited json.RawMessage
 			if arguments != "" {
 				if !json.Valid([]byte(arguments)) {
-					return fmt.Errorf("--arguments is not JSON: give an object, such as '{\"amount\":10}'")
+					return fmt.Errorf("--arguments is not JSON: use an object such as '{\"amount\":10}'")
 				}
 				edited = json.RawMessage(arguments)
 			}
@@ -118,7 +118,7 @@ func (p *plugin) decide(ctx context.Context, args []string, do func(context.Cont
 	return nil
 }
 
-// decided says what was decided, and by whom.
+// decided says what was decided and by whom.
 func decided(d *runtimev1.Decision) string {
 	text := "refused"
 	if d.Approved {

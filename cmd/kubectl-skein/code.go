@@ -60,7 +60,7 @@ An interrupt (Ctrl-C) ends the code.`,
 	return cmd
 }
 
-// runCode runs code and shows what comes of it as it comes.
+// runCode runs code and prints its logs and reports as they come.
 func (p *plugin) runCode(ctx context.Context, t *runtimeclient.Thread, source string, o runtimeclient.CodeOptions, output string) error {
 	if output == "" {
 		o.Log = func(l runtimev1.CodeLog) { fmt.Fprintf(p.ErrOut, "%s: %s\n", l.Level, safe(l.Message)) }
@@ -99,7 +99,7 @@ type codeFlags struct {
 	wallTime               time.Duration
 }
 
-// quantity is a flag that takes what resources of Kubernetes take.
+// quantity is a flag with the syntax of Kubernetes resource quantities.
 type quantity resource.Quantity
 
 func (q *quantity) String() string { return (*resource.Quantity)(q).String() }
@@ -107,7 +107,7 @@ func (q *quantity) Type() string   { return "quantity" }
 func (q *quantity) Set(s string) error {
 	v, err := resource.ParseQuantity(s)
 	if err != nil || v.Sign() <= 0 {
-		return errors.New("give a size above 0 such as 16Mi")
+		return errors.New("it must be a size above 0 such as 16Mi")
 	}
 	*q = quantity(v)
 	return nil
@@ -153,7 +153,7 @@ func (f *codeFlags) options(in io.Reader) (source string, o runtimeclient.CodeOp
 	return string(text), o, err
 }
 
-// readModules reads the modules, by their paths as the code imports them.
+// readModules reads the modules and returns them by the paths with which the code imports them.
 func (f *codeFlags) readModules() (map[string]string, error) {
 	var out map[string]string
 	base := "."
@@ -177,7 +177,7 @@ func (f *codeFlags) readModules() (map[string]string, error) {
 	return out, nil
 }
 
-// failure gives the error of code that did not succeed.
+// failure returns an error for code that did not succeed, else nil.
 func failure(r *runtimev1.CodeResult) error {
 	if r.Status == runtimev1.CodeSuccess {
 		return nil

@@ -18,10 +18,11 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// completeName is the program that kubectl runs to complete `kubectl skein`: the plugin under another name.
+// completeName is the name under which kubectl runs the plugin to complete `kubectl skein`.
 const completeName = "kubectl_complete-skein"
 
-// commandLine is what the program was called with; where kubectl asks for completions, it is the command that cobra has for that.
+// commandLine returns the arguments of the program. When kubectl requests completions, it returns cobra's completion
+// command instead.
 func commandLine(args []string) []string {
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	if name == completeName {
@@ -31,16 +32,17 @@ func commandLine(args []string) []string {
 }
 
 const (
-	// completionTimeout bounds how long a person waits after pressing a key.
+	// completionTimeout bounds how long a person waits after pressing the completion key.
 	completionTimeout = 3 * time.Second
-	// maxCandidates bounds what is read for it.
+	// maxCandidates bounds how many candidates are read.
 	maxCandidates = 500
 )
 
-// candidates gives the names that may stand in a place of the command line; args are the arguments before it.
+// candidates returns the possible values for a position of the command line. args are the arguments before it.
 type candidates func(ctx context.Context, args []string) ([]string, error)
 
-// complete gives all commands below cmd completion of their arguments and flags. What an argument is, its usage line says.
+// complete adds completion of arguments and flags to all commands below cmd. The usage line of a command names its
+// arguments.
 func (p *plugin) complete(cmd *cobra.Command) {
 	places := map[string]candidates{
 		"THREAD": p.objectNames("ThreadList"), "CALL": p.callIDs, "RUN": p.runIDs, "TOOL": p.toolNames, "PATH": p.endpointPaths, "ID": p.retainedIDs,
@@ -76,7 +78,7 @@ func (p *plugin) completeFlags(cmd *cobra.Command, flags map[string]candidates) 
 		if cmd.Flag(name) == nil || cmd.Root() != cmd && cmd.LocalNonPersistentFlags().Lookup(name) == nil {
 			continue
 		}
-		// It fails only where a flag is completed already.
+		// It fails only for a flag that has a completion already.
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return offer(cmd, from, args, typed)
 		})
@@ -90,7 +92,7 @@ func (p *plugin) completeFlags(cmd *cobra.Command, flags map[string]candidates) 
 	}
 }
 
-// offer gives those of the candidates that begin with what is typed. A cluster that cannot be asked has none.
+// offer returns the candidates that begin with what was typed, and none when the cluster cannot be reached.
 func offer(cmd *cobra.Command, from candidates, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -111,7 +113,7 @@ func words(list ...string) candidates {
 	return func(context.Context, []string) ([]string, error) { return slices.Clone(list), nil }
 }
 
-// objectNames are the names of Skein's objects of a kind in the namespace.
+// objectNames returns candidates: the names of Skein's objects of a kind in the namespace.
 func (p *plugin) objectNames(list string) candidates {
 	return func(ctx context.Context, _ []string) ([]string, error) {
 		return p.names(ctx, skeinv1.GroupVersion.WithKind(list), true)
@@ -160,7 +162,7 @@ func (p *plugin) contexts(context.Context, []string) ([]string, error) {
 	return names, nil
 }
 
-// ofThread asks the thread that the first argument names.
+// ofThread reads candidates from the thread that the first argument names.
 func ofThread[T any](p *plugin, args []string, ask func(*runtimeclient.Thread) ([]T, error), name func(*T) string) ([]string, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -182,7 +184,7 @@ func ofThread[T any](p *plugin, args []string, ask func(*runtimeclient.Thread) (
 	return names, nil
 }
 
-// callIDs are the tool calls of a thread that wait for approval.
+// callIDs returns the tool calls of a thread that wait for approval.
 func (p *plugin) callIDs(ctx context.Context, args []string) ([]string, error) {
 	return ofThread(p, args, func(t *runtimeclient.Thread) ([]runtimev1.Approval, error) {
 		list, err := t.Approvals(ctx, runtimeclient.Page{Limit: maxCandidates})
@@ -194,11 +196,11 @@ func (p *plugin) callIDs(ctx context.Context, args []string) ([]string, error) {
 		if a.Decision != nil {
 			return ""
 		}
-		return a.ToolCallID + "\t" + safe(a.Name) // the shell shows what comes after the tab as a description
+		return a.ToolCallID + "\t" + safe(a.Name) // the shell shows the text after the tab as a description
 	})
 }
 
-// runIDs are the newest runs of a thread.
+// runIDs returns the newest runs of a thread.
 func (p *plugin) runIDs(ctx context.Context, args []string) ([]string, error) {
 	return ofThread(p, args, func(t *runtimeclient.Thread) ([]runtimev1.Run, error) {
 		list, err := t.Runs(ctx, runtimeclient.Page{Limit: 100})
@@ -209,7 +211,7 @@ func (p *plugin) runIDs(ctx context.Context, args []string) ([]string, error) {
 	}, func(r *runtimev1.Run) string { return r.ID + "\t" + r.Status })
 }
 
-// toolNames are the names that models know the tools of the namespace by.
+// toolNames returns the names under which models know the tools of the namespace.
 func (p *plugin) toolNames(ctx context.Context, _ []string) ([]string, error) {
 	names, err := p.names(ctx, skeinv1.GroupVersion.WithKind("ToolList"), true)
 	for i, name := range names {
@@ -218,7 +220,7 @@ func (p *plugin) toolNames(ctx context.Context, _ []string) ([]string, error) {
 	return names, err
 }
 
-// endpointPaths are the paths of the namespace's endpoints, without those that have parameters from there on.
+// endpointPaths returns the paths of the namespace's endpoints, each up to its first parameter.
 func (p *plugin) endpointPaths(ctx context.Context, _ []string) ([]string, error) {
 	cfg, ns, err := p.config()
 	if err != nil {
@@ -241,7 +243,7 @@ func (p *plugin) endpointPaths(ctx context.Context, _ []string) ([]string, error
 	return slices.Compact(paths), nil
 }
 
-// retainedIDs are the threads that are kept without an object.
+// retainedIDs returns the threads that are kept without an object.
 func (p *plugin) retainedIDs(ctx context.Context, _ []string) ([]string, error) {
 	c, ns, err := p.client()
 	if err != nil {

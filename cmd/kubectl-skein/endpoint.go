@@ -67,13 +67,13 @@ PATH is the spec.path of a ThreadEndpoint object of the namespace, with values f
 func (o *endpointOptions) request(in io.Reader, path string) (*runtimeclient.EndpointRequest, error) {
 	u, err := url.Parse(path)
 	if err != nil || u.Host != "" {
-		return nil, fmt.Errorf("%q is not a path: give one such as /report/7?format=csv", path)
+		return nil, fmt.Errorf("%q is not a path: use one such as /report/7?format=csv", path)
 	}
 	req := &runtimeclient.EndpointRequest{Method: strings.ToUpper(o.method), Path: u.Path, Query: u.Query(), Header: http.Header{}}
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, fmt.Errorf("--header=%s is not a header; give one such as 'Content-Type: text/csv'", h)
+			return nil, fmt.Errorf("--header=%s is not a header; use one such as 'Content-Type: text/csv'", h)
 		}
 		req.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -119,7 +119,7 @@ func (p *plugin) showAnswer(resp *http.Response, include bool) error {
 		fmt.Fprintln(p.Out)
 	}
 	out := p.Out
-	if isTerminal(p.Out) { // what code wrote must not play with it
+	if isTerminal(p.Out) { // control characters in the output of code must not reach the terminal
 		out = &safeWriter{to: p.Out}
 	}
 	if _, err := io.Copy(out, resp.Body); err != nil {

@@ -180,7 +180,7 @@ func newEnvPending(p *plugin) *cobra.Command {
 	}
 }
 
-// keysOptions say where the keys that seal variables are.
+// keysOptions say where the keys that seal variables are stored.
 type keysOptions struct {
 	namespace, secret string
 	prune             bool
@@ -232,7 +232,7 @@ func (p *plugin) rotate(ctx context.Context, o keysOptions) error {
 	return nil
 }
 
-// changeKeys changes the keyset in a Secret and says how.
+// changeKeys changes the keyset in a Secret and returns a text that says how.
 func changeKeys(s *corev1.Secret, prune bool) (said string, err error) {
 	text := s.Data[envkeys.SecretKey]
 	if !prune {
@@ -254,7 +254,7 @@ func changeKeys(s *corev1.Secret, prune bool) (said string, err error) {
 		}
 	}
 	if len(old) == 0 {
-		return "", errors.New("there is only the primary key")
+		return "", errors.New("there are no keys to remove: only the primary key exists")
 	}
 	if s.Data[envkeys.SecretKey], err = envkeys.Remove(text, old...); err != nil {
 		return "", err

@@ -102,11 +102,11 @@ input.`,
 func (o *importOptions) check() error {
 	switch {
 	case o.thread == "" && o.agent == "":
-		return errors.New("say where to: --thread THREAD for a thread that is there and empty, or --agent AGENT to make one")
+		return errors.New("set the target: --thread THREAD for an existing empty thread, or --agent AGENT to create one")
 	case o.thread != "" && o.agent != "":
-		return errors.New("give either --thread or --agent: a thread that is there has its agent")
+		return errors.New("set either --thread or --agent: an existing thread has an agent already")
 	case o.thread != "" && o.name != "":
-		return errors.New("--name goes with --agent: a thread that is there has its name")
+		return errors.New("--name needs --agent: an existing thread has a name already")
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (p *plugin) importInto(ctx context.Context, t *runtimeclient.Thread, name s
 	return nil
 }
 
-// importNew makes a thread and fills it.
+// importNew creates a thread and fills it. When that fails it deletes the thread again.
 func (p *plugin) importNew(ctx context.Context, in io.Reader, o *importOptions) (err error) {
 	cfg, ns, err := p.config()
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *plugin) importNew(ctx context.Context, in io.Reader, o *importOptions) 
 		if err == nil {
 			return
 		}
-		// The user may have interrupted it; the thread is to go all the same.
+		// Delete the thread even if the user has interrupted the command.
 		gone := c.Delete(context.WithoutCancel(ctx), obj, client.Preconditions{UID: &obj.UID})
 		if client.IgnoreNotFound(gone) != nil {
 			fmt.Fprintf(p.ErrOut, "thread/%s stays, empty: %v\n", obj.Name, gone)
@@ -169,7 +169,7 @@ func threadObjects(cfg *rest.Config) (client.Client, error) {
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
-// awaitThread returns when the runtime API has a thread that was just made.
+// awaitThread waits until the runtime API has a thread that was just created.
 func awaitThread(ctx context.Context, c client.Client, t *runtimeclient.Thread, obj *skeinv1.Thread, timeout time.Duration) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
@@ -189,5 +189,5 @@ func awaitThread(ctx context.Context, c client.Client, t *runtimeclient.Thread, 
 			why = fmt.Errorf("%s (%s)", r.Message, r.Reason)
 		}
 	}
-	return fmt.Errorf("thread/%s did not come up within %s: %w", obj.Name, timeout, why)
+	return fmt.Errorf("thread/%s was not ready within %s: %w", obj.Name, timeout, why)
 }

@@ -12,19 +12,19 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Exit codes, as docs/kubectl-skein.md lists them.
+// Exit codes. docs/kubectl-skein.md lists them.
 const (
-	exitError       = 1   // anything else that went wrong
+	exitError       = 1   // any other error
 	exitRefused     = 2   // the server refused the message
 	exitFailed      = 3   // the run failed
 	exitStopped     = 4   // the run was stopped or cancelled
 	exitEnded       = 5   // the thread was terminated or deleted before it answered
-	exitTimeout     = 6   // the time was over while the thread worked
-	exitWaits       = 7   // the time was over while the thread waited for somebody
-	exitInterrupted = 130 // ended by a signal, as shells have it
+	exitTimeout     = 6   // the timeout ended while the thread worked
+	exitWaits       = 7   // the timeout ended while the thread waited for a person
+	exitInterrupted = 130 // ended by a signal, as in shells
 )
 
-// codedError is an error with an exit code of its own.
+// codedError is an error with its own exit code.
 type codedError struct {
 	code int
 	err  error
@@ -40,7 +40,7 @@ func coded(code int, err error) error {
 	return &codedError{code, err}
 }
 
-// exitCode is the code that an error ends the command with.
+// exitCode returns the exit code of the command for an error.
 func exitCode(err error) int {
 	var c *codedError
 	if errors.As(err, &c) {
@@ -49,7 +49,7 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// refused marks an error by which the server refused what was asked.
+// refused sets the exit code of an error with which the server refused the request.
 func refused(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 {
@@ -58,7 +58,7 @@ func refused(err error) error {
 	return err
 }
 
-// failedRun is the error of a run that did not succeed.
+// failedRun returns the error for a run that did not succeed.
 func failedRun(o runOutcome) error {
 	err := errors.New(o.String())
 	switch o.Status {
@@ -70,7 +70,7 @@ func failedRun(o runOutcome) error {
 	return coded(exitFailed, err)
 }
 
-// endedStream marks the error of a stream that ended with its thread.
+// endedStream sets the exit code of the error of a stream that ended with its thread.
 func endedStream(err error) error {
 	if errors.Is(err, runtimeclient.ErrThreadDeleted) {
 		return coded(exitEnded, err)
@@ -78,10 +78,10 @@ func endedStream(err error) error {
 	return err
 }
 
-// errTimeout is the cause of a context that ended because its time was over.
+// errTimeout is the cause of a context that ended with its timeout.
 var errTimeout = errors.New("timeout")
 
-// bounded gives commands that follow something --request-timeout as their time, as `kubectl get --watch` has it.
+// bounded limits commands that follow something to --request-timeout, as `kubectl get --watch` does.
 func (p *plugin) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	d, err := p.requestTimeout()
 	if err != nil || d <= 0 {
@@ -91,7 +91,7 @@ func (p *plugin) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, cancel, nil
 }
 
-// requestTimeout is what --request-timeout says; 0 for no bound.
+// requestTimeout returns the value of --request-timeout. 0 means no limit.
 func (p *plugin) requestTimeout() (time.Duration, error) {
 	cfg, err := p.flags.ToRESTConfig()
 	if err != nil {

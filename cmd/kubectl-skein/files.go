@@ -109,7 +109,7 @@ One of SOURCE and DESTINATION is THREAD:/path. The other is a local path, or - f
 			case toRemote:
 				return p.uploadTo(cmd.Context(), args[0], to)
 			}
-			return fmt.Errorf("neither %q nor %q is in a thread: write THREAD:/path for one of them", args[0], args[1])
+			return fmt.Errorf("neither %q nor %q is in a thread: use THREAD:/path for one of them", args[0], args[1])
 		},
 	}
 }
@@ -117,7 +117,7 @@ One of SOURCE and DESTINATION is THREAD:/path. The other is a local path, or - f
 // location is a path in a thread.
 type location struct{ thread, path string }
 
-// remotePath reads THREAD:PATH. A local path with a colon can be written as ./a:b.
+// remotePath parses THREAD:PATH. A local path with a colon can be written as ./a:b.
 func remotePath(arg string) (location, bool) {
 	thread, p, ok := strings.Cut(arg, ":")
 	if !ok || thread == "" || strings.ContainsAny(thread, `/\.`) {
@@ -143,7 +143,7 @@ func (p *plugin) uploadTo(ctx context.Context, local string, to location) error 
 		}
 	}
 	if to.path == "" {
-		return fmt.Errorf("name the file: %s:/path", to.thread)
+		return fmt.Errorf("name the file, as in %s:/path", to.thread)
 	}
 	t, err := p.thread(to.thread)
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *plugin) uploadTo(ctx context.Context, local string, to location) error 
 
 func (p *plugin) download(ctx context.Context, from location, local string) error {
 	if from.path == "" {
-		return fmt.Errorf("name the file: %s:/path", from.thread)
+		return fmt.Errorf("name the file, as in %s:/path", from.thread)
 	}
 	t, err := p.thread(from.thread)
 	if err != nil {
@@ -183,7 +183,7 @@ func (p *plugin) download(ctx context.Context, from location, local string) erro
 	return writeWhole(local, in)
 }
 
-// writeWhole writes a file that is there whole or not at all.
+// writeWhole writes a file atomically: afterwards it is complete, or does not exist.
 func writeWhole(name string, in io.Reader) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".skein-*")
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// deniedByRBAC matches what RBAC says of a request that it refuses. Quotas and admission answer Forbidden too, and no role
-// helps against those.
+// deniedByRBAC matches the message of a request that RBAC refuses. Quotas and admission answer Forbidden too, but no
+// role helps against those.
 var deniedByRBAC = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
-// hint returns what to do about an error of the server where the server cannot know it, or "".
+// hint returns advice about an error of the server that the server itself cannot know, or "".
 func hint(s metav1.Status) string {
 	m := deniedByRBAC.FindStringSubmatch(s.Message)
 	if s.Reason != metav1.StatusReasonForbidden || m == nil {
@@ -31,8 +31,8 @@ func hint(s metav1.Status) string {
 	return fmt.Sprintf("The ClusterRole %s has this right: ask for a RoleBinding to it in the namespace %s.", role, namespace)
 }
 
-// roleFor returns the ClusterRole of config/rbac with the fewest rights that has this one, "" for rights that are not
-// Skein's to give.
+// roleFor returns the ClusterRole of config/rbac with the fewest rights that includes this one, or "" for rights
+// outside Skein.
 func roleFor(verb, resource, group string) string {
 	reads := verb == "get" || verb == "list" || verb == "watch"
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// installedRoles returns the rules of the ClusterRoles for users that config/rbac installs, by their names.
+// installedRoles returns the rules of the ClusterRoles for users that config/rbac installs, by name.
 func installedRoles() map[string][]rbacv1.PolicyRule {
 	GinkgoHelper()
 	files, err := filepath.Glob("../../config/rbac/*_role.yaml")
@@ -123,7 +123,7 @@ var _ = Describe("The advice after a refusal", Label("K8S-04"), func() {
 	)
 })
 
-// rbac is what the API server answers to a right that nobody has given.
+// rbac is the answer of the API server to a request without the right.
 func rbac(verb, resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "runtime.skein.dev", Resource: "threads"}, "hello",
 		fmt.Errorf("User %q cannot %s resource %q in API group %q in the namespace %q", "bob", verb, resource, "runtime.skein.dev", "demo"))

@@ -79,5 +79,5 @@ func (p *plugin) printHistory(list *runtimev1.ThreadHistoryList, withNamespace b
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t+%d ~%d -%d\t%s\t%s\n", i.Name, title, i.AgentID, i.SummaryStats.MessageCount,
 			d.Added, d.Changed, d.Removed, duration.HumanDuration(time.Since(time.UnixMicro(i.LastActivityAt))), i.ThreadID)
 	}
-	_ = w.Flush() // as any output that nobody reads
+	_ = w.Flush() // ignored, as other write errors of the output
 }

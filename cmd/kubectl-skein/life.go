@@ -86,7 +86,7 @@ func newPurge(p *plugin) *cobra.Command {
 	}
 }
 
-// client gives the runtime API and the namespace that the flags and the kubeconfig say.
+// client returns a client of the runtime API, and the namespace from the flags and the kubeconfig.
 func (p *plugin) client() (*runtimeclient.Client, string, error) {
 	cfg, ns, err := p.config()
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// verb is a command that does one thing to a thread and says so.
+// verb is a command that makes one change to a thread and reports it.
 type verb struct {
 	name, short string
-	done        string // what the thread is afterwards
-	// do gives the thread's record, nil where the API has none to give.
+	done        string // the state of the thread afterwards
+	// do makes the change and returns the thread's record, or nil when the API returns none.
 	do func(context.Context, *runtimeclient.Thread) (*runtimev1.ThreadRecord, error)
 }
 
@@ -34,7 +34,7 @@ func (v verb) command(p *plugin) *cobra.Command {
 			}
 			name := args[0]
 			if rec != nil {
-				name = rec.Name // also where an id was given
+				name = rec.Name // also when the argument is an id
 			}
 			fmt.Fprintf(p.Out, "thread/%s %s\n", name, v.done)
 			return nil

@@ -8,16 +8,16 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// live prints a conversation while it happens. On a terminal the pieces of an answer appear as they come.
+// live prints a conversation as it happens. On a terminal the pieces of an answer appear as they come.
 type live struct {
 	transcript
-	// deltas prints the pieces of an answer under way.
+	// deltas makes it print the pieces of an unfinished answer.
 	deltas bool
-	// silent prints silent messages too.
+	// silent makes it print silent messages too.
 	silent bool
 
 	shown    map[string]bool // messages printed already
-	streamed strings.Builder // the answer under way, as far as it is printed
+	streamed strings.Builder // the part of the unfinished answer that is printed
 }
 
 func newLive(t transcript, deltas, silent bool) *live {
@@ -105,7 +105,7 @@ func (l *live) created(m *runtimev1.Message) {
 		l.message(m)
 		return
 	}
-	// The pieces are on the screen already: only what is missing follows.
+	// The pieces are printed already, so only the rest follows.
 	fmt.Fprintln(l.out, strings.TrimRight(strings.ReplaceAll(safe(rest), "\n", "\n  "), "\n "))
 	l.streamed.Reset()
 	if len(m.ToolCalls) > 0 {
@@ -115,7 +115,7 @@ func (l *live) created(m *runtimev1.Message) {
 	}
 }
 
-// breakOff ends the line of an answer that will not be finished, or that something else comes into.
+// breakOff ends the line of an answer that will not be finished, or that other output interrupts.
 func (l *live) breakOff() {
 	if l.streamed.Len() > 0 {
 		fmt.Fprintln(l.out)
@@ -134,7 +134,7 @@ func (l *live) ended(e *runtimev1.Event) {
 
 func outcome(e *runtimev1.Event) runOutcome {
 	var o runOutcome
-	_ = json.Unmarshal(e.Data, &o) // without data there is nothing to say
+	_ = json.Unmarshal(e.Data, &o) // without data the outcome is empty
 	return o
 }
 

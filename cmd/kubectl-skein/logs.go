@@ -34,10 +34,10 @@ A run keeps 1,000 lines, and a thread keeps the newest 5,000. A line says how ma
 		Args: exactly("THREAD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "" && output != "json" {
-				return fmt.Errorf("--output=%s: give json, which prints one event a line", output)
+				return fmt.Errorf("--output=%s: it must be json, which prints one event per line", output)
 			}
 			if o.Tail < 0 || o.Tail > runtimev1.MaxPageSize {
-				return fmt.Errorf("--tail=%d: give a number from 0, which is all of them, to %d", o.Tail, runtimev1.MaxPageSize)
+				return fmt.Errorf("--tail=%d: it must be a number from 0, which means all, to %d", o.Tail, runtimev1.MaxPageSize)
 			}
 			t, err := p.thread(args[0])
 			if err != nil {
@@ -80,7 +80,7 @@ func (p *plugin) logLine(e *runtimev1.Event) {
 		Task  string          `json:"task"`
 		Error string          `json:"error"`
 	}
-	_ = json.Unmarshal(e.Data, &l) // without data there is only the time to print
+	_ = json.Unmarshal(e.Data, &l) // without data only the time is printed
 	switch e.Type {
 	case runtimev1.EventHookFailed:
 		l.Level, l.Source, l.Message = "error", "hook/"+l.Hook, l.Error

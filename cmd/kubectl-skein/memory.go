@@ -11,7 +11,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// maxRecalled is how much of a message is shown.
+// maxRecalled bounds how much of a message is printed.
 const maxRecalled = 160
 
 func newMemory(p *plugin) *cobra.Command {

@@ -64,7 +64,7 @@ func newMessages(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// read gives the newest messages, or all of them.
+// read returns the newest messages, or all of them.
 func read(ctx context.Context, t *runtimeclient.Thread, limit int, all bool) (*runtimev1.MessageList, error) {
 	if !all {
 		return t.Messages(ctx, runtimeclient.MessageOptions{Page: runtimeclient.Page{Limit: limit}})

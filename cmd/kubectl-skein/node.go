@@ -108,7 +108,7 @@ func podNode(p *corev1.Pod) *node {
 	return n
 }
 
-// notReady gives the reason and message of a Ready condition that is false.
+// notReady returns the reason and message of a Ready condition that is not true, or "".
 func notReady(conditions []metav1.Condition) string {
 	c := meta.FindStatusCondition(conditions, skeinv1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -124,7 +124,7 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// print writes the node and what is below it as lines of a table.
+// print prints the node and everything below it as lines of a table.
 func (n *node) print(w io.Writer, first, rest string) {
 	fmt.Fprintf(w, "%s%s/%s\t%s\t%s\t%s\n", first, n.kind, n.name, n.status, safe(n.details), duration.HumanDuration(time.Since(n.created)))
 	for i, c := range n.children {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // tells that this suite needs a control plane
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // marks this suite as one that needs a control plane
 	"sigs.k8s.io/yaml"
 
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -37,7 +37,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// patience bounds what must happen, on machines that are busy; it is never what a spec measures.
+// patience bounds what must happen, with room for busy machines. No spec measures it.
 const patience = 2 * time.Minute
 
 func TestPlugin(t *testing.T) {
@@ -85,17 +85,17 @@ func (*echo) Queue(ctx context.Context, st *thread.State, _ *store.Thread, n thr
 	return st.Queue(ctx, n)
 }
 
-// echo stands for an engine: it takes what is queued and answers it, "fail" with a run that fails.
+// echo replaces an engine: it takes queued messages and answers them. "fail" gets a run that fails.
 type echo struct {
 	apiserver.Outside
 	svc  *thread.Service
 	mu   sync.Mutex
 	runs int
-	// free lets messages be taken that begin with "wait".
+	// free lets messages that begin with "wait" be taken.
 	free atomic.Bool
 	// approvals wait in every thread.
 	approvals []approval.Call
-	// ended has why code ended that only its end ends.
+	// ended receives why code ended that ends only when it is ended.
 	ended chan error
 }
 
@@ -208,7 +208,7 @@ func (*echo) InvokeTool(_ context.Context, _, _, name string, args json.RawMessa
 	return res, nil
 }
 
-// ServeEndpoint answers with what was asked; a path with "teapot" by that status.
+// ServeEndpoint answers with the request. A path with "teapot" gets that status.
 func (*echo) ServeEndpoint(_ context.Context, _ string, req engine.EndpointRequest, to engine.EndpointAnswer) error {
 	if req.Path[0] == "none" {
 		return &definition.UnknownError{Message: "no endpoint has the path /none"}
@@ -229,7 +229,7 @@ func (*echo) ServeEndpoint(_ context.Context, _ string, req engine.EndpointReque
 
 func (*echo) QueueTool(context.Context, string, string, string, json.RawMessage) error { return nil }
 
-// liveOutput is what a command has written while it runs.
+// liveOutput is the output of a running command.
 type liveOutput struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -247,7 +247,7 @@ func (o *liveOutput) String() string {
 	return o.b.String()
 }
 
-// outputs of a command.
+// outputs are the outputs of a command.
 type outputs struct {
 	code     int
 	out, err string
@@ -513,7 +513,7 @@ $`))
 	})
 })
 
-// tree makes a subagent with its thread, an effect and a pod below a thread.
+// tree creates a subagent with its thread, an effect and a pod below a thread.
 func tree(ctx context.Context, ns string, root *skeinv1.Thread) (child string) {
 	GinkgoHelper()
 	below := func(name, kind string, uid metav1.Object) metav1.ObjectMeta {
@@ -545,7 +545,7 @@ func tree(ctx context.Context, ns string, root *skeinv1.Thread) (child string) {
 	return t.Name
 }
 
-// lockedBuffer is read while it is written.
+// lockedBuffer may be read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -20,36 +20,37 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// watchPause is how long a watch that ended waits before it begins anew.
+// watchPause is the pause before a watch that ended is started again.
 const watchPause = time.Second
 
-// reasons follows a Thread object and says to people, whenever it changes, why the thread does not go on and what to do.
+// reasons follows a Thread object. Whenever it changes, it prints why the thread does not continue and what a person
+// can do. mu guards last.
 type reasons struct {
 	out       io.Writer
 	thread    *runtimeclient.Thread
 	name      string
 	namespace string
-	command   string // how commands for this thread begin: "kubectl skein", with the namespace where it was given
+	command   string // the beginning of commands for this thread: "kubectl skein", with the namespace when that was given
 
 	mu   sync.Mutex
 	last blocker
 }
 
-// blocker is why a thread does not go on; the zero value for none.
+// blocker says why a thread does not continue. The zero value means that nothing blocks it.
 type blocker struct {
 	reason, message string
-	// somebody has to do something.
+	// somebody is true when a person must act.
 	somebody bool
 }
 
-// follow starts to follow a thread; stop ends it. name is that of the Thread object.
+// follow starts to follow a thread; stop ends that. name is the name of the Thread object.
 func (p *plugin) follow(ctx context.Context, t *runtimeclient.Thread, name string) (r *reasons, stop func(), err error) {
 	cfg, ns, err := p.config()
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = 0 // of a request: a watch lasts
+	cfg.Timeout = 0 // it is a timeout for requests, and a watch lasts longer
 	scheme := runtime.NewScheme()
 	if err := skeinv1.AddToScheme(scheme); err != nil {
 		return nil, nil, err
@@ -105,7 +106,7 @@ func (r *reasons) take(ctx context.Context, w watch.Interface) {
 	}
 }
 
-// blockerOf finds out what keeps a thread from going on.
+// blockerOf returns what keeps a thread from continuing.
 func blockerOf(t *skeinv1.Thread) blocker {
 	conditions := t.Status.Conditions
 	if t.DeletionTimestamp != nil {
@@ -125,7 +126,7 @@ func blockerOf(t *skeinv1.Thread) blocker {
 	return blocker{}
 }
 
-// say prints a blocker that is not the last one.
+// say prints a blocker unless it is the last one again.
 func (r *reasons) say(ctx context.Context, b blocker) {
 	r.mu.Lock()
 	was := r.last
@@ -147,10 +148,10 @@ func (r *reasons) say(ctx context.Context, b blocker) {
 	}
 }
 
-// maxShownApprovals bounds how many calls a step is shown for.
+// maxShownApprovals bounds the calls for which a command is shown.
 const maxShownApprovals = 5
 
-// nextSteps are the commands that help.
+// nextSteps returns the commands that resolve a blocker.
 func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
 	switch b.reason {
 	case skeinv1.ReasonWaitingForApproval:
@@ -175,7 +176,7 @@ func (r *reasons) nextSteps(ctx context.Context, b blocker) []string {
 	return nil
 }
 
-// timeout is the error of a wait whose time is over.
+// timeout returns the error of a wait that reached its timeout.
 func (r *reasons) timeout(d time.Duration) error {
 	r.mu.Lock()
 	b := r.last

@@ -16,7 +16,7 @@ import (
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 )
 
-// plugin is what all commands share.
+// plugin holds what all commands share.
 type plugin struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
@@ -68,7 +68,7 @@ right, the command names the ClusterRole that has it.`,
 	return cmd
 }
 
-// config gives the cluster's address, the credentials and the namespace that the flags and the kubeconfig say.
+// config returns the cluster's address and credentials, and the namespace, from the flags and the kubeconfig.
 func (p *plugin) config() (*rest.Config, string, error) {
 	cfg, err := p.flags.ToRESTConfig()
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *plugin) config() (*rest.Config, string, error) {
 	return cfg, ns, err
 }
 
-// thread gives the runtime API of one thread.
+// thread returns a client of the runtime API for one thread.
 func (p *plugin) thread(name string) (*runtimeclient.Thread, error) {
 	cfg, ns, err := p.config()
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *plugin) thread(name string) (*runtimeclient.Thread, error) {
 	return c.Thread(ns, name), nil
 }
 
-// printError says what went wrong in kubectl's manner.
+// printError prints an error in the form that kubectl uses.
 func printError(w io.Writer, err error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -57,7 +57,7 @@ func newRuns(p *plugin) *cobra.Command {
 	return cmd
 }
 
-// tookSoFar says how long a run has taken, its waits included.
+// tookSoFar returns how long a run has taken, including its waits.
 func tookSoFar(r *runtimev1.Run) string {
 	end := time.Now()
 	if r.EndedAt != 0 {

@@ -18,7 +18,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// defaultSendTimeout is long enough for a run with some tool calls, and for a person who approves one.
+// defaultSendTimeout is long enough for a run with some tool calls and one approval by a person.
 const defaultSendTimeout = 10 * time.Minute
 
 type sendOptions struct {
@@ -92,7 +92,7 @@ The message stays in the thread, whatever the exit code.`,
 }
 
 func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string, o *sendOptions) error {
-	rec, err := t.Get(ctx) // before the message, so that following it misses nothing
+	rec, err := t.Get(ctx) // before the message is sent, so that no event is missed
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (p *plugin) send(ctx context.Context, t *runtimeclient.Thread, text string,
 	defer stop()
 	after := rec.LastEvent
 	if sent.Status != runtimev1.MessagePending {
-		after = 0 // a repeat of a message that was taken long ago: its answer is in the log
+		after = 0 // a repeat of a message that was processed long ago: its answer is in the log
 	}
 	err = p.await(ctx, t, after, sent.ID)
 	if errors.Is(context.Cause(ctx), errTimeout) {
@@ -157,8 +157,8 @@ func upload(ctx context.Context, t *runtimeclient.Thread, spec string) (*runtime
 	return &runtimev1.Attachment{Path: rec.Path}, nil
 }
 
-// await follows the thread until the run that takes the message has ended, and prints what the agent says in it. A run
-// that takes several messages answers all of them, so its answer belongs to each.
+// await follows the thread until the run that takes the message has ended, and prints what the agent says in that
+// run. A run that takes several messages answers all of them, so its answer belongs to each.
 func (p *plugin) await(ctx context.Context, t *runtimeclient.Thread, after int64, messageID string) error {
 	answer := &answers{live: newLive(transcript{out: p.Out, style: p.style}, isTerminal(p.Out), false), out: p.Out}
 	taken := false

@@ -57,7 +57,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 		obj.Status.Phase, obj.Status.Conditions = phase, conditions
 		Expect(env.Client.Status().Update(ctx, obj)).To(Succeed())
 	}
-	// release has the message taken.
+	// release lets the message be taken.
 	release := func(ctx context.Context) {
 		GinkgoHelper()
 		echoes.free.Store(true)
@@ -132,7 +132,7 @@ var _ = Describe("kubectl skein send --wait", Label("MSG-05"), func() {
 	}, SpecTimeout(2*patience))
 })
 
-// conversation is the right to send messages and to read what happens.
+// conversation is the right to send messages and to follow the thread.
 func conversation() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads", "threads/queue", "threads/events"}, Verbs: []string{"get", "watch", "create"},
@@ -170,7 +170,7 @@ var _ = Describe("kubectl skein logs", Label("LOG-03"), func() {
 		Expect(c.run("logs", "hello", "--tail=1").out).To(MatchRegexp(`^\S+ error hook/filter_messages: no good\n$`))
 		Expect(c.run("logs", "hello", "--tail=1", "-o", "json").out).To(ContainSubstring(`"type":"hook.failed"`))
 		Expect(c.run("logs", "hello", "--run", "sess_0").err).To(ContainSubstring(`has no run "sess_0"`))
-		Expect(c.run("logs", "hello", "--tail=-1").err).To(ContainSubstring("give a number"))
+		Expect(c.run("logs", "hello", "--tail=-1").err).To(ContainSubstring("it must be a number"))
 
 		s := c.start("logs", "hello", "--follow", "--tail=1")
 		Eventually(s.out.String).Should(ContainSubstring("no good"))

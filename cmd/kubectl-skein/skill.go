@@ -55,7 +55,7 @@ A skill stays active until the conversation is destroyed. It unlocks the tools t
 	return cmd
 }
 
-// showSkill prints a skill that is active.
+// showSkill prints an active skill.
 func (p *plugin) showSkill(s *runtimev1.SkillActivation) {
 	text := "skill/" + s.Name + " active"
 	if len(s.Arguments) > 0 {

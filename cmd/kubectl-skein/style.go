@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// style colours text on a terminal and leaves it alone elsewhere.
+// style colours text on a terminal, and leaves it unchanged elsewhere.
 type style struct{ on bool }
 
 func styleOf(w io.Writer) style {
@@ -34,8 +34,8 @@ func (s style) red(t string) string   { return s.paint("31", t) }
 func (s style) green(t string) string { return s.paint("32", t) }
 func (s style) cyan(t string) string  { return s.paint("36", t) }
 
-// safe takes the control characters out of a text that somebody else wrote, so that it cannot play with the
-// terminal. Line ends and tabs stay.
+// safe removes control characters from a text of another author, so that it cannot control the terminal. Line ends
+// and tabs stay.
 func safe(text string) string {
 	clean := make([]rune, 0, len(text))
 	for _, r := range text {
@@ -47,7 +47,7 @@ func safe(text string) string {
 	return string(clean)
 }
 
-// safeWriter makes a stream of text safe. A character that is cut in two is held until the rest of it comes.
+// safeWriter makes a stream of text safe. It holds back an incomplete character until the rest of it comes.
 type safeWriter struct {
 	to   io.Writer
 	rest []byte

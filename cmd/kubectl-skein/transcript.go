@@ -14,15 +14,15 @@ import (
 type transcript struct {
 	out   io.Writer
 	style style
-	// full prints the results of tools in full, not just their beginning.
+	// full prints the complete results of tools, not only their beginning.
 	full bool
 }
 
-// resultShown is how much of a tool's result is shown.
+// resultShown bounds how much of a tool's result is printed.
 const resultShown = 200
 
 func (t *transcript) message(m *runtimev1.Message) {
-	at, who := t.at(m.CreatedAt), strings.Repeat("> ", m.Depth)+t.who(m) // what called prompts wrote is set off
+	at, who := t.at(m.CreatedAt), strings.Repeat("> ", m.Depth)+t.who(m) // marks messages of called prompts
 	text := ""
 	if m.Content != nil {
 		text = safe(*m.Content)
@@ -72,12 +72,12 @@ func (t *transcript) at(micros int64) string {
 	return t.style.dim(time.UnixMicro(micros).Format(time.TimeOnly))
 }
 
-// note prints what is no message.
+// note prints a line that is not a message.
 func (t *transcript) note(micros int64, format string, args ...any) {
 	fmt.Fprintf(t.out, "%s %s\n", t.at(micros), t.style.dim(safe(fmt.Sprintf(format, args...))))
 }
 
-// indent sets further lines off; empty ones stay empty.
+// indent indents all lines but the first. Empty lines stay empty.
 func indent(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := 1; i < len(lines); i++ {
@@ -102,7 +102,7 @@ func plainJSON(text string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// shorten gives the beginning of a text on one line.
+// shorten returns the beginning of a text on one line.
 func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > resultShown {

@@ -66,7 +66,7 @@ func newTree(p *plugin) *cobra.Command {
 	}
 }
 
-// gather lists all that can be part of a tree.
+// gather lists everything that can be part of a tree.
 func (p *plugin) gather(ctx context.Context, c client.Client, ns string) (*forest, error) {
 	f := &forest{}
 	var threads skeinv1.ThreadList
@@ -76,7 +76,7 @@ func (p *plugin) gather(ctx context.Context, c client.Client, ns string) (*fores
 	for i := range threads.Items {
 		f.add(threadNode(&threads.Items[i]))
 	}
-	// What is missing below for want of a right is said, and the rest is shown.
+	// When a right is missing, say which part is missing, and show the rest.
 	var subagents skeinv1.SubagentList
 	if err := p.listPart(ctx, c, &subagents, "subagents", client.InNamespace(ns)); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (p *plugin) listPart(ctx context.Context, c client.Client, list client.Obje
 	return err
 }
 
-// find gives the thread's node, by name or by any spelling of its id.
+// find returns the thread's node, by name or by any spelling of its id.
 func (p *plugin) find(ctx context.Context, f *forest, name string) (*node, error) {
 	if n := f.thread(name); n != nil {
 		return n, nil
@@ -130,7 +130,7 @@ func (p *plugin) find(ctx context.Context, f *forest, name string) (*node, error
 	return nil, fmt.Errorf("thread %s has no object in this namespace", name)
 }
 
-// forest is the objects of a namespace as trees.
+// forest holds the objects of a namespace as trees.
 type forest struct {
 	nodes []*node
 	roots []*node
@@ -138,7 +138,8 @@ type forest struct {
 
 func (f *forest) add(n *node) { f.nodes = append(f.nodes, n) }
 
-// link puts each node below its owner. Threads without one are roots; of the rest, what has no owner here is left out.
+// link puts each node below its owner. Threads without an owner are roots. Other nodes without an owner here are
+// omitted.
 func (f *forest) link() {
 	byUID := map[string]*node{}
 	for _, n := range f.nodes {
@@ -165,7 +166,7 @@ func (f *forest) link() {
 	slices.SortFunc(f.roots, byKind)
 }
 
-// byKind puts subagents before effects and pods, and the older before the younger.
+// byKind sorts subagents before effects and pods, and older objects before younger ones.
 func byKind(a, b *node) int {
 	return cmp.Or(cmp.Compare(rank[a.kind], rank[b.kind]), a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 }

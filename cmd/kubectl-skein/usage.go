@@ -41,11 +41,11 @@ currency of the Models' prices.`,
 			}
 			switch {
 			case len(args) == 0 && (subtree || records):
-				return errors.New("--subtree and --records are of one thread: name it")
+				return errors.New("--subtree and --records need a thread: name one")
 			case len(args) == 1 && agent != "":
-				return errors.New("--agent sums over the namespace: leave the thread out, or the flag")
+				return errors.New("--agent sums over the namespace: leave out either the thread or the flag")
 			case subtree && records:
-				return errors.New("give either --subtree or --records")
+				return errors.New("set either --subtree or --records")
 			case limit < 1 || limit > runtimev1.MaxPageSize:
 				return fmt.Errorf("--limit=%d: give a number from 1 to %d", limit, runtimev1.MaxPageSize)
 			}
@@ -85,7 +85,7 @@ currency of the Models' prices.`,
 	return cmd
 }
 
-// orEncode writes what a call gave, when it gave any.
+// orEncode prints the result of a call, or returns its error.
 func orEncode(w io.Writer, output string, v any, err error) error {
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *plugin) printUsageRecords(list *runtimev1.UsageRecordList) error {
 	return nil
 }
 
-// cost gives an amount without the rounding errors of sums.
+// cost formats an amount without the rounding errors of sums.
 func cost(amount float64) string {
 	if amount == 0 {
 		return "-"

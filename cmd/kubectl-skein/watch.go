@@ -32,7 +32,7 @@ func newWatch(p *plugin) *cobra.Command {
 				return err
 			}
 			defer cancel()
-			rec, err := t.Get(ctx) // before the messages, so that nothing falls in between
+			rec, err := t.Get(ctx) // before the messages, so that nothing is lost in between
 			if err != nil {
 				return err
 			}

@@ -1,5 +1,5 @@
-// Command manager is Skein's one program in a cluster: controllers, engine and runtime API (DESIGN.md
-// section 1). It serves as its own sandbox too, where sandboxes are local processes.
+// Command manager is Skein's one program in a cluster: controllers, engine and runtime API (DESIGN.md section 1).
+// Where sandboxes are local processes, it is also the program of those.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	// A local sandbox, or a child of one, is this program under another first argument.
+	// A local sandbox, or a child of one, is this program with another first argument.
 	if code, ok := supervisor.Dispatch(os.Args); ok {
 		os.Exit(code)
 	}

@@ -1,5 +1,5 @@
-// Command sandbox is what runs in a sandbox pod: a supervisor that gives each execution of its thread's code
-// to a locked, single-use child of this same program.
+// Command sandbox is the program of a sandbox pod: a supervisor that runs each execution of its thread's code in a
+// locked, single-use child of this same program.
 package main
 
 import (

@@ -19,7 +19,7 @@ type kind struct {
 	schema             apiextensionsv1.JSONSchemaProps
 }
 
-// readKinds reads every CustomResourceDefinition of a folder, by name.
+// readKinds returns every CustomResourceDefinition of a folder, by name.
 func readKinds(dir string) ([]kind, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -71,10 +71,10 @@ func (k *kind) write(out *bytes.Buffer) {
 	}
 }
 
-// opaque fields have a shape that Kubernetes documents, or none; their inside is not listed.
+// opaque lists fields whose shape Kubernetes documents, or that have none. The fields inside them are not listed.
 var opaque = []string{"conditions", "resources", "tolerations", "nodeSelector"}
 
-// fields writes a row for each field, nested ones by their path.
+// fields writes a row for each field, and for nested ones by their path.
 func fields(out *bytes.Buffer, path string, s *apiextensionsv1.JSONSchemaProps) {
 	for _, name := range sortedFields(s) {
 		p := s.Properties[name]
@@ -94,7 +94,7 @@ func fields(out *bytes.Buffer, path string, s *apiextensionsv1.JSONSchemaProps) 
 	}
 }
 
-// sortedFields puts the fields that must be there first.
+// sortedFields returns the names of the fields, required ones first.
 func sortedFields(s *apiextensionsv1.JSONSchemaProps) []string {
 	var names []string
 	for n := range s.Properties {
@@ -130,7 +130,7 @@ func typeOf(p *apiextensionsv1.JSONSchemaProps, required bool) string {
 	return t
 }
 
-// about is the description with the bounds that the schema sets.
+// about returns the description and the limits that the schema sets.
 func about(p *apiextensionsv1.JSONSchemaProps) string {
 	parts := []string{cell(p.Description)}
 	if len(p.Enum) > 0 {
@@ -167,7 +167,7 @@ func about(p *apiextensionsv1.JSONSchemaProps) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
-// collectRules gives the messages of the CEL rules, with the path of what they look at.
+// collectRules returns the messages of the CEL rules, with the path that they apply to.
 func collectRules(path string, s *apiextensionsv1.JSONSchemaProps) []string {
 	var rules []string
 	for _, v := range s.XValidations {

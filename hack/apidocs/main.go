@@ -1,5 +1,5 @@
-// Command apidocs writes the API reference from what is served: the schemas of the custom resources with
-// their rules, the conditions and reasons that the code declares, and the wire types of the runtime API.
+// Command apidocs writes the API reference from what is served: the schemas of the custom resources with their rules,
+// the conditions and reasons that the code declares, and the wire types of the runtime API.
 package main
 
 import (
@@ -58,7 +58,7 @@ func write(out *bytes.Buffer, crds string, reasons []string, wire string) error 
 	for _, t := range types {
 		t.write(out)
 	}
-	// One newline at the end, whatever the last part was.
+	// Exactly one newline at the end, whatever the last part was.
 	trimmed := bytes.TrimRight(out.Bytes(), "\n")
 	out.Truncate(len(trimmed))
 	out.WriteByte('\n')

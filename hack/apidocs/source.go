@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// constants is a group of string constants that one declaration makes, with its comment.
+// constants is a group of string constants of one declaration, with its comment.
 type constants struct {
 	about  string
 	values []constant
@@ -20,7 +20,7 @@ type constants struct {
 
 type constant struct{ value, about string }
 
-// wireType is a struct that crosses the wire.
+// wireType is a struct of the wire format.
 type wireType struct {
 	name, about string
 	fields      []wireField
@@ -28,7 +28,7 @@ type wireType struct {
 
 type wireField struct{ name, goType, about string }
 
-// parse reads the Go files of a folder, tests and generated ones left out, in the order of their names.
+// parse parses the Go files of a folder in the order of their names, without tests and generated files.
 func parse(dir string) ([]*ast.File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func parse(dir string) ([]*ast.File, error) {
 	return files, nil
 }
 
-// readConstants gives the exported string constants of a file: condition types, reasons, labels.
+// readConstants returns the exported string constants of a file: condition types, reasons, labels.
 func readConstants(file string) ([]constants, error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -68,7 +68,7 @@ func readConstants(file string) ([]constants, error) {
 			}
 			about := v.Doc.Text()
 			if about == "" {
-				about = v.Comment.Text() // beside it
+				about = v.Comment.Text() // a trailing comment
 			}
 			lit, ok := v.Values[0].(*ast.BasicLit)
 			if !ok || lit.Kind != token.STRING {
@@ -86,7 +86,7 @@ func readConstants(file string) ([]constants, error) {
 	return groups, nil
 }
 
-// withoutName drops the name that a Go comment begins with, which means nothing outside of Go.
+// withoutName removes the name at the start of a Go comment, which means nothing outside Go.
 func withoutName(name, doc string) string {
 	doc = strings.TrimSpace(doc)
 	for _, then := range []string{":", " is", ""} {
@@ -106,7 +106,7 @@ func (c *constants) write(out *bytes.Buffer) {
 	out.WriteByte('\n')
 }
 
-// readTypes gives the exported structs of a package that have JSON fields.
+// readTypes returns the exported structs of a package that have JSON fields.
 func readTypes(dir string) ([]wireType, error) {
 	files, err := parse(dir)
 	if err != nil {
@@ -145,7 +145,7 @@ func wireFields(st *ast.StructType) []wireField {
 	var fields []wireField
 	for _, f := range st.Fields.List {
 		if f.Tag == nil || len(f.Names) == 0 {
-			continue // TypeMeta and ObjectMeta are every object's
+			continue // every object has TypeMeta and ObjectMeta
 		}
 		name, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 		if name == "" || name == "-" {
@@ -160,7 +160,7 @@ func wireFields(st *ast.StructType) []wireField {
 	return fields
 }
 
-// goType says what JSON a Go type becomes.
+// goType returns the JSON type that a Go type becomes.
 func goType(e ast.Expr) string {
 	switch t := e.(type) {
 	case *ast.StarExpr:

@@ -2,13 +2,13 @@ package main
 
 import "strings"
 
-// cell makes a text fit into a cell of a table.
+// cell formats a text for a cell of a table.
 func cell(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
-// code makes a text a code span; code spans need no escapes but for the table's own sign.
+// code formats a text as a code span. Code spans need no escapes except for the table's own sign.
 func code(s string) string {
 	if s == "" {
 		return ""

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# run.sh [SUITE...]: runs suites of the sandbox (packages below internal/sandbox: supervisor and v8 unless told;
-# hostiletest takes half an hour) on arm64, in a machine that qemu-system-aarch64 emulates, with a kernel of Debian
-# and a control group v2 that limits memory. It needs Debian and its mirrors; as root it installs qemu itself.
-# VERBOSE=1 prints the console, FILTER is a Ginkgo label filter, MEMORY the limit of the group in bytes, TIMEOUT how
-# long the machine may be on (45m).
+# run.sh [SUITE...]: runs test suites of the sandbox on arm64, in a machine that qemu-system-aarch64 emulates, with a
+# Debian kernel and a control group v2 that limits memory. A suite is a package below internal/sandbox; the default is
+# supervisor and v8, and hostiletest takes half an hour. It needs Debian and its mirrors; as root it installs qemu
+# itself. VERBOSE=1 prints the console. FILTER is a Ginkgo label filter, MEMORY the limit of the group in bytes, and
+# TIMEOUT how long the machine may run (45m).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 here=$root/hack/arm64
@@ -25,21 +25,22 @@ for tool in apt-get dpkg-deb; do
 done
 "$root/hack/need.sh" qemu-system-aarch64=qemu-system-arm cpio=cpio
 
-# An apt of its own: this machine's lists and architectures stay as they are. apt checks the signatures and sums.
+# Use separate apt state, so that this machine's lists and architectures stay as they are. apt checks signatures and
+# sums.
 apt=$cache/apt
 mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
 options=(-o "Dir::State=$apt" -o "Dir::State::lists=$apt/lists" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache"
 	-o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::Etc::sourceparts=-
 	-o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
-# Only Debian's own sources: others need not have packages for arm64.
+# Only Debian's own sources, because others may not have packages for arm64.
 for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
 	[ ! -e "$file" ] || { options+=(-o "Dir::Etc::sourcelist=$file"); break; }
 done
-# apt gives its rights away to a user who cannot read a home directory.
+# apt drops its privileges to a user who cannot read a home directory.
 [ "$(id -u)" -ne 0 ] || options+=(-o APT::Sandbox::User=root)
 
-# packages fetches what the machine boots, once: the kernel without drivers of hardware, and one static program.
+# packages fetches once what the machine boots: the kernel without hardware drivers, and one static program.
 packages() {
 	cd "$1"
 	apt-get "${options[@]}" update
@@ -53,7 +54,7 @@ packages() {
 	rm -rf boot bin usr ./*.deb
 }
 if [ ! -e "$cache/machine/busybox" ]; then
-	# Made elsewhere and renamed: an interrupt leaves nothing half-made.
+	# Created under another name and renamed, so that an interrupt leaves nothing incomplete.
 	new=$(mktemp -d "$cache/.new.XXXXXX")
 	trap 'rm -rf "$new"' EXIT
 	"$root/hack/step.sh" "Fetch a kernel for arm64" bash -c "set -euo pipefail; $(declare -p options); $(declare -f packages); packages $(printf %q "$new")"
@@ -67,7 +68,7 @@ programs() {
 	export CGO_ENABLED=0 GOOS=linux GOARCH=arm64
 	cd "$root"
 	go build -p "${JOBS:-2}" -ldflags '-s -w' -o "$build/root/bin/sandbox" ./cmd/sandbox
-	# By name: the Go tool takes v8 for the version of a module.
+	# By full name, because the Go tool takes v8 for the version of a module.
 	for suite in "${suites[@]}"; do
 		go test -c -p "${JOBS:-2}" -ldflags '-s -w' -o "$build/root/tests/$suite.test" "./internal/sandbox/$suite"
 	done

@@ -1,6 +1,6 @@
-// Command crds completes the schemas that controller-gen writes: what the Go types cannot decode, the schemas refuse, with a
-// message that says what to write. controller-gen describes a duration as any string and an int32 as any integer, so that the
-// API server would keep values that the manager cannot decode.
+// Command crds completes the schemas that controller-gen writes: they then refuse what the Go types cannot decode,
+// with a message that says what to write. controller-gen describes a duration as any string and an int32 as any
+// integer, so that the API server would store values that the manager cannot decode.
 //
 // It rewrites the files *.yaml in a folder in place.
 package main
@@ -69,7 +69,7 @@ func complete(file string, types map[string]reflect.Type) error {
 	}
 	version, _ := versions[0].(map[string]any)
 	properties := object(object(version, "schema", "openAPIV3Schema"), "properties")
-	// What is neither spec nor status belongs to the API server.
+	// The API server owns everything that is neither spec nor status.
 	for _, name := range []string{"spec", "status"} {
 		f, ok := fieldOf(t, name)
 		if schema := object(properties, name); ok && schema != nil {
@@ -83,7 +83,7 @@ func complete(file string, types map[string]reflect.Type) error {
 	return os.WriteFile(file, append([]byte("---\n"), out...), 0o644)
 }
 
-// object returns the object at a path of keys, and nil when there is none.
+// object returns the object at a path of keys, or nil when there is none.
 func object(o map[string]any, path ...string) map[string]any {
 	for _, key := range path {
 		o, _ = o[key].(map[string]any)

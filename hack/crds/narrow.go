@@ -12,12 +12,13 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// The expressions are in RE2, for strings in CEL. They bound the number of digits: a duration that matches fits into the 292
-// years of a time.Duration, and a quantity with an exponent of many digits takes hours to decode.
+// The expressions are in RE2, for strings in CEL. They limit the number of digits: a duration that matches fits into
+// the 292 years of a time.Duration, and a quantity with an exponent of many digits takes hours to decode.
 const (
 	durationPattern = `^(0|([0-9]{1,5}(\.[0-9]{1,9})?h|[0-9]{1,7}(\.[0-9]{1,9})?m|[0-9]{1,9}(\.[0-9]{1,9})?(s|ms|us|µs|ns)){1,4})$`
 	quantityPattern = `^[+-]?[0-9.]{1,30}([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	// In a list of limits the message of a rule would cost more than older API servers allow a schema, so a pattern has to do.
+	// In a list of limits, the message of a rule would exceed the cost that older API servers allow for a schema, so
+	// a pattern must do.
 	listedQuantityPattern = `^[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
 	dayPattern            = `((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))`
 	timePattern           = `^[0-9]{4}-` + dayPattern + `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
@@ -29,7 +30,7 @@ const (
 	leapMessage     = "February has no 29th day in that year: " + timeMessage
 )
 
-// maxLength of strings with a rule: API servers estimate what a rule costs by it.
+// maxLength is the maximum length of strings with a rule, because API servers estimate the cost of a rule from it.
 const maxLength = 64
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
@@ -87,7 +88,7 @@ func matches(what, pattern string) string {
 	return what + ".matches('" + strings.ReplaceAll(pattern, `\`, `\\`) + "')"
 }
 
-// matching puts a rule before the others of a schema, which then need not say what becomes of values that it refuses.
+// matching adds a rule before the others of a schema, which then need not handle the values that it refuses.
 func matching(schema map[string]any, rule, message string) {
 	if _, ok := schema["maxLength"]; !ok {
 		schema["maxLength"] = int64(maxLength)
@@ -102,13 +103,13 @@ func matching(schema map[string]any, rule, message string) {
 	schema["x-kubernetes-validations"] = list
 }
 
-// guard adds a rule for the values that another takes.
+// guard adds a rule for the values that the rule first accepts.
 func guard(schema map[string]any, first, rule, message string) {
 	list := schema["x-kubernetes-validations"].([]any)
 	schema["x-kubernetes-validations"] = append(list, map[string]any{"rule": "!(" + first + ") || (" + rule + ")", "message": message})
 }
 
-// bound sets the bounds that a schema does not have.
+// bound sets the limits that a schema lacks.
 func bound(schema map[string]any, lowest, highest int64) {
 	if _, ok := schema["minimum"]; !ok {
 		schema["minimum"] = lowest
@@ -118,7 +119,7 @@ func bound(schema map[string]any, lowest, highest int64) {
 	}
 }
 
-// fieldOf returns the type of the field of a struct that JSON knows by a name.
+// fieldOf returns the type of the struct field with a JSON name.
 func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -27,7 +27,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// texts are values that people write, and values at the edges of what Go decodes.
+// texts are values that people write, and values at the limits of what Go decodes.
 var texts = []string{
 	"", " ", "0", "-0", "1", "300", "5", "5s", "5 s", "10 seconds", "1d", "30d", "2 minutes", "*/5 * * * *", "1h30m", "30m1h", "1.5h", ".5s", "1.s", "-5s", "+5s", "1e3s",
 	"5S", "5sec", "1µs", "1μs", "1us", "1ns", "0s", "0h0m0s", "99999h", "100000h", "999999999s", "9999999999s", "2562047h47m16.854775807s", "2562048h", "1h1h1h1h", "99999h99999h99999h99999h",
@@ -41,7 +41,7 @@ var texts = []string{
 	"0.50", "0,50", "1/2", "a\nb", "1s\n", "\x001s",
 }
 
-// numbers are integers and others as JSON has them.
+// numbers are integers and other numbers in JSON form.
 var numbers = []any{
 	int64(0), int64(1), int64(-1), int64(1 << 31), int64(1<<31 - 1), int64(-1 << 31), int64(-1<<31 - 1), int64(1<<53 - 1), int64(1 << 53), int64(1<<63 - 1), int64(-1 << 63),
 	1.5, 1e19, -1e19, 1e40, 1e300, 3.0, true,
@@ -77,7 +77,8 @@ func leaves(s *structuralschema.Structural, t reflect.Type, path string, check f
 	}
 }
 
-// accepter returns a function that gives the messages of the API server for a value under a schema; none when it keeps it.
+// accepter returns a function that returns the API server's messages for a value under a schema, or none when it
+// accepts the value.
 func accepter(s *structuralschema.Structural) func(value any) field.ErrorList {
 	v := validation.NewSchemaValidatorFromOpenAPI(s.ToKubeOpenAPI())
 	rules := cel.NewValidator(s, false, config.PerCallLimit)
@@ -103,8 +104,8 @@ func schemaOf(g Gomega, file string) (kind string, s *structuralschema.Structura
 	return crd.Spec.Names.Kind, s
 }
 
-// TestWhatASchemaTakesTheManagerDecodes gives every field of every kind many values. Whatever the API server would keep, the
-// manager's type must decode. Fields of the status are written by the manager alone.
+// TestWhatASchemaTakesTheManagerDecodes tries many values in every field of every kind. The manager's type must
+// decode each value that the API server would store. Fields of the status are written only by the manager.
 func TestWhatASchemaTakesTheManagerDecodes(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -145,7 +146,7 @@ func TestWhatASchemaTakesTheManagerDecodes(t *testing.T) {
 	}
 }
 
-// TestRefusalsSayWhatToWrite holds the values that the messages name, and those that people get wrong.
+// TestRefusalsSayWhatToWrite checks the values that the messages name, and values that people get wrong.
 func TestRefusalsSayWhatToWrite(t *testing.T) {
 	g := NewWithT(t)
 	schema := func(typ reflect.Type, already map[string]any) *structuralschema.Structural {

@@ -12,15 +12,15 @@ import (
 
 const devcluster = "hack/devcluster/devcluster.sh"
 
-// build makes the programs that the demo needs, where they are missing. Its progress goes to the terminal as it is; no time limit
-// covers it.
+// build builds the missing programs of the demo. Its progress goes to the terminal unchanged, and it has no time
+// limit.
 func (d *demo) build(ctx context.Context) error {
 	args := []string{devcluster, "build", "--bin", "bin"}
 	if os.Getenv("NODE") == "false" || d.model != nil && d.model.onLoopback() {
 		args = append(args, "--control-plane")
 	}
 	cmd := d.command(ctx, args...)
-	cmd.Stderr = os.Stderr // its standard output says where each program is
+	cmd.Stderr = os.Stderr // its standard output lists the folders of the programs
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -30,9 +30,9 @@ func (d *demo) build(ctx context.Context) error {
 	return nil
 }
 
-// startCluster starts a cluster of the demo's own, with a node where this machine can have one.
+// startCluster starts a cluster for the demo, with a node if this machine can have one.
 func (d *demo) startCluster(ctx context.Context) error {
-	// An earlier demo may have left its cluster up for somebody to look at.
+	// An earlier demo may have left its cluster for the user to look around.
 	if err := d.down(); err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (d *demo) startCluster(ctx context.Context) error {
 		return err
 	}
 	d.say("1. A Kubernetes cluster")
-	// The custom resources are there before the cluster's garbage collector starts: later ones it finds only after up to 30 s, and
-	// until then nothing that they own is collected.
+	// The custom resources exist before the cluster's garbage collector starts. It takes up to 30 s to find later
+	// ones, and until then nothing that they own is collected.
 	args := []string{devcluster, "up", "--name", d.cluster, "--crds", "config/crd/bases"}
 	node := os.Getenv("NODE")
 	if d.model != nil && d.model.onLoopback() {
@@ -123,8 +123,8 @@ func (d *demo) installSkein(ctx context.Context) error {
 	return d.awaitRuntimeAPI(ctx)
 }
 
-// awaitRuntimeAPI waits until the API server reaches the manager. When the manager runs here, the APIService
-// itself appears only when the manager has registered it.
+// awaitRuntimeAPI waits until the API server can reach the manager. When the manager runs here, the APIService
+// appears only when the manager has registered it.
 func (d *demo) awaitRuntimeAPI(ctx context.Context) error {
 	return poll(ctx, 90*time.Second, 200*time.Millisecond, "the runtime API answers through the API server", func() (bool, error) {
 		_, err := d.output(ctx, "kubectl", "get", "--raw", "/apis/runtime.skein.dev/v1alpha1")
@@ -132,8 +132,9 @@ func (d *demo) awaitRuntimeAPI(ctx context.Context) error {
 	})
 }
 
-// down removes the local manager and the cluster, and says so. It takes no context, as an interrupt must not stop it, and sets no
-// time limit: devcluster has its own for a cluster that does not stop, and may have to compile itself first.
+// down removes the local manager and the cluster, and reports it. It takes no context, because an interrupt must not
+// stop it. It sets no time limit: devcluster has one for a cluster that does not stop, and may have to compile itself
+// first.
 func (d *demo) down() error {
 	managerErr := d.stopManager()
 	clusterErr := d.quietly(context.Background(), nil, os.Stdout, devcluster, "down", "--name", d.cluster)
@@ -143,7 +144,7 @@ func (d *demo) down() error {
 	return os.RemoveAll(d.state)
 }
 
-// explain prints what helps to see why it failed.
+// explain prints what helps to find out why the demo failed.
 func (d *demo) explain() {
 	if d.kubeconfig == "" {
 		return
@@ -161,7 +162,7 @@ func (d *demo) explain() {
 		commands = append(commands, []string{"tail", "-n", "40", d.managerLog()})
 	}
 	for _, c := range commands {
-		// What cannot be shown says so itself.
+		// A command that fails prints its own error.
 		_ = d.run(ctx, c...)
 	}
 }

@@ -68,8 +68,8 @@ func TestModelFromEnv(t *testing.T) {
 	}
 }
 
-// The real models take the place of the samples' models, so the manifests must name the same objects, and the
-// key must be in the Secret and nowhere else.
+// The real models replace the samples' models, so the manifests must name the same objects, and the key must be in
+// the Secret and nowhere else.
 func TestRealModelManifests(t *testing.T) {
 	m := &realModel{baseURL: "https://api.example.com/v1", id: "big-1", key: "sk-canary"}
 	text, err := m.manifests()
@@ -101,7 +101,7 @@ func TestRealModelManifests(t *testing.T) {
 	}
 }
 
-// Every sample is what its kind's Go type says, every name in one is there, and the scripts can be played.
+// Every sample matches its kind's Go type, every name in it exists, and the scripts can be played.
 func TestSamples(t *testing.T) {
 	objects := map[string]map[string]bool{}
 	var agents []skeinv1.Agent

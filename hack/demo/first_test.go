@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// fresh is a checkout on a machine where nothing was ever compiled: its caches are empty, and its go command only writes down that
-// it was called.
+// fresh is a checkout on a machine where nothing was ever compiled: its caches are empty, and its go command only
+// records that it was called.
 type fresh struct {
 	t              *testing.T
 	root, calls    string
@@ -39,7 +39,7 @@ func newFresh(t *testing.T) *fresh {
 	return f
 }
 
-// run runs a script of the checkout and returns its exit code and what it printed.
+// run runs a script of the checkout and returns its exit code and output.
 func (f *fresh) run(script string, args ...string) (code int, stdout, stderr string) {
 	f.t.Helper()
 	cmd := exec.Command(filepath.Join(f.root, "hack", script), args...)
@@ -61,7 +61,7 @@ func (f *fresh) compiled() string {
 	return string(b)
 }
 
-// A cluster that was never up is nothing to compile anything for.
+// Commands for a cluster that was never up compile nothing.
 func TestNothingIsCompiledToFindThatNothingIsUp(t *testing.T) {
 	f := newFresh(t)
 	const up = "devcluster/devcluster.sh"
@@ -96,7 +96,7 @@ func TestNothingIsCompiledToFindThatNothingIsUp(t *testing.T) {
 	}
 }
 
-// What needs the programs does not pretend to know without them, and a failed start is forgotten by down.
+// Commands that need the programs do not guess without them, and down forgets a failed start.
 func TestWhatNeedsTheProgramsBuildsThem(t *testing.T) {
 	f := newFresh(t)
 	run := filepath.Join(f.tmp, "c")
@@ -124,7 +124,7 @@ func TestWhatNeedsTheProgramsBuildsThem(t *testing.T) {
 	}
 }
 
-// The first demo says what it does and how long that takes before it does anything.
+// The first demo prints what it does and how long that takes before it does anything.
 func TestTheFirstDemoSaysWhatItDoes(t *testing.T) {
 	f := newFresh(t)
 	code, stdout, stderr := f.run("demo/run.sh")

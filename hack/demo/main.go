@@ -1,8 +1,8 @@
-// Command demo plays Skein from beginning to end, as a user would: it prints each command and runs it. It
-// starts a cluster of its own, installs Skein, has an agent compute figures from a file of orders, has a
-// subagent check them, gets a reminder from a scheduled effect, and deletes the whole tree.
+// Command demo demonstrates Skein from beginning to end, as a user would use it: it prints each command and runs it.
+// It starts its own cluster, installs Skein, lets an agent compute figures from a file of orders, lets a subagent
+// check them, gets a reminder from a scheduled effect, and deletes the whole tree.
 //
-// Whatever goes wrong, and whenever it is interrupted, it removes all that it started. When it ends well the
+// Whatever goes wrong, and whenever it is interrupted, it removes everything that it started. When it succeeds, the
 // cluster stays for you to look around; `make demo-down` removes it.
 package main
 
@@ -66,7 +66,7 @@ func run(down bool) int {
 	return 1
 }
 
-// play is the choreography.
+// play runs the steps of the demo.
 func (d *demo) play(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		d.startCluster,

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The manager as a local process, for machines without a node. It outlives the demo program, as the cluster
-// does, so its pid is kept in a file.
+// The manager as a local process, for machines without a node. Like the cluster it outlives the demo program, so its
+// pid is in a file.
 
 func (d *demo) managerLog() string { return filepath.Join(d.state, "manager.log") }
 func (d *demo) managerPID() string { return filepath.Join(d.state, "manager.pid") }
@@ -38,12 +38,12 @@ func (d *demo) startManager() error {
 	if err := os.WriteFile(d.managerPID(), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
 		return errors.Join(err, cmd.Process.Kill())
 	}
-	// Reaped when it ends before the demo does.
+	// Reap it if it ends before the demo does.
 	go func() { _ = cmd.Wait() }()
 	return nil
 }
 
-// stopManager ends the local manager, when there is one.
+// stopManager ends the local manager, if there is one.
 func (d *demo) stopManager() error {
 	text, err := os.ReadFile(d.managerPID())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func (d *demo) stopManager() error {
 	}
 	for patience := time.Now().Add(15 * time.Second); d.isManager(pid); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(patience) {
-			// Its sandboxes end with it: they live in its process tree and watch for its death.
+			// Its sandboxes end with it: they are its child processes and watch for its death.
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}
@@ -70,7 +70,7 @@ func (d *demo) stopManager() error {
 	return os.Remove(d.managerPID())
 }
 
-// isManager tells whether the pid is still the manager that this demo started and not another's by now.
+// isManager reports whether the pid is still that of the manager that this demo started.
 func (d *demo) isManager(pid int) bool {
 	out, err := exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && strings.Contains(string(out), "--data-dir="+d.data())

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// realModel is a model to play the demo with instead of the scripts.
+// realModel is a model that replaces the scripts of the demo.
 type realModel struct {
 	baseURL, id, key string
 }
 
-// modelFromEnv reads MODEL_BASE_URL, MODEL and MODEL_API_KEY; nil when none of them is set.
+// modelFromEnv reads MODEL_BASE_URL, MODEL and MODEL_API_KEY. It returns nil when none of them is set.
 func modelFromEnv(get func(string) string) (*realModel, error) {
 	m := &realModel{baseURL: get("MODEL_BASE_URL"), id: get("MODEL"), key: get("MODEL_API_KEY")}
 	if m.baseURL == "" && m.id == "" && m.key == "" {
@@ -32,7 +32,7 @@ func modelFromEnv(get func(string) string) (*realModel, error) {
 	return m, nil
 }
 
-// onLoopback tells whether the model is on this machine's loopback, where pods cannot reach it.
+// onLoopback reports whether the model is on this machine's loopback, where pods cannot reach it.
 func (m *realModel) onLoopback() bool {
 	u, err := url.Parse(m.baseURL)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *realModel) onLoopback() bool {
 	return u.Hostname() == "localhost" || strings.HasSuffix(u.Hostname(), ".localhost") || (ip != nil && ip.IsLoopback())
 }
 
-// manifests are the Models of the samples with the real one in place of the script, and the Secret with its key.
+// manifests returns the Models of the samples with the real model instead of the script, and the Secret with its key.
 func (m *realModel) manifests() (string, error) {
 	spec := map[string]any{"provider": "openai", "model": m.id, "endpoint": m.baseURL, "timeout": "180s"}
 	var items []any

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// sumOrders adds up the paid orders of a CSV in whole cents: the figure that the agent's answer must contain,
-// computed without any part of Skein.
+// sumOrders adds up the paid orders of a CSV in whole cents, without using Skein. The agent's answer must contain
+// this figure.
 func sumOrders(file string) (total string, orders int, err error) {
 	in, err := os.Open(file)
 	if err != nil {
@@ -49,7 +49,7 @@ func sumOrders(file string) (total string, orders int, err error) {
 	return fmt.Sprintf("%d.%02d", cents/100, cents%100), len(rows) - 1, nil
 }
 
-// contains tells whether a text has the figure, whatever separates its thousands.
+// contains reports whether a text has the figure, whatever separates its thousands.
 func contains(text, figure string) bool {
 	plain := strings.NewReplacer(",", "", "'", "", "\u2019", "", "\u00a0", "", "\u202f", "", " ", "", "_", "").Replace(text)
 	return strings.Contains(plain, figure)

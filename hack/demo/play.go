@@ -14,7 +14,7 @@ const (
 	question = "What do the orders in /orders.csv come to?"
 )
 
-// patience bounds the wait for an answer: a script answers at once, a real model thinks.
+// patience returns how long to wait for an answer: a script answers at once, a real model takes longer.
 func (d *demo) patience() time.Duration {
 	if d.model != nil {
 		return 10 * time.Minute
@@ -22,7 +22,7 @@ func (d *demo) patience() time.Duration {
 	return 2 * time.Minute
 }
 
-// declareAgents applies the samples into a namespace that enforces the restricted Pod Security Standard.
+// declareAgents applies the samples in a namespace that enforces the restricted Pod Security Standard.
 func (d *demo) declareAgents(ctx context.Context) error {
 	d.say("3. An analyst and an auditor, declared")
 	for _, args := range [][]string{
@@ -48,7 +48,7 @@ func (d *demo) declareAgents(ctx context.Context) error {
 		"agents,prompts,models,tools,effects,sandboxpools,threads", "--all")
 }
 
-// handOverOrders puts the file into the thread.
+// handOverOrders copies the file into the thread.
 func (d *demo) handOverOrders(ctx context.Context) error {
 	total, count, err := sumOrders(orders)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *demo) handOverOrders(ctx context.Context) error {
 	return d.run(ctx, "kubectl", "skein", "files", "ls", "-n", namespace, threadName)
 }
 
-// ask sends the question and shows the conversation while it happens.
+// ask sends the question and shows the conversation as it happens.
 func (d *demo) ask(ctx context.Context) error {
 	d.say("5. The question")
 	began := time.Now()
@@ -87,7 +87,7 @@ func (d *demo) ask(ctx context.Context) error {
 	return nil
 }
 
-// watch shows the conversation live until it is told to stop.
+// watch shows the conversation live until stop is called.
 func (d *demo) watch(ctx context.Context) (stop func()) {
 	args := []string{"kubectl", "skein", "watch", "-n", namespace, threadName}
 	d.show(append(args, "&")...)
@@ -95,7 +95,7 @@ func (d *demo) watch(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// It ends by being stopped; that the transcript is missing would be seen.
+		// The command ends when it is stopped. If it failed, the missing transcript would show it.
 		_ = d.quietly(ctx, nil, os.Stdout, args...)
 	}()
 	return func() { cancel(); <-done }
@@ -139,7 +139,7 @@ func (d *demo) checkAnswer(ctx context.Context) error {
 	return nil
 }
 
-// awaitReminder waits for the message that the effect queues, and for what the agent says to it.
+// awaitReminder waits for the message that the effect queues, and for the agent's reply.
 func (d *demo) awaitReminder(ctx context.Context) error {
 	d.say("8. The reminder, three seconds after it was scheduled")
 	var reminder, reply string
@@ -163,7 +163,7 @@ func (d *demo) awaitReminder(ctx context.Context) error {
 	return d.run(ctx, "kubectl", "skein", "messages", "-n", namespace, threadName, "--limit=2")
 }
 
-// deleteTree deletes the thread and shows that all that it had made goes with it.
+// deleteTree deletes the thread and shows that everything that it created is deleted too.
 func (d *demo) deleteTree(ctx context.Context) error {
 	d.say("9. Deleting the thread takes the whole tree with it")
 	began := time.Now()
@@ -177,13 +177,13 @@ func (d *demo) deleteTree(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		// What the runtime made belongs to that thread; the samples have others, which stay.
+		// The runtime created these objects for the thread. Other threads of the samples stay.
 		made, err := d.output(ctx, "kubectl", "get", "-n", namespace, "-o", "name", "-l", "app.kubernetes.io/managed-by=skein", "threads,subagents,scheduledeffects")
 		if err != nil {
 			return false, err
 		}
 		left += made
-		// Warm sandboxes belong to the pool; claimed ones belong to threads.
+		// Warm sandboxes belong to the pool, claimed ones to threads.
 		pods, err := d.output(ctx, "kubectl", "get", "-n", namespace, "-o", "name", "pods", "-l", "skein.dev/sandbox-state=claimed")
 		left += pods
 		return err == nil && strings.TrimSpace(left) == "", err
@@ -195,7 +195,7 @@ func (d *demo) deleteTree(ctx context.Context) error {
 	return d.run(ctx, "kubectl", "get", "-n", namespace, "threads,subagents,scheduledeffects,pods")
 }
 
-// threadObject is what the demo reads of the Thread.
+// threadObject is the part of the Thread that the demo reads.
 type threadObject struct {
 	Status struct {
 		LastRun struct {
@@ -215,7 +215,7 @@ func (d *demo) get(ctx context.Context, t *threadObject) error {
 	return json.Unmarshal([]byte(out), t)
 }
 
-// message is what the demo reads of a message.
+// message is the part of a message that the demo reads.
 type message struct {
 	Role    string  `json:"role"`
 	Name    string  `json:"name"`

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run.sh [--down]: says what the demo does, builds the demo program and becomes it, so that an interrupt reaches it directly.
-# NODE is whether the cluster gets a node: auto, true or false.
+# run.sh [--down]: prints what the demo does, builds the demo program and becomes it, so that an interrupt reaches it
+# directly. NODE says whether the cluster gets a node: auto, true or false.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 devcluster=hack/devcluster/devcluster.sh
-# Each checkout has a cluster of its own: demos of two do not disturb each other.
+# Each checkout has its own cluster, so that demos of two checkouts do not affect each other.
 SKEIN_DEMO_CLUSTER=demo-$(pwd -P | cksum | cut -d ' ' -f 1)
 export SKEIN_DEMO_CLUSTER
 

@@ -15,15 +15,15 @@ import (
 
 // demo holds what the steps share.
 type demo struct {
-	root       string // of the repository
-	state      string // folder for what the demo keeps while it runs
-	cluster    string // its name
+	root       string // the root of the repository
+	state      string // a folder for the files of a running demo
+	cluster    string // the name of the cluster
 	kubeconfig string
 	env        []string
 	colour     bool
 	node       bool
-	model      *realModel // nil: the scripted ones
-	total      string     // of the paid orders, as the demo itself adds them up
+	model      *realModel // nil means the scripted ones
+	total      string     // the sum of the paid orders, as the demo computes it
 }
 
 const (
@@ -50,7 +50,7 @@ func newDemo() (*demo, error) {
 	return d, err
 }
 
-// say prints a line of the demo's own.
+// say prints a line of the demo itself.
 func (d *demo) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if d.colour {
@@ -79,8 +79,8 @@ func quote(args []string) string {
 	return strings.Join(out, " ")
 }
 
-// command makes a command in the repository's root. It is in a process group of its own: an interrupt comes to
-// it by ctx, so that what cleans up is not interrupted too.
+// command returns a command that runs in the repository's root. It has its own process group and gets an interrupt
+// through ctx, so that commands that clean up are not interrupted too.
 func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = d.root, d.env
@@ -90,13 +90,13 @@ func (d *demo) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run shows a command and runs it, its output going to the terminal.
+// run prints a command and runs it. Its output goes to the terminal.
 func (d *demo) run(ctx context.Context, args ...string) error {
 	d.show(args...)
 	return d.quietly(ctx, nil, os.Stdout, args...)
 }
 
-// quietly runs a command without showing it.
+// quietly runs a command without printing it.
 func (d *demo) quietly(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	cmd := d.command(ctx, d.program(args)...)
 	var stderr bytes.Buffer
@@ -111,7 +111,7 @@ func (d *demo) quietly(ctx context.Context, in io.Reader, out io.Writer, args ..
 	return nil
 }
 
-// output runs a command and gives what it printed.
+// output runs a command and returns its output.
 func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 	cmd := d.command(ctx, d.program(args)...)
 	var stdout, stderr bytes.Buffer
@@ -122,7 +122,7 @@ func (d *demo) output(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// program finds kubectl in the demo's PATH, which is not this process's.
+// program finds kubectl in the demo's PATH, which differs from this process's.
 func (d *demo) program(args []string) []string {
 	if strings.Contains(args[0], "/") {
 		return args
@@ -140,10 +140,10 @@ func (d *demo) program(args []string) []string {
 	return args
 }
 
-// setenv sets a variable for every later command; the last setting of a name counts.
+// setenv sets a variable for every later command. The last value of a name counts.
 func (d *demo) setenv(name, value string) { d.env = append(d.env, name+"="+value) }
 
-// poll asks until it is told that it is done. The error of the last asking explains a timeout.
+// poll calls done until it returns true. The last error of done explains a timeout.
 func poll(ctx context.Context, patience, every time.Duration, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

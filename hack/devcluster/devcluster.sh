@@ -1,12 +1,12 @@
 #!/bin/sh
-# devcluster.sh COMMAND ...: builds what is missing (with progress), then runs hack/devcluster.
-# It compiles the small bootstrap program once per version of its sources; that one does the rest.
-# About a cluster that was never up, down, status and env answer here: nothing is compiled for that.
+# devcluster.sh COMMAND ...: builds what is missing (with progress), then runs hack/devcluster. It compiles the small
+# bootstrap program once per version of its sources; that program does the rest. For a cluster that was never up, this
+# script itself answers down, status and env, without compiling anything.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P)
 
-# never_up COMMAND ARGUMENT...: answers for a cluster without a run directory and exits; returns when there is one, or when the
-# programs are needed anyway.
+# never_up COMMAND ARGUMENT...: answers for a cluster without a run directory and exits. It returns when there is a
+# run directory, or when the programs are needed anyway.
 never_up() {
 	command=$1
 	shift
@@ -28,7 +28,7 @@ never_up() {
 			shift
 			;;
 		--assets | -assets | --assets=* | -assets=*)
-			# The folder of the programs: it needs no cluster, but it needs the programs.
+			# Printing the folder of the programs needs no cluster, but it needs the programs.
 			[ "$command" = env ] && return
 			refuse "$command" "$1"
 			;;
@@ -105,7 +105,7 @@ key=$(cat "$here"/bootstrap/go.mod "$here"/bootstrap/*.go | cksum | tr ' ' '-')-
 boot=$cache/bootstrap-$key
 if [ ! -x "$boot" ]; then
 	mkdir -p "$cache"
-	# Built under a name of its own and renamed: an interrupted or parallel build leaves nothing half-written.
+	# Built under another name and renamed, so that an interrupted or parallel build leaves nothing incomplete.
 	tmp=$cache/.bootstrap-$$
 	trap 'rm -f "$tmp"' EXIT
 	trap 'rm -f "$tmp"; exit 130' INT TERM HUP
@@ -113,7 +113,7 @@ if [ ! -x "$boot" ]; then
 	CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOWORK=off go build -C "$here/bootstrap" -o "$tmp" .
 	mv -f "$tmp" "$boot"
 	trap - EXIT INT TERM HUP
-	# Old ones only: another checkout may be about to start its own version.
+	# Old versions only, because another checkout may be about to start its own version.
 	find "$cache" -maxdepth 1 -name 'bootstrap-*' ! -name "bootstrap-$key" -mtime +1 -exec rm -f {} +
 fi
 SKEIN_DEVCLUSTER_SRC=$here exec "$boot" "$@"

@@ -1,7 +1,7 @@
-// Devcluster is a real Kubernetes in one binary: etcd, the API server, the controller manager and the scheduler; and on
-// Linux with root a real node with containerd, kubelet, kube-proxy, NetworkPolicies and cluster DNS.
+// Devcluster is a real Kubernetes in one binary: etcd, the API server, the controller manager and the scheduler. On
+// Linux with root it also has a real node with containerd, kubelet, kube-proxy, NetworkPolicies and cluster DNS.
 //
-// Called as, or with the first argument, kube-apiserver, etcd, kubectl, kubelet, … it is that upstream program.
+// Called as, or with the first argument, kube-apiserver, etcd, kubectl, kubelet, …, it is that upstream program.
 package main
 
 import (

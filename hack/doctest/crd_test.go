@@ -48,14 +48,14 @@ func eachSchema(t *testing.T, look func(path string, schema apiextensionsv1.JSON
 	}
 }
 
-// inStatus reports whether a property is of the status of its object.
+// inStatus reports whether a property belongs to the status of its object.
 func inStatus(path string) bool {
 	_, below, _ := strings.Cut(path, ".")
 	return below == "status" || strings.HasPrefix(below, "status.")
 }
 
-// A pattern alone is refused as "should match '^…$'", which says to nobody what to write. Rules of CEL have a message.
-// Quantities have the pattern of Kubernetes' own type, and status is written by Skein.
+// The API server refuses a value for a bare pattern with "should match '^…$'", which does not say what to write. CEL
+// rules have a message. Quantities have the pattern of Kubernetes' own type, and Skein writes the status.
 func TestPatternsOfTheCRDsHaveMessages(t *testing.T) {
 	rules := 0
 	eachSchema(t, func(path string, s apiextensionsv1.JSONSchemaProps) {
@@ -75,10 +75,10 @@ func TestPatternsOfTheCRDsHaveMessages(t *testing.T) {
 	}
 }
 
-// rowID matches the id of a row of the specification, and the word that stands before one.
+// rowID matches the id of a row of the specification, and the word SPEC.
 var rowID = regexp.MustCompile(`\bSPEC\b|\b(THR|IDS|MSG|FIL|KVS|STA|ENV|AGT|RUN|TOL|HOK|END|EFF|EVT|COD|SUB|REL|LOG|K8S|CON)-[0-9]{2}\b`)
 
-// What kubectl explain shows, and the reference, are for people who do not have the specification.
+// kubectl explain and the reference are for people who do not have the specification.
 func TestDescriptionsCiteNoRows(t *testing.T) {
 	eachSchema(t, func(path string, s apiextensionsv1.JSONSchemaProps) {
 		if id := rowID.FindString(s.Description); id != "" {

@@ -1,4 +1,4 @@
-// Package doctest holds the guide to what is true: manifests in it are valid, and links lead somewhere.
+// Package doctest checks the guide: its manifests must be valid, and its links must lead somewhere.
 package doctest
 
 import (
@@ -29,7 +29,7 @@ func pages(t *testing.T) []string {
 	return files
 }
 
-// Every manifest of a kind of ours is read strictly: a field that does not exist is an error.
+// Every manifest of one of our kinds is decoded strictly: an unknown field is an error.
 func TestManifestsOfTheGuide(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := skeinv1.AddToScheme(scheme); err != nil {
@@ -47,7 +47,7 @@ func TestManifestsOfTheGuide(t *testing.T) {
 				continue
 			}
 			for doc := range strings.SplitSeq(b.Text, "\n---\n") {
-				// Parts of manifests leave the version out.
+				// Fragments of manifests omit the version.
 				if kind, ok := strings.CutPrefix(doc, "kind: "); ok {
 					if kind, _, _ = strings.Cut(kind, "\n"); scheme.Recognizes(skeinv1.GroupVersion.WithKind(kind)) {
 						doc = "apiVersion: " + skeinv1.GroupVersion.String() + "\n" + doc

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The version of Go moves on: the patches must go with it.
+// When the version of Go changes, the patches must be adjusted.
 func TestPatchesFitThisGo(t *testing.T) {
 	file, err := write(t.TempDir())
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command late makes programs late by chance, so that a test that rests on luck shows itself: it writes an overlay of
-// the Go runtime (`go build -overlay`) with which the start of a goroutine, the close of a file or connection, and
-// a read or write now and then take longer. How long at most, in milliseconds, says SKEIN_LATE in the
-// environment of the program; without it nothing is late. Bubbles of testing/synctest keep their own time.
+// Command late delays programs at random, so that a test that depends on timing fails. It writes an overlay of the Go
+// runtime (`go build -overlay`) with which the start of a goroutine, the close of a file or connection, and a read or
+// write sometimes take longer. The environment variable SKEIN_LATE of the program sets the maximum delay in
+// milliseconds; without it nothing is delayed. Bubbles of testing/synctest keep their own time.
 //
-//	late FOLDER   writes FOLDER/overlay.json and what it names, and prints its path
+//	late FOLDER   writes FOLDER/overlay.json and the files that it names, and prints its path
 //
 // See docs/adr/0036-late-on-purpose.md.
 package main
@@ -31,7 +31,7 @@ func main() {
 	fmt.Println(file)
 }
 
-// write makes the overlay in a folder, and gives the path of its list.
+// write creates the overlay in a folder, and returns the path of its list.
 func write(folder string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -74,10 +74,10 @@ func write(folder string) (string, error) {
 	return file, os.WriteFile(file, list, 0o644)
 }
 
-// errMoved says that this Go is not the one that the patches were written for.
+// errMoved means that the patches were written for another version of Go.
 var errMoved = errors.New("is not as hack/late knows it: adjust its patches to this version of Go")
 
-// apply gives the patched text of the file that changes.
+// apply returns the patched text of the file that changes.
 func (p patch) apply(text string) (string, error) {
 	for _, c := range p.changes {
 		if strings.Count(text, c.after) != 1 {

@@ -2,15 +2,14 @@ package main
 
 import _ "embed"
 
-// patch is what changes in one package of the standard library: a file that comes to it, and lines that call
-// what is in there.
+// patch is a change of one package of the standard library: a new file, and lines that call functions in it.
 type patch struct {
-	added, text string // a new file below GOROOT/src, and its text
+	added, text string // the new file below GOROOT/src, and its text
 	file        string // the file that calls it
 	changes     []change
 }
 
-// change puts lines behind text that the file has once.
+// change inserts lines after a text that the file contains once.
 type change struct{ after, insert string }
 
 //go:embed runtime.txt
@@ -19,8 +18,9 @@ var lateRuntime string
 //go:embed poll.txt
 var latePoll string
 
-// One start of a goroutine in 40, one close in 20 and one read or write in 200 are late: enough for most tests to meet
-// some, and so few that a suite takes minutes, not hours. The delay is any up to the most, each as likely.
+// One start of a goroutine in 40, one close in 20 and one read or write in 200 are delayed. That is enough for most
+// tests to meet some delays, and so few that a suite takes minutes, not hours. Delays are distributed evenly up to
+// the maximum.
 var patches = []patch{
 	{
 		added: "runtime/late.go", text: lateRuntime, file: "runtime/proc.go",

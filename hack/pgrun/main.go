@@ -1,5 +1,5 @@
-// Command pgrun runs a command with SKEIN_DATABASE_URL naming an empty database on a PostgreSQL server that
-// lives as long as the command.
+// Command pgrun runs a command with SKEIN_DATABASE_URL set to an empty database on a PostgreSQL server that lives as
+// long as the command.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package prerequisites tests hack/prerequisites.sh: one thing after the other is taken from a machine.
+// Package prerequisites tests hack/prerequisites.sh by removing one thing after the other from a machine.
 package prerequisites
 
 import (
@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// machine is what the script sees: the programs in PATH, a tree in place of /proc, /sys, /lib and /dev, and its environment.
+// machine is what the script sees: the programs in PATH, a tree that replaces /proc, /sys, /lib and /dev, and its
+// environment.
 type machine struct {
 	t             *testing.T
 	bin, tree     string
@@ -20,7 +21,8 @@ type machine struct {
 	stdout, error string
 }
 
-// newMachine makes a machine that lacks nothing, with a node. Where its parts say nothing else, they are those of this machine.
+// newMachine returns a machine that lacks nothing, with a node. Parts that the tests do not replace are those of this
+// machine.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{t: t, bin: t.TempDir(), tree: t.TempDir()}
@@ -47,7 +49,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// program puts a shell script in place of a program.
+// program replaces a program by a shell script.
 func (m *machine) program(name, script string) {
 	m.t.Helper()
 	file := filepath.Join(m.bin, name)
@@ -57,7 +59,7 @@ func (m *machine) program(name, script string) {
 	}
 }
 
-// without takes programs away.
+// without removes programs.
 func (m *machine) without(names ...string) {
 	m.t.Helper()
 	for _, name := range names {
@@ -93,7 +95,7 @@ func (m *machine) memory(kib int) {
 	m.file("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemFree: 1 kB\nSwapTotal: 0 kB\n", kib))
 }
 
-// goVersion puts a Go of another version in place of this one. It is never used for more than its settings.
+// goVersion replaces Go by another version, which only reports its settings.
 func (m *machine) goVersion(version, toolchain string) {
 	m.t.Helper()
 	m.program("go", fmt.Sprintf(`case $* in
@@ -103,7 +105,7 @@ list*) echo v1 ;;
 esac`, version, toolchain))
 }
 
-// run runs the script for a command, and reports whether it says that the machine will do.
+// run runs the script for a command, and reports whether the machine has everything.
 func (m *machine) run(what string) bool {
 	m.t.Helper()
 	cmd := exec.Command("../prerequisites.sh", what)
@@ -124,7 +126,7 @@ func (m *machine) run(what string) bool {
 	return err == nil
 }
 
-// lacks runs the script and compares what it says that the machine lacks: each problem, and its remedy.
+// lacks runs the script and compares what it reports as missing: each problem with its remedy.
 func (m *machine) lacks(what string, want ...string) {
 	m.t.Helper()
 	ok := m.run(what)
@@ -138,7 +140,7 @@ func (m *machine) lacks(what string, want ...string) {
 	}
 }
 
-// says compares what the script says when the machine will do.
+// says compares the output of the script when the machine has everything.
 func (m *machine) says(what, want string) {
 	m.t.Helper()
 	if !m.run(what) || m.stdout != "" || !strings.Contains(m.error, want) || (want == "") != (m.error == "") {
@@ -215,7 +217,7 @@ func TestNoNetwork(t *testing.T) {
 	m.lacks("demo", "while GOPROXY is off", "go env -w GOPROXY=")
 	m.env[2] = "GOFLAGS=-mod=vendor"
 	m.says("demo", "")
-	// What this test runs from is in the cache.
+	// The modules of this test itself are in the cache.
 	m.env = []string{"GOPROXY=" + nobody}
 	m.says("build", "")
 }
@@ -225,10 +227,10 @@ func TestLittleDiskSpace(t *testing.T) {
 	m.env = []string{"SKEIN_CACHE=" + t.TempDir()}
 	m.program("df", `echo header; echo /dev/disk 0 0 3000000 0% /`)
 	m.lacks("demo", "- Disk space: 10 GB free on /, where it has 2 GB", "GOCACHE, GOMODCACHE and SKEIN_CACHE")
-	// What is in the caches need not fit again.
+	// The contents of the caches need not fit again.
 	m.program("du", "echo 4000000 $3")
 	m.says("demo", "")
-	// Each file system by itself.
+	// Each file system is checked separately.
 	m = newMachine(t)
 	cache := t.TempDir()
 	m.env = []string{"SKEIN_CACHE=" + t.TempDir(), "GOCACHE=" + cache + "/not/there/yet"}
@@ -240,7 +242,7 @@ func TestLittleMemory(t *testing.T) {
 	m := newMachine(t)
 	m.memory(2 << 20)
 	m.lacks("demo", "- 6 GB of memory and swap: there are 2 GB", "more memory")
-	m.memory(6<<20 - 300_000) // as a machine of 6 GB has it
+	m.memory(6<<20 - 300_000) // as a machine of 6 GB reports it
 	m.says("demo", "")
 	m.memory(64 << 20)
 	m.file("sys/fs/cgroup/memory.max", "max\n")
@@ -261,7 +263,8 @@ func TestUnsupportedSystem(t *testing.T) {
 	m.says("build", "")
 }
 
-// Without a node, code runs in local processes: that is said, and is an error only where a node was asked for.
+// Without a node, code runs in local processes. The script reports that; it is an error only when a node was
+// requested.
 func TestNoNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		take func(m *machine)
@@ -276,7 +279,7 @@ func TestNoNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			c.take(m)
-			m.without("gcc") // nothing is compiled with it then
+			m.without("gcc") // without a node nothing is compiled with it
 			m.says("demo", "Without a real node, the code of threads runs in local processes: a real node "+c.why)
 			m.says("test", "the tests that need one are skipped: a real node "+c.why)
 			m.says("build", "")
@@ -294,7 +297,7 @@ func TestNoNode(t *testing.T) {
 	m.says("demo", "")
 }
 
-// kmsg takes the device away.
+// kmsg removes the device.
 func (m *machine) kmsg() {
 	if err := os.Remove(filepath.Join(m.tree, "dev/kmsg")); err != nil {
 		m.t.Fatal(err)
@@ -308,7 +311,7 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
-// What is missing is said before any work begins, by each of the commands.
+// Each command reports what is missing before it begins.
 func TestCommandsAskFirst(t *testing.T) {
 	for what, first := range map[string]string{
 		"demo": "hack/prerequisites.sh demo", "build": "hack/prerequisites.sh build", "bin/manager": "hack/prerequisites.sh build",

@@ -40,9 +40,9 @@ func (a *again) ginkgoFlags() []string {
 //   - a spec of an ordered container needs those before it, so the whole container runs again;
 //   - when the suite could not be set up, none of its specs ran, so the whole suite runs again.
 //
-// Everything else that can fail stays a failure: a suite that was aborted or interrupted, because specs that did not run would
-// then never run, and what runs after the specs, because it judges all of them together.
-// The two slices have the same order; an entry of reports is nil where there is none.
+// Every other failure stays a failure: a suite that was aborted or interrupted, because specs that did not run would
+// then never run, and nodes that run after the specs, because they judge all specs together. The two slices have the
+// same order. An entry of reports is nil when there is none.
 func markAgain(r *types.Report, specs []spec, reports []*types.SpecReport) {
 	if len(r.SpecialSuiteFailureReasons) > 0 || slices.ContainsFunc(reports, func(s *types.SpecReport) bool {
 		return s != nil && s.State.Is(types.SpecStateAborted|types.SpecStateInterrupted)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// checkCommand runs a command that is one test: verify, lint.
+// checkCommand runs a command that is one test, such as verify and lint.
 func checkCommand(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
 	reports := reportFlag(f)

@@ -15,21 +15,21 @@ import (
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build events
+	ImportPath  string // in build events
 	Test        string
 	Output      string
 	Elapsed     float64
 	FailedBuild string
 }
 
-// packageRun is what is known of a package while its tests run.
+// packageRun is what is known about a package while its tests run.
 type packageRun struct {
 	started time.Time
 	output  strings.Builder
 	plain   []spec                      // top-level test functions that have ended
-	suites  map[string]bool             // test functions that turned out to run a Ginkgo suite
-	tests   map[string]*strings.Builder // what top-level test functions print
-	// whole says that the test program got to its end after a failure. One that died left tests out.
+	suites  map[string]bool             // test functions that run a Ginkgo suite
+	tests   map[string]*strings.Builder // the output of top-level test functions
+	// whole means that the test program reached its end after a failure. A program that died has skipped tests.
 	whole bool
 }
 
@@ -38,7 +38,7 @@ type stream struct {
 	tier    string
 	out     io.Writer
 	verbose bool
-	// finish is called when a package has ended and gives the line's last part and whether it failed.
+	// finish is called when a package has ended. It returns the last part of the line and whether the package failed.
 	finish func(pkg string, run *packageRun, failed bool) (note string, bad bool)
 
 	mu     sync.Mutex
@@ -108,7 +108,7 @@ func (s *stream) output(p *packageRun, e *event) {
 
 func (s *stream) ended(p *packageRun, e *event) {
 	if e.Test != "" {
-		// Only top-level functions are counted: a subtest is a part of one.
+		// Only top-level functions are counted, because a subtest is part of one.
 		if !strings.Contains(e.Test, "/") {
 			o := map[string]string{"pass": passed, "fail": failed, "skip": skipped}[e.Action]
 			t := spec{Package: e.Package, Name: e.Test, Outcome: o, Seconds: e.Elapsed}
@@ -145,7 +145,7 @@ func (s *stream) run(pkg string) *packageRun {
 	return p
 }
 
-// test returns what a test function has printed, its subtests included.
+// test returns the output of a test function, including its subtests.
 func (p *packageRun) test(name string) *strings.Builder {
 	name, _, _ = strings.Cut(name, "/")
 	b := p.tests[name]
@@ -165,7 +165,7 @@ func (s *stream) build(pkg string) *strings.Builder {
 	return b
 }
 
-// heartbeat says now and then what is still running, so that a long tier never looks dead.
+// heartbeat prints regularly what is still running, so that a long tier never seems to hang.
 func (s *stream) heartbeat(every time.Duration, total int, stop <-chan struct{}) {
 	began := time.Now()
 	t := time.NewTicker(every)

@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// What the tier command tells the exec command, which go test starts in place of each test program.
+// Variables that the tier command passes to the exec command, which go test runs in place of each test program.
 const (
-	envSuites  = "TESTRUN_SUITES"  // folders of packages that are Ginkgo suites, one a line
-	envReports = "TESTRUN_REPORTS" // folder for their reports
-	envFlags   = "TESTRUN_FLAGS"   // further flags for them, one a line
+	envSuites  = "TESTRUN_SUITES"  // folders of packages that are Ginkgo suites, one per line
+	envReports = "TESTRUN_REPORTS" // the folder for their reports
+	envFlags   = "TESTRUN_FLAGS"   // further flags for them, one per line
 )
 
-// execTest becomes the test program. Only Ginkgo suites know Ginkgo's flags and go test has no way to give
-// a flag to some packages and not to others, so the flags are added here.
+// execTest becomes the test program. Only Ginkgo suites know Ginkgo's flags, and go test cannot pass a flag to some
+// packages only, so the flags are added here.
 func execTest(args []string) error {
 	if len(args) == 0 {
 		return errors.New("exec: name a test program")
@@ -39,7 +39,7 @@ func execTest(args []string) error {
 	return nil
 }
 
-// suiteReport is where the suite in a folder leaves its report.
+// suiteReport returns the file for the report of the suite in a folder.
 func suiteReport(reports, dir string) string {
 	return filepath.Join(reports, strings.ReplaceAll(strings.Trim(dir, "/"), "/", "_")+".json")
 }

@@ -19,12 +19,13 @@ import (
 // laneTier is a tier as the all command runs it.
 type laneTier struct {
 	name, what string
-	target     string // of make
-	check      bool   // a command that counts as one test, not one that runs testrun itself
+	target     string // a target of make
+	check      bool   // a command that counts as one test, rather than one that runs testrun itself
 }
 
-// testLanes are all tiers. Those of a lane run one after the other, the lanes beside each other: the first keeps the processors
-// busy; the second waits for pods and nodes most of its time, and would be done too early without the integration tier.
+// testLanes are all tiers. The tiers of a lane run one after the other, and the lanes run at the same time. The first
+// lane keeps the processors busy. The second mostly waits for pods and nodes, and without the integration tier would
+// end too early.
 var testLanes = [][]laneTier{
 	{
 		{name: "verify", what: "generated files, go.mod, formatting", target: "verify", check: true},
@@ -40,11 +41,11 @@ var testLanes = [][]laneTier{
 	},
 }
 
-// errInterrupted says that the user ended the run; what was under way has cleaned up.
+// errInterrupted means that the user ended the run. The running tiers have cleaned up.
 var errInterrupted = errors.New("interrupted")
 
-// allCommand runs all tiers, all of them even when one fails, and prints last the rows, one line a tier and the sum. In CI, what
-// failed gets a second try before that.
+// allCommand runs all tiers, even when one fails. At the end it prints the rows, one line per tier and the total. In
+// CI, failures first get a second try.
 func allCommand(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("all", flag.ContinueOnError)
 	reports := reportFlag(f)
@@ -85,7 +86,7 @@ func allCommand(ctx context.Context, args []string) error {
 	return sumCommand([]string{"-reports", *reports})
 }
 
-// announcement says what runs beside what.
+// announcement says which tiers run at the same time.
 func announcement(lanes [][]laneTier) string {
 	var parts []string
 	for _, lane := range lanes {
@@ -98,24 +99,24 @@ func announcement(lanes [][]laneTier) string {
 	return "=== one after the other: " + strings.Join(parts, "; beside them: ")
 }
 
-// laneRun is a run of lanes.
+// laneRun is a run of lanes. mu guards running.
 type laneRun struct {
 	command func(laneTier) []string
 	screen  screen
 
 	mu      sync.Mutex
-	running []int // ids of the process groups of the tiers under way
+	running []int // ids of the process groups of the running tiers
 }
 
-// runLanes runs the lanes beside each other, whatever their tiers come to. When ctx ends, the tiers under way are interrupted and
-// waited for, and no other begins; the error is errInterrupted then.
+// runLanes runs the lanes at the same time, whatever the results of their tiers are. When ctx ends, the running tiers
+// are interrupted and waited for, no other tier begins, and the error is errInterrupted.
 func runLanes(ctx context.Context, out io.Writer, lanes [][]laneTier, command func(laneTier) []string) error {
 	r := &laneRun{command: command, screen: screen{out: out}}
 	over := make(chan struct{})
 	go r.interrupt(ctx, over)
 	var all sync.WaitGroup
 	for _, lane := range lanes {
-		v := r.screen.begin(lane[0].name, lane[0].what) // in the order of the lanes: the first one is live at first
+		v := r.screen.begin(lane[0].name, lane[0].what) // in the order of the lanes, so that the first one is live first
 		all.Go(func() {
 			for i, t := range lane {
 				if i > 0 {
@@ -136,13 +137,13 @@ func runLanes(ctx context.Context, out io.Writer, lanes [][]laneTier, command fu
 	return nil
 }
 
-// run runs one tier. What it comes to is in its report.
+// run runs one tier. Its report has the result.
 func (r *laneRun) run(ctx context.Context, t laneTier, v *view, last bool) {
 	began := time.Now()
 	words := r.command(t)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = v, v
-	// What it leaves running must not keep its output open for ever.
+	// Processes that it leaves running must not keep its output open forever.
 	cmd.WaitDelay = time.Minute
 	// An interrupt goes to all of its processes, so that each cleans up, and only once to each.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -160,7 +161,7 @@ func (r *laneRun) run(ctx context.Context, t laneTier, v *view, last bool) {
 	v.end(fmt.Sprintf("%s %s after %.0fs", t.name, verdict, time.Since(began).Seconds()), last)
 }
 
-// start starts a tier unless the run has been interrupted: a tier that begins is one that an interrupt reaches.
+// start starts a tier unless the run has been interrupted, so that an interrupt reaches every tier that begins.
 func (r *laneRun) start(ctx context.Context, cmd *exec.Cmd) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +181,7 @@ func (r *laneRun) ended(cmd *exec.Cmd) {
 	r.running = slices.DeleteFunc(r.running, func(group int) bool { return group == cmd.Process.Pid })
 }
 
-// interrupt passes on that ctx has ended, and each further signal, until the run is over.
+// interrupt forwards the end of ctx, and each further signal, until the run is over.
 func (r *laneRun) interrupt(ctx context.Context, over <-chan struct{}) {
 	select {
 	case <-over:

@@ -83,7 +83,7 @@ cluster 3
 	}
 }
 
-// shell gives the command of each tier: its text for sh.
+// shell returns the command of each tier: its text for sh.
 func shell(scripts map[string]string) func(laneTier) []string {
 	return func(t laneTier) []string { return []string{"sh", "-c", scripts[t.name]} }
 }
@@ -96,7 +96,7 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	// Opening a pipe waits for its other end: the second tier of one lane meets the first of the other.
+	// Opening a pipe waits for its other end, so the second tier of one lane meets the first of the other.
 	err := runLanes(ctx, &out, [][]laneTier{{{name: "a1", what: "x"}, {name: "a2", what: "x"}}, {{name: "b1", what: "x"}, {name: "b2", what: "x"}}}, shell(map[string]string{
 		"a1": "echo says a1; exit 1",
 		"a2": "echo met >" + pipe + "; echo says a2",
@@ -122,7 +122,7 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	}
 }
 
-// watched is output that tells when something has been said so often.
+// watched is output that reports when a text has been printed so many times.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -146,7 +146,7 @@ func TestAnInterruptEndsAllLanes(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out := &watched{what: "is under way", left: 2, then: cancel}
-	// It is the process below the shell that has something to clean up.
+	// The process below the shell is the one that has something to clean up.
 	script := envTier + "=1 '" + os.Args[0] + "'; exit 1"
 	err := runLanes(ctx, out, [][]laneTier{{{name: "a1"}, {name: "a2"}}, {{name: "b1"}, {name: "b2"}}}, shell(map[string]string{
 		"a1": script, "b1": script, "a2": "echo began", "b2": "echo began",

@@ -21,7 +21,7 @@ import (
 	"syscall"
 )
 
-// errFailed says that tests failed, which has been told already.
+// errFailed means that tests failed, which has been printed already.
 var errFailed = errors.New("tests failed")
 
 func main() {

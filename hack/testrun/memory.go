@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// shm is the file system in memory that Linux has.
+	// shm is the file system in memory on Linux.
 	shm = "/dev/shm"
-	// What must be free for a folder there, in bytes: in the file system, and in the machine, which needs its memory for the tests too.
+	// The bytes that must be free for a folder there: in the file system, and in the machine, because the tests need
+	// memory too.
 	shmFree    = 4 << 30
 	memoryFree = 8 << 30
 )
 
-// memoryFolder makes the folder in memory in which the tests of a tier may write what need not survive the machine, and says
-// how to remove it. Where there is no room for one, tests write to the disk.
+// memoryFolder creates the folder in memory for test files that need not survive the machine, and returns a function
+// that removes it. When there is no room for it, tests write to the disk.
 func memoryFolder() (remove func(), err error) {
 	keep := func() {}
 	if os.Getenv(scratch.EnvMemory) != "" || !roomInMemory() {
@@ -28,14 +29,14 @@ func memoryFolder() (remove func(), err error) {
 	}
 	dir, err := os.MkdirTemp(shm, "skein-test-")
 	if err != nil {
-		return keep, nil // it is there for others than us
+		return keep, nil // others use it too
 	}
 	remove = func() {
 		if err := os.RemoveAll(dir); err != nil {
 			fmt.Fprintln(os.Stderr, "testrun:", err)
 		}
 	}
-	// Servers of tests that run as other users pass through it.
+	// Test servers that run as other users must be able to enter it.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		remove()
 		return nil, err

@@ -16,7 +16,7 @@ const (
 	ginkgo = "github.com/onsi/ginkgo/v2"
 )
 
-// tierFolders are the tiers that have folders of their own. Everything outside them is unit or integration.
+// tierFolders are the tiers with folders of their own. Everything outside them is unit or integration.
 var tierFolders = map[string][]string{
 	"conformance": {"test/conformance"},
 	"e2e":         {"test/e2e", "test/image"},
@@ -24,11 +24,12 @@ var tierFolders = map[string][]string{
 	"v8":          {"internal/sandbox/v8"},
 }
 
-// tierRepeats are packages of other tiers that run once more in a tier, on what its environment names.
+// tierRepeats are packages of other tiers that run once more in a tier, in the configuration that its environment
+// sets.
 var tierRepeats = map[string][]string{"v8": {"internal/sandbox/client", "internal/sandbox/hostiletest", "test/conformance"}}
 
-// clusterHelpers are the packages by which a test shows that it needs a control plane or PostgreSQL; a package whose
-// tests import one of them belongs to the integration tier.
+// clusterHelpers are the packages that show that a test needs a control plane or PostgreSQL. A package whose tests
+// import one of them belongs to the integration tier.
 var clusterHelpers = []string{
 	module + "/test/harness",
 	module + "/internal/store/storetest/pgtest",
@@ -40,7 +41,7 @@ var clusterHelpers = []string{
 type testPackage struct {
 	Path   string // import path
 	Dir    string
-	Ginkgo bool // its tests are a Ginkgo suite
+	Ginkgo bool // whether its tests are a Ginkgo suite
 	Tier   string
 }
 
@@ -50,7 +51,7 @@ type listedPackage struct {
 	TestImports, XTestImports []string
 }
 
-// listPackages gives the packages with tests that the patterns match in the module of a folder.
+// listPackages returns the packages with tests that the patterns match in the module of a folder.
 func listPackages(ctx context.Context, dir string, patterns []string) ([]testPackage, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -79,12 +80,12 @@ func listPackages(ctx context.Context, dir string, patterns []string) ([]testPac
 	}
 }
 
-// in says whether a package is one of a tier's.
+// in reports whether a package belongs to a tier.
 func (p testPackage) in(tier string) bool {
 	return p.Tier == tier || slices.Contains(tierRepeats[tier], strings.TrimPrefix(p.Path, module+"/"))
 }
 
-// tierOf says which tier a package belongs to: by its folder, else by what its tests import.
+// tierOf returns the tier of a package: by its folder, else by what its tests import.
 func tierOf(path string, imports []string) string {
 	rel := strings.TrimPrefix(path, module+"/")
 	for tier, folders := range tierFolders {

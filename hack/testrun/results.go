@@ -14,12 +14,12 @@ const (
 	passed  = "passed"
 	failed  = "failed"
 	skipped = "skipped"
-	// blocked: the suite could not be set up, so the spec did not run. It is counted as skipped, beside the
-	// failure of the setup, but a row that it proves does not hold.
+	// blocked means that the suite could not be set up, so that the spec did not run. It counts as skipped, beside
+	// the failure of the setup, but a row that it proves does not hold.
 	blocked = "blocked"
 )
 
-// result is what a tier's report holds.
+// result is the content of a tier's report.
 type result struct {
 	Tier    string  `json:"tier"`
 	Seconds float64 `json:"seconds"`
@@ -29,7 +29,7 @@ type result struct {
 	// Note says why something was skipped or could not be counted.
 	Note  string `json:"note,omitempty"`
 	Specs []spec `json:"specs,omitempty"`
-	// Flaky are the names of tests that failed and passed when they ran once more. They count as passed.
+	// Flaky are the names of tests that failed, then passed when they ran again. They count as passed.
 	Flaky []string `json:"flaky,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type spec struct {
 	Labels  []string `json:"labels,omitempty"`
 	Outcome string   `json:"outcome"`
 	Seconds float64  `json:"seconds"`
-	// Output is what a failed test printed.
+	// Output is the output of a failed test.
 	Output string `json:"output,omitempty"`
 	// Again selects what runs when the test gets a second try. It is nil when it gets none.
 	Again *again `json:"again,omitempty"`
@@ -58,8 +58,8 @@ func (r *result) add(s spec) {
 	r.Specs = append(r.Specs, s)
 }
 
-// readSuite reads the report of one Ginkgo suite. A suite that died before it wrote a report, or that
-// failed outside its specs, counts as one failure, so that nothing can fail without being counted.
+// readSuite reads the report of one Ginkgo suite. A suite that died before it wrote a report, or that failed outside
+// its specs, counts as one failure, so that every failure is counted.
 func readSuite(file, pkg string) ([]spec, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -92,7 +92,7 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 			got.Output = failureText(s)
 		}
 		if !s.LeafNodeType.Is(types.NodeTypeIt) {
-			// A node around the specs (BeforeSuite, AfterSuite, …) is worth a line only when it failed.
+			// A node around the specs (BeforeSuite, AfterSuite, …) gets a line only when it failed.
 			if got.Outcome != failed {
 				continue
 			}
@@ -113,8 +113,8 @@ func suiteSpecs(r *types.Report, pkg string) []spec {
 	return specs
 }
 
-// setup tells what became of the specs that did not run: blocked when the suite's setup failed, skipped when it
-// skipped the suite, and nothing when it went well, for then it was a filter that left them out.
+// setup returns the outcome of the specs that did not run: blocked when the suite's setup failed, skipped when the
+// setup skipped the suite, and "" when it succeeded, because then a filter excluded them.
 func setup(r *types.Report) string {
 	for i := range r.SpecReports {
 		s := &r.SpecReports[i]
@@ -131,7 +131,7 @@ func setup(r *types.Report) string {
 	return ""
 }
 
-// notRun tells a spec that did not run from one that skipped itself.
+// notRun distinguishes a spec that did not run from one that skipped itself.
 func notRun(s *types.SpecReport) bool {
 	return s.State.Is(types.SpecStateSkipped) && s.Failure.Message == ""
 }
@@ -159,7 +159,7 @@ func (r *result) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "tier-"+r.Tier+".json"), append(b, '\n'), 0o644)
 }
 
-// load reads the report of a tier; nil when the tier did not run.
+// load reads the report of a tier. It returns nil when the tier did not run.
 func load(dir, tier string) (*result, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "tier-"+tier+".json"))
 	if os.IsNotExist(err) {

@@ -92,7 +92,7 @@ func readRows(page string) ([]string, error) {
 	return rows, nil
 }
 
-// selectRows keeps the rows that were asked for: "MSG" is every row of that family, "FIL-03" is one row.
+// selectRows returns the requested rows: "MSG" is every row of that family, "FIL-03" is one row.
 func selectRows(all, wanted []string) ([]string, error) {
 	if len(wanted) == 0 {
 		return all, nil
@@ -112,7 +112,7 @@ func selectRows(all, wanted []string) ([]string, error) {
 	return rows, nil
 }
 
-// labelFilter selects the specs of the rows that were asked for; of all rows when none were.
+// labelFilter returns a filter for the specs of the requested rows, or of all rows when none is requested.
 func labelFilter(wanted []string) string {
 	if len(wanted) == 0 {
 		return `/^[A-Z0-9]{3}-[0-9]{2}$/`

@@ -8,29 +8,30 @@ import (
 	"sync"
 )
 
-// beat begins a line that says what still runs.
+// beat begins a line that says what is still running.
 const beat = "     … "
 
-// screen shows the output of one tier as it comes, and keeps what others say until that one has ended: what a tier says stays
-// together. Only the lines that say what still runs are shown of all of them at once.
+// screen prints the output of one tier as it comes, and buffers the output of others until that one has ended, so
+// that the output of a tier stays together. Only lines that say what is still running are printed for all tiers at
+// once. mu guards its fields and those of its views.
 type screen struct {
 	out io.Writer
 
 	mu    sync.Mutex
 	live  *view
-	views []*view // those that are not over, or not shown yet
+	views []*view // those that are not over, or not printed yet
 }
 
-// view is where one tier writes.
+// view receives the output of one tier.
 type view struct {
 	screen     *screen
 	name, what string
-	line       []byte // the last one, until it is whole
+	line       []byte // the last line, until it is complete
 	kept       bytes.Buffer
 	ended      bool
 }
 
-// begin gives a tier its view, which is live unless another is.
+// begin returns a new view for a tier. It is live unless another one is.
 func (s *screen) begin(name, what string) *view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +43,7 @@ func (s *screen) begin(name, what string) *view {
 	return v
 }
 
-// show makes a view live: it prints its heading and what it has said so far.
+// show makes a view live: it prints its heading and its output so far.
 func (s *screen) show(v *view) {
 	s.live = v
 	fmt.Fprintf(s.out, "\n=== %s: %s\n", v.name, v.what)
@@ -50,7 +51,7 @@ func (s *screen) show(v *view) {
 	v.kept.Reset()
 }
 
-// Write takes what a tier says; lines are shown when they are whole.
+// Write takes the output of a tier. Lines are printed when they are complete.
 func (v *view) Write(p []byte) (int, error) {
 	v.screen.mu.Lock()
 	defer v.screen.mu.Unlock()
@@ -71,8 +72,8 @@ func (v *view) say(line []byte) {
 	v.kept.Write(line)
 }
 
-// end says that the tier is over, and what came out. Where it was live, what tiers have said that ended meanwhile is shown, and,
-// when no other tier of its lane follows, another becomes live.
+// end marks the tier as over, with its result. If it was live, the output of tiers that ended meanwhile is printed.
+// If no other tier of its lane follows, another view becomes live.
 func (v *view) end(verdict string, last bool) {
 	s := v.screen
 	s.mu.Lock()

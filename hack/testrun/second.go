@@ -12,12 +12,12 @@ import (
 	"strconv"
 )
 
-// maxFlaky is how many failures may pass when they run again. More of them say that something is wrong with the tests or with
-// what they test, not with one moment.
+// maxFlaky is how many failures may pass when they run again. More of them mean that something is wrong with the
+// tests or the code, not with one moment.
 const maxFlaky = 3
 
-// inCI reports whether this is a machine of CI: one failure by chance among thousands of tests would refuse a change there, and
-// nobody is there to try again. Anywhere else a failure stays a failure.
+// inCI reports whether this is a CI machine. There, one random failure among thousands of tests would reject a
+// change, and nobody would try again. Anywhere else a failure stays a failure.
 func inCI() bool {
 	switch os.Getenv("CI") {
 	case "", "0", "false":
@@ -26,12 +26,12 @@ func inCI() bool {
 	return true
 }
 
-// secondTries runs what has failed once more, when all tiers are over, each alone. A test that passes then counts as passed, and
-// is named as flaky. Neither checks nor builds get a second try, nor does a test program that died.
+// secondTries runs failed tests once more, each alone, when all tiers are over. A test that passes then counts as
+// passed and is reported as flaky. Checks, builds and test programs that died get no second try.
 type secondTries struct {
 	reports string
 	out     io.Writer
-	// command returns the command that runs what a file selects of a tier, with its reports in another folder.
+	// command returns the command that runs what a file selects in a tier, with its reports in another folder.
 	command func(t laneTier, only, reports string) []string
 }
 
@@ -40,10 +40,10 @@ type try struct {
 	tier  laneTier
 	again again
 	name  string
-	first []spec // what the first run made of the tests that the try runs
+	first []spec // the results of the first run for the tests that the try runs
 }
 
-// run gives their second tries to the failures in the reports, and brings the reports up to date.
+// run gives the failures in the reports their second tries, and updates the reports.
 func (t *secondTries) run(ctx context.Context, lanes [][]laneTier) error {
 	var tries []*try
 	failures := 0
@@ -77,7 +77,8 @@ func (t *secondTries) run(ctx context.Context, lanes [][]laneTier) error {
 	return nil
 }
 
-// findTries returns a try for each failure of a tier that gets one. Failures in one ordered container or suite share theirs.
+// findTries returns a try for each failure of a tier that gets one. Failures in one ordered container or suite share
+// a try.
 func findTries(tier laneTier, r *result) []*try {
 	var tries []*try
 	for _, s := range r.Specs {
@@ -99,7 +100,7 @@ func findTries(tier laneTier, r *result) []*try {
 // whole reports whether the suite runs again as a whole.
 func (f *try) whole(s spec) bool { return f.again.Focus == "" && s.Name != f.again.Test }
 
-// names returns what is flaky if the second try passes. A suite that could not be set up counts once.
+// names returns the names of the flaky tests if the second try passes. A suite that could not be set up counts once.
 func (f *try) names() []string {
 	var names []string
 	for _, s := range f.first {
@@ -113,7 +114,7 @@ func (f *try) names() []string {
 	return names
 }
 
-// passed reports whether all that failed ran once more and passed, and nothing that ran with it failed.
+// passed reports whether every failed test ran once more and passed, and nothing that ran with it failed.
 func (f *try) passed(second *result) bool {
 	if second == nil || second.Failed > 0 || second.Passed == 0 {
 		return false
@@ -176,7 +177,7 @@ func (r *result) after(f *try, second *result) *result {
 	return n
 }
 
-// tryOutput keeps what a second try says until it is known what came out. The lines that say what still runs pass.
+// tryOutput buffers the output of a second try until its result is known. Lines that say what is still running pass.
 type tryOutput struct {
 	out  io.Writer
 	text bytes.Buffer

@@ -57,7 +57,8 @@ func TestSuite(t *testing.T) {
 }
 `
 
-// project is a module of packages to test, and a make program that runs its tests as the tier unit. Other tiers have no tests.
+// project is a module of packages to test, and a make program that runs its tests as the tier unit. Other tiers have
+// no tests.
 type project struct {
 	dir, reports, runs, make string
 }
@@ -128,7 +129,7 @@ func (p *project) ran(pkg, name string) int {
 	return len(b)
 }
 
-// check compares what a run came to. The closing line must be the last, alone.
+// check compares the result of a run. The closing line must be the last, alone.
 func check(t *testing.T, out string, passed, want bool, closing string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
@@ -145,7 +146,7 @@ var _ = Describe("a (kind) of [thing]", func() {
 })
 `
 
-// plain tests remember in the environment's folder too.
+// Plain tests also record their runs in the environment's folder.
 const plain = `
 import (
 	"os"
@@ -177,7 +178,7 @@ func TestASecondTryThatPasses(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	// Both outputs: that of the first run is there twice, where it failed and beside the second.
+	// Both outputs: that of the first run appears twice, where it failed and beside the second.
 	_, second, _ := strings.Cut(out, "=== a second try")
 	first, second, ok := strings.Cut(second, "--- the second time, alone, it passed:")
 	if !ok || !strings.Contains(first+second, "this is flaky") || strings.Count(first+second, "writer of flaky") != 2 {
@@ -226,7 +227,7 @@ func TestThreeFlakySpecsAreTheMost(t *testing.T) {
 	p := newProject(t, map[string]string{"suite": flakySpecs(3)})
 	out, passed := p.test(t, "CI=true")
 	check(t, out, passed, true, "5 passed, 0 failed, 0 skipped")
-	if strings.Count(out, "\nFLAKY unit: ") != 6 { // with both outputs, and before the sum
+	if strings.Count(out, "\nFLAKY unit: ") != 6 { // with both outputs, and before the total
 		t.Errorf("not all named in\n%s", out)
 	}
 	p = newProject(t, map[string]string{"suite": flakySpecs(4)})
@@ -285,7 +286,7 @@ var _ = Describe("specs", func() {
 	}
 }
 
-// What is no failure of a test by itself has no second try.
+// A failure that does not belong to a test gets no second try.
 func TestNoSecondTry(t *testing.T) {
 	for name, packages := range map[string]map[string]string{
 		"a build":       {"suite": "\nvar _ = It(\"is\", func() { nothing() })\n"},
@@ -310,7 +311,7 @@ func TestNoSecondTry(t *testing.T) {
 	})
 }
 
-// Each tier's target hands on what is to run again, and where its report goes.
+// Each tier's target passes on what to run again, and where to write its report.
 func TestTargetsOfTiersTakeASecondTry(t *testing.T) {
 	for _, tier := range slices.Concat(testLanes...) {
 		if tier.check {

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// tierOrder is the order in which tiers run and are told.
+// tierOrder is the order in which tiers run and are listed.
 var tierOrder = []string{"verify", "lint", "unit", "integration", "v8", "conformance", "e2e", "cluster"}
 
-// sumCommand prints a line for each tier and, last, the sum over all of them.
+// sumCommand prints a line for each tier and, last, the total.
 func sumCommand(args []string) error {
 	f := flag.NewFlagSet("sum", flag.ContinueOnError)
 	reports := reportFlag(f)
@@ -24,7 +24,7 @@ func sumCommand(args []string) error {
 			return err
 		}
 		if r == nil {
-			// A tier that left no report did not get as far as running its tests.
+			// A tier without a report did not get as far as running its tests.
 			r = &result{Tier: t, Failed: 1, Note: "left no report: see its output above"}
 		}
 		results = append(results, r)

@@ -30,7 +30,7 @@ func TestTierOf(t *testing.T) {
 	}
 }
 
-// A stream as go test writes it: one plain test passes, one is a Ginkgo suite, one package does not build.
+// A stream in the format of go test: one plain test passes, one is a Ginkgo suite, one package does not build.
 func TestStreamCountsEveryFailure(t *testing.T) {
 	dir := t.TempDir()
 	report := filepath.Join(dir, "suite.json")

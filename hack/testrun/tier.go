@@ -24,14 +24,14 @@ type tierOptions struct {
 	race     bool
 	verbose  bool
 	skip     string
-	// only narrows the tier to what gets a second try.
+	// only limits the tier to what gets a second try.
 	only *again
-	// modules are the folders of other modules of this repository, all of whose packages make up the tier.
+	// modules are the folders of other modules of this repository, whose packages all belong to the tier.
 	modules  []string
 	patterns []string
 }
 
-// onScratch are the tiers whose tests may write to memory. What is measured, and what runs on a node, is on the disk.
+// onScratch are the tiers whose tests may write to memory. Benchmarks and tests that run on a node use the disk.
 var onScratch = map[string]bool{"unit": true, "integration": true, "v8": true, "conformance": true}
 
 func tierCommand(ctx context.Context, args []string) error {
@@ -126,7 +126,7 @@ func runTier(ctx context.Context, tier string, o *tierOptions) (*result, error) 
 	return r, nil
 }
 
-// goTest runs go test over the packages and adds to r what came out.
+// goTest runs go test for the packages and adds the results to r.
 func goTest(ctx context.Context, r *result, dir string, packages []testPackage, suites string, o *tierOptions) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -189,17 +189,17 @@ func goTest(ctx context.Context, r *result, dir string, packages []testPackage, 
 		return errInterrupted
 	}
 	if waitErr != nil && r.Failed == 0 {
-		// go test failed and no package says why: count it rather than lose it.
+		// go test failed and no package reports why. Count it, so that it is not lost.
 		r.add(spec{Name: "go test: " + waitErr.Error(), Outcome: failed})
 	}
 	return nil
 }
 
-// collect adds the tests of one package to the result and gives a note for its line.
+// collect adds the tests of one package to the result and returns a note for its line.
 func collect(r *result, pkg, report string, run *packageRun, bad, dry bool) (string, bool) {
 	before := *r
 	add := func(t spec) {
-		// Where the program died, tests were left out that a second try of one of them would not make up for.
+		// When the program died, it skipped tests, for which a second try of one test does not make up.
 		if bad && !run.whole {
 			t.Again = nil
 		}

@@ -12,14 +12,14 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Views answer over namespaces that their URL does not name. What the caller may see of them is asked of the
-// same authorizer that admits requests, which keeps its answers for a few seconds.
+// Views return data of namespaces that their URL does not name. What the caller may see of them is decided by the
+// same authorizer that admits requests. It caches its answers for a few seconds.
 
-// reviewsAtOnce bounds the questions of one request that are under way together.
+// reviewsAtOnce bounds the concurrent access reviews of one request.
 const reviewsAtOnce = 8
 
-// may tells whether the caller has a right on threads, or on a subresource of theirs. An empty name means all
-// threads of the namespace, an empty namespace all namespaces.
+// may reports whether the caller has a right on threads, or on one of their subresources. An empty name means all
+// threads of the namespace; an empty namespace means all namespaces.
 func (s *Server) may(ctx context.Context, verb string, sub runtimev1.Subresource, namespace, name string) (bool, error) {
 	user, ok := apirequest.UserFrom(ctx)
 	if !ok {
@@ -36,9 +36,9 @@ func (s *Server) may(ctx context.Context, verb string, sub runtimev1.Subresource
 	return false, err
 }
 
-// allowedNamespaces gives those of the namespaces with threads in which the caller has a right on threads, or on
-// a subresource of theirs, sorted; all is true, and the list empty, for one who has it everywhere. It is what
-// bounds an answer over many namespaces.
+// allowedNamespaces returns, sorted, the namespaces with threads in which the caller has a right on threads, or on
+// one of their subresources. When the caller has the right in all namespaces, all is true and the list is empty.
+// Answers over many namespaces are limited to this result.
 func (s *Server) allowedNamespaces(ctx context.Context, verb string, sub runtimev1.Subresource) (namespaces []string, all bool, err error) {
 	if all, err = s.may(ctx, verb, sub, "", ""); all || err != nil {
 		return nil, all, err

@@ -7,8 +7,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
-// actions says what each way to call a thread does to it. A key is the verb and the subresource; what has a path
-// below the subresource ends in a slash. Package life has the table of which state of a thread takes which action.
+// actions maps each way to call a thread to its effect on the thread. A key is the verb and the subresource, with a
+// slash at the end for a path below the subresource. Package life has the table of the actions that a thread allows
+// in each state.
 var actions = map[string]life.Action{
 	"get ":                 life.Read,
 	"patch ":               life.Arrange,
@@ -89,7 +90,7 @@ var actions = map[string]life.Action{
 	"get execution":        life.Read,
 }
 
-// actionKey returns the key that a call has in actions.
+// actionKey returns the key of a call in actions.
 func actionKey(verb string, sub runtimev1.Subresource, nested bool) string {
 	if nested {
 		return verb + " " + string(sub) + "/"
@@ -97,8 +98,8 @@ func actionKey(verb string, sub runtimev1.Subresource, nested bool) string {
 	return verb + " " + string(sub)
 }
 
-// admit refuses a call that the thread does not take in the state of its life. A write that the thread would not take
-// once it is terminated is bound to that: it also fails when the termination comes before its commit.
+// admit refuses a call that the thread does not allow in its present state. A write that a terminated thread would
+// refuse also fails when the thread is terminated before the write commits.
 func (c *call) admit() error {
 	key := actionKey(c.verb, c.subresource, len(c.path) > 0)
 	action, known := actions[key]

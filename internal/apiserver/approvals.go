@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listApprovals answers GET approvals: the tool calls that wait for a person (SPEC RUN-11).
+// listApprovals answers GET approvals: the tool calls that wait for a person (RUN-11).
 func (s *Server) listApprovals(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Server) listApprovals(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// decideApproval answers POST approvals/{call}. Who decides is whom the API server has authenticated: there is no way
-// to say so in the request.
+// decideApproval answers POST approvals/{call}. The user whom the API server has authenticated is recorded as the one
+// who decided. The request cannot name another.
 func (s *Server) decideApproval(c *call) error {
 	if len(c.path) != 1 {
 		return noSuchPath(c.r)
@@ -72,10 +72,11 @@ func (s *Server) decideApproval(c *call) error {
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// tellDecision records an Event on the Thread that says who decided what: for those who watch a cluster rather than a
-// conversation. The log of the thread has it for good, with the reason; what the call is about stays there.
+// tellDecision records an Event on the Thread that says who decided what, for people who watch the cluster rather
+// than the conversation. The log of the thread keeps the decision for good, with its reason. The content of the call
+// stays in the log.
 func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
-	if s.opts.Recorder == nil || a.Decision == nil || a.RunID == "" { // the last: it was decided before
+	if s.opts.Recorder == nil || a.Decision == nil || a.RunID == "" { // a RunID of "" means that it was decided before
 		return
 	}
 	said, reason, action := "refused", "CallRefused", "Refuse"
@@ -85,7 +86,7 @@ func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
 	if a.Decision.Arguments != nil {
 		said += ", with arguments of their own,"
 	}
-	// The path tells Events of one thread apart, which would else be counted as one.
+	// The field path keeps Events of different calls of one thread from being counted as one.
 	about := &corev1.ObjectReference{
 		APIVersion: skeinv1.GroupVersion.String(), Kind: "Thread", Namespace: t.Namespace, Name: t.Name, UID: types.UID(t.OwnerUID()),
 		FieldPath: "approvals{" + a.ToolCallID + "}",
@@ -96,7 +97,7 @@ func (s *Server) tellDecision(t *store.Thread, a *approval.Call) {
 func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 	d := store.Approval{Reason: in.Reason}
 	if len(in.Reason) > runtimev1.MaxReasonBytes {
-		return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "reason", fmt.Sprintf("give at most %d bytes", runtimev1.MaxReasonBytes))
+		return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "reason", fmt.Sprintf("it must have at most %d bytes", runtimev1.MaxReasonBytes))
 	}
 	switch in.Decision {
 	case runtimev1.DecisionApprove:
@@ -110,10 +111,10 @@ func decisionOf(name string, in runtimev1.NewDecision) (store.Approval, error) {
 		}
 	case runtimev1.DecisionRefuse:
 		if len(in.Arguments) > 0 {
-			return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "arguments", "a call that is refused has no arguments: leave them out, or approve the call with them")
+			return d, invalid(name, metav1.CauseTypeFieldValueInvalid, "arguments", "a refused call takes no arguments: leave them out, or approve the call with them")
 		}
 	default:
-		return d, invalid(name, metav1.CauseTypeFieldValueNotSupported, "decision", "give approve or refuse")
+		return d, invalid(name, metav1.CauseTypeFieldValueNotSupported, "decision", "it must be approve or refuse")
 	}
 	return d, nil
 }

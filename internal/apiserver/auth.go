@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// The ConfigMap in which an API server publishes whom its aggregated servers may believe.
+	// The ConfigMap in which an API server publishes whom its aggregated servers may trust.
 	authConfigNamespace = "kube-system"
 	authConfigName      = "extension-apiserver-authentication"
 
-	// answerTTL is how long an answer of the API server about a token or a right is kept.
+	// answerTTL is how long an answer of the API server about a token or a right is cached.
 	answerTTL = 10 * time.Second
-	// reviewTimeout bounds one question to it.
+	// reviewTimeout bounds one such request.
 	reviewTimeout = 10 * time.Second
 )
 
-// authenticate sets who may ask and who decides. The genericoptions of k8s.io/apiserver do the same but read
-// kubeconfig files; a manager has its configuration in memory, with credentials that belong on no disk.
+// authenticate sets the authenticator and the authorizer. The genericoptions of k8s.io/apiserver do the same but read
+// kubeconfig files, and the credentials in a manager's configuration must not be written to disk.
 func (s *Server) authenticate(cfg *genericapiserver.Config) error {
 	if s.opts.Kubeconfig == nil {
 		cfg.Authentication.Authenticator, cfg.Authorization.Authorizer = s.opts.Authenticator, s.opts.Authorizer
 		return nil
 	}
 	kube := rest.CopyConfig(s.opts.Kubeconfig)
-	kube.QPS, kube.Burst = 200, 400 // each new token and right is a question
+	kube.QPS, kube.Burst = 200, 400 // each new token and right costs a request
 	clients, err := kubernetes.NewForConfig(kube)
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func (s *Server) authenticate(cfg *genericapiserver.Config) error {
 	return err
 }
 
-// delegateAuthentication believes the front proxy's headers, client certificates of the cluster and what
-// TokenReview says of bearer tokens.
+// delegateAuthentication trusts the headers of the front proxy, client certificates of the cluster, and what
+// TokenReview says about bearer tokens.
 func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Interface) error {
 	clientCA, err := newAuthorityOf(context.Background(), clients, "client-ca", "client-ca-file")
 	if err != nil {
@@ -79,7 +79,7 @@ func delegateAuthentication(cfg *genericapiserver.Config, clients kubernetes.Int
 		}
 	}
 	cfg.Authentication.Authenticator, _, err = authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous:                          &apiserverconfig.AnonymousAuthConfig{Enabled: true}, // for health checks; rights it has none
+		Anonymous:                          &apiserverconfig.AnonymousAuthConfig{Enabled: true}, // for health checks; it has no rights
 		TokenAccessReviewClient:            clients.AuthenticationV1(),
 		TokenAccessReviewTimeout:           reviewTimeout,
 		WebhookRetryBackoff:                genericoptions.DefaultAuthWebhookRetryBackoff(),

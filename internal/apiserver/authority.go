@@ -13,17 +13,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// authority follows certificates that the API server publishes. What k8s.io/apiserver has for it knows none until its
-// informer has been filled, some time after requests are answered: those of the API server itself would be anonymous
-// until then, and as long as a connection lasts that was made without a certificate, for none was asked for. The API
-// server takes an aggregated server that refuses it for one that is down. So this begins with what is published when it
-// is made.
+// authority follows certificates that the API server publishes.
+//
+// The controller of k8s.io/apiserver knows no certificates until its informer has synced, some time after requests
+// are answered. Until then the requests of the API server itself would be anonymous. They would stay anonymous as
+// long as the connection lasts, because the client was not asked for a certificate. The API server takes an
+// aggregated server that refuses its requests for one that is down. So authority starts with the certificates that
+// are published when it is made.
 type authority struct {
 	*dynamiccertificates.ConfigMapCAController
-	first dynamiccertificates.CAContentProvider // nil where none was published
+	first dynamiccertificates.CAContentProvider // nil when none was published
 }
 
-// newAuthorityOf makes one of a key of the ConfigMap.
+// newAuthorityOf returns an authority for one key of the ConfigMap.
 func newAuthorityOf(ctx context.Context, clients kubernetes.Interface, purpose, key string) (*authority, error) {
 	follow, err := dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, authConfigNamespace, authConfigName, key, clients)
 	if err != nil {
@@ -36,7 +38,7 @@ func newAuthorityOf(ctx context.Context, clients kubernetes.Interface, purpose, 
 	a := &authority{ConfigMapCAController: follow}
 	if err == nil && published.Data[key] != "" {
 		if a.first, err = dynamiccertificates.NewStaticCAContent(follow.Name(), []byte(published.Data[key])); err != nil {
-			return nil, fmt.Errorf("key %q of ConfigMap %s/%s, which the API server publishes, is no bundle of certificates: %w", key, authConfigNamespace, authConfigName, err)
+			return nil, fmt.Errorf("key %q of ConfigMap %s/%s, which the API server publishes, is not a bundle of certificates: %w", key, authConfigNamespace, authConfigName, err)
 		}
 	}
 	return a, nil
@@ -58,7 +60,7 @@ func (a *authority) VerifyOptions() (x509.VerifyOptions, bool) {
 	return a.first.VerifyOptions()
 }
 
-// frontProxy follows both halves of what the ConfigMap says of the front proxy: its authority and its headers.
+// frontProxy follows what the ConfigMap says about the front proxy: its authority and its headers.
 type frontProxy struct {
 	*authority
 	*headerrequest.RequestHeaderAuthRequestController

@@ -78,7 +78,7 @@ var _ = Describe("whom the API server lets us believe", Label("K8S-04"), func() 
 	})
 })
 
-// authorityAndClient gives a certificate for a client, and in PEM the authority that signed it.
+// authorityAndClient returns a certificate for a client and, as PEM, the authority that signed it.
 func authorityAndClient(name string) (authority string, cert *x509.Certificate) {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

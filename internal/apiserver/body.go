@@ -15,7 +15,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// readBody gives the body of a JSON request, within its bound.
+// readBody returns the body of a JSON request, up to its maximum size.
 func (c *call) readBody() ([]byte, error) {
 	if ct := c.r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
@@ -34,8 +34,8 @@ func (c *call) readBody() ([]byte, error) {
 	return body, nil
 }
 
-// decode reads a JSON body strictly: fields that are not known or come twice are errors that name them.
-// With optional, no body at all leaves into as it is.
+// decode reads a JSON body strictly: unknown and repeated fields are errors that name them. When optional is true, a
+// request without a body leaves into unchanged.
 func (c *call) decode(into any, optional bool) error {
 	body, err := c.readBody()
 	if err != nil {
@@ -57,7 +57,7 @@ func decodeStrict(name string, body []byte, into any) error {
 		if errors.As(err, &e) && e.Field != "" {
 			return invalid(name, metav1.CauseTypeTypeInvalid, e.Field, "a JSON "+e.Value+" cannot be read as "+e.Type.String())
 		}
-		return apierrors.NewBadRequest("the body is not the JSON that belongs here: " + err.Error())
+		return apierrors.NewBadRequest("the body is not valid JSON for this request: " + err.Error())
 	}
 	if len(strict) > 0 {
 		var texts []string
@@ -72,14 +72,14 @@ func decodeStrict(name string, body []byte, into any) error {
 			causes = append(causes, cause)
 		}
 		e := invalid(name, "", "", "")
-		e.ErrStatus.Message = "the body has fields that do not belong there: " + strings.Join(texts, "; ")
+		e.ErrStatus.Message = "the body has unknown or repeated fields: " + strings.Join(texts, "; ")
 		e.ErrStatus.Details.Causes = causes
 		return e
 	}
 	return nil
 }
 
-// idempotencyKey gives the key of a write: the body's, else the header's.
+// idempotencyKey returns the idempotency key of a write: the body's, or else the header's.
 func (c *call) idempotencyKey(inBody string) string {
 	if inBody != "" {
 		return inBody

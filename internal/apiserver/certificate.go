@@ -25,16 +25,16 @@ import (
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
-	// A certificate is renewed when a third of its life is left.
+	// A certificate is renewed when a third of its lifetime is left.
 	renewalShare = 3
-	// clocks differ between machines
+	// clockSkew allows for clocks that differ between machines.
 	clockSkew = time.Hour
 )
 
 // keyPair is a certificate and its key as PEM.
 type keyPair struct{ cert, key []byte }
 
-// newAuthority makes a certificate authority.
+// newAuthority returns a new certificate authority.
 func newAuthority(name string, now time.Time) (keyPair, error) {
 	return issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
@@ -42,7 +42,7 @@ func newAuthority(name string, now time.Time) (keyPair, error) {
 	}, now, nil)
 }
 
-// newServing makes a serving certificate for names, which may be IP addresses.
+// newServing returns a serving certificate for names, which may be IP addresses.
 func newServing(authority keyPair, names []string, now time.Time) (keyPair, error) {
 	if len(names) == 0 {
 		return keyPair{}, errors.New("a serving certificate needs a name")
@@ -61,7 +61,7 @@ func newServing(authority keyPair, names []string, now time.Time) (keyPair, erro
 	return issue(t, now, &authority)
 }
 
-// issue signs a template with a new key; by itself when there is no authority.
+// issue signs a template with a new key. Without an authority the certificate is self-signed.
 func issue(t *x509.Certificate, now time.Time, authority *keyPair) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p keyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 	}
 	key, err := keyutil.ParsePrivateKeyPEM(p.key)
 	if err != nil {
-		return nil, nil, errors.New("the private key cannot be read") // never its text
+		return nil, nil, errors.New("the private key cannot be read") // the error must not contain the key's text
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
@@ -108,7 +108,7 @@ func (p keyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 	return certs[0], signer, nil
 }
 
-// usable tells whether the pair is whole, signed by the authority, good for every name and not due for renewal.
+// usable reports whether the pair is complete, signed by the authority, valid for every name and not due for renewal.
 func (p keyPair) usable(authority keyPair, names []string, now time.Time) bool {
 	cert, _, err := p.parse()
 	if err != nil || !fresh(cert, now) {
@@ -126,28 +126,28 @@ func (p keyPair) usable(authority keyPair, names []string, now time.Time) bool {
 	return true
 }
 
-// fresh tells whether more than a third of a certificate's life is left.
+// fresh reports whether more than a third of a certificate's lifetime is left.
 func fresh(cert *x509.Certificate, now time.Time) bool { return now.Before(renewalTime(cert)) }
 
 func renewalTime(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / renewalShare)
 }
 
-// Certificate is a serving certificate that can be exchanged while it is in use. It implements
-// dynamiccertificates.CertKeyContentProvider.
+// Certificate is a serving certificate that can be replaced while it is in use. It implements
+// dynamiccertificates.CertKeyContentProvider. mu guards pair, ca and listeners.
 type Certificate struct {
 	mu        sync.Mutex
 	pair      keyPair
 	ca        []byte
 	listeners []dynamiccertificates.Listener
 
-	// renew replaces the certificate where it came from; nil when there is no such place.
+	// renew replaces the certificate at its source. It is nil when there is no such source.
 	renew func(context.Context) error
-	// reached waits until the API server reaches us; nil where others look after that.
+	// reached waits until the API server can reach this server. It is nil where something else checks that.
 	reached func(context.Context) error
 }
 
-// CABundle is the PEM of the authority that signed it.
+// CABundle returns the PEM of the authority that signed the certificate.
 func (c *Certificate) CABundle() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,11 +181,11 @@ func (c *Certificate) set(pair keyPair, ca []byte) {
 	}
 }
 
-// retryRenewal is when a renewal that failed is tried again: there is a third of the certificate's life for it.
+// retryRenewal is the pause after a failed renewal. A third of the certificate's lifetime is left for retries.
 const retryRenewal = time.Hour
 
-// Start renews the certificate in time until ctx ends; a Runnable of a manager. Without a place to renew it
-// from it does nothing.
+// Start renews the certificate in time until ctx ends. It is a Runnable of a manager. Without a source to renew from
+// it only waits.
 func (c *Certificate) Start(ctx context.Context) error {
 	if c.renew == nil {
 		<-ctx.Done()
@@ -212,10 +212,10 @@ func (c *Certificate) Start(ctx context.Context) error {
 	}
 }
 
-// announceWithin is how long the API server may take to reach us before it is said why it does not.
+// announceWithin is how long the API server may take to reach this server before the log says why it does not.
 const announceWithin = 20 * time.Second
 
-// announce says whether requests to the Kubernetes API arrive here, which depends on more than us.
+// announce logs whether requests to the Kubernetes API arrive here, which also depends on the cluster.
 func (c *Certificate) announce(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	waitCtx, cancel := context.WithTimeout(ctx, announceWithin)
@@ -225,11 +225,11 @@ func (c *Certificate) announce(ctx context.Context) {
 	case err == nil:
 		log.Info("The runtime API is reached through the Kubernetes API")
 	case ctx.Err() == nil:
-		log.Error(err, "The runtime API is not reached through the Kubernetes API")
+		log.Error(err, "The runtime API cannot be reached through the Kubernetes API")
 	}
 }
 
-// NeedLeaderElection is false: every replica serves with it.
+// NeedLeaderElection returns false: every replica serves with the certificate.
 func (c *Certificate) NeedLeaderElection() bool { return false }
 
 func (c *Certificate) untilRenewal() time.Duration {
@@ -243,7 +243,7 @@ func (c *Certificate) untilRenewal() time.Duration {
 	return time.Until(renewalTime(cert))
 }
 
-// SelfSigned makes a certificate for names under an authority of its own that nobody keeps.
+// SelfSigned returns a certificate for names, signed by a new authority whose key is not kept.
 func SelfSigned(names ...string) (*Certificate, error) {
 	now := time.Now()
 	authority, err := newAuthority("skein-runtime-api", now)
@@ -257,7 +257,7 @@ func SelfSigned(names ...string) (*Certificate, error) {
 	return &Certificate{pair: pair, ca: authority.cert}, nil
 }
 
-// loadCertificate chooses what to serve with.
+// loadCertificate chooses the serving certificate.
 func (s *Server) loadCertificate() error {
 	if s.opts.Certificate == nil && s.opts.CertDir != "" {
 		c, err := dynamiccertificates.NewDynamicServingContentFromFiles("runtime-api",

@@ -15,8 +15,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// runCode answers POST code (SPEC COD-01, COD-05). The request ends with the code; a caller that goes away
-// ends the code.
+// runCode answers POST code (COD-01, COD-05). The request ends with the code, and a client that disconnects ends the
+// code.
 func (s *Server) runCode(c *call) error {
 	body, err := c.readBody()
 	if err != nil {
@@ -26,13 +26,13 @@ func (s *Server) runCode(c *call) error {
 	if err := decodeStrict(c.name, body, &in); err != nil {
 		var status *apierrors.StatusError
 		if errors.As(err, &status) && apierrors.IsInvalid(status) {
-			// SPEC COD-02: an unknown or misshapen option is an outcome of the code, not of the request.
+			// An unknown or malformed option is a result of the code, not an error of the request (COD-02).
 			return c.writeJSON(http.StatusOK, linkError(status.ErrStatus.Message))
 		}
 		return err
 	}
 	if in.Source == "" {
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "give the source of an ES module")
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
 	}
 	req, err := codeRequest(c.name, &in, plainValue)
 	if err != nil {
@@ -52,7 +52,7 @@ func linkError(message string) *runtimev1.CodeResult {
 	}
 }
 
-// codeRequest reads the options; decode reads a value of them.
+// codeRequest converts the options of a request. decode reads one value in them.
 func codeRequest(name string, in *runtimev1.CodeRequest, decode func([]byte) (any, error)) (sandbox.CodeRequest, error) {
 	req := sandbox.CodeRequest{
 		Source: in.Source, Filename: in.Filename, Language: sandbox.Language(in.Language),
@@ -60,11 +60,11 @@ func codeRequest(name string, in *runtimev1.CodeRequest, decode func([]byte) (an
 	}
 	switch {
 	case req.Language != "" && req.Language != sandbox.TypeScript && req.Language != sandbox.JavaScript:
-		return req, invalid(name, metav1.CauseTypeFieldValueNotSupported, "language", "give typescript or javascript")
+		return req, invalid(name, metav1.CauseTypeFieldValueNotSupported, "language", "it must be typescript or javascript")
 	case in.MemoryLimitBytes < 0:
-		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "memoryLimitBytes", "give 0, which is the pool's default, or more")
+		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "memoryLimitBytes", "it must be 0, which means the pool's default, or more")
 	case in.WallTime != nil && in.WallTime.Duration <= 0:
-		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "wallTime", `give a duration above zero, such as "5s", or leave it out`)
+		return req, invalid(name, metav1.CauseTypeFieldValueInvalid, "wallTime", `it must be a duration above zero, such as "5s"; or leave it out`)
 	}
 	if in.WallTime != nil {
 		req.WallTime = in.WallTime.Duration
@@ -119,7 +119,7 @@ func plainValue(raw []byte) (any, error) {
 	return v, nil
 }
 
-// codeResult puts a result into the terms of the wire; encode writes a value of it.
+// codeResult converts a result to its wire form. encode writes one value in it.
 func codeResult(r sandbox.Result, encode func(any) (json.RawMessage, error)) *runtimev1.CodeResult {
 	out := &runtimev1.CodeResult{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindCodeResult), Status: string(r.Status),
@@ -138,13 +138,13 @@ func codeResult(r sandbox.Result, encode func(any) (json.RawMessage, error)) *ru
 	return out
 }
 
-// notWritten is the end of code that gave what cannot go to the caller.
+// notWritten turns a result into an error when a value in it cannot be written as JSON.
 func notWritten(out *runtimev1.CodeResult, what string, err error) {
 	out.Status, out.Result = runtimev1.CodeErrored, nil
 	out.Error = &runtimev1.CodeError{Name: "DataCloneError", Message: what + " cannot be written as JSON: " + err.Error()}
 }
 
-// wholeResult is codeResult with the reports and the logs, all in plain JSON.
+// wholeResult is codeResult with the reports and logs, all as plain JSON.
 func wholeResult(r sandbox.Result) *runtimev1.CodeResult {
 	out := codeResult(r, value.ToJSON)
 	for i, rep := range r.Reports {

@@ -11,10 +11,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// maxBridged bounds the functions that a client serves to one execution.
+// maxBridged bounds the functions that a client provides to one execution.
 const maxBridged = 1000
 
-// request reads what the first message asks for.
+// request decodes the request in the first message.
 func (a *attendance) request(raw json.RawMessage) (sandbox.CodeRequest, error) {
 	var in runtimev1.CodeRun
 	name := a.call.name
@@ -22,14 +22,14 @@ func (a *attendance) request(raw json.RawMessage) (sandbox.CodeRequest, error) {
 		return sandbox.CodeRequest{}, err
 	}
 	if in.Source == "" {
-		return sandbox.CodeRequest{}, invalid(name, metav1.CauseTypeFieldValueRequired, "source", "give the source of an ES module")
+		return sandbox.CodeRequest{}, invalid(name, metav1.CauseTypeFieldValueRequired, "source", "set it to the source of an ES module")
 	}
 	req, err := codeRequest(name, &in.CodeRequest, values.Unmarshal)
 	if err != nil {
 		return req, err
 	}
 	if len(in.Functions) > maxBridged {
-		return req, invalid(name, metav1.CauseTypeTooMany, "functions", "code is given 1000 functions at most")
+		return req, invalid(name, metav1.CauseTypeTooMany, "functions", "at most 1000 functions may be provided")
 	}
 	for _, f := range in.Functions {
 		if err := a.bridge(&req, f); err != nil {
@@ -40,7 +40,7 @@ func (a *attendance) request(raw json.RawMessage) (sandbox.CodeRequest, error) {
 	return req, nil
 }
 
-// bridge gives the code a function of the client.
+// bridge makes a function of the client callable from the code.
 func (a *attendance) bridge(req *sandbox.CodeRequest, f runtimev1.CodeFunction) error {
 	bindings := req.Globals
 	if f.Import != "" {
@@ -64,7 +64,7 @@ func (a *attendance) bridge(req *sandbox.CodeRequest, f runtimev1.CodeFunction) 
 	return nil
 }
 
-// ask has the client carry out a call.
+// ask makes the client execute a call and returns its reply.
 func (a *attendance) ask(ctx context.Context, f runtimev1.CodeFunction, args []any) (any, error) {
 	m := runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageCall, Function: &f, Args: make([]json.RawMessage, len(args))}
 	for i, arg := range args {
@@ -97,8 +97,8 @@ func (a *attendance) ask(ctx context.Context, f runtimev1.CodeFunction, args []a
 	}
 }
 
-// report and log hand on what comes of the code. Its reports wait for a client that is slow; one that takes too long
-// ends the code.
+// report and log forward what the code emits. Reports wait for a slow client. A client that is too slow ends the
+// code.
 func (a *attendance) report(v any) {
 	raw, err := bounded(v)
 	if err != nil {

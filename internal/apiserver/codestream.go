@@ -17,14 +17,14 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// attendCode answers GET code, a WebSocket: code runs in the thread's sandbox while the client serves the
-// functions that it gave to it, gets what it reports and logs as it comes, and may end it (SPEC COD-01 to COD-07).
-// A connection that ends, for whatever reason, ends the code.
+// attendCode answers GET code, a WebSocket (COD-01 to COD-07). The code runs in the thread's sandbox. Meanwhile the
+// client serves the functions that it provided, receives reports and logs as they come, and may end the code. When
+// the connection ends, for whatever reason, the code ends too.
 func (s *Server) attendCode(c *call) error {
 	if !isWebSocket(c.r) {
-		return apierrors.NewBadRequest("GET code is a WebSocket: connect with one, or run code that calls nothing of yours with POST")
+		return apierrors.NewBadRequest("GET code is a WebSocket: connect with a WebSocket client, or use POST for code that calls no functions of yours")
 	}
-	// A WebSocket can only be opened by a GET, but to run code is to change things.
+	// A WebSocket can only be opened with GET, but running code changes things.
 	allowed, err := s.may(c.r.Context(), "create", runtimev1.SubresourceCode, c.namespace, c.name)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *Server) attendCode(c *call) error {
 	}
 	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.CodeSubprotocol)})
 	if err != nil {
-		return nil // it has answered
+		return nil // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(runtimev1.MaxCodeMessageBytes)
@@ -45,12 +45,12 @@ func (s *Server) attendCode(c *call) error {
 	return nil
 }
 
-// attendance is one WebSocket that attends one execution.
+// attendance is one WebSocket connection that serves one execution. mu guards lastID and waiting.
 type attendance struct {
 	server *Server
 	call   *call
 	conn   *websocket.Conn
-	ctx    context.Context // of the execution; its cause is why the code was ended
+	ctx    context.Context // of the execution; its cause says why the code was ended
 	end    context.CancelCauseFunc
 
 	mu      sync.Mutex
@@ -58,25 +58,25 @@ type attendance struct {
 	waiting map[int64]chan reply
 }
 
-// reply of the client to a call.
+// reply is the client's answer to a call.
 type reply struct {
 	value any
 	err   error
 }
 
-// endedError is why somebody other than the code ended it.
+// endedError says why something other than the code ended it.
 type endedError struct{ reason string }
 
 func (e *endedError) Error() string { return e.reason }
 
-// Reasons for which the server ends code.
+// Errors with which the server ends code.
 var (
-	errLeft     = &endedError{"the client's connection ended, and the code with it"}
-	errDeaf     = &endedError{"the client takes what the code sends too slowly"}
+	errLeft     = &endedError{"the client's connection ended, which also ended the code"}
+	errDeaf     = &endedError{"the client reads what the code sends too slowly"}
 	errStopping = &endedError{"the server is stopping: run the code again"}
 )
 
-// run takes the request, runs it to its end, and says how that was.
+// run reads the request, executes it, and sends the result.
 func (a *attendance) run() {
 	first, err := a.first()
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *attendance) run() {
 			a.refuse(err)
 			return
 		}
-		// SPEC COD-02: an unknown or misshapen option is an outcome of the code.
+		// An unknown or malformed option is a result of the code (COD-02).
 		a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: linkError(status.ErrStatus.Message)})
 		return
 	}
@@ -111,7 +111,7 @@ func (a *attendance) run() {
 	a.finish(runtimev1.CodeServerMessage{Type: runtimev1.CodeMessageResult, Result: out})
 }
 
-// first reads the message that every client begins with.
+// first reads the message with which every client begins.
 func (a *attendance) first() (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, a.server.opts.transferTimeout)
 	defer cancel()
@@ -125,16 +125,16 @@ func (a *attendance) first() (json.RawMessage, error) {
 	return m.Run, nil
 }
 
-// violation is what a client did that the protocol does not have.
+// violation is an error of a client that breaks the protocol.
 type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
 func violated(format string, args ...any) error { return &violation{fmt.Errorf(format, args...)} }
 
-// refuse closes the connection of a client that does not keep to the protocol, and says what it did.
+// refuse closes the connection of a client that breaks the protocol, with the reason.
 func (a *attendance) refuse(err error) {
-	const room = 123 // of a close frame
+	const room = 123 // of a close frame, in bytes
 	reason := err.Error()
 	if len(reason) > room {
 		reason = strings.ToValidUTF8(reason[:room], "")
@@ -158,7 +158,7 @@ func (a *attendance) receive(ctx context.Context) (*runtimev1.CodeClientMessage,
 	return &m, nil
 }
 
-// read takes the client's messages until the connection ends.
+// read handles the client's messages until the connection ends.
 func (a *attendance) read() {
 	for {
 		m, err := a.receive(a.call.r.Context())
@@ -190,7 +190,7 @@ func (a *attendance) take(m *runtimev1.CodeClientMessage) error {
 	case runtimev1.CodeMessageReturn:
 		v, err := values.Unmarshal(m.Value)
 		if err != nil {
-			err = &sandbox.Error{Name: "TypeError", Message: "what the function gave cannot be read: " + err.Error()}
+			err = &sandbox.Error{Name: "TypeError", Message: "the value that the function returned cannot be read: " + err.Error()}
 		}
 		return a.settle(m.ID, reply{v, err})
 	case runtimev1.CodeMessageThrow:
@@ -230,8 +230,8 @@ func (a *attendance) watch() {
 	}
 }
 
-// beat ends the code of a client that is gone. It is apart from watch: a client that reads nothing for a while, such as one
-// that does something else, answers no ping until then.
+// beat ends the code of a client that is gone. It is separate from watch because a client that reads nothing for a
+// while, for example while it computes, answers no ping until then.
 func (a *attendance) beat() {
 	heartbeat := time.NewTicker(a.server.opts.heartbeat)
 	defer heartbeat.Stop()
@@ -251,7 +251,7 @@ func (a *attendance) beat() {
 	}
 }
 
-// send sends a message. A client that does not take it ends the code.
+// send sends a message. When the client does not read it in time, the code ends.
 func (a *attendance) send(m runtimev1.CodeServerMessage) error {
 	body, err := marshal(m)
 	if err != nil {
@@ -269,13 +269,13 @@ func (a *attendance) send(m runtimev1.CodeServerMessage) error {
 	return nil
 }
 
-// errTooLarge is what code gets that sends more than one message takes.
-var errTooLarge = &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message takes %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
+// errTooLarge is the error for code that sends more than one message can hold.
+var errTooLarge = &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message holds at most %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
 
-// bounded is values.Marshal within what one message takes.
+// bounded is values.Marshal with an error for a value that does not fit into one message.
 func bounded(v any) (json.RawMessage, error) {
 	raw, err := values.Marshal(v)
-	if err == nil && len(raw) > runtimev1.MaxCodeMessageBytes-(64<<10) { // the rest of the result
+	if err == nil && len(raw) > runtimev1.MaxCodeMessageBytes-(64<<10) { // leaves room for the rest of the result
 		err = errTooLarge
 	}
 	return raw, err

@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// exchange is a WebSocket of code in the words of the wire.
+// exchange is a WebSocket of code with the messages of the wire.
 type exchange struct{ conn *websocket.Conn }
 
 func (e *env) codeSocket(ctx context.Context, change ...func(*websocket.DialOptions)) exchange {
@@ -51,7 +51,7 @@ func (x exchange) hear(ctx context.Context) string {
 	return string(data)
 }
 
-// closed gives why the server closed the connection.
+// closed returns why the server closed the connection.
 func (x exchange) closed(ctx context.Context) websocket.CloseError {
 	GinkgoHelper()
 	_, data, err := x.conn.Read(ctx)
@@ -61,7 +61,7 @@ func (x exchange) closed(ctx context.Context) websocket.CloseError {
 	return e
 }
 
-// code makes the engine run a Go function for code; done says how its context ended.
+// code makes the engine run a Go function as code. done reports how its context ended.
 func (e *env) code(f func(ctx context.Context, req sandbox.CodeRequest) any) (cause chan error) {
 	cause = make(chan error, 10)
 	e.engine.run = func(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
@@ -75,7 +75,7 @@ func (e *env) code(f func(ctx context.Context, req sandbox.CodeRequest) any) (ca
 	return cause
 }
 
-// untilEnded is code that only its end ends.
+// untilEnded is code that ends only when it is ended.
 func untilEnded(ctx context.Context, req sandbox.CodeRequest) any {
 	req.Report("on")
 	<-ctx.Done()
@@ -356,7 +356,7 @@ var _ = Describe("runCode in Go", Label("COD-03", "COD-07"), func() {
 		Entry("a function of a kind that gives too much", runtimeclient.CodeOptions{Globals: map[string]any{"f": func() (int, int) { return 1, 2 }}}, "global f: it is a func() (int, int)"),
 		Entry("a nil function", runtimeclient.CodeOptions{Imports: map[string]map[string]any{"a": {"f": runtimeclient.CodeFunc(nil)}}}, "import a: f: it is a nil function"),
 		Entry("a function within a value", runtimeclient.CodeOptions{Globals: map[string]any{"o": map[string]any{"f": func() {}}}}, "global o: a function cannot be a value"),
-		Entry("too large a value", runtimeclient.CodeOptions{Args: []any{strings.Repeat("x", runtimev1.MaxCodeMessageBytes)}}, "a message takes 16 MiB"),
+		Entry("too large a value", runtimeclient.CodeOptions{Args: []any{strings.Repeat("x", runtimev1.MaxCodeMessageBytes)}}, "a message holds at most 16 MiB"),
 	)
 
 	It("says why it could not begin", func(ctx SpecContext) {

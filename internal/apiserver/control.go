@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// getThread answers GET of the thread itself (SPEC THR-02).
+// getThread answers GET of the thread itself (THR-02).
 func (s *Server) getThread(c *call) error { return s.writeThread(c) }
 
 func (s *Server) writeThread(c *call) error {
@@ -66,7 +66,7 @@ func (s *Server) getRun(c *call) error {
 	return c.writeJSON(http.StatusOK, runOf(run))
 }
 
-// cancelRun answers POST runs/{id}/cancel: ends this run and nothing else (SPEC RUN-10).
+// cancelRun answers POST runs/{id}/cancel: it ends this run and nothing else (RUN-10).
 func (s *Server) cancelRun(c *call) error {
 	if len(c.path) != 2 || c.path[1] != runtimev1.ActionCancel {
 		return noSuchPath(c.r)
@@ -89,7 +89,7 @@ func (s *Server) cancelRun(c *call) error {
 	return c.writeJSON(http.StatusOK, runOf(run))
 }
 
-// stopThread answers POST stop: ends the run under way, not the thread.
+// stopThread answers POST stop: it ends the current run, not the thread.
 func (s *Server) stopThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
@@ -101,7 +101,7 @@ func (s *Server) stopThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// terminateThread answers POST terminate (SPEC THR-05, SUB-08). Again is no error.
+// terminateThread answers POST terminate (THR-05, SUB-08). Repeating it is no error.
 func (s *Server) terminateThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {

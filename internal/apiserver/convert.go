@@ -89,7 +89,7 @@ func childOf(c skeinv1.ChildStatus) runtimev1.Child {
 	}
 }
 
-// mapped converts a slice; nil stays nil, so that it is left out of JSON.
+// mapped converts each element of a slice. nil stays nil, so that JSON omits it.
 func mapped[A, B any](in []A, f func(A) B) []B {
 	if in == nil {
 		return nil

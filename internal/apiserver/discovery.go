@@ -13,13 +13,13 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// resources describes the routes as discovery shows them: threads, their subresources and the views.
+// resources describes the routes for discovery: threads, their subresources and the views.
 //
-// The parent resource is there because clients look a subresource's right up by it: kubectl auth can-i, and whoever
-// checks an RBAC rule against discovery. It has the verb get alone, although it can be patched too. Namespace deletion
-// and the garbage collector take up every resource that can be deleted, listed and watched, and must leave this one
-// to the objects of skein.dev, which have the same name. Those come first in what `kubectl get threads` means, because
-// their group's priority is higher (config/runtimeapi).
+// The parent resource is listed because clients look up a subresource's right through it, for example kubectl auth
+// can-i and tools that check an RBAC rule against discovery. It has only the verb get, although it can be patched
+// too. Namespace deletion and the garbage collector process every resource that can be deleted, listed and watched,
+// and they must process the objects of skein.dev instead, which have the same name. `kubectl get threads` also means
+// those objects, because their group has the higher priority (config/runtimeapi).
 func (rt *router) resources() []metav1.APIResource {
 	var list []metav1.APIResource
 	for sub, r := range rt.routes {
@@ -40,7 +40,7 @@ func (rt *router) resources() []metav1.APIResource {
 	return list
 }
 
-// install puts the router and the discovery documents in place, the aggregated form included.
+// install registers the router and the discovery documents, including the aggregated form.
 func (rt *router) install(s *genericapiserver.GenericAPIServer) error {
 	gv := runtimev1.GroupVersion
 	version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}

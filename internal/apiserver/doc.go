@@ -1,11 +1,11 @@
-// Package apiserver serves the runtime API (DESIGN.md section 8, SPEC K8S-04): what happens inside
-// threads, as subresources of threads in the group runtime.skein.dev, behind the Kubernetes API
-// aggregation layer and directly to applications with bearer tokens.
+// Package apiserver serves the runtime API (DESIGN.md section 8, K8S-04): the content of threads, as subresources of
+// threads in the group runtime.skein.dev. Clients reach it through the Kubernetes API aggregation layer, or directly
+// with bearer tokens.
 //
-// The frame is k8s.io/apiserver's generic server: delegated authentication (front proxy, client
-// certificates, TokenReview), delegated authorization (SubjectAccessReview), audit, in-flight bounds,
-// deadlines and graceful shutdown are its handler chain. The handlers behind it are our own rather than
-// REST storage, because the answers are streams, pages and files, not objects with resource versions.
-// docs/adr/0004-runtime-api-server.md has the reasons. One rule follows from it and keeps authorization
-// honest: a handler is chosen from the very RequestInfo that was authorized, never by reading the URL again.
+// The server is the generic server of k8s.io/apiserver. Its handler chain provides delegated authentication (front
+// proxy, client certificates, TokenReview), delegated authorization (SubjectAccessReview), audit, in-flight limits,
+// deadlines and graceful shutdown. The handlers behind it are our own instead of REST storage, because the answers
+// are streams, pages and files, not objects with resource versions. docs/adr/0004-runtime-api-server.md has the
+// reasons. One rule keeps authorization sound: a handler is always chosen from the RequestInfo that was authorized,
+// never by parsing the URL again.
 package apiserver

@@ -16,7 +16,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// granted collects what the installation's roles allow on subresources of threads: "threads/queue create".
+// granted returns what the installation's roles allow on subresources of threads: "threads/queue create".
 func granted() map[string]bool {
 	GinkgoHelper()
 	files, err := filepath.Glob("../../config/rbac/*.yaml")
@@ -68,7 +68,7 @@ var _ = Describe("the installation's roles", Label("K8S-04"), func() {
 	})
 })
 
-// documented collects the rows of the guide's tables: "GET messages/{id}".
+// documented returns the rows of the guide's tables: "GET messages/{id}".
 func documented() map[string]bool {
 	GinkgoHelper()
 	data, err := os.ReadFile("../../docs/runtime-api.md")
@@ -80,7 +80,7 @@ func documented() map[string]bool {
 		if path == "(none)" {
 			path = ""
 		}
-		// What matters is whether there is a path below the subresource.
+		// Only whether there is a path below the subresource matters.
 		if head, _, nested := strings.Cut(path, "/"); nested {
 			path = head + "/"
 		}
@@ -91,7 +91,7 @@ func documented() map[string]bool {
 	return out
 }
 
-// methods of the verbs that authorization knows.
+// methods are the methods of the verbs that authorization uses.
 var methods = map[string]string{"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 
 var _ = Describe("the guide to the runtime API", func() {

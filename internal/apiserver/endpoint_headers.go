@@ -8,12 +8,12 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Headers that belong to one connection, in either direction.
+// hopByHop are the headers that belong to one connection, in either direction.
 var hopByHop = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-// privateHeaders say who asks, or let somebody ask in his name: code never sees them.
+// privateHeaders identify the caller, or let another act as the caller. Code never sees them.
 var privateHeaders = map[string]bool{
 	"Authorization": true, "Cookie": true, "X-Forwarded-For": true, "X-Real-Ip": true, "Forwarded": true, "X-Csrf-Token": true,
 	http.CanonicalHeaderKey(runtimev1.HeaderLease): true,
@@ -21,10 +21,10 @@ var privateHeaders = map[string]bool{
 
 var privatePrefixes = []string{"Proxy-", "X-Remote-", "Impersonate-", "X-Forwarded-", "Sec-Websocket-"}
 
-// requestHeaders gives the headers of a request that code may see, by name.
+// requestHeaders returns the headers of a request that code may see.
 func requestHeaders(in http.Header) [][2]string {
 	drop := map[string]bool{}
-	for _, list := range in["Connection"] { // it may name more that belong to the connection
+	for _, list := range in["Connection"] { // it may name further headers of the connection
 		for name := range strings.SplitSeq(list, ",") {
 			drop[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
 		}
@@ -42,8 +42,8 @@ func requestHeaders(in http.Header) [][2]string {
 	return out
 }
 
-// ownHeaders of an answer are not the code's to set: those of the connection, those that would speak to a browser in
-// the name of the whole API, and those that are the API server's.
+// ownHeaders are the headers of an answer that code must not set: those of the connection, those that a browser would
+// apply to the whole API, and those of the API server.
 var ownHeaders = map[string]bool{
 	"Content-Length": true, "Date": true, "Server": true, "Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true, "Www-Authenticate": true,
 	"Proxy-Authenticate": true, "Strict-Transport-Security": true, "Public-Key-Pins": true, "Alt-Svc": true, "Service-Worker-Allowed": true,
@@ -53,13 +53,13 @@ var ownHeaders = map[string]bool{
 
 var ownPrefixes = []string{"Access-Control-", "X-Kubernetes-", "X-Remote-"}
 
-// answerHeader tells whether code may set a header of its answer.
+// answerHeader reports whether code may set a header of its answer.
 func answerHeader(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	return isToken(name) && !hopByHop[name] && !ownHeaders[name] && !hasPrefix(name, ownPrefixes)
 }
 
-// isToken tells whether a text can be the name of a header (RFC 9110, section 5.6.2).
+// isToken reports whether a text can be the name of a header (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -67,7 +67,7 @@ func isToken(s string) bool {
 	})
 }
 
-// guardAnswer keeps a browser from taking what code wrote for a page of the API itself.
+// guardAnswer keeps a browser from treating the output of code as a page of the API itself.
 func guardAnswer(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Content-Security-Policy", "sandbox")

@@ -17,13 +17,14 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
-// readMethods are those of requests that a terminated thread answers too (SPEC THR-05), and that have no body.
+// readMethods are the methods that a terminated thread answers too (THR-05). Such requests have no body.
 var readMethods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true}
 
-var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too slowly, and the endpoint was not asked: send it again")
+var errBodyCutOff = apierrors.NewBadRequest("the body was cut off or came too slowly, so the endpoint was not called: send it again")
 
-// serveEndpoint answers any method of endpoints/{path}: by the code of the ThreadEndpoint that has the path (SPEC
-// END-01). A request lasts as long as its code, at most the endpoint's timeout; a client that goes away ends the code.
+// serveEndpoint answers any method of endpoints/{path} with the code of the ThreadEndpoint that has the path
+// (END-01). A request lasts as long as its code, at most the endpoint's timeout. A client that disconnects ends the
+// code.
 func (s *Server) serveEndpoint(c *call) error {
 	for _, part := range c.path {
 		if part == "" || part == "." || part == ".." {
@@ -54,7 +55,7 @@ func (s *Server) serveEndpoint(c *call) error {
 	err := s.opts.Engine.ServeEndpoint(ctx, c.row.ID, req, answer)
 	if answer.started {
 		if err != nil {
-			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 		return answer.end()
 	}
@@ -69,19 +70,19 @@ func (s *Server) serveEndpoint(c *call) error {
 	return err
 }
 
-// endpointURL is the request's URL as code sees it: as the client wrote it, as far as it came here.
+// endpointURL returns the request's URL as code sees it: as the client wrote it, as far as that reached this server.
 func endpointURL(r *http.Request) string {
 	u := url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 	return u.String()
 }
 
-// endpointAnswer sends what an endpoint answers, without secrets (SPEC ENV-03).
+// endpointAnswer sends the answer of an endpoint, with secrets removed (ENV-03).
 type endpointAnswer struct {
 	call    *call
 	out     *patientWriter
 	started bool
 	mute    bool   // the answer has no body
-	held    string // the end of what came, which may be the beginning of a secret
+	held    string // the end of the data so far, which may be the beginning of a secret
 }
 
 // Head implements engine.EndpointAnswer.
@@ -117,19 +118,19 @@ func (a *endpointAnswer) Write(piece []byte) error {
 	if _, err := io.WriteString(a.out, ready); err != nil {
 		return errors.New("the client has gone")
 	}
-	_ = a.out.control.Flush() // what a transport holds back comes later
+	_ = a.out.control.Flush() // a transport that does not flush sends the data later
 	return nil
 }
 
-// end sends what was held back.
+// end sends the data that was held back.
 func (a *endpointAnswer) end() error {
 	if a.held != "" {
-		_, _ = io.WriteString(a.out, a.call.secrets.Text(a.call.namespace, a.held)) // the client has gone, there is nobody to tell
+		_, _ = io.WriteString(a.out, a.call.secrets.Text(a.call.namespace, a.held)) // an error means that the client has gone
 	}
 	return nil
 }
 
-// endpointStatus is the Status of an endpoint whose code did not answer.
+// endpointStatus returns the Status for an endpoint whose code did not answer.
 func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError {
 	cause := []metav1.StatusCause{{Type: runtimev1.CauseEndpointFailed, Message: e.Message, Field: e.Endpoint}}
 	var out *apierrors.StatusError
@@ -152,7 +153,7 @@ func endpointStatus(name string, e *engine.EndpointError) *apierrors.StatusError
 	return out
 }
 
-// methodStatus is a 405 that names the methods of a path.
+// methodStatus returns a 405 that names the methods of a path.
 func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
@@ -160,7 +161,7 @@ func methodStatus(name string, e *definition.MethodError) *apierrors.StatusError
 	}}
 }
 
-// optionsAsGet makes OPTIONS of endpoints a read for authorization: a request that asks what it may ask.
+// optionsAsGet makes OPTIONS of an endpoint count as a read for authorization, because it only asks what is allowed.
 type optionsAsGet struct {
 	apirequest.RequestInfoResolver
 }

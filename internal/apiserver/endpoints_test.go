@@ -31,7 +31,7 @@ var _ = Describe("endpoints", Label("END-01"), func() {
 		asked = engine.EndpointRequest{}
 	})
 
-	// answer has every request answered so.
+	// answer makes every request get this answer.
 	answer := func(status int, headers [][2]string, pieces ...string) {
 		e.engine.endpoint = func(_ context.Context, req engine.EndpointRequest, to engine.EndpointAnswer) error {
 			asked = req

@@ -11,10 +11,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// clean takes the secrets out of JSON that goes to the caller (SPEC ENV-03).
+// clean removes secrets from JSON that goes to the caller (ENV-03).
 func (c *call) clean(body []byte) []byte { return c.secrets.JSON(c.namespace, body) }
 
-// listEnv answers GET env: every variable that the thread sees, with the values of texts only.
+// listEnv answers GET env: every variable that the thread sees, with values for texts only.
 func (s *Server) listEnv(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Server) listEnv(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// getEnv answers GET env/{name}, and GET env/pending with what the thread waits for.
+// getEnv answers GET env/{name}, and GET env/pending with the variables that the thread waits for.
 func (s *Server) getEnv(c *call) error {
 	if c.rest() == runtimev1.EnvRequestPath {
 		return s.getEnvRequest(c)
@@ -53,12 +53,12 @@ func (s *Server) getEnv(c *call) error {
 		return err
 	}
 	out := envVarOf(v)
-	out.Side = "" // it is what side a sees
+	out.Side = "" // the value is that of the thread, not of a side
 	out.TypeMeta = runtimev1.TypeMetaOf(runtimev1.KindEnvVar)
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// getEnvRequest says which variables the thread waits for (SPEC ENV-06).
+// getEnvRequest answers with the variables that the thread waits for (ENV-06).
 func (s *Server) getEnvRequest(c *call) error {
 	ctx := c.r.Context()
 	out := runtimev1.EnvRequest{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindEnvRequest), Variables: []runtimev1.EnvWanted{}}
@@ -82,14 +82,14 @@ func (s *Server) getEnvRequest(c *call) error {
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// putEnv answers PUT env/{name} (SPEC ENV-02, ENV-04). What is answered holds no secret: not even the one sent.
+// putEnv answers PUT env/{name} (ENV-02, ENV-04). The answer holds no secret, not even the one that was sent.
 func (s *Server) putEnv(c *call) error {
 	var body runtimev1.NewEnvValue
 	if err := c.decode(&body, false); err != nil {
 		return err
 	}
 	if body.Value == nil {
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "give the value, a text; to remove the variable use DELETE")
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "value", "set it to a text; to remove the variable use DELETE")
 	}
 	ctx := c.r.Context()
 	if err := c.thread.SetEnv(ctx, c.rest(), *body.Value, store.EnvType(body.Type)); err != nil {
@@ -98,7 +98,8 @@ func (s *Server) putEnv(c *call) error {
 	return s.getEnv(c)
 }
 
-// deleteEnv answers DELETE env/{name}: the thread's own value goes; what others have of that name shows again.
+// deleteEnv answers DELETE env/{name}: it removes the thread's own value, so that an inherited value of that name
+// applies again.
 func (s *Server) deleteEnv(c *call) error {
 	removed, err := c.thread.UnsetEnv(c.r.Context(), c.rest())
 	if err != nil {

@@ -26,11 +26,11 @@ var (
 	threadKind      = schema.GroupKind{Group: runtimev1.GroupVersion.Group, Kind: "Thread"}
 )
 
-// retrySoon is the Retry-After, in seconds, of what is over in a moment.
+// retrySoon is the Retry-After, in seconds, for conditions that last only a moment.
 const retrySoon = 1
 
-// statusOf turns whatever went wrong into a Kubernetes Status. name is the thread as the caller wrote it.
-// Texts of errors that are not known here stay in the log: they may name what the API does not show.
+// statusOf turns any error into a Kubernetes Status. name is the thread as the caller wrote it. The text of an
+// unknown error goes to the log only, because it may name what the API does not show.
 func statusOf(ctx context.Context, name string, err error) *apierrors.StatusError {
 	var status *apierrors.StatusError
 	var bad *thread.InvalidError
@@ -60,7 +60,7 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 		e := apierrors.NewServiceUnavailable(fmt.Sprintf("the thread cannot do this yet: %s (%s)", notReady.Message, notReady.Reason))
 		e.ErrStatus.Details = details(name, retrySoon)
 		return e
-	case errors.As(err, &noSandbox): // without a time: clients would try by themselves, and cost a pod each time
+	case errors.As(err, &noSandbox): // without Retry-After: clients would retry by themselves, and each retry may cost a pod
 		e := apierrors.NewServiceUnavailable("the thread can have no sandbox at present, and nothing has run: " + noSandbox.Message)
 		e.ErrStatus.Details = details(name, 0)
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseNoSandbox, Message: noSandbox.Message}}
@@ -74,16 +74,16 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	case errors.Is(err, engine.ErrParentTerminated):
 		return terminated(name, "the parent of this thread is terminated and takes no more messages")
 	case errors.Is(err, store.ErrQueueFull):
-		e := apierrors.NewTooManyRequests("as many user messages wait in the queue as are allowed: send again once the thread has taken one", retrySoon)
+		e := apierrors.NewTooManyRequests("the queue is full of user messages: send the message again once the thread has taken one", retrySoon)
 		e.ErrStatus.Details = details(name, retrySoon)
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseQueueFull, Message: store.ErrQueueFull.Error()}}
 		return e
 	case errors.Is(err, store.ErrRetained):
-		return conflict(name, "the Thread object was deleted and the data is retained: create a Thread whose spec.threadID is its id, then go on")
+		return conflict(name, "the Thread object was deleted and the data is retained: create a Thread whose spec.threadID is this id, then try again")
 	case errors.Is(err, store.ErrNotRetained):
-		return conflict(name, "the thread has a Thread object: delete that, and its data goes with it")
+		return conflict(name, "the thread has a Thread object: delete the object, which also deletes the data")
 	case errors.Is(err, store.ErrTerminated):
-		return terminated(name, "the thread is terminated and takes no new work: reading still works; make a new Thread to go on")
+		return terminated(name, "the thread is terminated and takes no new work: reading still works; create a new Thread to continue")
 	case errors.Is(err, store.ErrNotFound):
 		return apierrors.NewNotFound(threadsResource, name)
 	case errors.Is(err, store.ErrRunning):
@@ -117,14 +117,14 @@ func statusOf(ctx context.Context, name string, err error) *apierrors.StatusErro
 	return e
 }
 
-// conflict is a 409: the thread is not in the state that this needs.
+// conflict returns a 409: the thread is not in the required state.
 func conflict(name, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: message, Details: details(name, 0),
 	}}
 }
 
-// versionConflict is a 409 that says which version the thread has (SPEC THR-11).
+// versionConflict returns a 409 that contains the thread's current version (THR-11).
 func versionConflict(name string, v *store.VersionError) *apierrors.StatusError {
 	e := apierrors.NewConflict(threadsResource, name, fmt.Errorf("it is at version %d, not %d: read it again and repeat the change", v.Current, v.Expected))
 	e.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -133,7 +133,7 @@ func versionConflict(name string, v *store.VersionError) *apierrors.StatusError 
 	return e
 }
 
-// leaseHeld is a 409: somebody works on the thread (SPEC THR-12).
+// leaseHeld returns a 409: a run or another writer holds the thread (THR-12).
 func leaseHeld(name string) *apierrors.StatusError {
 	e := apierrors.NewConflict(threadsResource, name, errors.New("a run or another writer holds it: try again when that has ended"))
 	e.ErrStatus.Details.RetryAfterSeconds = retrySoon
@@ -144,7 +144,7 @@ func details(name string, retryAfter int32) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: threadsResource.Group, Kind: threadsResource.Resource, Name: name, RetryAfterSeconds: retryAfter}
 }
 
-// invalid is a 422 that names the field. message says what to do.
+// invalid returns a 422 that names the field. message says how to correct it.
 func invalid(name string, cause metav1.CauseType, field, message string) *apierrors.StatusError {
 	e := apierrors.NewInvalid(threadKind, name, nil)
 	e.ErrStatus.Message = fmt.Sprintf("%s: %s", field, message)
@@ -152,7 +152,7 @@ func invalid(name string, cause metav1.CauseType, field, message string) *apierr
 	return e
 }
 
-// overQuota is a 403, as of a ResourceQuota. The cause names what is used up: bytes or files.
+// overQuota returns a 403, as for a ResourceQuota. The cause names what is used up: bytes or files.
 func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
 	e := apierrors.NewForbidden(threadsResource, name, nil)
 	e.ErrStatus.Message = q.Error()
@@ -160,7 +160,7 @@ func overQuota(name string, q *store.QuotaError) *apierrors.StatusError {
 	return e
 }
 
-// terminated is a 410: the thread is there to read but will never work again.
+// terminated returns a 410: the thread can be read but never works again.
 func terminated(name, message string) *apierrors.StatusError {
 	d := details(name, 0)
 	d.Causes = []metav1.StatusCause{{Type: runtimev1.CauseTerminated, Message: message}}
@@ -169,14 +169,14 @@ func terminated(name, message string) *apierrors.StatusError {
 	}}
 }
 
-// notFound is a 404 for something within a thread.
+// notFound returns a 404 for something within a thread.
 func notFound(name, format string, args ...any) *apierrors.StatusError {
 	e := apierrors.NewNotFound(threadsResource, name)
 	e.ErrStatus.Message = fmt.Sprintf(format, args...)
 	return e
 }
 
-// notStored is a 503 for a Thread object whose conversation is not set up yet.
+// notStored returns a 503 for a Thread object whose conversation is not set up yet.
 func notStored(name, why string) *apierrors.StatusError {
 	message := fmt.Sprintf("thread %q exists but is not set up yet: try again", name)
 	if why != "" {

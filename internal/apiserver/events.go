@@ -13,22 +13,22 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// eventPage is how many events are read at once. An event may hold a whole message, so it bounds the memory
-// that one stream costs.
+// eventPage is the number of events read at once. An event may hold a whole message, so this bounds the memory of one
+// stream.
 const eventPage = 50
 
-// sink takes a stream's events to a client, by server-sent events or WebSocket.
+// sink delivers the events of a stream to a client, as server-sent events or over a WebSocket.
 type sink interface {
-	// send writes events, oldest first, and returns once the client's connection has taken them.
+	// send writes events, oldest first, and returns once the client's connection has accepted them.
 	send(ctx context.Context, events []store.Event) error
-	// ping shows both ends that the other is there.
+	// ping lets both ends notice when the other is gone.
 	ping(ctx context.Context) error
-	// close says why the server ends the stream.
+	// close tells the client why the server ends the stream.
 	close(ctx context.Context, why runtimev1.StreamClosed)
 }
 
-// streamEvents answers GET events (SPEC EVT-01, EVT-03): what has happened after a sequence number, then what
-// happens, until the client leaves. With follow=false it ends at the present end of the log.
+// streamEvents answers GET events (EVT-01, EVT-03): the events after a sequence number, then new events until the
+// client disconnects. With follow=false it ends at the present end of the log.
 func (s *Server) streamEvents(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) streamLogs(c *call) error {
 	return s.serveSSE(c, f)
 }
 
-// afterParameter reads where to begin: the parameter after, which a browser that reconnects repeats, loses
-// against Last-Event-ID, which is newer.
+// afterParameter returns where the stream begins. Last-Event-ID takes precedence over the parameter after, because a
+// browser that reconnects repeats the parameter and Last-Event-ID is newer.
 func afterParameter(q *query, lastEventID string, newest int64) int64 {
 	field, v := "after", q.text("after")
 	if lastEventID != "" {
@@ -96,23 +96,24 @@ func afterParameter(q *query, lastEventID string, newest int64) int64 {
 	return n
 }
 
-// follower reads a thread's log. It pulls: each stream reads at its client's pace from the store, hints only
-// say that there may be more. So nothing is lost or doubled where the backlog ends and the present begins,
-// and a slow client costs one page of memory.
+// follower reads a thread's log. It pulls: each stream reads the store at its client's pace, and notifications only
+// say that there may be more. So no event is lost or sent twice where the backlog meets new events, and a slow client
+// costs one page of memory.
 type follower struct {
 	server   *Server
 	threadID string
 	after    int64
 	follow   bool
-	// lines has the log lines alone streamed, of runID where it is set. tail is how many of the present ones come first.
+	// lines makes the stream contain only log lines, those of runID when it is set. tail is how many existing lines
+	// come first.
 	lines bool
 	runID string
 	tail  int
 }
 
-var errSlow = errors.New("the client takes events too slowly")
+var errSlow = errors.New("the client reads events too slowly")
 
-// run streams until the client leaves or the server ends it.
+// run streams until the client disconnects or the server ends the stream.
 func (f *follower) run(ctx context.Context, to sink) {
 	openStreams.Inc()
 	defer openStreams.Dec()
@@ -138,7 +139,7 @@ func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
 		}
 		select {
 		case <-hints:
-		case <-heartbeat.C: // reads again too: a hint may have been lost
+		case <-heartbeat.C: // also reads again, because a notification may have been lost
 			if to.ping(ctx) != nil {
 				return
 			}
@@ -163,7 +164,7 @@ func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
 	})
 }
 
-// drain sends what the log has after the last event sent. It gives why the stream ends, if it does.
+// drain sends the events that follow the last one sent. It returns why the stream must end, or nil.
 func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 	for {
 		events, err := f.read(ctx)
@@ -183,12 +184,12 @@ func (f *follower) drain(ctx context.Context, to sink) *runtimev1.StreamClosed {
 		}
 		f.after = events[len(events)-1].Seq
 		if took := time.Since(began); took > f.server.opts.slowClient {
-			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to go on", errSlow, took.Round(time.Millisecond)))
+			return f.why(runtimev1.ClosedTooSlow, fmt.Sprintf("%v: one batch took %s; connect again to continue", errSlow, took.Round(time.Millisecond)))
 		}
 	}
 }
 
-// read gives the next page.
+// read returns the next page.
 func (f *follower) read(ctx context.Context) ([]store.Event, error) {
 	from := f.server.opts.Threads.Store()
 	if !f.lines {

@@ -33,7 +33,7 @@ func emit(st *thread.State, from, n int) {
 	}
 }
 
-// collect reads n events and gives the numbers that they carry.
+// collect reads n events and returns the numbers in them.
 func collect(ctx context.Context, t *runtimeclient.Thread, o runtimeclient.EventOptions, n int) (data []string, last int64, err error) {
 	for e, err := range t.Events(ctx, o) {
 		if err != nil {
@@ -57,7 +57,7 @@ func numbers(from, n int) []string {
 
 var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 	It("give the backlog, then what happens, nothing lost or doubled where they meet", func(ctx SpecContext) {
-		e := newEnv(func(o *Options) { o.heartbeat = time.Hour }) // hints alone must do
+		e := newEnv(func(o *Options) { o.heartbeat = time.Hour }) // notifications alone must suffice
 		st, t := e.thread("hello")
 		const backlog, live = 3 * eventPage / 2, 200
 		emit(st, 0, backlog)
@@ -187,14 +187,14 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		defer http2.Body.Close()
 		Expect(http2.ProtoMajor).To(Equal(2))
 		big := json.RawMessage(`"` + strings.Repeat("x", 1<<19) + `"`)
-		for range 40 { // more than what kernels and flow control hold for a connection
+		for range 40 { // more than kernels and flow control buffer for a connection
 			Expect(st.Emit(ctx, "big", big)).To(Succeed())
 		}
 		got, _, err := collect(ctx, t, runtimeclient.EventOptions{}, 40)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got).To(HaveLen(40))
 
-		// What is held for them can be read, then it is over, before all.
+		// What is buffered for them can be read; then the stream ends, before all events.
 		Eventually(func() float64 { return testutil.ToFloat64(openStreams) }).Should(BeZero())
 		Expect(http1.SetDeadline(time.Now().Add(patience))).To(Succeed())
 		for _, r := range []io.Reader{http1, http2.Body} {
@@ -273,7 +273,7 @@ func nextData(r *bufio.Reader) string {
 	}
 }
 
-// http1 is the client for WebSockets, which know HTTP/1.1 only.
+// http1 returns the client for WebSockets, which use HTTP/1.1 only.
 func (e *env) http1() *http.Client {
 	transport := e.http.Transport.(*http.Transport).Clone()
 	transport.ForceAttemptHTTP2 = false
@@ -298,7 +298,7 @@ func (e *env) webSocket(ctx context.Context, query string) *websocket.Conn {
 	return conn
 }
 
-// countingSink counts what it is given.
+// countingSink counts the events that it gets.
 type countingSink struct{ got chan int }
 
 func (c *countingSink) send(_ context.Context, events []store.Event) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// exportThread answers GET export: the conversation as lines of JSON, as a stream (SPEC LOG-01).
+// exportThread answers GET export: it streams the conversation as lines of JSON (LOG-01).
 func (s *Server) exportThread(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -30,19 +30,19 @@ func (s *Server) exportThread(c *call) error {
 		return nil
 	}
 	if wrote {
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 	return err
 }
 
-// importMedia are the media types that lines of JSON are sent with.
+// importMedia are the media types with which clients send lines of JSON.
 var importMedia = map[string]bool{
 	"": true, runtimev1.MediaTypeJSONL: true, "application/x-ndjson": true, "application/jsonlines": true, "application/json": true,
 	"application/octet-stream": true, "text/plain": true,
 }
 
-// importThread answers POST import: the body is what export gives, the thread must be empty (SPEC LOG-02). All or
-// nothing.
+// importThread answers POST import. The body is the output of export, and the thread must be empty (LOG-02). The
+// import is all or nothing.
 func (s *Server) importThread(c *call) error {
 	media := ""
 	if ct := c.r.Header.Get("Content-Type"); ct != "" {

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// externalAddr is where a server outside the cluster listens.
+// externalAddr returns the address of a server that runs outside the cluster.
 func (r *registrar) externalAddr() (*net.TCPAddr, error) {
 	a, ok := r.opts.External.(*net.TCPAddr)
 	if !ok {
-		return nil, fmt.Errorf("%v is no TCP address", r.opts.External)
+		return nil, fmt.Errorf("%v is not a TCP address", r.opts.External)
 	}
 	if a.IP.IsUnspecified() {
 		ip, err := hostAddress()
@@ -29,13 +29,14 @@ func (r *registrar) externalAddr() (*net.TCPAddr, error) {
 	return a, nil
 }
 
-// byName tells whether the address must be registered by name: endpoints cannot be loopback.
+// byName reports whether the address must be registered by name, because endpoints cannot be loopback addresses.
 func (r *registrar) byName() bool {
 	a, err := r.externalAddr()
 	return err == nil && a.IP.IsLoopback()
 }
 
-// servicePort is what the APIService names: the Service's port, or with a name, which is dialled as it is, ours.
+// servicePort returns the port for the APIService: the Service's, or our own when registered by name, because then
+// the address is dialled directly.
 func (r *registrar) servicePort() int32 {
 	if r.opts.External != nil && r.byName() {
 		a, _ := r.externalAddr()
@@ -44,7 +45,7 @@ func (r *registrar) servicePort() int32 {
 	return r.opts.Port
 }
 
-// ensureExternalService makes a Service without a selector that leads to us.
+// ensureExternalService creates a Service without a selector that leads to this server.
 func (r *registrar) ensureExternalService(ctx context.Context) error {
 	addr, err := r.externalAddr()
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *registrar) ensureEndpoint(ctx context.Context, svc *corev1.Service, add
 		return err
 	}
 	missing := apierrors.IsNotFound(err)
-	if !missing && slice.AddressType != family { // it cannot be changed
+	if !missing && slice.AddressType != family { // the address type cannot be changed
 		if err := r.client.Delete(ctx, slice); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (r *registrar) ensureEndpoint(ctx context.Context, svc *corev1.Service, add
 	}
 	managed(&slice.ObjectMeta)
 	slice.Labels[discoveryv1.LabelServiceName] = svc.Name
-	slice.Labels[discoveryv1.LabelManagedBy] = "manager.skein.dev" // the endpoint slice controller leaves it alone
+	slice.Labels[discoveryv1.LabelManagedBy] = "manager.skein.dev" // so that the endpoint slice controller ignores it
 	slice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
 	slice.AddressType = family
 	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{addr.IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}}
@@ -111,7 +112,7 @@ func (r *registrar) ensureEndpoint(ctx context.Context, svc *corev1.Service, add
 	return r.client.Update(ctx, slice)
 }
 
-// hostAddress gives an address of this machine that an endpoint may have.
+// hostAddress returns an address of this machine that is valid for an endpoint.
 func hostAddress() (net.IP, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -131,5 +132,5 @@ func hostAddress() (net.IP, error) {
 	if v6 != nil {
 		return v6, nil
 	}
-	return nil, fmt.Errorf("this machine has only loopback addresses: listen on 127.0.0.1 and let the API server route aggregated requests by Service")
+	return nil, fmt.Errorf("this machine has only loopback addresses: listen on 127.0.0.1 and run the API server without --enable-aggregator-routing")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// getChild answers GET children/{reference}: one entry of the registry (SPEC SUB-05).
+// getChild answers GET children/{reference}: one entry of the registry (SUB-05).
 func (s *Server) getChild(c *call) error {
 	all, err := s.opts.Children.List(c.r.Context(), c.row)
 	if err != nil {
@@ -26,15 +26,14 @@ func (s *Server) getChild(c *call) error {
 	return notFound(c.name, "thread %q has no child %q", c.name, c.rest())
 }
 
-// getParent answers GET parent: the record of the thread that this one is a child of, null when there is none
-// (SPEC SUB-05).
+// getParent answers GET parent: the record of this thread's parent, or null when there is none (SUB-05).
 func (s *Server) getParent(c *call) error {
 	if c.row.ParentID == "" {
 		return c.writeJSON(http.StatusOK, nil)
 	}
 	ctx := c.r.Context()
 	parent, err := s.opts.Threads.Store().Thread(ctx, c.row.ParentID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && parent.Namespace != c.namespace { // rights are by namespace
+	if errors.Is(err, store.ErrNotFound) || err == nil && parent.Namespace != c.namespace { // rights are granted by namespace
 		return c.writeJSON(http.StatusOK, nil)
 	}
 	if err != nil {
@@ -49,7 +48,7 @@ func (s *Server) getParent(c *call) error {
 	return c.writeJSON(http.StatusOK, threadRecord(parent, last))
 }
 
-// notifyParent answers POST notify: a silent message to the parent, which starts it (SPEC SUB-05).
+// notifyParent answers POST notify: it sends the parent a silent message, which starts the parent (SUB-05).
 func (s *Server) notifyParent(c *call) error {
 	var in runtimev1.Notification
 	if err := c.decode(&in, false); err != nil {
@@ -57,7 +56,7 @@ func (s *Server) notifyParent(c *call) error {
 	}
 	switch {
 	case in.Content == "":
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "content", "say something")
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "content", "set it to a text that is not empty")
 	case len(in.Content) > runtimev1.MaxContentBytes:
 		return invalid(c.name, metav1.CauseTypeTooLong, "content",
 			fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file", len(in.Content), runtimev1.MaxContentBytes))
@@ -71,12 +70,12 @@ func (s *Server) notifyParent(c *call) error {
 	return c.writeSuccess()
 }
 
-// getStatus answers GET status: what the parent's registry shows of the thread.
+// getStatus answers GET status: the thread's status in its parent's registry.
 func (s *Server) getStatus(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.RegistryStatus{Status: c.row.RegistryStatus})
 }
 
-// setStatus answers PUT status (SPEC SUB-05).
+// setStatus answers PUT status (SUB-05).
 func (s *Server) setStatus(c *call) error {
 	var in runtimev1.RegistryStatus
 	if err := c.decode(&in, false); err != nil {
@@ -91,7 +90,7 @@ func (s *Server) setStatus(c *call) error {
 	return c.writeJSON(http.StatusOK, in)
 }
 
-// childOnly refuses what only a child can do.
+// childOnly refuses a call that only a child may make.
 func (c *call) childOnly() error {
 	if c.row.ParentID == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("thread %q has no parent: this is for subagents", c.name))

@@ -14,10 +14,11 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// shownOfEach bounds the lists within a thread's record.
+// shownOfEach bounds each list within a thread's record.
 const shownOfEach = 100
 
-// threadPatch is runtimev1.ThreadPatch with what merge patches tell apart: left out, null and a value.
+// threadPatch is runtimev1.ThreadPatch in a form that distinguishes absent, null and a value, as merge patches
+// require.
 type threadPatch struct {
 	Title           json.RawMessage `json:"title"`
 	Archived        json.RawMessage `json:"archived"`
@@ -29,7 +30,7 @@ type threadPatch struct {
 	V               json.RawMessage `json:"v"`
 }
 
-// patched reads one field of a merge patch: nil when it is left out, the zero value when it is null.
+// patched reads one field of a merge patch. It returns nil for an absent field, and the zero value for null.
 func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -44,7 +45,7 @@ func patched[T any](name, field string, raw json.RawMessage) (*T, error) {
 	return v, nil
 }
 
-// update reads the patch. The first field that is wrong is the error.
+// update converts the patch. It returns the error of the first invalid field.
 func (p *threadPatch) update(name string) (u thread.ThreadUpdate, err error) {
 	read := func(err2 error) {
 		if err == nil {
@@ -92,7 +93,7 @@ func (p *threadPatch) workspace(name string) (trees *[]json.RawMessage, tags *[]
 	return trees, tags, err
 }
 
-// patchThread answers PATCH of the thread itself (SPEC THR-08, THR-11, THR-14).
+// patchThread answers PATCH of the thread itself (THR-08, THR-11, THR-14).
 func (s *Server) patchThread(c *call) error {
 	var body threadPatch
 	if err := c.decode(&body, false); err != nil {
@@ -108,7 +109,7 @@ func (s *Server) patchThread(c *call) error {
 			return err
 		}
 		if obj != nil && obj.Spec.Title != "" && obj.Spec.Title != *u.Title {
-			return invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object says the title: change its spec.title, or take it out of there")
+			return invalid(c.name, metav1.CauseTypeForbidden, "title", "the Thread object sets the title: change its spec.title, or remove it there")
 		}
 	}
 	if err := c.thread.Update(c.r.Context(), u); err != nil {
@@ -117,14 +118,15 @@ func (s *Server) patchThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// activateSkill answers POST skills: recorded once per name, again gives the first record (SPEC AGT-08).
+// activateSkill answers POST skills: it records an activation once per name, and a repeat returns the first record
+// (AGT-08).
 func (s *Server) activateSkill(c *call) error {
 	var body runtimev1.SkillActivation
 	if err := c.decode(&body, false); err != nil {
 		return err
 	}
 	active := slices.ContainsFunc(c.row.Fields.ActivatedSkills, func(a store.SkillActivation) bool { return a.Name == body.Name })
-	if !active { // else its arguments are what they were
+	if !active { // a repeat keeps the first arguments
 		wrong, err := s.opts.Engine.CheckSkill(c.r.Context(), c.row, store.SkillActivation(body))
 		if err != nil {
 			return err
@@ -144,7 +146,7 @@ func (s *Server) activateSkill(c *call) error {
 	return c.writeJSON(code, runtimev1.SkillActivation(skill))
 }
 
-// fieldsOf gives the fields of a thread's record that stand in its row.
+// fieldsOf returns the fields of a thread's record that are in its row.
 func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
 	f := runtimev1.ThreadFields{
 		Archived: t.ArchivedAt != 0, Draft: t.Fields.Draft, AutoSubmitDraft: t.Fields.AutoSubmitDraft, AgentMode: t.Fields.AgentMode,
@@ -160,7 +162,7 @@ func fieldsOf(t *store.Thread) runtimev1.ThreadFields {
 
 func workspaceOf(w *store.Workspace) *runtimev1.Workspace { return (*runtimev1.Workspace)(w) }
 
-// mainOf is the outermost ancestor of a subagent's thread.
+// mainOf returns the id of the outermost ancestor of a subagent's thread.
 func mainOf(t *store.Thread) string {
 	if t.ParentID == "" {
 		return ""
@@ -168,10 +170,10 @@ func mainOf(t *store.Thread) string {
 	return t.RootID
 }
 
-// userInteraction is when a user last said something, or else when somebody made the thread.
+// userInteraction returns when a user last sent a message, or else when the thread was created.
 func userInteraction(t *store.Thread) int64 { return max(t.UserActivityAt, t.CreatedAt) }
 
-// addRelated adds to a record what does not stand in the thread's row.
+// addRelated adds to a record what is not in the thread's row.
 func (s *Server) addRelated(ctx context.Context, st *thread.State, row *store.Thread, r *runtimev1.ThreadRecord) error {
 	if row.Queued > 0 {
 		waiting, err := st.Queued(ctx)

@@ -19,9 +19,9 @@ import (
 
 func fileOf(r *thread.FileRecord) runtimev1.FileRecord { return runtimev1.FileRecord(*r) }
 
-// readFile answers GET and HEAD files/{path}: the bytes, as a stream, or what stat, thumbnail or chunked asks for. A
-// range may be asked for, so that a transfer that was cut off goes on where it ended: the entity tag tells whether
-// the contents are still the same.
+// readFile answers GET and HEAD files/{path}: it streams the bytes, or returns what stat, thumbnail or chunked
+// requests. It supports ranges, so that an interrupted transfer can continue. The entity tag shows whether the
+// content is still the same.
 func (s *Server) readFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Server) readFile(c *call) error {
 	stat, chunked, small := q.flag("stat", false), q.flag("chunked", false), q.flag("thumbnail", false)
 	o := thread.ThumbnailOptions{Width: q.number("width", 0, 1, thread.MaxThumbnail), Height: q.number("height", 0, 1, thread.MaxThumbnail)}
 	if !small && o != (thread.ThumbnailOptions{}) {
-		q.bad("width", "width and height are those of a thumbnail: ask for thumbnail=true too")
+		q.bad("width", "width and height are for thumbnails only: set thumbnail=true too")
 	}
 	if err := q.check(); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *Server) readFile(c *call) error {
 	h.Set("Content-Type", orOctets(rec.MimeType))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("ETag", `"`+sum+`"`)
-	if len(meta) <= maxRecordHeader { // metadata may be larger than clients take as a header; the list has it
+	if len(meta) <= maxRecordHeader { // clients may refuse larger headers; the list has the metadata
 		h.Set(runtimev1.HeaderFileRecord, string(meta))
 	}
 	out := &patientWriter{ResponseWriter: c.w, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
@@ -77,14 +77,14 @@ func (s *Server) readFile(c *call) error {
 		return nil
 	}
 	if _, err := io.Copy(out, rc); err != nil {
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 	}
 	return nil
 }
 
 const maxRecordHeader = 16 << 10
 
-// filePath is the path of a file as the caller wrote it.
+// filePath returns the path of a file as the caller wrote it.
 func (c *call) filePath() string { return "/" + c.rest() }
 
 func orOctets(mimeType string) string {
@@ -94,9 +94,9 @@ func orOctets(mimeType string) string {
 	return mimeType
 }
 
-// writeFile answers PUT files/{path}: the body is the file, streamed in bounded memory, its Content-Type the
-// mimeType. With directory=true it makes a folder. With upload and part the body is a part of the file, with upload
-// and parts the file is made out of so many parts.
+// writeFile answers PUT files/{path}: the body is the file, streamed in bounded memory, and its Content-Type is the
+// mimeType. With directory=true it creates a folder. With upload and part the body is one part of the file. With
+// upload and parts it assembles the file from that many parts.
 func (s *Server) writeFile(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -106,9 +106,9 @@ func (s *Server) writeFile(c *call) error {
 	part, parts := q.number("part", -1, 0, thread.MaxParts-1), q.number("parts", 0, 1, thread.MaxParts)
 	switch {
 	case upload == "" && (part >= 0 || parts > 0):
-		q.bad("upload", "name the upload that the part belongs to")
+		q.bad("upload", "set it to the id of the upload that the part belongs to")
 	case upload != "" && (dir || part >= 0 == (parts > 0)):
-		q.bad("upload", "give part with the bytes of one part, or parts to make the file out of so many")
+		q.bad("upload", "set part to send the bytes of one part, or parts to assemble the file from that many")
 	}
 	if err := q.check(); err != nil {
 		return err
@@ -146,8 +146,8 @@ func (s *Server) writeFile(c *call) error {
 	return c.writeJSON(http.StatusCreated, fileOf(rec))
 }
 
-// deleteFile answers DELETE files/{path}: a file, or an empty folder; with directory it must be one, or must be none.
-// With upload it removes what there is of an upload in parts.
+// deleteFile answers DELETE files/{path}: it removes a file or an empty folder. The parameter directory requires it
+// to be a folder, or not to be one. With upload it removes the parts of an unfinished upload.
 func (s *Server) deleteFile(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
@@ -182,27 +182,27 @@ func (s *Server) deleteFile(c *call) error {
 	return c.writeSuccess()
 }
 
-// patientReader gives a client limit for each piece, not for the whole.
+// patientReader applies its time limit to each read, not to the whole body.
 type patientReader struct {
 	r       io.Reader
 	control *http.ResponseController
 	limit   time.Duration
-	err     error // why reading ended, unless at the end
+	err     error // why reading ended, unless it reached the end
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // not every transport can; then there is no limit
+	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // not every transport supports deadlines; then there is no limit
 	n, err := p.r.Read(b)
 	switch {
 	case err == io.EOF:
 		_ = p.control.SetReadDeadline(time.Time{})
-	case err != nil: // the deadline stays: the transport would wait for the rest of the body
+	case err != nil: // keep the deadline: otherwise the transport would wait for the rest of the body
 		p.err = err
 	}
 	return n, err
 }
 
-// patientWriter is the same for a client that reads.
+// patientWriter applies its time limit to each write, not to the whole answer.
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// listFiles answers GET files: a page of files, or what one of stats, find, grep and dir asks for.
+// listFiles answers GET files: a page of files, or what one of stats, find, grep and dir requests.
 func (s *Server) listFiles(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) listFiles(c *call) error {
 		}
 	}
 	if asked > 1 {
-		q.bad("stats", "ask for one at a time: stats, find, grep, dir or glob")
+		q.bad("stats", "set only one of stats, find, grep, dir and glob")
 	}
 	switch {
 	case q.values.Has("stats"):
@@ -90,7 +90,7 @@ func (s *Server) grepFiles(c *call, q *query) error {
 	return c.writeJSON(http.StatusOK, out)
 }
 
-// readDir answers GET files?dir=: one folder, which must be there.
+// readDir answers GET files?dir=: the content of one folder, which must exist.
 func (s *Server) readDir(c *call, q *query) error {
 	limit, offset := q.page()
 	dir := q.text("dir")
@@ -111,7 +111,7 @@ func (s *Server) pageFiles(c *call, q *query) (err error) {
 	limit, offset := q.page()
 	prefix, recursive, glob := q.text("prefix"), q.flag("recursive", false), q.text("glob")
 	if glob != "" && (prefix != "" || recursive) {
-		q.bad("glob", "give either glob or prefix and recursive: a glob may start with a folder, such as /reports/**")
+		q.bad("glob", "set either glob, or prefix and recursive: a glob may start with a folder, such as /reports/**")
 	}
 	q.known = append(q.known, "stats", "find", "grep", "dir")
 	if err := q.check(); err != nil {
@@ -139,7 +139,7 @@ func (c *call) writeFiles(all []thread.FileRecord, limit, offset int, truncated 
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// globFiles gives the records of the files that match, as many as the domain finds at once (SPEC FIL-05).
+// globFiles returns the records of the files that match, at most as many as one search finds (FIL-05).
 func globFiles(c *call, glob string) (records []thread.FileRecord, truncated bool, err error) {
 	found, err := c.thread.FindFiles(c.r.Context(), glob)
 	if err != nil {
@@ -150,7 +150,7 @@ func globFiles(c *call, glob string) (records []thread.FileRecord, truncated boo
 		if err != nil {
 			return nil, false, err
 		}
-		if rec != nil { // else it was removed in between
+		if rec != nil { // nil means that it was removed meanwhile
 			records = append(records, *rec)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Server) statFile(c *call) error {
 	return c.writeJSON(http.StatusOK, fileOf(rec))
 }
 
-// thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is no image (SPEC FIL-06).
+// thumbnail answers GET files/{path}?thumbnail=true: a small image, or 204 when the file is not an image (FIL-06).
 func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	ctx := c.r.Context()
 	t, err := c.thread.Thumbnail(ctx, c.rest(), o)
@@ -194,8 +194,8 @@ func (s *Server) thumbnail(c *call, o thread.ThumbnailOptions) error {
 	return nil
 }
 
-// streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, a chunk each (SPEC FIL-03). What cuts
-// the stream off also cuts off the connection, before the chunk that says it is the last.
+// streamFile answers GET files/{path}?chunked=true: the file as lines of JSON, one chunk each (FIL-03). An error
+// closes the connection before the chunk that is marked as the last, so that the client notices it.
 func (s *Server) streamFile(c *call) error {
 	seq, err := c.thread.ReadFileStream(c.r.Context(), c.rest())
 	if errors.Is(err, store.ErrFolder) {
@@ -212,7 +212,7 @@ func (s *Server) streamFile(c *call) error {
 	lines := json.NewEncoder(out)
 	for chunk, err := range seq {
 		if err != nil {
-			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 		if lines.Encode(runtimev1.FileChunk(chunk)) != nil {
 			return nil // the client has gone

@@ -144,26 +144,26 @@ var _ = Describe("files", func() {
 	}, SpecTimeout(5*patience))
 })
 
-// dial opens a connection on which HTTP/1.1 can be spoken badly.
+// dial opens a connection for malformed HTTP/1.1.
 func (e *env) dial() net.Conn {
 	GinkgoHelper()
 	cfg := e.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	cfg.NextProtos = []string{"http/1.1"}
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(e.base, "https://"), cfg)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = conn.Close() }) // the server may have closed it first, and takes no word of parting then
+	DeferCleanup(func() { _ = conn.Close() }) // the server may have closed it first
 	Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())
 	return conn
 }
 
-// heap is what the process has asked of the system for its heap.
+// heap returns the size of the process's heap in the system.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapSys)
 }
 
-// noise is an endless stream that does not compress to nothing.
+// noise is an endless stream that does not compress well.
 type noise struct{ n byte }
 
 func (z *noise) Read(p []byte) (int, error) {

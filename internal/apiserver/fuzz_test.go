@@ -25,7 +25,7 @@ import (
 
 const fuzzedThread = "0190a4c2-7a1b-7c3d-8e4f-aabbccddeeff"
 
-// fuzzRouter is the router over a real store with one thread, without a server around it.
+// fuzzRouter is the router with a real store that has one thread, without a server around it.
 func fuzzRouter(f *testing.F) http.HandlerFunc {
 	ctx := context.Background()
 	db, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: f.TempDir()})
@@ -66,8 +66,8 @@ func fuzzRouter(f *testing.F) http.HandlerFunc {
 	}
 }
 
-// FuzzListParameters asks every list of the API, threads' and views', with any query: it answers with a page or says
-// what is wrong, never with a fault of the server.
+// FuzzListParameters sends any query to every list of the API, of threads and of views. The answer must be a page or
+// an error of the client, never a server error.
 func FuzzListParameters(f *testing.F) {
 	serve := fuzzRouter(f)
 	base := "/apis/" + runtimev1.GroupVersion.String()
@@ -90,7 +90,7 @@ func FuzzListParameters(f *testing.F) {
 		for _, p := range paths {
 			r := httptest.NewRequest(http.MethodGet, p, nil)
 			r.URL.RawQuery = query
-			if strings.Contains(query, "watch") { // a stream is no list
+			if strings.Contains(query, "watch") { // a stream is not a list
 				return
 			}
 			w := httptest.NewRecorder()
@@ -102,8 +102,8 @@ func FuzzListParameters(f *testing.F) {
 	})
 }
 
-// FuzzThreadIDs asks for a thread by any text: only the spellings of its id and its name find it, in its namespace
-// and across them.
+// FuzzThreadIDs requests a thread by any text. Only its name and the spellings of its id may find it, within its
+// namespace and across namespaces.
 func FuzzThreadIDs(f *testing.F) {
 	serve := fuzzRouter(f)
 	hex := strings.ReplaceAll(fuzzedThread, "-", "")
@@ -115,7 +115,7 @@ func FuzzThreadIDs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, id string) {
 		if id == "" || id == "." || id == ".." || strings.Contains(id, "/") {
-			return // no one segment of a path
+			return // not a single segment of a path
 		}
 		lower := strings.ToLower(id)
 		bare := strings.TrimPrefix(lower, "t-")

@@ -15,8 +15,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listHistory answers GET history, of a namespace or of all: threads by their newest activity, without their
-// messages (SPEC THR-08, THR-15).
+// listHistory answers GET history, of one namespace or of all: threads by their newest activity, without their
+// messages (THR-08, THR-15).
 func (s *Server) listHistory(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -91,10 +91,10 @@ func historyItem(t *store.Thread, parents []store.Relationship) runtimev1.Thread
 	return item
 }
 
-// cursorOf writes the place of a thread in the list.
+// cursorOf returns the cursor of a thread's place in the list.
 func cursorOf(t *store.Thread) string { return strconv.FormatInt(t.LastActivityAt, 10) + "." + t.ID }
 
-// cursor reads such a place; nil when there is none.
+// cursor parses such a cursor. It returns nil when the parameter is absent.
 func (q *query) cursor(key string) *store.ThreadCursor {
 	v, ok := q.get(key)
 	if !ok || v == "" {
@@ -103,7 +103,7 @@ func (q *query) cursor(key string) *store.ThreadCursor {
 	at, id, found := strings.Cut(v, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if !found || err != nil || n < 0 || id == "" {
-		q.bad(key, "%q is not what the page before this one said in metadata.continue", v)
+		q.bad(key, "%q is not the value of metadata.continue in the previous page", v)
 		return nil
 	}
 	return &store.ThreadCursor{LastActivityAt: n, ID: id}

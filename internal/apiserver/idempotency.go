@@ -23,25 +23,25 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Writes under an idempotency key (SPEC MSG-10). Two things are kept of one: what its transactions gave, in
-// those transactions, so that no crash can come between; and, once it has answered, its answer. A repeat gets
-// the answer as it was. Where a crash came before the answer was kept, the repeat goes through the handler
-// again, whose transactions then change nothing and give what they gave.
+// Writes with an idempotency key (MSG-10) store two things: the results of their transactions, in those same
+// transactions, so that no crash can come between; and the whole answer, after it was made. A repeat gets the stored
+// answer. If a crash prevented storing the answer, the repeat runs the handler again. Its transactions then change
+// nothing and return their stored results.
 
 const (
-	// repeatWait is how long a repeat waits for the first of its requests.
+	// repeatWait is how long a repeat waits for a concurrent first request.
 	repeatWait = 20 * time.Second
-	// maxAnswer bounds the answers that are kept. A larger one is made again by its repeat.
+	// maxAnswer bounds the answers that are stored. A repeat computes a larger answer again.
 	maxAnswer = 1 << 20
 )
 
-// repeats keeps requests under one key from running side by side within this replica.
+// repeats keeps requests with the same key from running at the same time within this replica. mu guards under.
 type repeats struct {
 	mu    sync.Mutex
 	under map[string]chan struct{}
 }
 
-// begin waits until no request under the key is under way, and gives the end of this one.
+// begin waits until no request with the key is running. It returns a function that ends this one.
 func (rs *repeats) begin(ctx context.Context, key string) (end func(), ok bool) {
 	timer := time.NewTimer(repeatWait)
 	defer timer.Stop()
@@ -73,13 +73,13 @@ func (rs *repeats) begin(ctx context.Context, key string) (end func(), ok bool) 
 	}
 }
 
-// answer is what is kept of a response.
+// answer is the stored form of a response.
 type answer struct {
 	Code        int    `json:"code"`
 	ContentType string `json:"contentType,omitempty"`
 	Body        []byte `json:"body,omitempty"`
-	// Headers are those that the handler gave to an answer whose headers are its code's: not those that every request
-	// gets anew, such as its audit id.
+	// Headers are those that the handler set, for an answer whose headers come from code. They exclude headers that
+	// every request gets anew, such as its audit id.
 	Headers http.Header `json:"headers,omitempty"`
 }
 
@@ -132,22 +132,22 @@ func (rs *repeats) serve(c *call, r route, key string, h handler) error {
 		if err = errors.Join(err, body.err); err == nil {
 			var first json.RawMessage
 			if first, err = plain.KeepAnswer(keep, key, fingerprint, data); err == nil && !bytes.Equal(first, data) {
-				return c.replay(first) // another replica was first
+				return c.replay(first) // another replica stored its answer first
 			}
 		}
-		if err != nil { // the write is made, and stays made once
-			klog.FromContext(ctx).Error(err, "The answer to a request under an idempotency key could not be kept", "thread", c.row.ID)
+		if err != nil { // the write has happened, and its transactions prevent a second one
+			klog.FromContext(ctx).Error(err, "The answer to a request under an idempotency key could not be stored", "thread", c.row.ID)
 		}
 	}
 	w.flush()
 	return nil
 }
 
-// replay gives an answer again.
+// replay sends a stored answer again.
 func (c *call) replay(kept json.RawMessage) error {
 	var a answer
 	if err := json.Unmarshal(kept, &a); err != nil {
-		return fmt.Errorf("the answer that was kept under an idempotency key is damaged: %w", err)
+		return fmt.Errorf("the answer stored under an idempotency key is damaged: %w", err)
 	}
 	maps.Copy(c.w.Header(), a.Headers)
 	if a.ContentType != "" {
@@ -155,24 +155,24 @@ func (c *call) replay(kept json.RawMessage) error {
 	}
 	c.w.Header().Set(runtimev1.HeaderIdempotentReplayed, "true")
 	c.w.WriteHeader(a.Code)
-	_, _ = c.w.Write(a.Body) // the client has gone, there is nobody to tell
+	_, _ = c.w.Write(a.Body) // an error means that the client has gone
 	return nil
 }
 
-// hashed is a request's body that is summed up while it is read.
+// hashed is a request's body that computes its hash while it is read.
 type hashed struct {
 	io.ReadCloser
 	request string
 	sum     hash.Hash
-	limit   int64 // of what whole reads
-	secret  bool  // no sum of the body is kept: short secrets could be guessed from it
+	limit   int64 // how much whole reads at most
+	secret  bool  // omit the hash of the body, because short secrets could be guessed from it
 	eof     bool
 	err     error
 }
 
 func newHashed(c *call, r route) *hashed {
 	body := &hashed{ReadCloser: c.r.Body, sum: sha256.New(), limit: runtimev1.MaxBodyBytes + 1, secret: r.secret}
-	if r.longRunning { // files, and what else has no bound here but its handler's
+	if r.longRunning { // files and other bodies that only their handler limits
 		body.limit = 1 << 40
 	}
 	body.request = fmt.Sprintf("%s %q %q %q", c.verb, c.subresource, c.rest(), c.r.URL.RawQuery)
@@ -187,8 +187,8 @@ func (b *hashed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// soFar is the fingerprint of the request as far as it is known at a write of its handler: always the same for
-// the same request, and with its whole body unless the handler writes while it still reads.
+// soFar returns the fingerprint of the request at the time of a write in its handler. It is always the same for the
+// same request. It covers the whole body unless the handler writes while it still reads.
 func (b *hashed) soFar() string {
 	if !b.eof {
 		return b.print("")
@@ -196,7 +196,7 @@ func (b *hashed) soFar() string {
 	return b.print(hex.EncodeToString(b.sum.Sum(nil)))
 }
 
-// whole is the fingerprint of the request with all of its body, the rest of which it reads.
+// whole returns the fingerprint of the request with its complete body. It reads the rest of the body.
 func (b *hashed) whole() string {
 	if !b.eof {
 		_, b.err = io.Copy(io.Discard, io.LimitReader(b, b.limit))
@@ -212,7 +212,7 @@ func (b *hashed) print(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recorder holds a response back until it is kept. One that is too large to be kept goes out as it comes.
+// recorder buffers a response until it is stored. A response that is too large to store is passed on directly.
 type recorder struct {
 	http.ResponseWriter
 	code   int
@@ -239,7 +239,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// flush lets the response go.
+// flush sends the buffered response, and makes later writes pass through.
 func (w *recorder) flush() {
 	w.passed = true
 	w.WriteHeader(http.StatusOK)
@@ -247,7 +247,7 @@ func (w *recorder) flush() {
 	_, _ = w.ResponseWriter.Write(w.body.Bytes())
 }
 
-// FlushError implements what http.ResponseController looks for: nothing goes out before it is kept.
+// FlushError is called by http.ResponseController. Nothing is sent before it is stored.
 func (w *recorder) FlushError() error {
 	if !w.passed {
 		return nil
@@ -255,11 +255,11 @@ func (w *recorder) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap lets http.ResponseController reach deadlines.
+// Unwrap lets http.ResponseController set deadlines.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// keyReused is a 422: the key belongs to another request.
+// keyReused returns a 422: the key belongs to another request.
 func keyReused(name string) *apierrors.StatusError {
 	return invalid(name, metav1.CauseTypeFieldValueDuplicate, runtimev1.HeaderIdempotencyKey,
-		"this key was used for another request: give each request a key of its own, and repeat it as it was")
+		"this key was used for another request: use a new key for each request, and repeat a request unchanged")
 }

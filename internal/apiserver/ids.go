@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// parseThreadID gives the UUID behind one of the spellings of a thread's id (SPEC IDS-01): the UUID itself,
-// T-<uuid> (case-insensitive) or thrd_<32 hex digits>.
+// parseThreadID returns the UUID for a spelling of a thread's id (IDS-01): the UUID itself, T-<uuid>
+// (case-insensitive) or thrd_<32 hex digits>.
 func parseThreadID(s string) (id string, ok bool) {
 	if hex, found := strings.CutPrefix(s, "thrd_"); found {
 		if len(hex) != 32 {
@@ -19,7 +19,7 @@ func parseThreadID(s string) (id string, ok bool) {
 		s = s[2:]
 	}
 	if len(s) != 36 {
-		return "", false // uuid.Parse takes more forms than we promise
+		return "", false // uuid.Parse accepts more forms than the API does
 	}
 	return canonicalUUID(s)
 }
@@ -32,7 +32,7 @@ func canonicalUUID(s string) (string, bool) {
 	return u.String(), true
 }
 
-// parseShortID gives the last 12 hex digits of a UUID, in lower case (SPEC IDS-01).
+// parseShortID returns the last 12 hex digits of a UUID in lower case (IDS-01).
 func parseShortID(s string) (short string, ok bool) {
 	if len(s) != 12 {
 		return "", false

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// getValue answers GET kv/{key} with the value itself; null when there is none (SPEC KVS-01).
+// getValue answers GET kv/{key} with the value itself, or null when there is none (KVS-01).
 func (s *Server) getValue(c *call) error {
 	v, err := c.thread.Value(c.r.Context(), c.rest())
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Server) getValue(c *call) error {
 	return c.writeJSON(http.StatusOK, v)
 }
 
-// putValue answers PUT kv/{key}: the body is the value, null removes it.
+// putValue answers PUT kv/{key}: the body is the value, and null removes the key.
 func (s *Server) putValue(c *call) error {
 	body, err := c.readBody()
 	if err != nil {

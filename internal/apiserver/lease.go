@@ -10,10 +10,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// defaultLease is the term of a lease that none was asked for.
+// defaultLease is the term of a lease, in seconds, when the request sets none.
 const defaultLease = 60
 
-// acquireLease answers POST lease: the exclusive right to write the thread, for a term (SPEC THR-12).
+// acquireLease answers POST lease: the exclusive right to write the thread, for a term (THR-12).
 func (s *Server) acquireLease(c *call) error {
 	ttl, err := c.leaseTerm()
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) acquireLease(c *call) error {
 	return c.writeLease(http.StatusCreated, w, ttl)
 }
 
-// renewLease answers PUT lease: the lease of the header Skein-Lease ends later.
+// renewLease answers PUT lease: it extends the lease in the header Skein-Lease.
 func (s *Server) renewLease(c *call) error {
 	ttl, err := c.leaseTerm()
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) renewLease(c *call) error {
 	return c.writeLease(http.StatusOK, w, ttl)
 }
 
-// releaseLease answers DELETE lease: the lease of the header Skein-Lease ends now. Again is no error.
+// releaseLease answers DELETE lease: it ends the lease in the header Skein-Lease. Repeating it is no error.
 func (s *Server) releaseLease(c *call) error {
 	w, err := s.leaseOf(c)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Server) releaseLease(c *call) error {
 func (s *Server) leaseOf(c *call) (*thread.Writer, error) {
 	token := c.r.Header.Get(runtimev1.HeaderLease)
 	if token == "" {
-		return nil, invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "give the token that POST lease has given")
+		return nil, invalid(c.name, metav1.CauseTypeFieldValueRequired, runtimev1.HeaderLease, "set it to the token that POST lease returned")
 	}
 	return s.opts.Threads.WriterOf(c.row.ID, token)
 }
@@ -67,7 +67,7 @@ func (c *call) leaseTerm() (time.Duration, error) {
 	if err := c.decode(&body, true); err != nil {
 		return 0, err
 	}
-	if body.TTLSeconds > int64(time.Hour.Seconds()) { // before it overflows
+	if body.TTLSeconds > int64(time.Hour.Seconds()) { // before the multiplication overflows
 		body.TTLSeconds = 0
 	}
 	return time.Duration(body.TTLSeconds) * time.Second, nil

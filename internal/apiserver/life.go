@@ -6,7 +6,7 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// destroyThread answers POST destroy: clears the conversation, not the thread (SPEC THR-06).
+// destroyThread answers POST destroy: it clears the conversation, but keeps the thread (THR-06).
 func (s *Server) destroyThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
@@ -18,8 +18,8 @@ func (s *Server) destroyThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// continueThread answers POST continue: what waits since a user's stop goes on (SPEC MSG-08). Where nothing is
-// parked it does nothing.
+// continueThread answers POST continue: messages that have been parked since a user's stop are processed (MSG-08).
+// When nothing is parked it does nothing.
 func (s *Server) continueThread(c *call) error {
 	var body runtimev1.Stop
 	if err := c.decode(&body, true); err != nil {
@@ -31,7 +31,7 @@ func (s *Server) continueThread(c *call) error {
 	return s.writeThread(c)
 }
 
-// listRetained answers GET retained: the threads of a namespace that have no object (SPEC THR-09).
+// listRetained answers GET retained: the threads of a namespace that have no object (THR-09).
 func (s *Server) listRetained(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) listRetained(c *call) error {
 	if id, ok := parseThreadID(after); ok {
 		after = id
 	} else if after != "" {
-		q.bad("after", "%q is not the id of a thread: give that of the last one of the page before", after)
+		q.bad("after", "%q is not the id of a thread: set it to the id of the last thread of the previous page", after)
 	}
 	if err := q.check(); err != nil {
 		return err
@@ -59,11 +59,11 @@ func (s *Server) listRetained(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// purgeRetained answers DELETE retained/{id}: removes what is kept, for good.
+// purgeRetained answers DELETE retained/{id}: it removes the retained data for good.
 func (s *Server) purgeRetained(c *call) error {
 	id, ok := parseThreadID(c.name)
 	if !ok {
-		return notFound(c.name, "%q is not the id of a thread: give its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
+		return notFound(c.name, "%q is not the id of a thread: use its UUID, T-<uuid> or thrd_<32 hex digits>", c.name)
 	}
 	if err := s.opts.Threads.PurgeRetained(c.r.Context(), c.namespace, id); err != nil {
 		return err

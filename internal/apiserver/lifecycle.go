@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// lifecycleQuery reads where to begin. after is the cursor of an event, or latest.
+// lifecycleQuery reads where the list begins. after is the cursor of an event, or latest.
 func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int, err error) {
 	q, err := c.query()
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int
 	o = thread.LifecycleOptions{Namespace: c.namespace, After: q.text("after"), Follow: follow}
 	if !follow {
 		limit = q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize)
-	} else if id := c.r.Header.Get("Last-Event-ID"); id != "" { // of a browser that connects again: newer than the parameter
+	} else if id := c.r.Header.Get("Last-Event-ID"); id != "" { // a browser that reconnects sends it; it is newer than the parameter
 		o.After = id
 	}
 	if o.After == runtimev1.AfterLatest {
@@ -30,7 +30,7 @@ func (c *call) lifecycleQuery(follow bool) (o thread.LifecycleOptions, limit int
 	return o, limit, q.check()
 }
 
-// listLifecycle answers GET lifecycle: what has happened to the namespace's threads and sessions (SPEC STA-06).
+// listLifecycle answers GET lifecycle: the lifecycle events of the namespace's threads and sessions (STA-06).
 func (s *Server) listLifecycle(c *call) error {
 	o, limit, err := c.lifecycleQuery(false)
 	if err != nil {
@@ -62,8 +62,8 @@ func lifecycleOf(e thread.LifecycleEvent) runtimev1.LifecycleEvent {
 	}
 }
 
-// watchLifecycle answers GET lifecycle?watch=true: the feed as server-sent events, until the client leaves. It goes
-// on after the cursor that the client names, so that nothing is lost or doubled.
+// watchLifecycle answers GET lifecycle?watch=true: the events as server-sent events, until the client disconnects. It
+// continues after the cursor that the client names, so that no event is lost or sent twice.
 func (s *Server) watchLifecycle(c *call) error {
 	o, _, err := c.lifecycleQuery(true)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) watchLifecycle(c *call) error {
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	if o.Latest { // fixed before the answer begins: whoever has seen its head misses nothing that follows
+	if o.Latest { // fixed before the answer begins, so that a client that has seen its head misses no later event
 		if o.After, err = s.opts.Threads.LifecycleEnd(ctx); err != nil {
 			return err
 		}

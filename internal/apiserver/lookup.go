@@ -18,14 +18,14 @@ import (
 type lookup struct {
 	threads *thread.Service
 	reader  client.Reader // cached
-	live    client.Reader // may be nil; asked when the cache does not know a name
-	// setupWait bounds how long a request waits for a Thread object's conversation to be set up. It takes
-	// milliseconds, so that a create followed at once by a message just works.
+	live    client.Reader // may be nil; read when the cache does not have a name
+	// setupWait bounds how long a request waits until a Thread object's conversation is set up. That takes
+	// milliseconds, so a message sent directly after a create just works.
 	setupWait time.Duration
 }
 
-// open gives the thread that name means within the namespace. The name of an object comes before an id: whoever
-// was authorized for an object of that name must get no other one.
+// open returns the thread that name means within the namespace. The name of an object takes precedence over an id: a
+// caller who was authorized for an object of that name must get no other thread.
 func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.State, *store.Thread, error) {
 	obj, err := l.object(ctx, namespace, name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *lookup) open(ctx context.Context, namespace, name string) (*thread.Stat
 	return st, row, err
 }
 
-// object gives the Thread object of that name, nil when there is none.
+// object returns the Thread object of that name, or nil when there is none.
 func (l *lookup) object(ctx context.Context, namespace, name string) (*skeinv1.Thread, error) {
 	for _, r := range []client.Reader{l.reader, l.live} {
 		if r == nil {
@@ -60,7 +60,7 @@ func (l *lookup) object(ctx context.Context, namespace, name string) (*skeinv1.T
 			return nil, err
 		}
 		if _, isID := parseThreadID(name); isID {
-			return nil, nil // an id that some object bears as its name is rare enough to wait for the cache
+			return nil, nil // an object whose name looks like an id is rare, so it may wait for the cache
 		}
 	}
 	return nil, nil
@@ -80,8 +80,8 @@ func (l *lookup) byID(ctx context.Context, namespace, name string) (*thread.Stat
 	return st, &rows[0], err
 }
 
-// stored gives the threads that a spelling of an id means within the query's namespace: at most one but
-// where it is a short id.
+// stored returns the threads that a spelling of an id means within the query's namespace. Only a short id can mean
+// more than one.
 func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]store.Thread, error) {
 	if id, ok := parseThreadID(name); ok {
 		row, err := l.threads.Store().Thread(ctx, id)
@@ -104,9 +104,9 @@ func (l *lookup) stored(ctx context.Context, q store.FindQuery, name string) ([]
 	return l.threads.Store().FindThreads(ctx, q)
 }
 
-// awaitStored gives the stored thread of an object, waiting a moment for one that is being set up. One that
-// belongs to another object, as spec.threadID may name any, is not given: whoever was authorized for an object
-// of that name must get no other thread.
+// awaitStored returns the stored thread of an object. It waits a moment for a thread that is being set up. It never
+// returns a thread that belongs to another object, although spec.threadID may name any: a caller who was authorized
+// for an object of that name must get no other thread.
 func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.Thread, error) {
 	id := obj.ThreadID()
 	read := func() (*store.Thread, error) {
@@ -140,14 +140,14 @@ func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 		select {
 		case <-changed:
 		case <-timer.C:
-			return read() // a hint may have been lost
+			return read() // a notification may have been lost
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
-// notReadyBecause gives the message of the object's Ready condition when it says why it is not.
+// notReadyBecause returns the reason and message of the object's Ready condition, or "" when the object is ready.
 func notReadyBecause(obj *skeinv1.Thread) string {
 	if c := meta.FindStatusCondition(obj.Status.Conditions, skeinv1.ConditionReady); c != nil && c.Status != "True" {
 		return c.Reason + ": " + c.Message

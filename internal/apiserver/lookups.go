@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxCandidates bounds how many threads of one name are looked at.
+	// maxCandidates bounds how many threads of one name are examined.
 	maxCandidates = 1000
-	// maxNamed is how many threads the error about an ambiguous name lists.
+	// maxNamed bounds how many threads the error about an ambiguous name lists.
 	maxNamed = 10
 )
 
-// getLookup answers GET lookups/{id}: the thread that any form of an id means, in whatever namespace, of those
-// that the caller may get (SPEC IDS-01, THR-16). What he may not get is not there.
+// getLookup answers GET lookups/{id}: the thread that any form of an id means, in any namespace, among the threads
+// that the caller may get (IDS-01, THR-16). Other threads do not exist for the caller.
 func (s *Server) getLookup(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
@@ -57,8 +57,8 @@ func (s *Server) getLookup(c *call) error {
 	return ambiguous(c.name, ": "+strings.Join(texts, ", "))
 }
 
-// readable gives the threads that a name or a spelling of an id means and that the caller may get. A whole id
-// comes before a name that looks like one.
+// readable returns the threads that a name or a spelling of an id means and that the caller may get. A whole id takes
+// precedence over a name that looks like one.
 func (s *Server) readable(ctx context.Context, name string) ([]store.Thread, error) {
 	candidates, err := s.lookup.stored(ctx, store.FindQuery{Limit: maxCandidates}, name)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *Server) keepReadable(ctx context.Context, threads []store.Thread) (kept
 	return kept, nil
 }
 
-// present leaves out, where several threads have the name, those whose object is gone while another of the
-// same name and namespace is there.
+// present filters threads of the same name: it omits a thread without an object when another thread of the same name
+// and namespace has one.
 func (s *Server) present(ctx context.Context, threads []store.Thread) ([]store.Thread, error) {
 	current := map[client.ObjectKey]string{}
 	for _, t := range threads {
@@ -120,11 +120,11 @@ func (s *Server) present(ctx context.Context, threads []store.Thread) ([]store.T
 	return kept, nil
 }
 
-// ambiguous is a 409: a short form of an id that means several threads.
+// ambiguous returns a 409: a short form of an id means several threads.
 func ambiguous(name, which string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
-		Message: fmt.Sprintf("%q means more than one thread: give the whole id, or the namespace and the name%s", name, which),
+		Message: fmt.Sprintf("%q means more than one thread: use the whole id, or the namespace and the name%s", name, which),
 		Details: details(name, 0),
 	}}
 }

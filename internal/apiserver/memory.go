@@ -16,8 +16,8 @@ import (
 
 const defaultMemoryHits = 10
 
-// searchMemory answers GET memory?q=: what was said in threads of the thread's agent and user, of those in which the
-// caller may get threads/messages (SPEC RUN-08).
+// searchMemory answers GET memory?q=: it searches the threads of the same agent and user, among those in which the
+// caller may get threads/messages (RUN-08).
 func (s *Server) searchMemory(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
@@ -32,15 +32,15 @@ func (s *Server) searchMemory(c *call) error {
 		}
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			q.bad(key, "give a time such as 2026-03-01T00:00:00Z")
+			q.bad(key, "it must be a time such as 2026-03-01T00:00:00Z")
 		}
 		*into = at.UnixMicro()
 	}
 	switch {
 	case strings.TrimSpace(mq.Text) == "":
-		q.bad("q", "give a text to look for")
+		q.bad("q", "set it to a text to search for")
 	case len(mq.Text) > runtimev1.MaxMemoryQuery:
-		q.bad("q", "the text has %d bytes: give at most %d", len(mq.Text), runtimev1.MaxMemoryQuery)
+		q.bad("q", "the text has %d bytes, more than %d", len(mq.Text), runtimev1.MaxMemoryQuery)
 	}
 	if err := q.check(); err != nil {
 		return err

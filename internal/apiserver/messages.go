@@ -18,7 +18,7 @@ import (
 // allDepths is the value of maxDepth that selects messages of every depth.
 const allDepths = -1
 
-// listMessages answers GET messages (SPEC MSG-02, MSG-05).
+// listMessages answers GET messages (MSG-02, MSG-05).
 func (s *Server) listMessages(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -55,14 +55,14 @@ func (s *Server) getMessage(c *call) error {
 	return c.writeJSON(http.StatusOK, messageOf(m))
 }
 
-// injectMessage answers POST messages: stored, never starts execution (SPEC MSG-04).
+// injectMessage answers POST messages: it stores a message and never starts execution (MSG-04).
 func (s *Server) injectMessage(c *call) error {
 	n, policy, err := c.newMessage()
 	if err != nil {
 		return err
 	}
 	if policy != "" {
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message meets no run: leave the policy out, or queue the message")
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "policy", "an injected message does not affect runs: leave the policy out, or queue the message")
 	}
 	m, err := s.hooked(c).Inject(c.r.Context(), n)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Server) injectMessage(c *call) error {
 	return c.writeJSON(http.StatusCreated, messageOf(m))
 }
 
-// queueMessage answers POST queue: waits durably and starts execution (SPEC MSG-05).
+// queueMessage answers POST queue: it queues a message durably and starts execution (MSG-05).
 func (s *Server) queueMessage(c *call) error {
 	n, policy, err := c.newMessage()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) queueMessage(c *call) error {
 	}
 	m, err := s.opts.Engine.Queue(c.r.Context(), s.hooked(c), c.row, n, policy)
 	if errors.Is(err, store.ErrRunning) {
-		e := conflict(c.name, "a run is under way, or about to start, and the message was to be taken only if none is (policy reject): wait until it has ended, or send it with the policy enqueue, interrupt or rollback")
+		e := conflict(c.name, "a run is under way or about to start, and the policy reject refuses the message in that case: wait until the run has ended, or use the policy enqueue, interrupt or rollback")
 		e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: runtimev1.CauseBusy, Message: "a run is under way"}}
 		return e
 	}
@@ -100,7 +100,7 @@ func (s *Server) queueMessage(c *call) error {
 	return c.writeJSON(http.StatusCreated, messageOf(m))
 }
 
-// mayEnd refuses a policy that there is not, and one that ends a run to those who may not stop one.
+// mayEnd refuses an unknown policy. It also refuses a policy that ends a run when the caller may not stop runs.
 func (s *Server) mayEnd(c *call, policy skeinv1.RunPolicy) error {
 	switch policy {
 	case "", skeinv1.RunPolicyEnqueue, skeinv1.RunPolicyReject:
@@ -112,10 +112,10 @@ func (s *Server) mayEnd(c *call, policy skeinv1.RunPolicy) error {
 		}
 		return apierrors.NewForbidden(threadsResource, c.name, fmt.Errorf("the policy %s ends a run, which needs the right to create threads/stop", policy))
 	}
-	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "give enqueue, reject, interrupt or rollback, or leave it out")
+	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "policy", "it must be enqueue, reject, interrupt or rollback; or leave it out")
 }
 
-// listQueue answers GET queue: the messages that wait, in order.
+// listQueue answers GET queue: the waiting messages, in order.
 func (s *Server) listQueue(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Server) listQueue(c *call) error {
 	})
 }
 
-// hooked gives the call's thread, whose messages are written through the hooks of its agent (SPEC HOK-01).
+// hooked returns the call's thread. Messages written through it pass the hooks of its agent (HOK-01).
 func (s *Server) hooked(c *call) *thread.State {
 	if h := s.opts.Engine.MessageHooks(c.r.Context(), c.row); h != nil {
 		return c.thread.WithHooks(h)
@@ -143,7 +143,7 @@ func (s *Server) hooked(c *call) *thread.State {
 	return c.thread
 }
 
-// newMessage reads the body of a write.
+// newMessage decodes and converts the body of a write.
 func (c *call) newMessage() (thread.NewMessage, skeinv1.RunPolicy, error) {
 	var n runtimev1.NewMessage
 	if err := c.decode(&n, false); err != nil {
@@ -160,7 +160,7 @@ func (c *call) newMessage() (thread.NewMessage, skeinv1.RunPolicy, error) {
 		ParentID: n.ParentID, Depth: n.Depth, Status: store.MessageStatus(n.Status), ReasoningContent: n.ReasoningContent,
 	}
 	if n.Content != "" || len(n.ToolCalls) == 0 && len(n.Attachments) == 0 && n.ToolCallID != "" {
-		m.Content = &n.Content // a tool's result may be empty, an empty message of anyone else says nothing
+		m.Content = &n.Content // the result of a tool may be empty; any other empty message has no meaning
 	}
 	return m, skeinv1.RunPolicy(n.Policy), nil
 }

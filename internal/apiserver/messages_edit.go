@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// updateMessage answers PATCH messages/{id}: merges metadata and replaces what is given (SPEC MSG-06).
+// updateMessage answers PATCH messages/{id}: it merges metadata and replaces the given fields (MSG-06).
 func (s *Server) updateMessage(c *call) error {
 	var u runtimev1.MessageUpdates
 	if err := c.decode(&u, false); err != nil {
@@ -33,7 +33,7 @@ func (s *Server) updateMessage(c *call) error {
 	return c.writeJSON(http.StatusOK, messageOf(m))
 }
 
-// deleteMessage answers DELETE messages/{id}; none of that id is no error (SPEC MSG-06).
+// deleteMessage answers DELETE messages/{id}. A missing message is no error (MSG-06).
 func (s *Server) deleteMessage(c *call) error {
 	deleted, err := c.thread.DeleteMessage(c.r.Context(), c.rest())
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) deleteMessage(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.MessageDeletion{Deleted: deleted})
 }
 
-// tooLong refuses the content of a message.
+// tooLong returns the error for message content that is too long.
 func tooLong(name string, bytes int) error {
 	return invalid(name, metav1.CauseTypeTooLong, "content",
 		fmt.Sprintf("it has %d bytes, more than %d: write a long text to a file of the thread and attach it", bytes, runtimev1.MaxContentBytes))

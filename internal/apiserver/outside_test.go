@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// kind matches an error of a kind of the client's.
+// kind matches an error of one of the client's kinds.
 func kind(target error) OmegaMatcher {
 	return WithTransform(func(err error) bool { return errors.Is(err, target) }, BeTrue())
 }

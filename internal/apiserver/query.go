@@ -16,7 +16,7 @@ import (
 // commonParameters may come with any request to a Kubernetes API server.
 var commonParameters = []string{"timeout", "pretty"}
 
-// query reads the parameters of a request and collects what is wrong with them.
+// query reads the parameters of a request and collects the errors in them.
 type query struct {
 	name   string
 	values url.Values
@@ -49,7 +49,7 @@ func (q *query) get(key string) (string, bool) {
 		return "", false
 	}
 	if len(v) > 1 {
-		q.bad(key, "give it once, not %d times", len(v))
+		q.bad(key, "set it once, not %d times", len(v))
 	}
 	return v[0], true
 }
@@ -94,7 +94,7 @@ func (q *query) oneOf(key string, allowed ...string) string {
 	return ""
 }
 
-// maxOffset keeps sums with a limit within an int.
+// maxOffset keeps the sum with a limit within an int.
 const maxOffset = 1 << 30
 
 // page reads limit and offset.
@@ -102,7 +102,7 @@ func (q *query) page() (limit, offset int) {
 	return q.number("limit", runtimev1.DefaultPageSize, 1, runtimev1.MaxPageSize), q.number("offset", 0, 0, maxOffset)
 }
 
-// check gives the error that answers the request when a parameter was bad or is not known.
+// check returns the error that answers the request when a parameter was invalid or unknown.
 func (q *query) check() error {
 	var unknown []string
 	for key := range q.values {
@@ -112,7 +112,7 @@ func (q *query) check() error {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		q.bad(key, "there is no such parameter here: there are %s", strings.Join(q.known[len(commonParameters):], ", "))
+		q.bad(key, "unknown parameter; known ones are %s", strings.Join(q.known[len(commonParameters):], ", "))
 	}
 	if len(q.causes) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (q *query) check() error {
 	return e
 }
 
-// cut gives the page of a list that is held in memory, and whether more follows.
+// cut returns one page of a list that is in memory, and whether more follows.
 func cut[T any](all []T, limit, offset int) (page []T, more bool) {
 	if offset >= len(all) {
 		return []T{}, false

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// truncateThread answers POST truncate (SPEC MSG-11).
+// truncateThread answers POST truncate (MSG-11).
 func (s *Server) truncateThread(c *call) error {
 	var body runtimev1.Truncate
 	if err := c.decode(&body, false); err != nil {
@@ -19,9 +19,9 @@ func (s *Server) truncateThread(c *call) error {
 	at := thread.Truncation{MessageID: body.MessageID, ExpectVersion: body.V}
 	switch {
 	case (body.MessageID == "") == (body.MessageIndex == nil):
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "give the index of the last message that is to stay, or its id as messageId; -1 removes all")
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "messageIndex", "set it to the index of the last message to keep, or messageId to its id; -1 removes all")
 	case body.MessageIndex != nil && *body.MessageIndex < -1:
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "give -1, which removes all messages, or more")
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "messageIndex", "it must be -1, which removes all messages, or more")
 	case body.MessageIndex != nil:
 		at.Index = *body.MessageIndex
 	}
@@ -32,7 +32,7 @@ func (s *Server) truncateThread(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.Truncated{MessageIndex: index, Removed: removed})
 }
 
-// listRelationships answers GET relationships (SPEC REL-01).
+// listRelationships answers GET relationships (REL-01).
 func (s *Server) listRelationships(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -68,17 +68,18 @@ func relationshipOf(r *store.Relationship) runtimev1.Relationship {
 	return out
 }
 
-// addRelationship answers POST relationships: a link between two threads of the namespace, kept on both ends.
+// addRelationship answers POST relationships: it links two threads of the namespace, and stores the link at both
+// ends.
 func (s *Server) addRelationship(c *call) error {
 	var body runtimev1.Relationship
 	if err := c.decode(&body, false); err != nil {
 		return err
 	}
 	ctx := c.r.Context()
-	_, peer, err := s.lookup.open(ctx, c.namespace, body.ThreadID) // rights are by namespace: the caller has them there
+	_, peer, err := s.lookup.open(ctx, c.namespace, body.ThreadID) // rights are granted by namespace, so the caller has them for this thread too
 	if err != nil {
 		if statusOf(ctx, c.name, err).ErrStatus.Code == http.StatusNotFound {
-			return invalid(c.name, metav1.CauseTypeFieldValueNotFound, "threadID", "there is no such thread in the namespace")
+			return invalid(c.name, metav1.CauseTypeFieldValueNotFound, "threadID", "the namespace has no such thread")
 		}
 		return err
 	}

@@ -24,37 +24,38 @@ import (
 type call struct {
 	w         http.ResponseWriter
 	r         *http.Request
-	namespace string   // empty where a view is asked for over all of them
-	name      string   // the thread as the caller wrote it, or what is named of a view
-	path      []string // what follows the subresource
+	namespace string   // empty for a view over all namespaces
+	name      string   // the thread as the caller wrote it, or the item of a view
+	path      []string // the path below the subresource
 	verb      string
 
-	secrets      *redact.Registry // kept out of every answer
+	secrets      *redact.Registry // removed from every answer
 	subresource  runtimev1.Subresource
-	managesLease bool // the lease in the header is what the call is about, not what it is made under
+	managesLease bool // the lease in the header is what the call manages, not what it writes under
 
 	thread *thread.State
 	row    *store.Thread
 }
 
-// rest is what follows the subresource, as one path without a leading slash.
+// rest returns the path below the subresource, without a leading slash.
 func (c *call) rest() string { return strings.Join(c.path, "/") }
 
-// handler answers a call, or gives the error that answers it. Once it has begun to write it returns nil.
+// handler answers a call, or returns the error to answer it with. Once it has begun to write it returns nil.
 type handler func(*call) error
 
-// route is one subresource: what it is in discovery and who answers which verb. Verbs are those that
-// authorization saw; discovery, RBAC and the choice of handler therefore cannot drift apart.
+// route is one subresource: its kind in discovery and the handlers of its verbs. These are the verbs that were
+// authorized, so discovery, RBAC and the choice of the handler always agree.
 type route struct {
 	kind string
-	// verbs without a path below the subresource, and with one.
+	// plain handles verbs without a path below the subresource, nested those with one.
 	plain  map[string]handler
 	nested map[string]handler
-	// longRunning requests have no deadline and are not counted against the in-flight bound.
+	// longRunning requests have no deadline and do not count against the in-flight limit.
 	longRunning bool
-	// secret: the bodies of its writes hold secrets. A repeat under an idempotency key is then known by its URL alone.
+	// secret means that the bodies of its writes hold secrets. Then only the URL identifies a repeat under an
+	// idempotency key.
 	secret bool
-	// foreign: the query and the headers of the answer are those of an endpoint's code.
+	// foreign means that the query and the headers of the answer belong to an endpoint's code.
 	foreign bool
 }
 
@@ -78,7 +79,7 @@ type router struct {
 	lookup *lookup
 	routes map[runtimev1.Subresource]route
 	views  map[runtimev1.View]view
-	// secrets are kept out of every answer; may be nil.
+	// secrets are removed from every answer. It may be nil.
 	secrets *redact.Registry
 
 	repeats repeats
@@ -146,7 +147,7 @@ func (rt *router) serve(c *call) error {
 	return rt.serveThread(c, rte, h)
 }
 
-// of gives the handlers of the route for a call.
+// of returns the handlers of the route for a call.
 func (r route) of(c *call) verbs {
 	if len(c.path) > 0 {
 		return r.nested
@@ -154,7 +155,7 @@ func (r route) of(c *call) verbs {
 	return r.plain
 }
 
-// handler chooses who answers by the verb that was authorized.
+// handler chooses the handler by the authorized verb.
 func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) {
 	if h, ok := by[c.verb]; ok {
 		return h, nil
@@ -167,11 +168,11 @@ func (c *call) handler(by verbs, info *apirequest.RequestInfo) (handler, error) 
 	}, c.verb)
 }
 
-// noLists is the answer to whoever takes threads here for the objects of the same name: kubectl get
-// threads.runtime.skein.dev.
+// noLists returns the error for callers that expect the Thread objects here, as kubectl get threads.runtime.skein.dev
+// does.
 func noLists(verb string) error {
 	e := apierrors.NewMethodNotSupported(threadsResource, verb)
-	e.ErrStatus.Message = "the runtime API has threads by their names alone: list, create and delete the objects, " +
+	e.ErrStatus.Message = "the runtime API serves single threads by name: list, create and delete the objects, " +
 		skeinv1.GroupVersion.WithResource("threads").GroupResource().String() + ", or GET namespaces/{namespace}/history for those with the newest activity"
 	return e
 }
@@ -179,13 +180,13 @@ func noLists(verb string) error {
 func noSuchPath(r *http.Request) error {
 	e := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, threadsResource, "", "", 0, false)
 	e.ErrStatus.Reason = metav1.StatusReasonNotFound
-	e.ErrStatus.Message = "there is nothing at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource} and views over many threads, see /apis/" +
+	e.ErrStatus.Message = "nothing is served at this path: the runtime API has namespaces/{namespace}/threads/{thread}/{subresource} and views over many threads, see /apis/" +
 		runtimev1.GroupVersion.String() + " for the list"
 	e.ErrStatus.Details = nil
 	return e
 }
 
-// writeStatus answers with an error, as JSON.
+// writeStatus answers with an error as JSON.
 func writeStatus(w http.ResponseWriter, r *http.Request, err *apierrors.StatusError) {
 	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, r)
 }
@@ -199,11 +200,11 @@ func (c *call) writeJSON(code int, obj any) error {
 	body = c.secrets.JSON(c.namespace, body)
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
-	_, _ = c.w.Write(body) // the client has gone, there is nobody to tell
+	_, _ = c.w.Write(body) // an error means that the client has gone
 	return nil
 }
 
-// marshal writes JSON on one line, with its end. Texts stay as they are: nobody puts this into HTML.
+// marshal writes JSON on one line, with a newline. It does not escape texts for HTML.
 func marshal(obj any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -212,7 +213,7 @@ func marshal(obj any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// writeSuccess answers that it is done where there is nothing to show.
+// writeSuccess answers a call that has nothing to return.
 func (c *call) writeSuccess() error {
 	return c.writeJSON(http.StatusOK, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,

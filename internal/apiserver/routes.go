@@ -2,10 +2,11 @@ package apiserver
 
 import runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 
-// verbs maps what authorization calls a request to who answers it.
+// verbs maps the verb that was authorized to its handler.
 type verbs = map[string]handler
 
-// routes is the whole API. The verb watch is a GET below /watch/, which API servers know not to time out.
+// routes returns the whole API below threads. The verb watch is a GET below /watch/, which API servers do not time
+// out.
 func (s *Server) routes() map[runtimev1.Subresource]route {
 	return map[runtimev1.Subresource]route{
 		"": {kind: runtimev1.KindThreadRecord, plain: verbs{"get": s.getThread, "patch": s.patchThread}},
@@ -73,7 +74,7 @@ func (s *Server) routes() map[runtimev1.Subresource]route {
 	}
 }
 
-// anyMethod answers every verb that authorization has for a method.
+// anyMethod returns the same handler for every verb that authorization derives from a method.
 func anyMethod(h handler) verbs {
 	return verbs{"get": h, "create": h, "update": h, "patch": h, "delete": h}
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// scheme holds what the generic server itself answers with: Status and discovery documents. The types of
-// the runtime API are plain JSON and need no scheme.
+// scheme holds what the generic server itself answers with: Status and discovery documents. The types of the runtime
+// API are plain JSON and need no scheme.
 var (
 	scheme = runtime.NewScheme()
 	codecs = serializer.NewCodecFactory(scheme)

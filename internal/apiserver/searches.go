@@ -8,11 +8,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// maxSearchOffset bounds how deep a search may page: the database sorts all that comes before.
+// maxSearchOffset bounds the offset of a search, because the database sorts everything before it.
 const maxSearchOffset = 10_000
 
 // searchMessages answers GET searches?q=: messages of the namespaces in which the caller may get threads/messages
-// (SPEC THR-16). A namespace where he may not is as good as empty.
+// (THR-16). Other namespaces give no results and no error.
 func (s *Server) searchMessages(c *call) error {
 	ctx := c.r.Context()
 	q, err := c.query()
@@ -43,7 +43,7 @@ func (s *Server) searchMessages(c *call) error {
 		})
 		switch len(found) {
 		case 0:
-			return c.writeJSON(http.StatusOK, list) // there is no such thread for the caller
+			return c.writeJSON(http.StatusOK, list) // for the caller the thread does not exist
 		case 1:
 			sq.ThreadID = found[0].ID
 		default:
@@ -64,7 +64,7 @@ func (s *Server) searchMessages(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// searchable gives the namespaces that a search covers; nil for all.
+// searchable returns the namespaces that a search covers, or nil for all.
 func (s *Server) searchable(c *call, namespace string) ([]string, error) {
 	ctx := c.r.Context()
 	if namespace != "" {

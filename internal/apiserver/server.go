@@ -28,7 +28,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Engine is what the runtime API asks of the engine.
+// Engine is the part of the engine that the runtime API uses.
 type Engine interface {
 	Stop(ctx context.Context, threadID, reason string) error
 	Terminate(ctx context.Context, threadID, reason string) error
@@ -37,59 +37,59 @@ type Engine interface {
 	Outside
 }
 
-// Children is what it asks of the registry of children.
+// Children is the part of the registry of children that the runtime API uses.
 type Children interface {
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
 }
 
-// Effects is what it asks of scheduled effects.
+// Effects is the port for scheduled effects.
 type Effects = engine.Effects
 
-// Options of a Server. Threads, Engine, Children, Effects and Reader are needed, and either Kubeconfig or
-// both Authenticator and Authorizer.
+// Options are the options of a Server. Threads, Engine, Children, Effects and Reader are required, and either
+// Kubeconfig or both Authenticator and Authorizer.
 type Options struct {
 	Threads  *thread.Service
 	Engine   Engine
 	Children Children
 	Effects  Effects
-	// Secrets are kept out of every answer; may be nil.
+	// Secrets are removed from every answer. It may be nil.
 	Secrets *redact.Registry
-	// Recorder of Events about what people decide; nil for none.
+	// Recorder records Events about decisions of people. It may be nil.
 	Recorder events.EventRecorder
 
-	// Reader finds Thread objects by name; the manager's cache.
+	// Reader finds Thread objects by name; it is the manager's cache.
 	Reader client.Reader
-	// LiveReader is asked when Reader does not know a name, as a cache lags behind; nil for never.
+	// LiveReader is read when Reader does not have a name yet, because a cache lags behind. It may be nil.
 	LiveReader client.Reader
 
-	// Kubeconfig reaches the API server that authenticates and authorizes requests. The identity behind it
-	// needs the ClusterRole system:auth-delegator and, in kube-system, the Role
-	// extension-apiserver-authentication-reader.
+	// Kubeconfig reaches the API server that authenticates and authorizes requests. Its identity needs the
+	// ClusterRole system:auth-delegator and, in kube-system, the Role extension-apiserver-authentication-reader.
 	Kubeconfig *rest.Config
-	// Authenticator and Authorizer stand in for it where there is no API server.
+	// Authenticator and Authorizer replace it where there is no API server.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
 
-	// Listener to serve on; when nil, BindAddress and Port are listened on.
+	// Listener is where to serve. When nil, the server listens on BindAddress and Port.
 	Listener    net.Listener
-	BindAddress string // all addresses when empty
-	Port        int    // 0 for a free one
+	BindAddress string // empty means all addresses
+	Port        int    // 0 means a free port
 
-	// Certificate to serve with, as EnsureServing gives it. When nil, tls.crt and tls.key in CertDir, read
-	// again when they change. When that is empty too, a self-signed one (CABundle).
+	// Certificate is the serving certificate, as EnsureServing returns it. When nil, the server uses tls.crt and
+	// tls.key in CertDir and reads them again when they change. Without a CertDir it uses a self-signed certificate
+	// (see CABundle).
 	Certificate *Certificate
 	CertDir     string
 
-	// Audit writes audit events when set (policy file, log path).
+	// Audit writes audit events when it is set (policy file, log path).
 	Audit *genericoptions.AuditOptions
 
-	// RequestTimeout of requests other than events, files and code: 60 s when 0.
+	// RequestTimeout bounds requests other than events, files and code. 0 means 60 s.
 	RequestTimeout time.Duration
 
-	heartbeat       time.Duration // of events
+	heartbeat       time.Duration // the interval of pings to clients of streams
 	slowClient      time.Duration // a batch of events that takes longer ends the stream
-	transferTimeout time.Duration // for one piece of a stream, either way
-	setupWait       time.Duration // for a Thread object's conversation
+	transferTimeout time.Duration // bounds one piece of a stream, in either direction
+	setupWait       time.Duration // how long to wait for a Thread object's conversation
 }
 
 func (o *Options) setDefaults() {
@@ -109,14 +109,14 @@ func (o *Options) setDefaults() {
 func (o *Options) check() error {
 	switch {
 	case o.Threads == nil, o.Engine == nil, o.Children == nil, o.Effects == nil, o.Reader == nil:
-		return errors.New("runtime API: Threads, Engine, Children, Effects and Reader are needed")
+		return errors.New("runtime API: Threads, Engine, Children, Effects and Reader are required")
 	case o.Kubeconfig == nil && (o.Authenticator == nil || o.Authorizer == nil):
-		return errors.New("runtime API: give Kubeconfig to delegate authentication and authorization to, or both an Authenticator and an Authorizer")
+		return errors.New("runtime API: set Kubeconfig to delegate authentication and authorization, or set both Authenticator and Authorizer")
 	}
 	return nil
 }
 
-// Server serves the runtime API. It is a Runnable of a manager, on every replica.
+// Server serves the runtime API. It is a Runnable of a manager and runs on every replica.
 type Server struct {
 	opts        Options
 	listener    net.Listener
@@ -127,7 +127,7 @@ type Server struct {
 	stopping    chan struct{} // closed when Start's context ends
 }
 
-// New makes a server and begins to listen, so that Addr is known; Start makes it answer.
+// New returns a server that listens already, so that Addr is known. Start makes it answer.
 func New(o Options) (*Server, error) {
 	o.setDefaults()
 	if err := o.check(); err != nil {
@@ -163,13 +163,13 @@ func (s *Server) setUp() error {
 	cfg.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	cfg.ExternalAddress = s.listener.Addr().String()
 	cfg.SecureServing = &genericapiserver.SecureServingInfo{Listener: s.listener, Cert: s.certificate}
-	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: it has no token, so nobody can be it
+	cfg.LoopbackClientConfig = &rest.Config{} // no privileged client of our own: without a token nobody can act as it
 	cfg.SkipOpenAPIInstallation = true
 	cfg.EnableProfiling = false
 	cfg.LongRunningFunc = rt.longRunning
 	cfg.RequestTimeout = s.opts.RequestTimeout
-	// Requests are answered first, and then connections have two seconds to end. Without this, a connection that has sent part of
-	// a request holds up the end of the process for as long as a request may take.
+	// Requests are answered first; then connections have two seconds to end. Without this, a connection that has sent
+	// part of a request would delay the end of the process for as long as a request may take.
 	cfg.ShutdownSendRetryAfter = true
 	cfg.RequestInfoResolver = optionsAsGet{genericapiserver.NewRequestInfoResolver(cfg)}
 	cfg.ReadyzChecks = append(cfg.ReadyzChecks, healthz.NamedCheck("store", func(r *http.Request) error {
@@ -191,21 +191,20 @@ func (s *Server) setUp() error {
 	return rt.install(s.generic)
 }
 
-// Start serves until ctx ends and gives back when all requests have been answered.
+// Start serves until ctx ends. It returns when all requests have been answered.
 func (s *Server) Start(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { close(s.stopping) })
 	defer stop()
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// NeedLeaderElection is false: every replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Addr is where it listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// CABundle is the PEM of the authority that signed the serving certificate, when it is known: always but with
-// a CertDir.
+// CABundle returns the PEM of the authority that signed the serving certificate. It is unknown only with a CertDir.
 func (s *Server) CABundle() []byte {
 	if c, ok := s.certificate.(*Certificate); ok {
 		return c.CABundle()

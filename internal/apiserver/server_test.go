@@ -100,7 +100,7 @@ var _ = Describe("the server", func() {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		}
 		Expect(e.rights.last()).To(Equal("bob watch threads/events ns/hello"))
-		// A path that reads differently to a careless router is authorized as what it is routed to.
+		// A path that a careless router would read differently is authorized as what it is routed to.
 		resp, _ := e.do("GET", at("hello", "//messages"), nil)
 		Expect(resp.StatusCode).To(Equal(http.StatusNotFound))
 		resp, _ = e.do("GET", "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/threads/hello/files/../messages", nil)
@@ -157,7 +157,8 @@ var _ = Describe("the server", func() {
 			Expect(verbs).To(HaveKeyWithValue("threads/messages", ContainElements("create", "get")))
 			Expect(verbs).To(HaveKeyWithValue("threads/files", ContainElements("delete", "get", "update")))
 			Expect(verbs).To(HaveKeyWithValue("threads/events", ConsistOf("create", "get", "watch")))
-			// Clients look the rights on subresources up by their parent; what deletes, lists or watches must pass it by.
+			// Clients look up the rights on subresources by their parent. Code that deletes, lists or watches must
+			// skip it.
 			Expect(verbs).To(HaveKeyWithValue("threads", ConsistOf("get")))
 		}
 		resp, body := e.do("GET", "/apis/runtime.skein.dev", nil)
@@ -202,7 +203,7 @@ var _ = Describe("the server", func() {
 
 	It("refuses options that cannot work", func() {
 		_, err := New(Options{})
-		Expect(err).To(MatchError(ContainSubstring("are needed")))
+		Expect(err).To(MatchError(ContainSubstring("are required")))
 		e := newEnv()
 		_, err = New(Options{Threads: e.svc, Engine: e.engine, Children: &e.children, Effects: &e.effects, Reader: e.kube})
 		Expect(err).To(MatchError(ContainSubstring("Kubeconfig")))

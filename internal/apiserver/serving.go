@@ -24,11 +24,11 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// APIServiceName is the name of the APIService that sends the runtime API's requests to us.
+// APIServiceName is the name of the APIService that routes requests of the runtime API to this server.
 var APIServiceName = runtimev1.GroupVersion.Version + "." + runtimev1.GroupVersion.Group
 
 const (
-	// Priorities of the group among all: below custom resources (1000), so that `kubectl get threads` means
+	// The priorities of the group and its version: below custom resources (1000), so that `kubectl get threads` means
 	// the objects of skein.dev.
 	groupPriority   = 100
 	versionPriority = 15
@@ -39,7 +39,7 @@ const (
 	servicePortName = "https"
 )
 
-// servingScheme holds the kinds that registration touches.
+// servingScheme holds the kinds that registration reads and writes.
 var servingScheme = runtime.NewScheme()
 
 func init() {
@@ -48,17 +48,17 @@ func init() {
 	utilruntime.Must(apiregistrationv1.AddToScheme(servingScheme))
 }
 
-// ServingOptions say how the cluster's API server reaches this one. Zero fields have defaults.
+// ServingOptions say how the cluster's API server reaches this one. Zero fields get the default named beside them.
 type ServingOptions struct {
-	Namespace string // of the Service and the Secret: skein-system
+	Namespace string // of the Service and the Secret; skein-system
 	Service   string // skein-runtime-api
 	Secret    string // skein-runtime-api-tls
-	Port      int32  // of the Service: 443
+	Port      int32  // of the Service; 443
 
-	// External is where we listen when we run outside the cluster; nil for a pod behind the Service. A loopback
-	// address is registered by name, which works where the API server routes aggregated requests by Service
-	// (its default). Any other is registered as an endpoint of the Service, which works where it routes them
-	// to endpoints (--enable-aggregator-routing).
+	// External is the address of a server outside the cluster, or nil for a pod behind the Service. A loopback
+	// address is registered by name. That works where the API server routes aggregated requests to the Service, which
+	// is its default. Any other address is registered as an endpoint of the Service. That works where the API server
+	// routes them to endpoints (--enable-aggregator-routing).
 	External net.Addr
 
 	now func() time.Time
@@ -81,7 +81,8 @@ func (o *ServingOptions) setDefaults() {
 	}
 }
 
-// names that callers verify: the API server verifies <service>.<namespace>.svc whatever address it dials.
+// names returns the names in the certificate. The API server verifies <service>.<namespace>.svc whatever address it
+// dials.
 func (o *ServingOptions) names() []string {
 	svc := o.Service + "." + o.Namespace + ".svc"
 	names := []string{svc, svc + ".cluster.local", "localhost", "127.0.0.1", "::1"}
@@ -91,10 +92,10 @@ func (o *ServingOptions) names() []string {
 	return names
 }
 
-// EnsureServing makes the runtime API reachable through the Kubernetes API: it keeps an authority and a serving
-// certificate in a Secret that all replicas share, and an APIService that trusts it. Outside the cluster it
-// makes the Service too. Give the Certificate to the Server and add
-// it to the manager too, so that it is renewed in time.
+// EnsureServing makes the runtime API reachable through the Kubernetes API. It keeps an authority and a serving
+// certificate in a Secret that all replicas share, and an APIService that trusts the authority. Outside the cluster
+// it also creates the Service. Pass the Certificate to the Server, and add it to the manager so that it is renewed in
+// time.
 func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Certificate, error) {
 	o.setDefaults()
 	c, err := client.New(cfg, client.Options{Scheme: servingScheme})
@@ -103,7 +104,7 @@ func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Ce
 	}
 	r := &registrar{client: c, opts: o, certificate: &Certificate{}}
 	r.certificate.renew = r.ensure
-	if o.External != nil { // in a cluster, probes and operators look at the APIService
+	if o.External != nil { // in a cluster, probes and operators check the APIService
 		r.certificate.reached = func(ctx context.Context) error { return WaitAvailable(ctx, cfg) }
 	}
 	if err := r.ensure(ctx); err != nil {
@@ -112,7 +113,7 @@ func EnsureServing(ctx context.Context, cfg *rest.Config, o ServingOptions) (*Ce
 	return r.certificate, nil
 }
 
-// registrar keeps the objects of the registration.
+// registrar maintains the objects of the registration.
 type registrar struct {
 	client      client.Client
 	opts        ServingOptions
@@ -134,11 +135,11 @@ func (r *registrar) ensure(ctx context.Context) error {
 	return r.ensureAPIService(ctx)
 }
 
-// settleRaces is how often replicas that start together may overtake each other before it is an error.
+// settleRaces bounds how often replicas that start together may conflict before it is an error.
 const settleRaces = 5
 
-// ensureSecret loads the certificate, making what is missing, broken or due. Of replicas that race, one wins and
-// the others take what it wrote.
+// ensureSecret loads the certificate and creates what is missing, broken or due. When replicas race, one wins and the
+// others use what it wrote.
 func (r *registrar) ensureSecret(ctx context.Context) error {
 	var err error
 	for range settleRaces {
@@ -197,7 +198,7 @@ func (r *registrar) trySecret(ctx context.Context) error {
 	return nil
 }
 
-// ensureAPIService makes the registration, or where an installation declares it, only fills in the authority.
+// ensureAPIService creates the registration. Where an installation declares it, this only sets the authority.
 func (r *registrar) ensureAPIService(ctx context.Context) error {
 	want := apiregistrationv1.APIServiceSpec{
 		Service: &apiregistrationv1.ServiceReference{Namespace: r.opts.Namespace, Name: r.opts.Service, Port: ptr.To(r.servicePort())},
@@ -240,7 +241,7 @@ func managed(m *metav1.ObjectMeta) {
 	m.Labels[skeinv1.LabelManagedBy] = skeinv1.ManagedByValue
 }
 
-// WaitAvailable waits until the API server reaches the runtime API. Its error says what the API server says.
+// WaitAvailable waits until the API server can reach the runtime API. Its error repeats what the API server says.
 func WaitAvailable(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: servingScheme})
 	if err != nil {
@@ -279,12 +280,12 @@ func unavailable(last string, err error) error {
 	hint := ""
 	switch {
 	case strings.Contains(last, "FailedDiscoveryCheck"):
-		hint = "; where nothing routes the addresses of Services, as in a cluster without nodes, a manager that runs outside of it is reached with --runtime-api-bind-address=127.0.0.1:8444"
+		hint = "; in a cluster where nothing routes Service addresses, such as one without nodes, run a manager outside of it with --runtime-api-bind-address=127.0.0.1:8444"
 	case strings.Contains(last, "ExternalName"):
 		hint = "; this API server routes aggregated requests to endpoints, which cannot be loopback: listen on another address of this machine with --runtime-api-bind-address"
 	}
 	return fmt.Errorf("the API server does not reach the runtime API (%s)%s: %w", last, hint, err)
 }
 
-// errInCluster refuses to take a Service away from an installation.
+// errInCluster keeps a manager outside the cluster from taking over the Service of an installation.
 var errInCluster = errors.New("it has a selector, so a manager in the cluster serves the runtime API: remove that installation first, or use its runtime API")

@@ -109,7 +109,7 @@ var _ = Describe("the serving certificate", func() {
 
 	It("renews itself while it is in use", func(ctx SpecContext) {
 		r := registrarOf(kube)
-		now = now.Add(-leafLifetime) // as if made a year ago
+		now = now.Add(-leafLifetime) // as if issued a year ago
 		Expect(r.ensure(ctx)).To(Succeed())
 		old := leaf(r)
 		now = time.Now()
@@ -142,7 +142,7 @@ var _ = Describe("a server that stops", Label("K8S-05"), func() {
 			defer close(ended)
 			_, _ = conn.Read(make([]byte, 1))
 		}()
-		e.status("GET", at("nobody", "/messages"), "") // it has read what came before
+		e.status("GET", at("nobody", "/messages"), "") // proves that the server has read what came before
 		e.stop()
 		Eventually(e.stopped).Should(BeClosed())
 		Expect(ended).NotTo(BeClosed(), "the server stopped because it was told to, and not because the client's time was over")

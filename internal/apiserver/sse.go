@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// reconnectAfter is what a browser is told to wait before it connects again, in milliseconds.
+// reconnectAfter is how long a browser waits before it reconnects, in milliseconds.
 const reconnectAfter = 1000
 
 func (s *Server) serveSSE(c *call, f *follower) error {
@@ -28,12 +28,12 @@ func (s *Server) startSSE(c *call) *sseSink {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies must not hold events back
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	c.w.WriteHeader(http.StatusOK)
 	return &sseSink{w: c.w, control: http.NewResponseController(c.w), timeout: s.opts.transferTimeout, clean: c.clean}
 }
 
-// retry tells a browser how long to wait before it connects again, and sends the head of the answer.
+// retry sends the browser its reconnection time, and with it the head of the answer.
 func (s *sseSink) retry() error { return s.write(fmt.Appendf(nil, "retry: %d\n\n", reconnectAfter)) }
 
 // sseSink writes server-sent events (WHATWG HTML, 9.2).
@@ -41,7 +41,7 @@ type sseSink struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
-	clean   func([]byte) []byte // of secrets
+	clean   func([]byte) []byte // removes secrets
 	buf     bytes.Buffer
 }
 
@@ -56,7 +56,7 @@ func (s *sseSink) send(_ context.Context, events []store.Event) error {
 }
 
 func (s *sseSink) append(id, event string, data any) error {
-	body, err := marshal(data) // one line and its end: encoding/json escapes others
+	body, err := marshal(data) // one line, because encoding/json escapes line breaks
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *sseSink) close(_ context.Context, why runtimev1.StreamClosed) {
 	}
 }
 
-// write gives a piece to the connection and waits until it has taken it. The deadline is cleared again, as it
+// write sends data and waits until the connection has accepted it. It clears the deadline again, because a deadline
 // would end an idle HTTP/2 stream.
 func (s *sseSink) write(b []byte) error {
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))

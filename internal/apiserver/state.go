@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// listState answers GET state: a page of the thread's state (SPEC STA-02).
+// listState answers GET state: a page of the thread's state (STA-02).
 func (s *Server) listState(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) listState(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// getState answers GET state/{key} with the value; 404 when there is none, as null may be a value.
+// getState answers GET state/{key} with the value, or 404 when there is none, because null may be a value.
 func (s *Server) getState(c *call) error {
 	v, ok, err := c.thread.StateValue(c.r.Context(), c.rest())
 	if err != nil {
@@ -63,14 +63,14 @@ func (s *Server) deleteState(c *call) error {
 	return s.mergeState(c, store.StateChange{Verb: store.StateDelete, Key: c.rest()})
 }
 
-// changeState answers POST state: a batch of changes, all or nothing (SPEC STA-03).
+// changeState answers POST state: a batch of changes, all or nothing (STA-03).
 func (s *Server) changeState(c *call) error {
 	var in runtimev1.StateChanges
 	if err := c.decode(&in, false); err != nil {
 		return err
 	}
 	if len(in.Ops) == 0 {
-		return apierrors.NewBadRequest(`there are no changes: send {"ops": [{"op": "set", "key": "…", "value": …}]}`)
+		return apierrors.NewBadRequest(`the list of changes is empty: send {"ops": [{"op": "set", "key": "…", "value": …}]}`)
 	}
 	changes := make([]store.StateChange, len(in.Ops))
 	for i, o := range in.Ops {
@@ -101,7 +101,7 @@ func (c *call) writeKeys(page *store.KeyPage) error {
 	return c.writeJSON(http.StatusOK, runtimev1.KeyList{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindKeyList), Keys: page.Keys, HasMore: page.HasMore})
 }
 
-// listKeys answers GET kv: the keys of the thread's key-value store (SPEC KVS-01).
+// listKeys answers GET kv: the keys of the thread's key-value store (KVS-01).
 func (s *Server) listKeys(c *call) error {
 	q, err := c.keyQuery()
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Server) listKeys(c *call) error {
 	return c.writeKeys(page)
 }
 
-// listKVKeys answers GET kvstores/{store}/values (SPEC STA-07).
+// listKVKeys answers GET kvstores/{store}/values (STA-07).
 func (s *Server) listKVKeys(c *call) error {
 	q, err := c.keyQuery()
 	if err != nil {
@@ -136,10 +136,11 @@ func (s *Server) getKV(c *call) error {
 	return c.writeJSON(http.StatusOK, runtimev1.ValueRecord{TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindValueRecord), Exists: v.Exists, Data: v.Data, ExpiresAt: v.ExpiresAt})
 }
 
-// maxTTL in seconds: a hundred years.
+// maxTTL is a hundred years, in seconds.
 const maxTTL = 100 * 365 * 24 * 3600
 
-// putKV answers PUT kvstores/{store}/values/{key}: the body is the value, kept for ttl seconds, for ever without.
+// putKV answers PUT kvstores/{store}/values/{key}: the body is the value. It is kept for ttl seconds, or forever
+// without ttl.
 func (s *Server) putKV(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Server) putKV(c *call) error {
 	return c.writeSuccess()
 }
 
-// deleteKV answers DELETE kvstores/{store}/values/{key}: 404 when there is none.
+// deleteKV answers DELETE kvstores/{store}/values/{key}, with 404 when there is no value.
 func (s *Server) deleteKV(c *call) error {
 	there, err := s.opts.Threads.KV(c.namespace).Delete(c.r.Context(), c.name, c.rest())
 	if err != nil {

@@ -43,7 +43,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// patience bounds what must happen, on machines that are busy; it is never what a spec measures.
+// patience bounds what must happen, with room for busy machines. No spec measures it.
 const patience = 2 * time.Minute
 
 func TestAPIServer(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAPIServer(t *testing.T) {
 	RunSpecs(t, "Runtime API")
 }
 
-// env is a server over a real store, with Thread objects in a client's memory. Who asks is the bearer token.
+// env is a server over a real store, with Thread objects in a client's memory. The bearer token is the caller's name.
 type env struct {
 	svc    *thread.Service
 	kube   client.Client
@@ -69,7 +69,7 @@ type env struct {
 	config *rest.Config
 	http   *http.Client
 	stop   func() // begins to stop the server
-	// stopped is closed when it has stopped.
+	// stopped is closed when the server has stopped.
 	stopped chan struct{}
 }
 
@@ -122,7 +122,8 @@ func newEnv(change ...func(*Options)) *env {
 	Expect(roots.AppendCertsFromPEM(e.server.CABundle())).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	e.http = &http.Client{Transport: transport}
-	// A server waits a second for connections of HTTP/2 that their clients have left open. All clients of one server share a transport.
+	// A server waits a second for HTTP/2 connections that clients have left open. All clients of one server share a
+	// transport.
 	DeferCleanup(transport.CloseIdleConnections)
 	shared, err := rest.TransportFor(e.config)
 	Expect(err).NotTo(HaveOccurred())
@@ -130,7 +131,7 @@ func newEnv(change ...func(*Options)) *env {
 	return e
 }
 
-// outside is a real engine that runs nothing: what it does for callers outside of runs needs no loop.
+// outside is a real engine that runs nothing: what it does for callers outside runs needs no loop.
 func (e *env) outside() Outside {
 	GinkgoHelper()
 	e.definitions = enginetest.NewDefinitions()
@@ -157,7 +158,7 @@ func (d inAnyNamespace) Load(ctx context.Context, _, kind, name string) (json.Ra
 	return d.Definitions.Load(ctx, enginetest.Namespace, kind, name)
 }
 
-// child makes a thread whose parent is another.
+// child creates a thread whose parent is another.
 func (e *env) child(name string, parent *thread.State) (*thread.State, *runtimeclient.Thread) {
 	GinkgoHelper()
 	obj := e.object(name)
@@ -171,7 +172,7 @@ func (e *env) child(name string, parent *thread.State) (*thread.State, *runtimec
 	return st, e.client().Thread("ns", name)
 }
 
-// thread makes a Thread object and its conversation.
+// thread creates a Thread object and its conversation.
 func (e *env) thread(name string) (*thread.State, *runtimeclient.Thread) {
 	GinkgoHelper()
 	obj := e.object(name)
@@ -198,12 +199,12 @@ func (e *env) client() *runtimeclient.Client {
 	return c
 }
 
-// at is the path of a thread's part of the API.
+// at returns the path of a thread's part of the API.
 func at(name, rest string) string {
 	return "/apis/runtime.skein.dev/v1alpha1/namespaces/ns/threads/" + name + rest
 }
 
-// do makes a plain request as alice.
+// do sends a plain request as alice.
 func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.Response, string) {
 	GinkgoHelper()
 	req, err := http.NewRequest(method, e.base+path, body)
@@ -220,7 +221,7 @@ func (e *env) do(method, path string, body io.Reader, headers ...string) (*http.
 	return resp, string(data)
 }
 
-// status makes a request that must fail and gives the Status.
+// status sends a request that must fail and returns the Status.
 func (e *env) status(method, path, body string, headers ...string) metav1.Status {
 	GinkgoHelper()
 	resp, data := e.do(method, path, strings.NewReader(body), headers...) //nolint:bodyclose // do has read it and closed it
@@ -233,7 +234,7 @@ func (e *env) status(method, path, body string, headers ...string) metav1.Status
 	return s
 }
 
-// byToken takes the bearer token for the user's name.
+// byToken uses the bearer token as the user's name.
 func byToken(r *http.Request) (*authenticator.Response, bool, error) {
 	name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if name == "" {
@@ -242,7 +243,7 @@ func byToken(r *http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
 }
 
-// rights lets alice do all, anybody else what is listed, and remembers what was asked.
+// rights lets alice do everything and others what is listed, and records the requests.
 type rights struct {
 	mu    sync.Mutex
 	allow map[string]bool // "user verb resource/subresource namespace/name"
@@ -266,8 +267,8 @@ func (r *rights) last() string {
 	return r.asked[len(r.asked)-1]
 }
 
-// recordingEngine does what the engine does to the store and remembers what was asked of it.
-// What callers outside of runs ask for, a real engine does.
+// recordingEngine does what the engine does to the store and records the calls. A real engine handles what callers
+// outside runs request.
 type recordingEngine struct {
 	Outside
 	svc     *thread.Service
@@ -275,7 +276,7 @@ type recordingEngine struct {
 	code    sandbox.CodeRequest
 	result  sandbox.Result
 	err     error
-	// endpoint answers requests to endpoints in place of the real engine, when set.
+	// endpoint answers requests to endpoints instead of the real engine, when set.
 	endpoint func(context.Context, engine.EndpointRequest, engine.EndpointAnswer) error
 	run      func(context.Context, sandbox.CodeRequest) (sandbox.Result, error) // when set: does it instead
 	block    chan string                                                        // when set: code ends with its request only; it says "begun" and "ended"
@@ -323,7 +324,7 @@ func (e *recordingEngine) ServeEndpoint(ctx context.Context, id string, req engi
 	return e.endpoint(ctx, req, to)
 }
 
-// memoryChildren and memoryEffects stand for what is kept by custom resources.
+// memoryChildren and memoryEffects replace the ports that use custom resources.
 type memoryChildren []skeinv1.ChildStatus
 
 func (c *memoryChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, error) {

@@ -17,9 +17,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Outside is what the engine does for callers of ThreadState that are no run.
+// Outside is what the engine does for users of ThreadState outside a run.
 type Outside interface {
-	// MessageHooks gives the hooks that writes of messages go through (SPEC HOK-01); nil for none.
+	// MessageHooks returns the hooks that writes of messages pass (HOK-01), or nil.
 	MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks
 	InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error)
 	QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error
@@ -27,23 +27,23 @@ type Outside interface {
 	SetStatus(ctx context.Context, threadID, status string) error
 	ServeEndpoint(ctx context.Context, threadID string, req engine.EndpointRequest, to engine.EndpointAnswer) error
 	Stopping(threadID string) bool
-	// CancelRun ends one run of a thread (SPEC RUN-10).
+	// CancelRun ends one run of a thread (RUN-10).
 	CancelRun(ctx context.Context, threadID, runID, reason string) error
-	// Queue queues a message by a policy (SPEC RUN-09).
+	// Queue queues a message with a policy (RUN-09).
 	Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error)
-	// Approvals and Decide are about tool calls that wait for a person (SPEC RUN-11).
+	// Approvals and Decide handle tool calls that wait for a person (RUN-11).
 	Approvals(ctx context.Context, threadID string) ([]approval.Call, error)
 	Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error)
-	// CheckSkill holds the arguments of a skill against the schema that the thread's agent has for it (SPEC AGT-08).
+	// CheckSkill checks the arguments of a skill against the schema that the thread's agent has for it (AGT-08).
 	CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error)
-	// SearchMemory finds what was said before (SPEC RUN-08).
+	// SearchMemory searches earlier messages (RUN-08).
 	SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error)
 	DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error)
 	Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }
 
-// callTool answers POST tools/{name}: invokeTool and queueTool (SPEC TOL-01). A request that waits for a result
-// ends with it; a caller that goes away ends the call.
+// callTool answers POST tools/{name}: invokeTool and queueTool (TOL-01). A request that waits for a result lasts as
+// long as the call, and a client that disconnects ends the call.
 func (s *Server) callTool(c *call) error {
 	if len(c.path) != 1 {
 		return noSuchPath(c.r)
@@ -82,32 +82,32 @@ func (s *Server) callTool(c *call) error {
 		})
 		return c.writeJSON(http.StatusOK, out)
 	}
-	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "give invoke, which waits for the result, or queue, which does not")
+	return invalid(c.name, metav1.CauseTypeFieldValueNotSupported, "mode", "it must be invoke, which waits for the result, or queue, which does not")
 }
 
-// objectOf checks that a field is a JSON object; {} when it is absent.
+// objectOf returns a field that must be a JSON object, or {} when it is absent.
 func objectOf(name, field string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return json.RawMessage("{}"), nil
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
-		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "give a JSON object, or leave it out")
+		return nil, invalid(name, metav1.CauseTypeTypeInvalid, field, "it must be a JSON object; or leave it out")
 	}
 	return raw, nil
 }
 
-// definitionKinds are the kinds in the URL and what the engine calls them.
+// definitionKinds maps the kinds in the URL to their names in the engine.
 var definitionKinds = map[string]string{
 	runtimev1.DefinitionModels: "model", runtimev1.DefinitionPrompts: "prompt", runtimev1.DefinitionAgents: "agent",
 }
 
-// getDefinitions answers GET definitions/{kind} with names and GET definitions/{kind}/{name} with the definition
-// (SPEC AGT-07). Secrets are no part of it.
+// getDefinitions answers GET definitions/{kind} with names, and GET definitions/{kind}/{name} with the definition
+// without secrets (AGT-07).
 func (s *Server) getDefinitions(c *call) error {
 	kind, ok := definitionKinds[c.path[0]]
 	if !ok {
-		return notFound(c.name, "there are no definitions/%s: ask for definitions/models, definitions/prompts or definitions/agents", c.path[0])
+		return notFound(c.name, "unknown kind definitions/%s: use definitions/models, definitions/prompts or definitions/agents", c.path[0])
 	}
 	switch len(c.path) {
 	case 1:
@@ -141,7 +141,7 @@ func (s *Server) listDefinitions(c *call, kind string) error {
 	})
 }
 
-// emitEvent answers POST events: the event reaches every client that follows the thread (SPEC EVT-01).
+// emitEvent answers POST events: the event reaches every client that follows the thread (EVT-01).
 func (s *Server) emitEvent(c *call) error {
 	var in runtimev1.NewEvent
 	if err := c.decode(&in, false); err != nil {
@@ -156,7 +156,7 @@ func (s *Server) emitEvent(c *call) error {
 	return c.writeSuccess()
 }
 
-// getExecution answers GET execution: the run under way, null at rest (SPEC RUN-03).
+// getExecution answers GET execution: the current run, or null when the thread rests (RUN-03).
 func (s *Server) getExecution(c *call) error {
 	run, err := s.opts.Threads.Store().Run(c.r.Context(), c.row.ID, "")
 	if errors.Is(err, store.ErrNotFound) || err == nil && run.Status.Ended() {

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// listChildren answers GET children: the registry of the thread (SPEC SUB-01).
+// listChildren answers GET children: the registry of the thread (SUB-01).
 func (s *Server) listChildren(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) listChildren(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// listEffects answers GET effects: those that are pending, all or of one name (SPEC EFF-01).
+// listEffects answers GET effects: the pending effects, all or those of one name (EFF-01).
 func (s *Server) listEffects(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) listEffects(c *call) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// maxDelay of an effect, in milliseconds: a hundred years.
+// maxDelay is the longest delay of an effect: a hundred years, in milliseconds.
 const maxDelay = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
 
 // scheduleEffect answers POST effects.
@@ -67,11 +67,11 @@ func (s *Server) scheduleEffect(c *call) error {
 	}
 	switch {
 	case n.Name == "":
-		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "name an Effect, or package/effect")
+		return invalid(c.name, metav1.CauseTypeFieldValueRequired, "name", "set it to the name of an Effect, or to package/effect")
 	case n.Delay < 0 || n.Delay > maxDelay:
-		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "give milliseconds from 0, which is now, to a hundred years")
+		return invalid(c.name, metav1.CauseTypeFieldValueInvalid, "delay", "it must be from 0, which means now, to a hundred years, in milliseconds")
 	}
-	// Objects are named by what caused them, so that a repeat with the same key schedules nothing new.
+	// The cause determines the name of the object, so that a repeat with the same key schedules nothing new.
 	cause := "api:" + uuid.NewString()
 	if key := c.idempotencyKey(n.IdempotencyKey); key != "" {
 		cause = "api-key:" + key

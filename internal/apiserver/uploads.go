@@ -9,11 +9,12 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Uploads in parts. Through the Kubernetes API a request lasts a minute at most, and a part can be sent again.
+// Uploads in parts exist because a request through the Kubernetes API lasts a minute at most. A part can also be sent
+// again.
 
 var errCutOff = apierrors.NewBadRequest("the file was not stored: its bytes were cut off or came too slowly: send it again")
 
-// body is the request's body, for a client that may take its time.
+// body returns the request's body with a time limit for each read instead of one for the whole request.
 func (s *Server) body(c *call) *patientReader {
 	return &patientReader{r: c.r.Body, control: http.NewResponseController(c.w), limit: s.opts.transferTimeout}
 }

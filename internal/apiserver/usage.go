@@ -8,7 +8,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// getUsage answers GET usage of a thread: what its ended runs used, with subtree=true its descendants' too (SPEC LOG-03).
+// getUsage answers GET usage of a thread: what its ended runs used, and with subtree=true also those of its
+// descendants (LOG-03).
 func (s *Server) getUsage(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -25,7 +26,7 @@ func (s *Server) getUsage(c *call) error {
 	return c.writeJSON(http.StatusOK, usageOf(u))
 }
 
-// namespaceUsage answers GET usage of a namespace, or of one agent of it.
+// namespaceUsage answers GET usage of a namespace, or of one agent in it.
 func (s *Server) namespaceUsage(c *call) error {
 	q, err := c.query()
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *Server) namespaceUsage(c *call) error {
 	}
 	agent := q.text("agent")
 	if strings.ContainsRune(agent, 0) {
-		q.bad("agent", "give the name of an Agent")
+		q.bad("agent", "it must be the name of an Agent")
 	}
 	if err := q.check(); err != nil {
 		return err
@@ -53,8 +54,8 @@ func usageOf(u *store.UsageSum) runtimev1.Usage {
 	}
 }
 
-// listUsage answers GET usage/records: what each ended run of a thread used, and each task that followed one, newest
-// first (SPEC RUN-07).
+// listUsage answers GET usage/records: the usage of each ended run of a thread and of each task that followed a run,
+// newest first (RUN-07).
 func (s *Server) listUsage(c *call) error {
 	if c.rest() != runtimev1.UsageRecords {
 		return noSuchPath(c.r)

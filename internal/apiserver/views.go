@@ -7,23 +7,24 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// view is a resource beside threads: something about many threads at once. Its calls have no thread.
+// view is a resource beside threads that covers many threads. Its calls have no thread.
 type view struct {
 	kind string
-	// namespaced ones are below namespaces/{namespace}, the others at the top.
+	// namespaced views are below namespaces/{namespace}, the others at the top.
 	namespaced bool
-	// collection answers without a name, named with one.
+	// collection handles requests without a name, named those with one.
 	collection verbs
 	named      verbs
-	// across answers for a namespaced collection over all namespaces, for callers with that right in all.
+	// across handles the collection of a namespaced view over all namespaces, for callers with the right in all of
+	// them.
 	across verbs
-	// below are the subresources of a name: {name}/{subresource}[/{path}].
+	// below holds the subresources of a name: {name}/{subresource}[/{path}].
 	below map[string]route
-	// longRunning requests have no deadline and are not counted against the in-flight bound.
+	// longRunning requests have no deadline and do not count against the in-flight limit.
 	longRunning bool
 }
 
-// views is all of the API that is not below a thread.
+// views returns the part of the API that is not below a thread.
 func (s *Server) views() map[runtimev1.View]view {
 	return map[runtimev1.View]view{
 		runtimev1.ViewKVStores: {
@@ -61,7 +62,7 @@ func (rt *router) serveView(c *call, v view, info *apirequest.RequestInfo) error
 	return h(c)
 }
 
-// of gives the handlers of the view for a call.
+// of returns the handlers of the view for a call.
 func (v view) of(c *call, info *apirequest.RequestInfo) verbs {
 	switch {
 	case v.namespaced && c.namespace == "":
@@ -79,7 +80,7 @@ func (v view) of(c *call, info *apirequest.RequestInfo) verbs {
 	return v.collection
 }
 
-// resources describes the view as discovery shows it.
+// resources describes the view for discovery.
 func (v view) resources(name runtimev1.View) []metav1.APIResource {
 	describe := func(name, kind string, verbs metav1.Verbs) metav1.APIResource {
 		return metav1.APIResource{

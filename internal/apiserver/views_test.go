@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// threadOf makes a thread of a namespace with a given id, with its object or without.
+// threadOf creates a thread of a namespace with a given id, with its object or without.
 func (e *env) threadOf(namespace, name, id string, withObject bool) {
 	GinkgoHelper()
 	if withObject {
@@ -31,7 +31,7 @@ func (e *env) threadOf(namespace, name, id string, withObject bool) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// as gives a client of somebody with rights.
+// as returns a client of a user with rights.
 func (e *env) as(name string, allow ...string) *runtimeclient.Client {
 	GinkgoHelper()
 	e.rights.mu.Lock()
@@ -53,7 +53,7 @@ var _ = Describe("lookups", Label("THR-16", "IDS-01"), func() {
 	const (
 		one   = "0190a4c2-7a1b-7c3d-8e4f-aabbccddeeff"
 		two   = "0190a4c2-7a1b-7c3d-8e4f-aabbccddee00"
-		twin  = "1190a4c2-7a1b-7c3d-8e4f-aabbccddeeff" // with the short id of one
+		twin  = "1190a4c2-7a1b-7c3d-8e4f-aabbccddeeff" // has the same short id as one
 		other = "0190a4c2-7a1b-7c3d-8e4f-000000000001"
 	)
 
@@ -95,7 +95,7 @@ var _ = Describe("lookups", Label("THR-16", "IDS-01"), func() {
 		Expect(err).To(MatchError(And(ContainSubstring("whole id"), ContainSubstring(one+" (hello in namespace ns)"), ContainSubstring(twin+" (twin in namespace far)"))))
 		bob := e.as("bob", "get lookups/ /aabbccddeeff", "get threads/ ns/hello")
 		Expect(bob.Lookup(ctx, "aabbccddeeff")).To(HaveField("ThreadID", one))
-		// Within a namespace it is what it is there.
+		// Within a namespace, the namespace decides.
 		Expect(e.client().Thread("ns", "aabbccddeeff").Get(ctx)).To(HaveField("ThreadID", one))
 		Expect(e.client().Thread("far", "AABBCCDDEEFF").Get(ctx)).To(HaveField("ThreadID", twin))
 		e.threadOf("ns", "near-twin", "2190a4c2-7a1b-7c3d-8e4f-aabbccddeeff", true)

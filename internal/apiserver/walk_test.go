@@ -17,28 +17,28 @@ import (
 	"github.com/skein-dev/skein/internal/thread/life"
 )
 
-// write is what the walk knows of a way to write: how it is called rightly.
+// write is what the walk knows about a way to write: a correct call.
 type write struct {
-	// path below the subresource of a write that is nested.
+	// path is below the subresource of a nested write.
 	path string
-	// good is a body that is taken, empty where there is none.
+	// good is a body that is accepted; empty means none.
 	good string
-	// any: every body is as good as another, be it bytes or a value; the bound of its size is asked for all the same
-	// unless it is streamed.
+	// any means that every body is accepted, as bytes or as a value. The limit of its size is still checked unless it
+	// is streamed.
 	any bool
-	// streamed: the body has no bound.
+	// streamed means that the body has no size limit.
 	streamed bool
-	// fields that are not known are an outcome, not an error.
+	// fields means that unknown fields are a result, not an error.
 	outcome bool
-	// stays: a thread that is terminated takes it all the same.
+	// stays means that a terminated thread accepts it too.
 	stays bool
-	// child: only a child can do it.
+	// child means that only a child can do it.
 	child bool
-	// held: only the holder of a lease can do it, as the specs of leases show.
+	// held means that only the holder of a lease can do it, as the specs of leases show.
 	held bool
 }
 
-// writes is every way to write below a thread: "verb subresource", with a "/" at the end of what is nested.
+// writes lists every way to write below a thread: "verb subresource", with a "/" at the end for nested ones.
 var writes = map[string]write{
 	"create truncate":      {good: `{"messageIndex":-1}`, stays: true},
 	"create relationships": {good: `{"threadID":"parent","type":"mention","role":"child"}`},
@@ -85,10 +85,10 @@ var writes = map[string]write{
 	"update status":     {good: `{"status":"x"}`, child: true},
 }
 
-// writing are the verbs that authorization has for writes, with their methods.
+// writing maps the verbs that authorization has for writes to their methods.
 var writing = map[string]string{"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete}
 
-// served lists every way to write that the router has.
+// served returns every way to write that the router has.
 func served() (keys []string) {
 	for sub, r := range (&Server{}).routes() {
 		for verb := range r.plain {
@@ -105,14 +105,14 @@ func served() (keys []string) {
 	})
 }
 
-// eachWrite goes through every way to write that the router has.
+// eachWrite calls a function for every way to write that the router has.
 func eachWrite(f func(key, method, path string, w write)) {
 	GinkgoHelper()
 	for _, key := range served() {
 		verb, sub, _ := strings.Cut(key, " ")
 		w, known := writes[key]
 		if !known {
-			continue // one spec says so, that is enough
+			continue // one spec reports it, which is enough
 		}
 		path := "/" + sub
 		if sub == "" {
@@ -123,7 +123,7 @@ func eachWrite(f func(key, method, path string, w write)) {
 	}
 }
 
-// refused makes a request and gives the Status that it must be refused with.
+// refused sends a request that must be refused and returns the Status.
 func (e *env) refused(user, method, path, body, contentType string) metav1.Status {
 	GinkgoHelper()
 	return e.status(method, path, body, "Authorization", "Bearer "+user, "Content-Type", contentType)
@@ -156,7 +156,7 @@ var _ = Describe("every way to write", Label("THR-18"), func() {
 				return
 			}
 			s := e.refused("alice", method, at(name, path), `{"cut": "off`, asJSON)
-			if w.any { // the domain says so, which names the field
+			if w.any { // the domain reports it and names the field
 				Expect(s.Reason).To(Equal(metav1.StatusReasonInvalid), key)
 			} else {
 				Expect(s.Reason).To(Equal(metav1.StatusReasonBadRequest), key)

@@ -14,24 +14,26 @@ import (
 )
 
 func (s *Server) serveWebSocket(c *call, f *follower) error {
-	// Another origin is refused: client certificates come by themselves.
+	// Accept refuses other origins, because browsers send client certificates by themselves.
 	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{Subprotocols: subprotocols(c.r, runtimev1.EventsSubprotocol)})
 	if err != nil {
-		return nil // it has answered
+		return nil // Accept has answered
 	}
 	defer func() { _ = conn.CloseNow() }()
-	ctx := conn.CloseRead(c.r.Context()) // nothing is expected from the client; ends when it leaves
+	ctx := conn.CloseRead(c.r.Context()) // the client sends nothing; ctx ends when it disconnects
 	f.run(ctx, &wsSink{conn: conn, timeout: s.opts.transferTimeout, clean: c.clean})
 	return nil
 }
 
-// bearerSubprotocol begins the subprotocol in which a browser, which cannot set Authorization, sends its token.
+// bearerSubprotocol is the prefix of the subprotocol in which a browser, which cannot set Authorization, sends its
+// token.
 const bearerSubprotocol = "base64url.bearer.authorization.k8s.io."
 
-// subprotocols returns those that an answer may name, the best first: our own, then whatever else the client offers beside
-// its token. A browser takes an answer for a failure that names none of what it offered, and the Kubernetes API server
-// names any, so that clients which are written for its watches work here too. The token itself is never named: the
-// authenticator takes it out of the header only where it is what the caller is known by.
+// subprotocols returns the subprotocols that an answer may name, the best first: our own, then the others that the
+// client offers beside its token. A browser treats an answer that names none of its offers as a failure. The
+// Kubernetes API server names any of them, so naming one makes clients written for its watches work here too. The
+// token itself is never named. The authenticator removes it from the header only when the token identified the
+// caller.
 func subprotocols(r *http.Request, own string) []string {
 	names := []string{own}
 	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
@@ -48,7 +50,7 @@ func subprotocols(r *http.Request, own string) []string {
 type wsSink struct {
 	conn    *websocket.Conn
 	timeout time.Duration
-	clean   func([]byte) []byte // of secrets
+	clean   func([]byte) []byte // removes secrets
 }
 
 func (s *wsSink) send(ctx context.Context, events []store.Event) error {
@@ -72,7 +74,7 @@ func (s *wsSink) ping(ctx context.Context) error {
 	return s.conn.Ping(ctx)
 }
 
-// close puts the reason and where to go on into the close frame, which takes 123 bytes.
+// close puts the reason and the position to resume at into the close frame, which holds 123 bytes.
 func (s *wsSink) close(_ context.Context, why runtimev1.StreamClosed) {
 	code := map[string]websocket.StatusCode{
 		runtimev1.ClosedEndOfLog:       websocket.StatusNormalClosure,

@@ -12,14 +12,14 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// What any write to a thread may carry, whatever it writes: the version that it expects (?v=), the lease in
-// whose name it is made (Skein-Lease) and the key under which it happens once (Idempotency-Key). The router
-// binds them to the thread that the handler gets, so that a handler need not know.
+// Any write to a thread may carry the version that it expects (?v=), the lease that it is made under (Skein-Lease)
+// and the key that makes it happen once (Idempotency-Key). The router applies them to the thread that the handler
+// gets, so handlers do not handle them.
 
 // parameterVersion is the query parameter of the expected version.
 const parameterVersion = "v"
 
-// writeVerbs are those that change something.
+// writeVerbs are the verbs that change something.
 var writeVerbs = map[string]bool{"create": true, "update": true, "patch": true, "delete": true, "deletecollection": true}
 
 // serveThread answers a call on a thread.
@@ -37,11 +37,11 @@ func (rt *router) serveThread(c *call, r route, h handler) error {
 	return rt.repeats.serve(c, r, key, func(c *call) error { return rt.serveWrite(c, r, h) })
 }
 
-// serveWrite binds the call's thread to its lease and to the version that it expects. Writes that do not go
-// through the store find both checked here; those that do are checked again in their transaction.
+// serveWrite binds the call's thread to its lease and its expected version. It checks both here for writes that do
+// not go through the store. Writes that do are checked again in their transaction.
 func (rt *router) serveWrite(c *call, r route, h handler) error {
 	ctx := c.r.Context()
-	if err := c.admit(); err != nil { // not before the answer to a repeat under an idempotency key
+	if err := c.admit(); err != nil { // after the check for a repeat under an idempotency key, which must get its stored answer
 		return err
 	}
 	if token := c.r.Header.Get(runtimev1.HeaderLease); token != "" && !c.managesLease {
@@ -75,7 +75,7 @@ func (rt *router) serveWrite(c *call, r route, h handler) error {
 	return h(c)
 }
 
-// expectedVersion gives the version that the caller has seen; nil when he does not say.
+// expectedVersion returns the version that the caller expects, or nil when the request names none.
 func (c *call) expectedVersion() (*int64, error) {
 	values, ok := c.r.URL.Query()[parameterVersion]
 	if !ok {
@@ -83,12 +83,12 @@ func (c *call) expectedVersion() (*int64, error) {
 	}
 	v, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || v < 0 || len(values) > 1 {
-		return nil, invalid(c.name, metav1.CauseTypeFieldValueInvalid, parameterVersion, "give the version that you have read, once, as a whole number of 0 or more")
+		return nil, invalid(c.name, metav1.CauseTypeFieldValueInvalid, parameterVersion, "set it once, to the version that you have read: a whole number of 0 or more")
 	}
 	return &v, nil
 }
 
-// keepTimeout bounds how long it takes to keep an answer that the client may no longer wait for.
+// keepTimeout bounds storing an answer, which continues when the client has gone.
 const keepTimeout = 10 * time.Second
 
 func keepContext(r *http.Request) (context.Context, context.CancelFunc) {

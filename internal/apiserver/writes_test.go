@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// failingAnswers is a store that dies between a write and the record of its answer.
+// failingAnswers is a store that fails between a write and storing its answer.
 type failingAnswers struct {
 	store.Store
 	dead bool
@@ -79,7 +79,7 @@ var _ = Describe("writes under an idempotency key", Label("MSG-10"), func() {
 
 	It("are not made twice when the answer could not be kept", func() {
 		for name, w := range writes {
-			if name == "lease" { // there is nothing to repeat: the first holder is not known
+			if name == "lease" { // a repeat is a new request: the first holder is unknown
 				continue
 			}
 			var dying *failingAnswers

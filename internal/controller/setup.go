@@ -1,4 +1,4 @@
-// Package controller wires the controllers of all kinds to a manager (DESIGN.md section 4).
+// Package controller adds the controllers of all kinds to a manager (DESIGN.md section 4).
 package controller
 
 import (
@@ -19,7 +19,7 @@ import (
 	domain "github.com/skein-dev/skein/internal/thread"
 )
 
-// Engine is what the controllers need of the engine.
+// Engine is the part of the engine that the controllers need.
 type Engine interface {
 	Wake(threadID string)
 	WakeEffects()
@@ -28,30 +28,31 @@ type Engine interface {
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
 
-// Pools says how SandboxPools are kept.
+// Pools says how SandboxPools are run.
 type Pools struct {
-	// ProcessMode: no pods.
+	// ProcessMode means that pools create no pods.
 	ProcessMode bool
 	Settings    kube.SandboxSettings
 	Authority   sandboxpool.Authority
-	// ManagerNamespace is where the manager's pods are; empty when it runs outside the cluster.
+	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
 }
 
-// Options of the controllers.
+// Options are the options of the controllers.
 type Options struct {
 	Threads     *domain.Service
 	Engine      Engine
 	Definitions *kube.Definitions
 	Sandboxes   thread.Sandboxes
 	Pools       Pools
-	// Clock of due times and paces; the real one when nil.
+	// Clock is used for due times and paces. nil means the real clock.
 	Clock clock.PassiveClock
-	// Secrets are kept out of Events and statuses; may be nil.
+	// Secrets are removed from Events and statuses. It may be nil.
 	Secrets *redact.Registry
 }
 
-// Workers of each controller: threads and effects wait for the store and the API server most of the time.
+// Numbers of workers. Threads and effects have many, because they wait for the store and the API server most of the
+// time.
 const (
 	definitionWorkers = 2
 	threadWorkers     = 16
@@ -60,10 +61,10 @@ const (
 	poolWorkers       = 2
 )
 
-// recorderName is what Events are reported by.
+// recorderName is the reporting controller in Events.
 const recorderName = "skein.dev/manager"
 
-// Setup adds every controller to a manager, whose client must read its own writes and whose cache must have
+// Setup adds every controller to a manager. Its client must read its own writes, and its cache must have
 // kube.Indexes.
 func Setup(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {

@@ -13,14 +13,15 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// OpenedHosts gives the hosts that a Namespace opens to the tools in it. The reader is a cache of the Namespaces' metadata.
+// OpenedHosts returns a function that lists the private hosts that a Namespace opens to the tools in it. reader is a
+// cache of the metadata of Namespaces.
 func OpenedHosts(reader client.Reader) func(namespace string) []outbound.Host {
 	return func(namespace string) []outbound.Host {
 		text, err := hostsAnnotation(context.Background(), reader, namespace)
 		if err != nil {
-			return nil // what is not known is not open
+			return nil // a Namespace that cannot be read opens nothing
 		}
-		hosts, _ := outbound.ParseAnnotation(text) // the conditions of Tools tell what is wrong with it
+		hosts, _ := outbound.ParseAnnotation(text) // the condition of a Tool reports a mistake in the annotation
 		return hosts
 	}
 }
@@ -33,11 +34,11 @@ func hostsAnnotation(ctx context.Context, reader client.Reader, namespace string
 	return ns.Annotations[outbound.AnnotationPrivateHosts], nil
 }
 
-// JudgeAddresses has the addresses of Tools checked against the network that makes their requests. Call it before the
-// port is used.
+// JudgeAddresses sets the network against which the addresses of Tools are checked: the one that makes their
+// requests. Call it before the port is used.
 func (d *Definitions) JudgeAddresses(n *outbound.Network) { d.network = n }
 
-// CheckAddress finds out whether the host of a Tool's URL may be reached.
+// CheckAddress returns a *definition.NotReadyError when Skein may not connect to the host of the Tool's URL.
 func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolved *definition.Tool) error {
 	var text string
 	switch {
@@ -52,7 +53,7 @@ func (d *Definitions) CheckAddress(ctx context.Context, t *skeinv1.Tool, resolve
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil // it was parsed before
+		return nil // the URL was validated before
 	}
 	err = d.network.For(t.Namespace).Judge(ctx, u)
 	var refused *outbound.RefusedError

@@ -9,13 +9,13 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
-// Where an Agent names the models of what follows its runs.
+// Fields of an Agent that name the models used after a run.
 const (
 	fieldEmbeddingModel = "spec.memory.embeddingModelRef"
 	fieldTitleModel     = "spec.titleModelRef"
 )
 
-// resolveAfter resolves what an agent needs once its runs are over: the models of its memory and of its titles.
+// resolveAfter resolves the models that an agent uses after its runs: those of its memory and of its titles.
 func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) (err error) {
 	if out.Memory, err = d.afterModel(ctx, a, MemoryModelRef(a), fieldEmbeddingModel); err != nil {
 		return err
@@ -32,11 +32,11 @@ func (d *Definitions) resolveAfter(ctx context.Context, a *skeinv1.Agent, out *d
 		var unusable *definition.NotReadyError
 		out.Titles, err = d.afterModel(ctx, a, a.Spec.TitleModelRef, fieldTitleModel)
 		if errors.As(err, &unusable) {
-			return nil // threads run without titles, and a condition of the Agent says so
+			return nil // threads run without titles, and a condition of the Agent reports it
 		}
 		return err
 	}
-	// A scripted model plays its script, in which nobody wrote a title.
+	// A scripted model only plays its script, which contains no title.
 	if out.A != nil && out.A.Model.Name != "" && out.A.Model.Spec.Provider != skeinv1.ProviderScripted {
 		own := out.A.Model
 		out.Titles = &own
@@ -59,7 +59,7 @@ func (d *Definitions) afterModel(ctx context.Context, a *skeinv1.Agent, ref *ske
 	return resolved, nil
 }
 
-// MemoryModelRef names the Model of an agent's memory; nil when it has none.
+// MemoryModelRef returns the reference to the Model of an agent's memory, or nil when the agent has no memory.
 func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
 	if a.Spec.Memory == nil {
 		return nil
@@ -67,24 +67,24 @@ func MemoryModelRef(a *skeinv1.Agent) *skeinv1.LocalRef {
 	return &a.Spec.Memory.EmbeddingModelRef
 }
 
-// CheckEmbeds refuses a Model that gives no vectors as that of a memory.
+// CheckEmbeds returns a *definition.NotReadyError when a Model that is to serve a memory does not return embeddings.
 func CheckEmbeds(name string, m *skeinv1.ModelSpec) error {
 	if m.Capabilities.Embeds() {
 		return nil
 	}
-	return notReady(skeinv1.ReasonInvalidSpec, "Model %q gives no embeddings: name one that does in %s, or set spec.capabilities.embeddings: true on it when it is one", name, fieldEmbeddingModel)
+	return notReady(skeinv1.ReasonInvalidSpec, "Model %q returns no embeddings: name an embedding model in %s, or set spec.capabilities.embeddings: true on this Model if it is one", name, fieldEmbeddingModel)
 }
 
-// CheckMemory refuses a prompt that offers the search of a memory which the agent does not have.
+// CheckMemory returns a *definition.NotReadyError when a prompt offers the memory tools but its agent has no memory.
 func CheckMemory(a *skeinv1.Agent, p *skeinv1.Prompt) error {
 	offers := slices.ContainsFunc(p.Spec.Tools, func(t skeinv1.PromptTool) bool { return t.Builtin == skeinv1.BuiltinMemory })
 	if offers && a.Spec.Memory == nil {
-		return notReady(skeinv1.ReasonInvalidSpec, "Prompt %q offers the built-in tools \"memory\", but the agent has none: set %s, or take the tools out of the prompt", p.Name, fieldEmbeddingModel)
+		return notReady(skeinv1.ReasonInvalidSpec, "Prompt %q offers the built-in tools \"memory\", but the agent has no memory: set %s, or remove the tools from the prompt", p.Name, fieldEmbeddingModel)
 	}
 	return nil
 }
 
-// afterModels are the names of the Models that an Agent itself refers to.
+// afterModels returns the names of the Models that an Agent itself refers to.
 func afterModels(a *skeinv1.Agent) (names []string) {
 	for _, ref := range []*skeinv1.LocalRef{MemoryModelRef(a), a.Spec.TitleModelRef} {
 		if ref != nil && !slices.Contains(names, ref.Name) {

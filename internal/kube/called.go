@@ -14,8 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// CheckCalledAgent finds out whether an agent that a prompt lists as a tool is there and is to be called. Whether it
-// is ready shows with the call: agents may name each other, and would wait for each other for ever.
+// CheckCalledAgent returns the agent that a prompt lists as a tool, or an error when it does not exist or is not
+// exposed as a tool. It does not check whether the agent is ready, because two agents that name each other would wait
+// for each other forever. The call itself reports that.
 func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, field string) (*skeinv1.Agent, error) {
 	var a skeinv1.Agent
 	if err := d.get(ctx, "Agent", namespace, name, field, &a); err != nil {
@@ -23,12 +24,12 @@ func (d *Definitions) CheckCalledAgent(ctx context.Context, namespace, name, fie
 	}
 	if !a.Spec.ExposeAsTool {
 		return nil, notReady(skeinv1.ReasonReferenceNotReady,
-			"Agent %q is not to be called as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
+			"Agent %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return &a, nil
 }
 
-// calledAgent resolves an agent as a tool.
+// calledAgent describes an agent as a tool.
 func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode skeinv1.AgentToolMode) (*definition.CalledAgent, error) {
 	out := &definition.CalledAgent{
 		ObjectName: a.Name, Name: tool.Name(a.Name), Description: a.Spec.ToolDescription,
@@ -50,7 +51,7 @@ func (d *Definitions) calledAgent(ctx context.Context, a *skeinv1.Agent, mode sk
 	case 0:
 	case 1:
 		out.Arguments = schemas[0]
-	default: // what either side requires
+	default: // the schemas of both sides
 		out.Arguments, err = json.Marshal(map[string]any{"type": "object", "allOf": schemas})
 	}
 	return out, err
@@ -83,7 +84,8 @@ func (d *Definitions) HandoffPolicy(ctx context.Context, namespace, thread strin
 	return t.Spec.HandoffPolicy, nil
 }
 
-// CheckCalledPrompt finds out whether a prompt that another one lists as a tool is there and is to be called.
+// CheckCalledPrompt returns an error when a prompt that another one lists as a tool does not exist or is not exposed
+// as a tool.
 func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, field string) error {
 	var p skeinv1.Prompt
 	if err := d.get(ctx, "Prompt", namespace, name, field, &p); err != nil {
@@ -91,13 +93,14 @@ func (d *Definitions) CheckCalledPrompt(ctx context.Context, namespace, name, fi
 	}
 	if !p.Spec.ExposeAsTool {
 		return notReady(skeinv1.ReasonReferenceNotReady,
-			"Prompt %q is not to be called as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
+			"Prompt %q is not exposed as a tool: set its spec.exposeAsTool and spec.toolDescription, or correct %s", name, field)
 	}
 	return nil
 }
 
-// resolveCalled resolves the prompts that an agent's prompts call as tools, and those that these call in turn. What is
-// wrong with one shows when it is called: prompts may name each other, and would wait for each other for ever.
+// resolveCalled resolves the prompts that an agent's prompts call as tools, and the prompts that those call in turn.
+// An error of such a prompt is reported when it is called, because two prompts that name each other would otherwise
+// wait for each other forever.
 func (d *Definitions) resolveCalled(ctx context.Context, a *skeinv1.Agent, out *definition.Agent) error {
 	var next []skeinv1.PromptTool
 	for _, side := range []*definition.Side{out.A, out.B} {

@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Registry statuses of a child (SPEC SUB-05); a child may set others itself.
+// Registry statuses of a child (SUB-05). A child may also set other statuses itself.
 const (
 	ChildPending    = "pending" // its thread has not run yet
 	ChildRunning    = "running"
@@ -26,19 +26,19 @@ const (
 	ChildTerminated = "terminated"
 )
 
-// ChildEnded tells whether a registry status is final.
+// ChildEnded reports whether a registry status is final.
 func ChildEnded(status string) bool {
 	return status == ChildCompleted || status == ChildFailed || status == ChildTerminated
 }
 
-// Children is the engine's port of the same name: each child is a Subagent object (SPEC SUB-01).
+// Children implements engine.Children: each child is a Subagent object (SUB-01).
 type Children struct {
 	client client.Client
 }
 
 var _ engine.Children = (*Children)(nil)
 
-// NewChildren makes the port. The client must read its own writes, so that a list shows what a create made.
+// NewChildren returns the port. The client must read its own writes, so that List includes what Create made.
 func NewChildren(c client.Client) *Children { return &Children{client: c} }
 
 // Create implements engine.Children.
@@ -79,7 +79,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 	return ptr.To(Entry(s)), nil
 }
 
-// existing gives the child that an earlier try made.
+// existing returns the child that an earlier attempt of the same call created.
 func (c *Children) existing(ctx context.Context, want *skeinv1.Subagent) (*skeinv1.ChildStatus, error) {
 	var have skeinv1.Subagent
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
@@ -101,7 +101,8 @@ func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.Ch
 	return Entries(list.Items), nil
 }
 
-// Entries gives the registry of a thread out of its Subagents, oldest first. Those on their way out are left out.
+// Entries returns the registry of a thread, built from its Subagents, oldest first. It omits Subagents that are being
+// deleted.
 func Entries(subagents []skeinv1.Subagent) []skeinv1.ChildStatus {
 	entries := make([]skeinv1.ChildStatus, 0, len(subagents))
 	for i := range subagents {
@@ -121,7 +122,8 @@ func Entries(subagents []skeinv1.Subagent) []skeinv1.ChildStatus {
 	return entries
 }
 
-// Entry gives a Subagent's registry entry: its status's, or what can be said before there is one.
+// Entry returns the registry entry of a Subagent: the one in its status, or one built from its spec while the status
+// has none.
 func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 	if s.Status.Entry != nil {
 		return *s.Status.Entry
@@ -141,10 +143,10 @@ func Entry(s *skeinv1.Subagent) skeinv1.ChildStatus {
 	}
 }
 
-// ChildThreadName is the name of the Thread that a Subagent owns.
+// ChildThreadName returns the name of the Thread that a Subagent owns.
 func ChildThreadName(subagent string) string { return subagent }
 
-// ThreadOwner is the owner reference to a Thread, by which deleting the thread deletes the object (SPEC SUB-08).
+// ThreadOwner returns an owner reference to a Thread, so that deleting the Thread also deletes the object (SUB-08).
 func ThreadOwner(name, uid string) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion:         skeinv1.GroupVersion.String(),

@@ -15,24 +15,24 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
-// maxCompiled bounds how many modules are remembered.
+// maxCompiled bounds the number of modules in the cache.
 const maxCompiled = 2048
 
-// Compile turns a source text into a module, or says where it is wrong.
+// Compile turns source text into a module, or returns an error with the position of the mistake.
 type Compile func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
 
-// compilerFailed is the name of an error of the compiler itself, such as a process that did not start. Those
-// of a source have the names that JavaScript gives them.
+// compilerFailed is the name of errors of the compiler itself, such as a process that did not start. Errors in the
+// source have JavaScript's own names, such as SyntaxError.
 const compilerFailed = "Error"
 
-// codeOwner is the object that a piece of code belongs to, in one generation.
+// codeOwner identifies a piece of code by its object, the object's generation and the field that holds it.
 type codeOwner struct {
 	kind, namespace, name, uid string
 	generation                 int64
-	field                      string // where in the object the code is
+	field                      string // the field of the object that holds the code
 }
 
-// compiled is the outcome for one version of one object's code.
+// compiled is the result of compiling one version of one object's code.
 type compiled struct {
 	version string // of the ConfigMap, or "inline"
 	digest  string
@@ -40,8 +40,8 @@ type compiled struct {
 	err     *definition.NotReadyError
 }
 
-// codeCache remembers modules. An object's entry is found without looking at its source, which may be
-// large; the modules themselves are shared by the digest of the source.
+// codeCache remembers modules. It finds the entry of an object without reading the source, which may be large.
+// Objects with the same source share one module, found by the digest of the source.
 type codeCache struct {
 	compile  Compile
 	byOwner  *lru.Cache // codeOwner → *compiled
@@ -64,7 +64,7 @@ func (c *codeCache) get(owner codeOwner, version, filename, source string, lang 
 	} else {
 		module, err := c.compile(filename, source, lang)
 		if err != nil && err.Name == compilerFailed {
-			// It says nothing of the source, so it is not remembered.
+			// The compiler failed, not the source, so the result is not remembered.
 			return nil, notReady(skeinv1.ReasonInternalError, "%s could not be compiled: %s", filename, err.Message)
 		}
 		entry.module = module
@@ -84,7 +84,7 @@ func (c *compiled) result() (*compiled, error) {
 	return c, nil
 }
 
-// compileMessage is in the form that editors and people know: file:line:column: what.
+// compileMessage formats a compile error as file:line:column: message, the form that editors understand.
 func compileMessage(filename string, err *sandbox.Error) string {
 	if err.Line == 0 {
 		return fmt.Sprintf("%s does not compile: %s", filename, err.Message)
@@ -92,7 +92,8 @@ func compileMessage(filename string, err *sandbox.Error) string {
 	return fmt.Sprintf("%s:%d:%d: %s (line %d, column %d)", filename, err.Line, err.Column, err.Message, err.Line, err.Column)
 }
 
-// invalidCode says what keeps code that compiles from being used, each problem with its place where it has one.
+// invalidCode returns an error that lists why code that compiles cannot be used. Each problem has its position where
+// that is known.
 func invalidCode(filename, source string, problems []inspect.Problem) *definition.NotReadyError {
 	lines := make([]string, 0, len(problems))
 	for _, p := range problems {
@@ -108,7 +109,7 @@ func invalidCode(filename, source string, problems []inspect.Problem) *definitio
 	return notReady(skeinv1.ReasonInvalidCode, "%s", strings.Join(lines, "\n"))
 }
 
-// position is the line and the column of an offset, both from 1.
+// position returns the line and the column of an offset, both counted from 1.
 func position(source string, offset int) (line, column int) {
 	before := source[:offset]
 	start := strings.LastIndexByte(before, '\n') + 1

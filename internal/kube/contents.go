@@ -14,20 +14,20 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// maxContents bounds how many keys of Secrets and ConfigMaps are remembered.
+// maxContents bounds the number of remembered keys of Secrets and ConfigMaps.
 const maxContents = 2048
 
-// Contents reads single keys of Secrets and ConfigMaps. The cache holds the metadata of those objects
-// only, which is small and holds no secret; a key that Skein needs is read on demand and remembered until
-// the object's resource version changes.
+// Contents reads single keys of Secrets and ConfigMaps. Its cache of objects holds only their metadata, which is
+// small and contains no secret. It reads a key from the API server on demand and remembers the value until the
+// object's resource version changes.
 type Contents struct {
 	metadata client.Reader
 	live     client.Reader
 	read     *lru.Cache // contentKey → content
 }
 
-// NewContents makes a reader of keys. metadata serves PartialObjectMetadata from a cache, live reads from
-// the API server.
+// NewContents returns a reader of keys. metadata reads PartialObjectMetadata from a cache; live reads from the API
+// server.
 func NewContents(metadata, live client.Reader) *Contents {
 	return &Contents{metadata: metadata, live: live, read: lru.New(maxContents)}
 }
@@ -39,8 +39,9 @@ type content struct {
 	data    []byte
 }
 
-// SecretKey gives the value of a Secret's key and a version that changes with it. A missing Secret or key
-// is a NotReadyError that names both, or an empty value when the selector says that it is optional.
+// SecretKey returns the value of a Secret's key, and a version that changes when the value does. When the Secret or
+// the key is missing it returns a *definition.NotReadyError that names both, or an empty value when the selector is
+// optional.
 func (c *Contents) SecretKey(ctx context.Context, namespace string, sel corev1.SecretKeySelector, field string) ([]byte, string, error) {
 	k := contentKey{"Secret", namespace, sel.Name, sel.Key}
 	return c.get(ctx, k, field, sel.Optional, func(ctx context.Context) (map[string][]byte, string, error) {
@@ -50,7 +51,7 @@ func (c *Contents) SecretKey(ctx context.Context, namespace string, sel corev1.S
 	})
 }
 
-// ConfigMapKey is SecretKey for ConfigMaps.
+// ConfigMapKey does for ConfigMaps what SecretKey does for Secrets.
 func (c *Contents) ConfigMapKey(ctx context.Context, namespace string, sel corev1.ConfigMapKeySelector, field string) ([]byte, string, error) {
 	k := contentKey{"ConfigMap", namespace, sel.Name, sel.Key}
 	return c.get(ctx, k, field, sel.Optional, func(ctx context.Context) (map[string][]byte, string, error) {
@@ -96,12 +97,13 @@ func (c *Contents) get(ctx context.Context, k contentKey, field string, optional
 	if !ok {
 		return absent()
 	}
-	// Remembered under the version that was read: when the metadata is behind, the next call reads again.
+	// The value is remembered under the version that was read. When the cached metadata is older, the next call reads
+	// again.
 	c.read.Add(k, content{version: version, data: value})
 	return value, version, nil
 }
 
-// MetadataOf gives an object for reading and watching only the metadata of a core kind.
+// MetadataOf returns an object with which only the metadata of a core kind is read and watched.
 func MetadataOf(kind string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))

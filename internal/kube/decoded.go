@@ -12,14 +12,14 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
-// partial is an object of which some fields may not have been decoded.
+// partial is an object that reports whether some of its fields could not be decoded.
 type partial interface {
 	client.Object
 	DecodingProblem() string
 }
 
-// CheckDecoded returns a *engine.NotReadyError when fields of an object could not be decoded, and nil otherwise. Such an
-// object must not be acted upon: what it says is not known.
+// CheckDecoded returns a *definition.NotReadyError when fields of an object could not be decoded, and nil otherwise. Do
+// not act on such an object: part of its content is unknown.
 func CheckDecoded(o client.Object) *definition.NotReadyError {
 	if p, ok := o.(partial); ok && p.DecodingProblem() != "" {
 		return notReady(skeinv1.ReasonInvalidSpec, "%s", p.DecodingProblem())
@@ -27,8 +27,8 @@ func CheckDecoded(o client.Object) *definition.NotReadyError {
 	return nil
 }
 
-// decodedReader reads only objects that were decoded whole. Get fails with a *engine.NotReadyError for others, and List leaves
-// them out: one such object harms nothing but what names it.
+// decodedReader returns only objects that were decoded completely. For others, Get returns a *definition.NotReadyError
+// and List omits the object, so that a broken object affects only what names it (K8S-08).
 type decodedReader struct {
 	client.Reader
 	scheme *runtime.Scheme
@@ -36,7 +36,7 @@ type decodedReader struct {
 
 func newDecodedReader(r client.Reader) client.Reader {
 	s := runtime.NewScheme()
-	_ = skeinv1.AddToScheme(s) // it only fails for types that are registered twice
+	_ = skeinv1.AddToScheme(s) // fails only for types that are registered twice
 	return &decodedReader{Reader: r, scheme: s}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// Definitions is the engine's port of the same name, over a cache. The controllers check definitions by
-// the same functions, so that a condition and a run never disagree on what is wrong.
+// Definitions implements engine.Definitions over a cache. The controllers check definitions with the same functions,
+// so that a condition and a run always agree on what is wrong.
 type Definitions struct {
 	reader   client.Reader
 	contents *Contents
@@ -29,14 +29,14 @@ type Definitions struct {
 	schemas  *schemaCache
 	models   model.Factory
 	secrets  thread.EnvSecrets
-	pools    bool              // code needs a SandboxPool
-	network  *outbound.Network // that Tools use; nil: addresses are not judged
+	pools    bool              // whether code needs a SandboxPool
+	network  *outbound.Network // the network that Tools use; nil: addresses are not checked
 }
 
 var _ engine.Definitions = (*Definitions)(nil)
 
-// NewDefinitions makes the port. reader is a cache of the definitions, contents reads Secrets and
-// ConfigMaps, compile turns source into modules, and models tells whether a Model can be used.
+// NewDefinitions returns the port. reader is a cache of the definitions, contents reads Secrets and ConfigMaps,
+// compile turns source into modules, and models checks whether a Model can be used.
 func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, models model.Factory) *Definitions {
 	return &Definitions{
 		reader:   newDecodedReader(reader),
@@ -47,7 +47,8 @@ func NewDefinitions(reader client.Reader, contents *Contents, compile Compile, m
 	}
 }
 
-// TellSecrets has every credential of a model registered when it is read. Call it before the port is used.
+// TellSecrets makes the port register every credential that it reads with s, so that s can redact it. Call it before
+// the port is used.
 func (d *Definitions) TellSecrets(s thread.EnvSecrets) { d.secrets = s }
 
 // Agent implements engine.Definitions.
@@ -75,7 +76,7 @@ func (d *Definitions) Agent(ctx context.Context, namespace, name string) (*defin
 	return out, d.resolveCalled(ctx, &a, out)
 }
 
-// resolveSide resolves a side of an agent; field is where the agent has it.
+// resolveSide resolves one side of an agent. field is the agent's field that holds the side.
 func (d *Definitions) resolveSide(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	if spec.Handler != nil {
 		return d.resolveHandler(ctx, a, name, field, spec)
@@ -153,8 +154,8 @@ func (d *Definitions) Effect(ctx context.Context, namespace, name string) (*defi
 	return resolved, nil
 }
 
-// RuntimeContext implements engine.Definitions. A pool that does not exist has none: where sandboxes need one, that
-// is said when they are asked for.
+// RuntimeContext implements engine.Definitions. It returns nil for a pool that does not exist: acquiring a sandbox
+// reports that where one is needed.
 func (d *Definitions) RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error) {
 	var p skeinv1.SandboxPool
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool}, &p, client.UnsafeDisableDeepCopy)
@@ -189,8 +190,8 @@ func (d *Definitions) Names(ctx context.Context, namespace, kind string) ([]stri
 	return names, err
 }
 
-// Load implements engine.Definitions: the name and the spec of a definition. Where a secret is kept is
-// left out too: code has no business with it.
+// Load implements engine.Definitions: it returns the name and the spec of a definition. It also omits where secrets
+// are stored, because code does not need that.
 func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	var obj client.Object
 	var spec func() any
@@ -239,7 +240,7 @@ func (d *Definitions) Load(ctx context.Context, namespace, kind, name string) (j
 	return json.Marshal(fields)
 }
 
-// shownEnv leaves out the values of secrets, and where they are kept.
+// shownEnv returns the variables without the values of secrets and without the references to them.
 func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
 	out := slices.Clone(list)
 	for i := range out {
@@ -250,7 +251,7 @@ func shownEnv(list []skeinv1.EnvVar) []skeinv1.EnvVar {
 	return out
 }
 
-// get reads a definition from the cache without copying it: nobody may change what it points to.
+// get reads a definition from the cache without copying it. Callers must not change what into points to.
 func (d *Definitions) get(ctx context.Context, kind, namespace, name, field string, into client.Object) error {
 	err := d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -275,5 +276,5 @@ func listOf(kind string) (client.ObjectList, error) {
 }
 
 func unknownKind(kind string) error {
-	return errors.New("there is no kind of definition " + kind + `: ask for "agent", "prompt" or "model"`)
+	return errors.New("unknown kind of definition " + kind + `: ask for "agent", "prompt" or "model"`)
 }

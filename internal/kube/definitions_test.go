@@ -276,7 +276,7 @@ var _ = Describe("The fallbacks of a Model", Label("AGT-06"), func() {
 	step := skeinv1.ScriptStep{Content: "x"}
 
 	It("are resolved with it, without their own, and their changes are its", func(ctx SpecContext) {
-		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each stands in for the other
+		a, b := with(scripted("a", step), "b"), with(scripted("b", step), "a") // each is the fallback of the other
 		c := cluster(interceptor.Funcs{}, a, b)
 		d := definitions(c)
 		got, err := d.ResolveModel(ctx, a)

@@ -31,10 +31,10 @@ const (
 	EffectCanceled  = "Canceled"
 )
 
-// maxHookDepth is the most that spec.hookDepth takes.
+// maxHookDepth is the maximum of spec.hookDepth.
 const maxHookDepth = 1000
 
-// Effects is the engine's port of the same name: each pending effect is a ScheduledEffect object (SPEC EFF-01).
+// Effects implements engine.Effects: each pending effect is a ScheduledEffect object (EFF-01).
 type Effects struct {
 	client client.Client
 	live   client.Reader
@@ -43,14 +43,14 @@ type Effects struct {
 
 var _ engine.Effects = (*Effects)(nil)
 
-// NewEffects makes the port. The client must read its own writes, so that a list shows what was scheduled. live reads past
-// any cache.
+// NewEffects returns the port. The client must read its own writes, so that List includes what was just scheduled.
+// live reads from the API server, past any cache.
 func NewEffects(c client.Client, live client.Reader, clk clock.PassiveClock) *Effects {
 	return &Effects{client: c, live: live, clock: clk}
 }
 
-// Schedule implements engine.Effects. The Effect must exist, or the caller would wait for nothing; it need not be ready
-// yet.
+// Schedule implements engine.Effects. The Effect must exist, because otherwise the call would never fire. It need not
+// be ready yet.
 func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine.EffectRequest) (string, error) {
 	at := skeinv1.NewTimestamp(e.clock.Now().Add(max(req.Delay, 0)).Truncate(time.Microsecond))
 	s := &skeinv1.ScheduledEffect{
@@ -77,7 +77,7 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 		var unknown *definition.UnknownError
 		if errors.As(err, &unknown) {
 			if id, err := e.existing(ctx, s); err == nil {
-				return id, nil // it was there when the call was made first
+				return id, nil // an earlier attempt of this call created it
 			}
 		}
 		return "", err
@@ -92,15 +92,15 @@ func (e *Effects) Schedule(ctx context.Context, thread *store.Thread, req engine
 	return string(s.UID), nil
 }
 
-// shownNames is how many names of Effects an error lists.
+// shownNames bounds how many names of Effects an error lists.
 const shownNames = 20
 
-// known returns an *engine.UnknownError unless the namespace has an Effect of a name.
+// known returns an *definition.UnknownError unless the namespace has an Effect of this name.
 func (e *Effects) known(ctx context.Context, namespace, name string) error {
 	key := client.ObjectKey{Namespace: namespace, Name: EffectObjectName(name)}
 	err := e.client.Get(ctx, key, &skeinv1.Effect{})
 	if apierrors.IsNotFound(err) {
-		err = e.live.Get(ctx, key, &skeinv1.Effect{}) // it may have been made just now
+		err = e.live.Get(ctx, key, &skeinv1.Effect{}) // the cache may not have a new Effect yet
 	}
 	if err == nil {
 		return nil
@@ -116,12 +116,12 @@ func (e *Effects) known(ctx context.Context, namespace, name string) error {
 			names = append(names, o.Name)
 		}
 		slices.Sort(names)
-		text += "; there are " + strings.Join(names[:min(len(names), shownNames)], ", ")
+		text += "; existing Effects: " + strings.Join(names[:min(len(names), shownNames)], ", ")
 	}
 	return &definition.UnknownError{Message: text}
 }
 
-// existing gives the effect that an earlier try of the same call scheduled.
+// existing returns the id of the effect that an earlier attempt of the same call scheduled.
 func (e *Effects) existing(ctx context.Context, want *skeinv1.ScheduledEffect) (string, error) {
 	var have skeinv1.ScheduledEffect
 	if err := e.client.Get(ctx, client.ObjectKeyFromObject(want), &have); err != nil {
@@ -158,7 +158,7 @@ func (e *Effects) List(ctx context.Context, thread *store.Thread, name string) (
 	return out, nil
 }
 
-// Remove implements engine.Effects. An effect that has fired can no longer be removed.
+// Remove implements engine.Effects. An effect that has fired cannot be removed.
 func (e *Effects) Remove(ctx context.Context, thread *store.Thread, id string) (bool, error) {
 	pending, err := e.pending(ctx, thread)
 	if err != nil {
@@ -202,9 +202,9 @@ func effectArgs(s *skeinv1.ScheduledEffect) json.RawMessage {
 	return s.Spec.Args.Raw
 }
 
-// DueTime is when a ScheduledEffect fires. For a delay the API server tells the time of creation in whole
-// seconds only, so the delay runs from when the controller first saw the object, which it notes in the
-// status, or else from the end of that second: never early, and late by less than a second.
+// DueTime returns when a ScheduledEffect fires. For spec.delay, the API server records the time of creation only in
+// whole seconds. So the delay runs from the time at which the controller first saw the object, which is in the
+// status, or until then from the end of that second. The effect is never early, and late by less than a second.
 func DueTime(s *skeinv1.ScheduledEffect) time.Time {
 	switch {
 	case s.Spec.At != nil:
@@ -213,7 +213,7 @@ func DueTime(s *skeinv1.ScheduledEffect) time.Time {
 		return time.UnixMicro(s.Status.ScheduledAt)
 	case s.Spec.After != nil:
 		return s.CreationTimestamp.Add(time.Second + s.Spec.After.Duration)
-	default: // refused at admission
+	default: // admission refuses this
 		return s.CreationTimestamp.Time
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
-// maxPathsShown bounds the paths that an error names.
+// maxPathsShown bounds how many paths an error lists.
 const maxPathsShown = 20
 
 // Endpoint implements engine.Definitions.
@@ -33,7 +33,7 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 		}
 		pattern, err := endpoint.Parse(o.Spec.Path)
 		if err != nil {
-			continue // its condition says so
+			continue // its condition reports the mistake
 		}
 		there = append(there, o.Spec.Path)
 		params, ok := pattern.Match(path)
@@ -63,15 +63,16 @@ func (d *Definitions) Endpoint(ctx context.Context, namespace, agent, method str
 	return resolved, nil
 }
 
-// candidate is an endpoint that could answer a request.
+// candidate is an endpoint that matches a request.
 type candidate struct {
 	object  *skeinv1.ThreadEndpoint
 	pattern endpoint.Pattern
 	params  map[string]string
-	exact   bool // it lists the method, rather than answering HEAD by GET
+	exact   bool // whether it lists the method itself; otherwise it answers HEAD with GET
 }
 
-// before tells whether c answers in place of o: by its path, by its method, as the agent's own, as the older one.
+// before reports whether c takes precedence over o: by path, then by method, then an endpoint of the agent before one
+// of all agents, then the older one.
 func (c *candidate) before(o *candidate) bool {
 	if by := endpoint.Compare(c.pattern, o.pattern); by != 0 {
 		return by < 0
@@ -90,9 +91,9 @@ func older(a, b *skeinv1.ThreadEndpoint) bool {
 }
 
 func noEndpoint(namespace string, path, there []string) string {
-	message := fmt.Sprintf("no endpoint of namespace %q has the path /%s", namespace, strings.Join(path, "/"))
+	message := fmt.Sprintf("no ThreadEndpoint in namespace %q has the path /%s", namespace, strings.Join(path, "/"))
 	if len(there) == 0 {
-		return message + ": there are none; create a ThreadEndpoint"
+		return message + ", because the namespace has none: create one"
 	}
 	slices.Sort(there)
 	there = slices.Compact(there)
@@ -100,10 +101,10 @@ func noEndpoint(namespace string, path, there []string) string {
 	if len(there) > maxPathsShown {
 		there, more = there[:maxPathsShown], " and others"
 	}
-	return message + ": there are " + strings.Join(there, ", ") + more
+	return message + "; existing paths: " + strings.Join(there, ", ") + more
 }
 
-// ResolveEndpoint compiles a ThreadEndpoint and checks its path.
+// ResolveEndpoint compiles the code of a ThreadEndpoint and checks its path.
 func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndpoint) (*definition.Endpoint, error) {
 	if _, err := endpoint.Parse(e.Spec.Path); err != nil {
 		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec.path: %v", err)
@@ -118,7 +119,7 @@ func (d *Definitions) ResolveEndpoint(ctx context.Context, e *skeinv1.ThreadEndp
 	return &definition.Endpoint{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// CheckEndpointPath finds out whether an older ThreadEndpoint answers in place of this one.
+// CheckEndpointPath returns a *definition.NotReadyError when an older ThreadEndpoint answers the same path and methods.
 func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEndpoint) error {
 	var list skeinv1.ThreadEndpointList
 	err := d.reader.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{IndexShape: EndpointShape(e)}, client.UnsafeDisableDeepCopy)
@@ -139,16 +140,17 @@ func (d *Definitions) CheckEndpointPath(ctx context.Context, e *skeinv1.ThreadEn
 		if both := endpoint.Shared(e.Spec.MethodNames(), o.Spec.MethodNames()); len(both) > 0 {
 			why := "is older"
 			if o.CreationTimestamp.Equal(&e.CreationTimestamp) {
-				why = "was made in the same second, comes first by name"
+				why = "was created in the same second and precedes this one by name"
 			}
-			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q %s, has the path %s too and answers %s: change spec.path or spec.methods of one of them, or delete one",
+			return notReady(skeinv1.ReasonPathTaken, "ThreadEndpoint %q %s. It also has the path %s and answers %s: change spec.path or spec.methods of one of them, or delete one",
 				o.Name, why, o.Spec.Path, strings.Join(both, ", "))
 		}
 	}
 	return nil
 }
 
-// EndpointShape is the value of IndexShape: the same for paths that differ only in the names of parameters.
+// EndpointShape returns the value of IndexShape. Paths that differ only in the names of parameters have the same
+// shape.
 func EndpointShape(e *skeinv1.ThreadEndpoint) string {
 	p, err := endpoint.Parse(e.Spec.Path)
 	if err != nil {
@@ -157,7 +159,7 @@ func EndpointShape(e *skeinv1.ThreadEndpoint) string {
 	return p.Shape()
 }
 
-// endpointAgent is the agent to whose threads an endpoint is limited; "" for all.
+// endpointAgent returns the agent to whose threads an endpoint is limited, or "" when it serves all threads.
 func endpointAgent(e *skeinv1.ThreadEndpoint) string {
 	if e.Spec.AgentRef == nil {
 		return ""

@@ -21,7 +21,7 @@ var _ = Describe("Of endpoints with one path", Label("END-01"), func() {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	shuffled := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)
-		if l, ok := list.(*skeinv1.ThreadEndpointList); ok { // the order of a cache is any
+		if l, ok := list.(*skeinv1.ThreadEndpointList); ok { // a cache has no particular order
 			rand.Shuffle(len(l.Items), func(i, j int) { l.Items[i], l.Items[j] = l.Items[j], l.Items[i] })
 		}
 		return err

@@ -23,8 +23,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Env finds what lies below the variables of a thread (SPEC ENV-01): those of its user and of the instance, in
-// labelled Secrets and ConfigMaps, and those of its agent and its prompt.
+// Env finds the variables that a thread inherits (ENV-01): those of its user and of the instance, from labelled
+// Secrets and ConfigMaps, and those of its agent and its prompts.
 type Env struct {
 	definitions *Definitions
 	labelled    client.Reader
@@ -32,7 +32,7 @@ type Env struct {
 
 var _ thread.EnvLayerer = (*Env)(nil)
 
-// NewEnv makes the port. labelled is a cache of the Secrets and ConfigMaps that have the label of a scope.
+// NewEnv returns the port. labelled is a cache of the Secrets and ConfigMaps that carry the label of a scope.
 func NewEnv(d *Definitions, labelled client.Reader) *Env {
 	return &Env{definitions: d, labelled: labelled}
 }
@@ -69,7 +69,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 			value, _, err := e.definitions.envValue(ctx, t.Namespace, v, fmt.Sprintf("spec.env of the %s", layer.source))
 			var unready *definition.NotReadyError
 			if layer.called != "" && errors.As(err, &unready) {
-				continue // its own condition says so: the others go on without it
+				continue // the condition of its owner reports it; the other variables still apply
 			}
 			if err != nil {
 				return nil, err
@@ -85,7 +85,7 @@ func (e *Env) Layers(ctx context.Context, t *store.Thread) (*thread.EnvLayers, e
 	return out, nil
 }
 
-// scope adds the variables of labelled objects: Secrets before ConfigMaps, and by name.
+// scope adds the variables of labelled objects, sorted by name, those of Secrets before those of ConfigMaps.
 func (e *Env) scope(ctx context.Context, namespace string, labels client.MatchingLabels, source thread.EnvSource, out *thread.EnvLayers) error {
 	add := func(kind store.EnvType, name, value string) {
 		if thread.CheckEnvName(name) == nil && utf8.ValidString(value) {
@@ -122,16 +122,17 @@ func envType(v *skeinv1.EnvVar) store.EnvType {
 	return store.EnvSecret
 }
 
-// envOwner is who has variables: an agent, the prompt of a side of it, or one that such a prompt calls as a tool.
+// envOwner is a list of variables and the object that declares them: an agent, a prompt of one of its sides, or a
+// prompt called as a tool.
 type envOwner struct {
 	source thread.EnvSource
-	side   string // "" is both
-	called string // the prompt where it counts only while it is called; "" otherwise
+	side   string // "" means both sides
+	called string // the called prompt, when the variables apply only during its calls; else ""
 	list   []skeinv1.EnvVar
 }
 
-// envOwners gives the variables of an agent, of the prompts of its sides, and of those that these call; nothing of what
-// does not exist. agents are those that it reaches: as subagents, and as tools.
+// envOwners returns the variables of an agent, of the prompts of its sides, and of the prompts that those call. It
+// skips objects that do not exist. agents lists the agents that this one reaches as subagents and as tools.
 func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (owners []envOwner, agents []string, err error) {
 	var a skeinv1.Agent
 	err = d.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agent}, &a, client.UnsafeDisableDeepCopy)
@@ -151,7 +152,7 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 		uses = append(uses, use{prompt: a.Spec.SideA.PromptRef.Name, side: "a"})
 	}
 	if b := a.Spec.SideB; b != nil {
-		owners = append(owners, envOwner{source: thread.EnvFromPrompt, side: "b"}) // also where it has no prompt, or none yet
+		owners = append(owners, envOwner{source: thread.EnvFromPrompt, side: "b"}) // needed even when the side has no prompt, or none yet
 		if b.Handler == nil {
 			uses = append(uses, use{prompt: b.PromptRef.Name, side: "b"})
 		}
@@ -185,8 +186,8 @@ func (d *Definitions) envOwners(ctx context.Context, namespace, agent string) (o
 	return owners, agents, nil
 }
 
-// envValue follows an entry to its value and a version that changes with what it refers to; nil when it has
-// none. What it refers to must exist unless it is optional.
+// envValue returns the value of an entry, and a version that changes with the object that the entry refers to. The
+// value is nil when the entry has none. A reference must resolve unless it is optional.
 func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1.EnvVar, field string) (value *string, version string, err error) {
 	if v.Value != nil || v.ValueFrom == nil {
 		return v.Value, "", nil
@@ -202,13 +203,13 @@ func (d *Definitions) envValue(ctx context.Context, namespace string, v *skeinv1
 		return nil, version, err
 	}
 	if !utf8.Valid(data) {
-		return nil, version, notReady(skeinv1.ReasonInvalidSpec, "%s: the value is no UTF-8 text", field)
+		return nil, version, notReady(skeinv1.ReasonInvalidSpec, "%s: the value is not UTF-8 text", field)
 	}
 	text := string(data)
 	return &text, version, nil
 }
 
-// CheckEnv finds out whether all that the entries refer to is there.
+// CheckEnv returns an error when an entry refers to something that does not exist.
 func (d *Definitions) CheckEnv(ctx context.Context, namespace string, list []skeinv1.EnvVar) error {
 	for i := range list {
 		if _, _, err := d.envValue(ctx, namespace, &list[i], "spec.env"); err != nil {
@@ -218,7 +219,7 @@ func (d *Definitions) CheckEnv(ctx context.Context, namespace string, list []ske
 	return nil
 }
 
-// ThreadEnv follows the entries of a Thread.
+// ThreadEnv resolves the entries of a Thread's spec.env.
 func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error) {
 	var out []thread.SpecEnv
 	for i := range t.Spec.Env {
@@ -240,8 +241,8 @@ func (d *Definitions) ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]threa
 	return out, nil
 }
 
-// ScopedEnv lists the names that are marked as scoped in an agent's graph (SPEC ENV-04): by the agent, the agents
-// that it reaches as subagents and as tools, and the prompts of all these. Sorted.
+// ScopedEnv returns the sorted names that are marked as scoped in an agent's graph (ENV-04): by the agent, by the
+// agents that it reaches as subagents and as tools, and by the prompts of all of these.
 func (d *Definitions) ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error) {
 	names := map[string]bool{}
 	seen := map[string]bool{agent: true}

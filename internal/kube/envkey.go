@@ -18,50 +18,52 @@ import (
 )
 
 const (
-	// EnvKeyReload is how often each replica looks at the Secret: a new primary key is used soon enough.
+	// EnvKeyReload is the interval at which each replica reads the Secret again, so that it soon uses a new primary
+	// key.
 	EnvKeyReload = 15 * time.Second
-	// envKeyRefresh is how far looks are apart that values under an unknown key ask for.
+	// envKeyRefresh is the minimum time between two reads that values under an unknown key cause.
 	envKeyRefresh = time.Second
-	// envKeyPatience is how long one look may take: others wait for it.
+	// envKeyPatience bounds one read, because other callers wait for it.
 	envKeyPatience = 10 * time.Second
 )
 
-// EnvKeys keeps a keyring up with its Secret in the manager's namespace.
+// EnvKeys keeps a keyring in step with its Secret in the manager's namespace.
 type EnvKeys struct {
 	Client    client.Client // reads from the API server
 	Namespace string
 	Secret    string
 	Ring      *envkeys.Keyring
-	// MakeNamespace makes the namespace when it is missing, for a manager that runs outside of the cluster.
+	// MakeNamespace makes Load create a missing namespace, for a manager that runs outside the cluster.
 	MakeNamespace bool
-	// InUse tells whether anything is sealed already: then a missing Secret is lost, and no new one is made in
-	// its place.
+	// InUse reports whether values are sealed already. If so, a missing Secret counts as lost, and Load does not
+	// create a new one in its place.
 	InUse  func(ctx context.Context) (bool, error)
 	Clock  clock.WithTicker
 	Logger logr.Logger
 
 	mu      sync.Mutex
-	looked  time.Time // when the last look began
+	looked  time.Time // when the last read began; mu guards this and the fields below
 	version string
-	trouble string // last told
+	trouble string // the error text that was logged last
 }
 
-// Load reads the keys, making the Secret when there is none and nothing is sealed yet. Without keys the manager
-// works, but variables of threads do not: why is in the log.
+// Load reads the keys. It creates the Secret when there is none and nothing is sealed yet. Without keys the manager
+// still works, but variables of threads do not; the log says why.
 func (k *EnvKeys) Load(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look(ctx)
 }
 
-// Refresh is Load for whoever has met a key that the keyring does not have: another replica may have seen a new one first. Of
-// those who ask at the same time one looks for all, and looks are a second apart.
+// Refresh reads the keys again after a caller met a key that the keyring does not have, because another replica may
+// have seen a new key first. One read serves all callers that ask at the same time, and reads are at least a second
+// apart.
 func (k *EnvKeys) Refresh(ctx context.Context) {
 	asked := k.Clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.looked.After(asked) {
-		return // for another, meanwhile
+		return // another caller has read the Secret meanwhile
 	}
 	if wait := envKeyRefresh - k.Clock.Since(k.looked); wait > 0 {
 		select {
@@ -73,7 +75,7 @@ func (k *EnvKeys) Refresh(ctx context.Context) {
 	k.look(ctx)
 }
 
-// look is called with the lock held.
+// look reads the Secret and logs a failure. mu is held.
 func (k *EnvKeys) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, envKeyPatience)
 	defer cancel()
@@ -103,7 +105,7 @@ func (k *EnvKeys) load(ctx context.Context) error {
 	}
 	k.version = version
 	if changed {
-		primary, _ := k.Ring.Primary() // it has just been given
+		primary, _ := k.Ring.Primary() // load has just set it
 		k.Logger.Info("variables are sealed under this key", "secret", k.Secret, "keyID", primary)
 	}
 	return nil
@@ -115,7 +117,7 @@ func (k *EnvKeys) create(ctx context.Context) error {
 		return err
 	}
 	if used {
-		return fmt.Errorf("it is gone, and variables are sealed under its keys: restore it from a backup, or delete those variables and create it anew with kubectl skein env rotate")
+		return fmt.Errorf("the Secret is gone, but variables are sealed with its keys: restore it from a backup, or delete those variables and create a new Secret with kubectl skein env rotate")
 	}
 	if k.MakeNamespace {
 		err := k.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.Namespace}})
@@ -133,7 +135,7 @@ func (k *EnvKeys) create(ctx context.Context) error {
 	})
 }
 
-// tell logs a trouble once.
+// tell logs an error, unless it is the one that was logged last.
 func (k *EnvKeys) tell(err error) {
 	text := ""
 	if err != nil {
@@ -145,7 +147,7 @@ func (k *EnvKeys) tell(err error) {
 	k.trouble = text
 }
 
-// Start keeps the keys up with the Secret until ctx ends.
+// Start reads the Secret every EnvKeyReload until ctx ends.
 func (k *EnvKeys) Start(ctx context.Context) error {
 	ticker := k.Clock.NewTicker(EnvKeyReload)
 	defer ticker.Stop()
@@ -159,5 +161,5 @@ func (k *EnvKeys) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is false: every replica opens variables.
+// NeedLeaderElection returns false: every replica unseals variables.
 func (k *EnvKeys) NeedLeaderElection() bool { return false }

@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/inspect"
 )
 
-// resolveHandler compiles a side that is written in code, and follows the models that it may ask (SPEC AGT-09); field
-// is where the agent has the side.
+// resolveHandler compiles a side that is written in code, and resolves the models that it may call (AGT-09). field is
+// the agent's field that holds the side.
 func (d *Definitions) resolveHandler(ctx context.Context, a *skeinv1.Agent, name, field string, spec *skeinv1.AgentSide) (*definition.Side, error) {
 	out := &definition.Side{Name: name, Spec: *spec}
 	var err error
@@ -49,13 +49,14 @@ func (d *Definitions) compileHandler(ctx context.Context, a *skeinv1.Agent, fiel
 	return c, nil
 }
 
-// CheckHandler tells what is wrong with the code of a side; field is where the agent has the side.
+// CheckHandler returns an error when the code of a side cannot be used. field is the agent's field that holds the
+// side.
 func (d *Definitions) CheckHandler(ctx context.Context, a *skeinv1.Agent, field string, h *skeinv1.SideHandler) error {
 	_, err := d.compileHandler(ctx, a, field, h)
 	return err
 }
 
-// handlersOf gives the handlers of an agent's sides.
+// handlersOf returns the handlers of an agent's sides.
 func handlersOf(spec *skeinv1.AgentSpec) (out []*skeinv1.SideHandler) {
 	if h := spec.SideA.Handler; h != nil {
 		out = append(out, h)

@@ -23,7 +23,7 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 		if side.spec == nil {
 			continue
 		}
-		var p skeinv1.Prompt // code has none
+		var p skeinv1.Prompt // stays empty for a side that is written in code
 		if side.spec.Handler == nil {
 			if err := d.get(ctx, "Prompt", namespace, side.spec.PromptRef.Name, side.field+".promptRef", &p); err != nil {
 				return nil, within("Agent", agent, err)
@@ -46,8 +46,8 @@ func (d *Definitions) Hooks(ctx context.Context, namespace, agent string) (map[s
 	return hooks, nil
 }
 
-// resolveHooks gives the hooks of an agent with this prompt: the prompt's take the place of the agent's of the same
-// name (SPEC HOK-01). Without any it is nil.
+// resolveHooks returns the hooks of an agent that uses this prompt, or nil without any. A hook of the prompt replaces
+// the agent's hook of the same name (HOK-01).
 func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *skeinv1.Prompt) (map[skeinv1.HookName]*definition.Hook, error) {
 	if len(a.Spec.Hooks)+len(p.Spec.Hooks) == 0 {
 		return nil, nil
@@ -62,17 +62,18 @@ func (d *Definitions) resolveHooks(ctx context.Context, a *skeinv1.Agent, p *ske
 	return hooks, nil
 }
 
-// CheckAgentHooks tells what is wrong with the hooks of an Agent, those that its prompt overrides included.
+// CheckAgentHooks returns an error when a hook of an Agent cannot be used, even if a prompt overrides it.
 func (d *Definitions) CheckAgentHooks(ctx context.Context, a *skeinv1.Agent) error {
 	return d.compileHooks(ctx, agentOwner(a), a.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
-// CheckPromptHooks tells what is wrong with the hooks of a Prompt.
+// CheckPromptHooks returns an error when a hook of a Prompt cannot be used.
 func (d *Definitions) CheckPromptHooks(ctx context.Context, p *skeinv1.Prompt) error {
 	return d.compileHooks(ctx, promptOwner(p), p.Spec.Hooks, map[skeinv1.HookName]*definition.Hook{})
 }
 
-// compileHooks adds the hooks of one object to those that are known, which stay.
+// compileHooks compiles the hooks of one object and adds them to known. It does not replace hooks that are already
+// there.
 func (d *Definitions) compileHooks(ctx context.Context, owner codeOwner, list []skeinv1.Hook, known map[skeinv1.HookName]*definition.Hook) error {
 	for i := range list {
 		h := &list[i]

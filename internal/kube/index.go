@@ -11,36 +11,41 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Field indexes of the cache: which objects name another one. Values are names within the namespace.
+// Field indexes of the cache: they find the objects that name another object. Their values are names within the
+// namespace.
 const (
-	// IndexSecret: Models by the Secret of their credentials; Tools by those of their requests; Agents, Prompts and Threads by those of spec.env.
+	// IndexSecret finds Models by the Secret of their credentials, Tools by the Secrets of their requests, and
+	// Agents, Prompts and Threads by those of spec.env.
 	IndexSecret = "skein.secret"
-	// IndexConfigMap: Models, Tools, Effects and ThreadEndpoints by the ConfigMap that holds their script or code;
-	// Agents, Prompts and Threads by those of spec.env and spec.hooks, Prompts also by those of spec.parts and spec.skills,
-	// Agents by those of their handlers' code.
+	// IndexConfigMap finds objects by the ConfigMaps that they use:
+	//  - Models, Tools, Effects and ThreadEndpoints by the one that holds their script or code
+	//  - Agents, Prompts and Threads by those of spec.env and spec.hooks
+	//  - Prompts also by those of spec.parts and spec.skills
+	//  - Agents also by those of their handlers' code
 	IndexConfigMap = "skein.configMap"
-	// IndexModel: Prompts by their Model; Models by their fallbacks; Agents by the Models that their handlers may ask,
-	// and by those of their memory and their titles.
+	// IndexModel finds Prompts by their Model, Models by their fallbacks, and Agents by the Models that their
+	// handlers may call and by those of their memory and their titles.
 	IndexModel = "skein.model"
-	// IndexTool: Prompts by their Tools.
+	// IndexTool finds Prompts by their Tools.
 	IndexTool = "skein.tool"
-	// IndexInclude: Prompts by the Prompts that they include.
+	// IndexInclude finds Prompts by the Prompts that they include.
 	IndexInclude = "skein.include"
-	// IndexPrompt: Agents by the Prompts of their sides; Prompts by those that they call as tools.
+	// IndexPrompt finds Agents by the Prompts of their sides, and Prompts by the Prompts that they call as tools.
 	IndexPrompt = "skein.prompt"
-	// IndexAgent: Agents by the agents of their subagents; Prompts by those that they call as tools; Threads, Subagents and ThreadEndpoints by their Agent.
+	// IndexAgent finds Agents by the agents of their subagents, Prompts by the agents that they call as tools, and
+	// Threads, Subagents and ThreadEndpoints by their Agent.
 	IndexAgent = "skein.agent"
-	// IndexShape: ThreadEndpoints by the shape of their path; see EndpointShape.
+	// IndexShape finds ThreadEndpoints by the shape of their path; see EndpointShape.
 	IndexShape = "skein.shape"
-	// IndexPool: Agents by the SandboxPool that they name, or else the default one.
+	// IndexPool finds Agents by the SandboxPool that they name, or by the default pool.
 	IndexPool = "skein.pool"
-	// IndexThread: Subagents and ScheduledEffects by the Thread that they belong to.
+	// IndexThread finds Subagents and ScheduledEffects by the Thread that they belong to.
 	IndexThread = "skein.thread"
-	// IndexSandbox: sandbox pods by pool and state; see SandboxIndex.
+	// IndexSandbox finds sandbox pods by pool and state; see SandboxIndex.
 	IndexSandbox = "skein.sandbox"
-	// IndexSandboxThread: claimed sandbox pods by the id of their thread.
+	// IndexSandboxThread finds claimed sandbox pods by the id of their thread.
 	IndexSandboxThread = "skein.sandboxThread"
-	// IndexEffect: ScheduledEffects by the name of the Effect object.
+	// IndexEffect finds ScheduledEffects by the name of the Effect object.
 	IndexEffect = "skein.effect"
 )
 
@@ -51,7 +56,7 @@ type Index struct {
 	Extract client.IndexerFunc
 }
 
-// Indexes lists every field index that the controllers and ports rely on.
+// Indexes returns every field index that the controllers and ports need.
 func Indexes() []Index {
 	return []Index{
 		{&skeinv1.Model{}, IndexSecret, func(o client.Object) []string {
@@ -161,7 +166,7 @@ func Indexes() []Index {
 			return []string{PoolOf(&o.(*skeinv1.Agent).Spec)}
 		}},
 		{&skeinv1.Thread{}, IndexAgent, func(o client.Object) []string {
-			// Both the declared one and the one that has it now, which a handoff may have made another.
+			// Both the declared agent and the current one, which differs after a handoff.
 			t := o.(*skeinv1.Thread)
 			names := []string{t.Spec.AgentRef.Name}
 			if now := t.Status.Agent; now != "" && now != names[0] {
@@ -201,10 +206,10 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// SandboxIndex is the value of IndexSandbox for the pods of a pool in a state.
+// SandboxIndex returns the value of IndexSandbox for the pods of a pool in a state.
 func SandboxIndex(pool, state string) string { return pool + "/" + state }
 
-// called lists what a Prompt names among its tools.
+// called returns the non-empty names that name finds in a Prompt's tools.
 func called(o client.Object, name func(*skeinv1.PromptTool) string) (names []string) {
 	tools := o.(*skeinv1.Prompt).Spec.Tools
 	for i := range tools {

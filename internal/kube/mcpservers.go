@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
-// reachable tells of each MCP server that was needed whether this replica reached it when it last tried.
+// reachable is 1 for each MCP server that this replica reached at its last attempt, else 0.
 var reachable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "skein_mcp_server_reachable",
 	Help: "Whether the MCP server of a Tool could be reached and listed its tools when this replica last tried.",
@@ -21,8 +21,8 @@ var reachable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(reachable) }
 
-// WatchServers gives what tells people whether an MCP server can be reached: a metric, and Events of its Tool. A
-// condition cannot: no controller asks servers.
+// WatchServers returns a function that reports whether an MCP server could be reached: in a metric, and in Events of
+// its Tool. A condition cannot report it, because no controller connects to the servers.
 func WatchServers(recorder events.EventRecorder) func(*mcptool.Server, error) {
 	return func(s *mcptool.Server, err error) {
 		t := &skeinv1.Tool{

@@ -7,22 +7,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// The ways in which a thread comes by its sandbox pod.
+// How a thread got its sandbox pod.
 const (
-	foundOwn      = "own"      // it had one, from before a restart
-	foundWarm     = "warm"     // one was ready
-	foundStarting = "starting" // one was about to be ready
-	foundCold     = "cold"     // one was made
+	foundOwn      = "own"      // the thread had one already, for example from before a restart
+	foundWarm     = "warm"     // a warm pod was ready
+	foundStarting = "starting" // a warm pod was about to be ready
+	foundCold     = "cold"     // a new pod was created
 )
 
-// acquireBuckets are fine where the budget of a claim is, and reach as far as a pod may take to start.
+// acquireBuckets are narrow around the budget of a claim, and reach as far as the time that a pod may take to start.
 var acquireBuckets = []float64{0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05,
 	0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 5, 10, 60, 120}
 
-// acquireFactor is how finely native histograms tell times apart, for collectors that take them.
+// acquireFactor is the growth factor of native histogram buckets, for collectors that read them.
 const acquireFactor = 1.02
 
-// acquired is how long it took until a thread had its pod, and answered until that gave its first result.
+// acquired measures the time until a thread had its pod, and answered the time until that pod returned its first
+// result.
 var (
 	acquired = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "skein_sandbox_acquire_seconds",

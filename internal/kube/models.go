@@ -11,8 +11,8 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// ResolveModel reads what a Model refers to, its fallbacks included, and finds out whether it can be used. A mistake of
-// the user and a missing reference are NotReadyErrors whose texts never hold the key.
+// ResolveModel reads what a Model and its fallbacks refer to, and checks whether the Model can be used. A mistake of
+// the user or a missing reference is a *definition.NotReadyError, whose text never contains the key.
 func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
 	out, err := d.resolveModel(ctx, m)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 			return nil, err
 		}
 		if other.Spec.Capabilities.Embeds() {
-			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings and answers nothing: name another", field, ref.Name)
+			return nil, notReady(skeinv1.ReasonInvalidSpec, "%s names Model %q, which is for embeddings only: name a Model that generates text", field, ref.Name)
 		}
 		fallback, err := d.resolveModel(ctx, &other)
 		if err != nil {
@@ -48,7 +48,7 @@ func (d *Definitions) ResolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 	return out, nil
 }
 
-// resolveModel reads what a Model itself refers to.
+// resolveModel reads what a Model itself refers to, without its fallbacks.
 func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*definition.Model, error) {
 	out := &definition.Model{Name: m.Name, Spec: m.Spec}
 	stamps := []string{string(m.UID), fmt.Sprint(m.Generation)}
@@ -57,7 +57,7 @@ func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 		if err != nil {
 			return nil, err
 		}
-		// A file that a Secret was made of ends in a newline more often than not.
+		// A file from which a Secret was created usually ends in a newline.
 		out.APIKey = strings.TrimSpace(string(key))
 		if d.secrets != nil {
 			d.secrets.Register(m.Namespace, "model/"+m.Name, out.APIKey)
@@ -81,7 +81,8 @@ func (d *Definitions) resolveModel(ctx context.Context, m *skeinv1.Model) (*defi
 	return out, nil
 }
 
-// checkModel asks the model's factory: its clients are cached by version, so a good Model costs nothing.
+// checkModel asks the model's factory for a client. Clients are cached by version, so checking a good Model again
+// costs nothing.
 func (d *Definitions) checkModel(namespace string, m *definition.Model) error {
 	_, err := d.models.Client(m.Config(namespace))
 	var bad *model.Error

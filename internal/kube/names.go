@@ -11,14 +11,15 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// hashLength of the hex digits that end a derived name: 64 bits, so that two causes do not meet by chance.
+// hashLength is the number of hex digits that end a derived name: 64 bits, so that two causes do not collide by
+// chance.
 const hashLength = 16
 
-// maxDerived keeps derived names short enough to be label values too.
+// maxDerived keeps derived names short enough for label values.
 const maxDerived = validation.LabelValueMaxLength
 
-// derivedName makes a name that is the same for the same causes, so that a repeated create collides
-// instead of happening twice (DESIGN.md section 3). prefix is for people: it is cut to fit.
+// derivedName returns the same name for the same causes, so that a repeated create fails with a conflict instead of
+// happening twice (DESIGN.md section 3). prefix makes the name readable, and is cut to fit.
 func derivedName(prefix string, causes ...string) string {
 	h := sha256.New()
 	for _, c := range causes {
@@ -36,7 +37,7 @@ func derivedName(prefix string, causes ...string) string {
 	return prefix + "-" + hash
 }
 
-// cleanName turns any text into what may begin the name of an object.
+// cleanName turns any text into a valid beginning of an object name.
 func cleanName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -51,7 +52,7 @@ func cleanName(s string) string {
 	return strings.Trim(s, "-")
 }
 
-// RuntimeLabels are the labels of every object that the runtime makes for a thread (SPEC K8S-03).
+// RuntimeLabels returns the labels of every object that the runtime creates for a thread (K8S-03).
 func RuntimeLabels(t *store.Thread) map[string]string {
 	l := map[string]string{
 		skeinv1.LabelManagedBy: skeinv1.ManagedByValue,
@@ -60,15 +61,15 @@ func RuntimeLabels(t *store.Thread) map[string]string {
 	if t.RootID != "" {
 		l[skeinv1.LabelRootThread] = t.RootID
 	}
-	// Names may be longer than label values; the id serves for those.
+	// An object name may be too long for a label value. Then only the id identifies the thread.
 	if len(t.Name) <= validation.LabelValueMaxLength {
 		l[skeinv1.LabelThread] = t.Name
 	}
 	return l
 }
 
-// EffectObjectName gives the name of the Effect object that code means by a plain or qualified name:
-// "-" and "_" are the same, and "package/effect" is the object "package.effect" (SPEC EFF-02).
+// EffectObjectName returns the name of the Effect object for a plain or qualified name in code: "_" becomes "-", and
+// "package/effect" becomes "package.effect" (EFF-02).
 func EffectObjectName(name string) string {
 	return strings.NewReplacer("_", "-", "/", ".").Replace(name)
 }

@@ -19,19 +19,20 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// acquisition is one thread's way to a sandbox, from the need to a connection.
+// acquisition gets one thread its sandbox, from the request to a connection.
 type acquisition struct {
 	port   *PodSandboxes
 	thread *store.Thread
 	pool   *skeinv1.SandboxPool
 	began  time.Time
-	// anew: a sandbox has just failed, perhaps because its node is lost, and a line to another one there may not have
-	// noticed yet. Only one that answers a dial is used.
+	// anew means that a sandbox of this thread has just failed, perhaps because its node is lost. An existing
+	// connection to another pod there may not have noticed yet, so only a pod that answers a new dial is used.
 	anew bool
 }
 
-// sandbox gives the thread's pod and a connection to it: the pod that it has, else a warm one, else one that is
-// about to be warm, else a new one. A pod that comes with an error is the thread's and of no use.
+// sandbox returns the thread's pod and a connection to it. It tries the pod that the thread has, then a warm pod,
+// then one that is about to be warm, then a new one. A pod that comes with an error belongs to the thread, but cannot
+// be used.
 func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox, error) {
 	pod, err := a.own(ctx)
 	if err != nil || pod != nil {
@@ -39,7 +40,7 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 		if !errors.Is(err, errPodGone) {
 			return had, conn, err
 		}
-		// The cache did not know yet that it was given up.
+		// The cache did not know yet that the pod was given up.
 	}
 	pod, conn, err := a.claimWarm(ctx)
 	if err != nil || pod != nil {
@@ -53,10 +54,10 @@ func (a *acquisition) sandbox(ctx context.Context) (*corev1.Pod, sandbox.Sandbox
 	return a.await(ctx, pod, err, foundCold)
 }
 
-// errPodGone: a pod that was waited for is no more.
+// errPodGone means that the pod that was waited for does not exist any more.
 var errPodGone = errors.New("it is gone")
 
-// own finds the pod that the thread has from before, for example from before the manager was restarted.
+// own finds the pod that the thread already has, for example from before a restart of the manager.
 func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	var list corev1.PodList
 	err := a.port.Client.List(ctx, &list, client.InNamespace(a.pool.Namespace),
@@ -73,13 +74,14 @@ func (a *acquisition) own(ctx context.Context) (*corev1.Pod, error) {
 	return nil, nil
 }
 
-// maxRounds of looking for a warm pod, should others take all that were seen.
+// maxRounds bounds how often each looks for a warm pod when others take all that it saw.
 const maxRounds = 3
 
-// each tries candidates among the pool's warm pods until one is had, and looks again when it lost them all.
+// each tries the candidates among the pool's warm pods until it gets one. When it loses all of them to others, it
+// looks again.
 func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []*corev1.Pod, try func(*corev1.Pod) (bool, error)) error {
 	for range maxRounds {
-		pods, err := a.port.pods(ctx, a.pool, SandboxWarm, quick) // the patch is conditional
+		pods, err := a.port.pods(ctx, a.pool, SandboxWarm, quick) // a stale list is harmless, because the patch is conditional
 		if err != nil {
 			return err
 		}
@@ -105,12 +107,12 @@ func (a *acquisition) each(ctx context.Context, candidates func([]corev1.Pod) []
 	return nil
 }
 
-// claimWarm makes a ready pod the thread's, and dials it while the API server takes the claim: most of the time
-// until the first result is these two.
+// claimWarm claims a ready pod for the thread. It dials the pod while the API server handles the claim, because these
+// two take most of the time until the first result.
 func (a *acquisition) claimWarm(ctx context.Context) (pod *corev1.Pod, conn sandbox.Sandbox, err error) {
 	hash := SandboxTemplateHash(a.pool, a.port.Settings)
 	ready := func(pods []corev1.Pod) []*corev1.Pod { return readyPods(pods, hash) }
-	var failed error // of the dial
+	var failed error // the error of the dial
 	err = a.each(ctx, ready, func(p *corev1.Pod) (bool, error) {
 		var err error
 		pod, conn, failed, err = a.claimAndDial(ctx, p)
@@ -125,7 +127,7 @@ func (a *acquisition) claimWarm(ctx context.Context) (pod *corev1.Pod, conn sand
 	return pod, conn, failed
 }
 
-// claimAndDial gives no pod when the claim was lost.
+// claimAndDial claims and dials a pod at the same time. It returns no pod when the claim was lost.
 func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *corev1.Pod, conn sandbox.Sandbox, failed, err error) {
 	dialCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,13 +142,13 @@ func (a *acquisition) claimAndDial(ctx context.Context, p *corev1.Pod) (pod *cor
 	}
 	<-dialled
 	if pod == nil && conn != nil {
-		_ = conn.Close() // nothing was asked of it: it is still anybody's
+		_ = conn.Close() // nothing ran in it, so any thread can still claim it
 		conn = nil
 	}
 	return pod, conn, failed, err
 }
 
-// claimStarting makes a pod the thread's that will be ready before a new one would be.
+// claimStarting claims a pod that will be ready before a new one would be.
 func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err error) {
 	hash := SandboxTemplateHash(a.pool, a.port.Settings)
 	starting := func(pods []corev1.Pod) []*corev1.Pod { return startingPods(pods, hash) }
@@ -157,7 +159,8 @@ func (a *acquisition) claimStarting(ctx context.Context) (pod *corev1.Pod, err e
 	return pod, err
 }
 
-// dial connects to a pod that has an address. One that does not take the connection in time is given up; 0 for the usual time.
+// dial connects to a pod that has an address. It gives up when the pod does not accept the connection within timeout;
+// 0 means the default.
 func (a *acquisition) dial(ctx context.Context, p *corev1.Pod, found string, timeout time.Duration) (sandbox.Sandbox, error) {
 	line := string(p.UID)
 	if a.anew {
@@ -178,8 +181,8 @@ func sandboxAddress(p *corev1.Pod) string {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(SandboxPort))
 }
 
-// await connects to the thread's pod as soon as it answers. One that does not come up in its time is removed,
-// and makes way for another.
+// await connects to the thread's pod as soon as it answers. It removes a pod that does not start in time, so that
+// another one can take its place.
 func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, found string) (*corev1.Pod, sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, nil, err
@@ -195,18 +198,18 @@ func (a *acquisition) await(ctx context.Context, pod *corev1.Pod, err error, fou
 	return ready, conn, err
 }
 
-// The kubelet looks once a second whether a pod is ready; whoever waits for one asks it himself meanwhile, ever more
-// rarely: most listen a moment after they have an address, and the others must not be asked without end. One that
-// took the connection is there, and given the time that its processor needs for the handshake: to begin another one
-// would only be more of the same work.
+// The kubelet checks only once a second whether a pod is ready, so a caller that waits for a pod also dials it
+// directly, with growing pauses. Most pods listen a moment after they have an address; others must not be dialled
+// without end. A pod that accepted the connection exists, and gets the time that its processor needs for the
+// handshake: starting another handshake would only add work.
 const knockFor = 250 * time.Millisecond
 
 func knocks() *wait.Backoff {
 	return &wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.25, Jitter: 0.1, Steps: 100, Cap: 500 * time.Millisecond}
 }
 
-// answering waits until a pod answers. Its error says what keeps it; with a pod, the pod is ready and cannot be
-// connected to.
+// answering waits until a pod answers. Its error says what delays the pod. An error together with a pod means that
+// the pod is ready but cannot be connected to.
 func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found string) (*corev1.Pod, sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.port.StartTimeout)
 	defer cancel()
@@ -222,7 +225,7 @@ func (a *acquisition) answering(ctx context.Context, key client.ObjectKey, found
 			return nil, nil, noSandbox("sandbox pod %q was deleted while it started: %w", key.Name, errPodGone)
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, fmt.Errorf("read sandbox pod %q: %w", key.Name, err)
-		case err != nil: // told below
+		case err != nil: // the deadline has passed; reported below
 		case PodOver(pod):
 			return nil, nil, noSandbox("sandbox pod %q did not start: %s", key.Name, TroubleOf(pod))
 		case PodReady(pod):

@@ -25,7 +25,7 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		dialling := make(chan struct{})
 		p := newPods(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
 			select {
-			case <-dialling: // else the claim would be over first
+			case <-dialling: // otherwise the claim would end first
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -172,10 +172,10 @@ var _ = Describe("A thread's way to its sandbox", func() {
 		p := newPods(interceptor.Funcs{}, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7"})
 		p.port.StartTimeout = patience
 		p.port.Dial = func(context.Context, kube.Endpoint) (sandbox.Sandbox, error) {
-			return nil, fmt.Errorf("%w: it is another pool's or namespace's", sandbox.ErrNotTrusted)
+			return nil, fmt.Errorf("%w: it belongs to another pool or namespace", sandbox.ErrNotTrusted)
 		}
 		_, _, err := p.port.Acquire(ctx, thread(1), "")
-		Expect(err).To(MatchError(And(ContainSubstring("sandbox-default"), ContainSubstring("another pool's or namespace's"))))
+		Expect(err).To(MatchError(And(ContainSubstring("sandbox-default"), ContainSubstring("another pool or namespace"))))
 		Expect(p.writes).To(Equal(map[string]int{"create": 3, "delete": 3}))
 		Expect(p.all(ctx)).To(BeEmpty())
 	}, NodeTimeout(patience))

@@ -19,10 +19,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// quick lists without waiting for the writes of other claims to come back, where a stale answer does no harm.
+// quick makes a list return at once, without waiting until the cache has this process's own writes. Use it where a
+// stale answer does no harm.
 const quick = client.DisableReadYourWritesConsistency
 
-// pods lists the pods of a pool in a state, from the cache and without copying them.
+// pods returns the pods of a pool in a state, from the cache and without copying them.
 func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, state string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	opts = append(opts, client.InNamespace(pool.Namespace),
@@ -33,8 +34,8 @@ func (s *PodSandboxes) pods(ctx context.Context, pool *skeinv1.SandboxPool, stat
 	return list.Items, nil
 }
 
-// readyPods are the ready pods in a random order, so that replicas that claim at once rarely meet. Pods of an
-// old template come last: during a roll-out they are better than a cold start.
+// readyPods returns the ready pods in a random order, so that replicas that claim at the same time rarely pick the
+// same pod. Pods of an old template come last: during a rollout they are better than a cold start.
 func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var current, old []*corev1.Pod
 	for _, i := range rand.Perm(len(pods)) {
@@ -49,8 +50,8 @@ func readyPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	return append(current, old...)
 }
 
-// startingPods are the pods that will be ready before a new one would be: those first that run already, of which the
-// kubelet has yet to say that they are ready, and of each kind the oldest first.
+// startingPods returns the pods that will be ready before a new pod would be. Running pods that the kubelet has not
+// marked ready yet come first; within each group the oldest comes first.
 func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	var starting []*corev1.Pod
 	for i := range pods {
@@ -71,11 +72,11 @@ func startingPods(pods []corev1.Pod, hash string) []*corev1.Pod {
 	return starting
 }
 
-// podRuns tells whether a pod can be asked itself.
+// podRuns reports whether a pod runs and has an address, so that it can be dialled.
 func podRuns(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "" }
 
-// patchClaim makes a pod the thread's under the condition that it is as it was seen; nil when it is not. The pod
-// is reserved.
+// patchClaim claims a pod for a thread, on condition that the pod has not changed since it was read. It returns nil
+// when the pod has changed. The caller has reserved the pod.
 func (s *PodSandboxes) patchClaim(ctx context.Context, p *corev1.Pod, thread *store.Thread) (*corev1.Pod, error) {
 	patch, err := claimPatch(p, thread)
 	if err != nil {
@@ -92,7 +93,8 @@ func (s *PodSandboxes) patchClaim(ctx context.Context, p *corev1.Pod, thread *st
 	return claimed, nil
 }
 
-// claimPatch sets state, thread and owner in one write; the resource version is the condition.
+// claimPatch returns a patch that sets state, thread and owner in one write. The resource version makes it
+// conditional.
 func claimPatch(p *corev1.Pod, thread *store.Thread) ([]byte, error) {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":             p.UID,
@@ -114,7 +116,8 @@ func claimLabels(thread *store.Thread) map[string]string {
 	return l
 }
 
-// createCold makes a pod that is the thread's from the start. One at a time looks for room and takes it, so that the pool's bound holds.
+// createCold creates a pod that belongs to the thread from the start. The room lock makes searching for room and
+// creating the pod one step, so that the pool's bound holds.
 func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, pool *skeinv1.SandboxPool) (*corev1.Pod, error) {
 	s.room.Lock()
 	defer s.room.Unlock()
@@ -138,7 +141,7 @@ func (s *PodSandboxes) createCold(ctx context.Context, thread *store.Thread, poo
 	return pod, nil
 }
 
-// makeRoom keeps a pool within its bound: where it is full, the sandbox that has idled the longest goes.
+// makeRoom keeps a pool within spec.max: when the pool is full it gives up the sandbox that has been idle longest.
 func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) error {
 	limit := int(pool.Spec.Max)
 	if limit == 0 {
@@ -169,7 +172,7 @@ func (s *PodSandboxes) makeRoom(ctx context.Context, pool *skeinv1.SandboxPool) 
 	return noSandbox("SandboxPool %q is full: all of its %d sandboxes are in use; wait for one to end, or raise spec.max", pool.Name, limit)
 }
 
-// evictIdle gives up one of the pods that nobody uses.
+// evictIdle gives up one of the pods that no caller uses, and reports whether it found one.
 func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 	for i := range pods {
 		key := client.ObjectKeyFromObject(&pods[i])
@@ -183,7 +186,7 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 		select {
 		case c.turn <- struct{}{}:
 		default:
-			continue // somebody is about to use it
+			continue // a caller is about to use it
 		}
 		s.mu.Lock()
 		unused = c.users == 0 && c.pod == key
@@ -205,7 +208,8 @@ func (s *PodSandboxes) evictIdle(ctx context.Context, pods []corev1.Pod) bool {
 	return false
 }
 
-// reserve picks a pod for one claim. It stays picked until the cache shows that it is no longer warm.
+// reserve picks a pod for one claim, and reports whether no other claim had picked it. The pod stays reserved until
+// the cache shows that it is no longer warm.
 func (s *PodSandboxes) reserve(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

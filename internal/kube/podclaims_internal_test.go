@@ -14,8 +14,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Whoever waited for the turn of a claim that was dropped meanwhile goes on with the one after it, so that a thread
-// has one claim, and one pod, at a time.
+// A caller that waited for the turn of a claim that was dropped meanwhile continues with its successor, so that a
+// thread has only one claim, and one pod, at a time.
 func TestOneClaimAThread(t *testing.T) {
 	g := NewWithT(t)
 	s := NewPodSandboxes(PodSandboxesOptions{})
@@ -29,7 +29,7 @@ func TestOneClaimAThread(t *testing.T) {
 	g.Expect(c).To(BeIdenticalTo(next))
 	g.Expect(conn).To(BeNil())
 
-	// It is being connected anew when its former pod ends: it stays the thread's.
+	// The claim is being connected to a new pod when its former pod ends. It stays the thread's.
 	pod := types.NamespacedName{Namespace: "n", Name: "p"}
 	s.mu.Lock()
 	c.pod, s.byPod[pod] = pod, "t"
@@ -47,7 +47,8 @@ func TestOneClaimAThread(t *testing.T) {
 	g.Expect(s.claimOf("t")).To(BeIdenticalTo(c))
 }
 
-// That a sandbox failed is of use for a moment, and not kept for threads that this replica sees no more of.
+// The record of a failed sandbox is useful only for a moment, and is not kept for threads that do not return to this
+// replica.
 func TestFailuresAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	clk := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
@@ -60,14 +61,14 @@ func TestFailuresAreForgotten(t *testing.T) {
 	g.Expect(s.failed).To(HaveLen(1))
 }
 
-// A run that loses its sandbox by the end of this process must not start another pod.
+// A run that loses its sandbox because this process ends must not start another pod.
 func TestNoPodAfterClose(t *testing.T) {
 	g := NewWithT(t)
 	s := NewPodSandboxes(PodSandboxesOptions{})
 	g.Expect(s.Close()).To(Succeed())
 	_, _, err := s.Acquire(t.Context(), &store.Thread{ID: "t"}, "")
 	g.Expect(err).To(MatchError(errPodsClosed))
-	// Nor must one who was at it already.
+	// Nor may a run that was starting one already.
 	_, err = s.createCold(t.Context(), &store.Thread{ID: "t"}, &skeinv1.SandboxPool{})
 	g.Expect(err).To(MatchError(errPodsClosed))
 	g.Expect(s.bind(&claim{threadID: "t"}, &corev1.Pod{}, nil, 0)).To(BeFalse())

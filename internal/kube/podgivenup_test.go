@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// untilClaimed gives a context that ends once a pod is a thread's, and the API server that ends it.
+// untilClaimed returns a context that ends once a pod is claimed, and the API server that ends it.
 func untilClaimed(ctx context.Context) (context.Context, interceptor.Funcs) {
 	impatient, leave := context.WithCancel(ctx)
 	return impatient, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, pa client.Patch, opts ...client.PatchOption) error {
@@ -34,7 +34,7 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 		p.clock.Step(time.Hour)
 		Expect(p.all(ctx)).To(HaveLen(1), "it is in use")
 		release()
-		release() // again is nothing
+		release() // a repeat does nothing
 		p.clock.Step(59 * time.Second)
 		Expect(p.all(ctx)).To(HaveLen(1))
 		_, release, err = p.port.Acquire(ctx, thread(1), "")
@@ -49,7 +49,7 @@ var _ = Describe("Sandboxes as pods that are not used", func() {
 
 	It("stay while another replica of the manager runs something in them", Label("COD-09"), func(ctx SpecContext) {
 		p := newPods(interceptor.Funcs{}, running)
-		var idle atomic.Int64 // what the sandbox says
+		var idle atomic.Int64 // what the sandbox reports
 		p.dialled = func(c *connection) { c.idle = func() (time.Duration, error) { return time.Duration(idle.Load()), nil } }
 		_, release, err := p.port.Acquire(ctx, thread(1), "")
 		Expect(err).NotTo(HaveOccurred())

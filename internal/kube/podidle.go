@@ -12,21 +12,24 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// defaultIdleTimeout is that of a SandboxPool that says nothing.
+// defaultIdleTimeout applies to a SandboxPool without spec.idleTimeout.
 const defaultIdleTimeout = 5 * time.Minute
 
 const (
-	// askTimeout bounds the question to a sandbox whether it idles. One that does not answer is of no use to anybody.
+	// askTimeout bounds asking a sandbox whether it is idle. A sandbox that does not answer is useless.
 	askTimeout = 5 * time.Second
-	// retireHold is for how long a sandbox begins nothing once it has said that it idles: another replica of the manager
-	// must not begin what the deletion would end. After that it is as good as before, should this process have died.
+	// retireHold is how long a sandbox refuses new work after it reported that it is idle, so that another replica of
+	// the manager starts nothing that the deletion would end. If this process dies meanwhile, the sandbox accepts
+	// work again after that time.
 	retireHold = 30 * time.Second
-	// retireTimeout bounds question and deletion together: it is over well before the sandbox takes work again.
+	// retireTimeout bounds asking and deleting together, so that both are over well before the sandbox accepts work
+	// again.
 	retireTimeout = retireHold - 5*time.Second
 )
 
-// Idler is a sandbox that says for how long nothing has run in it, 0 while something runs. An answer of atLeast or
-// more ends its intake for the time of hold, as one step; a sandbox of an older version answers only.
+// Idler is a sandbox that returns for how long nothing has run in it, 0 while something runs. When that is atLeast or
+// more, it also stops accepting work for the duration hold, in the same step. A sandbox of an older version only
+// returns the time.
 type Idler interface {
 	Retire(ctx context.Context, atLeast, hold time.Duration) (time.Duration, error)
 }
@@ -38,7 +41,7 @@ func idleTimeout(pool *skeinv1.SandboxPool) time.Duration {
 	return defaultIdleTimeout
 }
 
-// startIdle begins the time after which an unused pod is given up.
+// startIdle starts the timer after which an unused pod is given up. mu is held.
 func (s *PodSandboxes) startIdle(c *claim) { s.startIdleFor(c, c.idleTimeout) }
 
 func (s *PodSandboxes) startIdleFor(c *claim, d time.Duration) {
@@ -51,7 +54,7 @@ func (s *PodSandboxes) startIdleFor(c *claim, d time.Duration) {
 	c.idle = s.Clock.AfterFunc(d, func() { go s.reap(c) })
 }
 
-// reap gives up a pod that has idled for its time, unless another replica of the manager uses it.
+// reap gives up a pod that has been idle for its timeout, unless another replica of the manager uses it.
 func (s *PodSandboxes) reap(c *claim) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
@@ -75,10 +78,12 @@ func (s *PodSandboxes) reap(c *claim) {
 	go s.leave(context.WithoutCancel(ctx), pod.Namespace, c.threadID)
 }
 
-// retire asks the claim's sandbox for how long nothing has run in it; with enough, it begins nothing more, and must be
-// deleted within retireTimeout. One that cannot say, because it is gone or cannot be reached, has idled long enough, but
-// not while it may yet start: whoever it was made for comes back for it, or waits for it in another replica. One whose
-// asker gave up may be in use.
+// retire returns for how long nothing has run in the claim's sandbox. When that is enough or more, the sandbox
+// accepts no new work and must be deleted within retireTimeout.
+//
+// A sandbox that cannot answer, because it is gone or unreachable, counts as idle for long enough. The exception is a
+// pod that may still be starting, because the caller for which it was created returns to it, or waits for it in
+// another replica. When asker has ended, the sandbox may be in use, so retire returns 0.
 func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(asker, askTimeout)
 	defer cancel()
@@ -91,7 +96,7 @@ func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Durat
 	s.mu.Lock()
 	conn := c.conn
 	s.mu.Unlock()
-	if conn == nil { // it was taken over, and not used since
+	if conn == nil { // it was adopted and not used since
 		var err error
 		var rest time.Duration
 		if conn, rest, err = s.dialAgain(ctx, c); err != nil {
@@ -105,13 +110,13 @@ func (s *PodSandboxes) retire(asker context.Context, c *claim, enough time.Durat
 	}
 	idle, err := i.Retire(ctx, enough, retireHold)
 	if err != nil {
-		s.Logger.V(1).Info("a sandbox does not say whether it is in use", "thread", c.threadID, "error", err.Error())
+		s.Logger.V(1).Info("cannot find out whether a sandbox is in use", "thread", c.threadID, "error", err.Error())
 		return unknown()
 	}
 	return idle
 }
 
-// dialAgain connects to the pod of a claim that has no connection. With an error it tells for how long yet the pod may
+// dialAgain connects to the pod of a claim that has no connection. With an error, rest is how much longer the pod may
 // be starting.
 func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sandbox, rest time.Duration, err error) {
 	s.mu.Lock()
@@ -129,17 +134,17 @@ func (s *PodSandboxes) dialAgain(ctx context.Context, c *claim) (conn sandbox.Sa
 	return conn, s.mayStart(&pod), err
 }
 
-// mayStart gives for how long yet a pod that does not answer may be starting.
+// mayStart returns how much longer a pod that does not answer may be starting.
 func (s *PodSandboxes) mayStart(p *corev1.Pod) time.Duration {
 	age := s.Clock.Since(p.CreationTimestamp.Time)
-	if PodReady(p) || PodOver(p) || TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // a clock may be behind
+	if PodReady(p) || PodOver(p) || TroubleOf(p).Final || age.Abs() >= s.StartTimeout { // Abs, because a clock may be behind
 		return 0
 	}
 	return min(s.StartTimeout-age, s.StartTimeout)
 }
 
-// adopt takes over a claimed pod that this process does not know, from before a restart, so that it is
-// given up when it idles.
+// adopt takes over a claimed pod that this process does not know, for example from before a restart, so that the pod
+// is given up when it is idle.
 func (s *PodSandboxes) adopt(p *corev1.Pod) {
 	id := p.Labels[skeinv1.LabelThreadID]
 	if p.Labels[skeinv1.LabelSandboxState] != SandboxClaimed || id == "" {
@@ -153,11 +158,11 @@ func (s *PodSandboxes) adopt(p *corev1.Pod) {
 	c := &claim{threadID: id, turn: make(chan struct{}, 1), pod: client.ObjectKeyFromObject(p), uid: p.UID, idleTimeout: defaultIdleTimeout}
 	s.claims[id] = c
 	s.byPod[c.pod] = id
-	// The pool is read from a cache that may still be filling, and the informer must not wait for it.
+	// Read the pool in another goroutine: its cache may still be filling, and the informer must not wait for it.
 	go s.idleAfterAdoption(c, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[skeinv1.LabelPool]})
 }
 
-// idleAfterAdoption starts the idle time of a pod that was taken over, unless it is in use by now.
+// idleAfterAdoption starts the idle timer of an adopted pod, unless the pod is in use by now.
 func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.StartTimeout)
 	defer cancel()
@@ -165,7 +170,7 @@ func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	err := s.Client.Get(ctx, pool, &o, client.UnsafeDisableDeepCopy)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil { // a pool that is gone leaves the default
+	if err == nil { // without the pool the default applies
 		c.idleTimeout = idleTimeout(&o)
 	}
 	if c.users == 0 {
@@ -173,9 +178,9 @@ func (s *PodSandboxes) idleAfterAdoption(c *claim, pool client.ObjectKey) {
 	}
 }
 
-// leave takes over what a claim that is dropped leaves behind: a pod may be the thread's although the claimer gave up
-// before it heard so, or could not be deleted when the thread had another one already, and there may be no further event
-// of it that would make it known.
+// leave adopts the pods that a dropped claim leaves behind. A pod may belong to the thread although the claimer gave
+// up before it learned that, or although it could not be deleted when the thread already had another pod. There may
+// be no further event that would make such a pod known.
 func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
@@ -192,7 +197,7 @@ func (s *PodSandboxes) leave(ctx context.Context, namespace, threadID string) {
 	}
 }
 
-// keep takes over a pod that could not be deleted.
+// keep adopts a pod that could not be deleted.
 func (s *PodSandboxes) keep(ctx context.Context, key client.ObjectKey) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()

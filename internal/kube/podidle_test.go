@@ -16,7 +16,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// shared is what the sandboxes of two replicas are: each takes streams until it has said that it idles.
+// shared is the state of the sandboxes that two replicas use. Each accepts streams until it has reported that it is
+// idle.
 type shared struct {
 	mu   sync.Mutex
 	held map[string]time.Time // until when, by the pod's UID
@@ -31,7 +32,7 @@ func (s *shared) dial(_ context.Context, e kube.Endpoint) (sandbox.Sandbox, erro
 	}}, nil
 }
 
-// begin tells whether the sandbox takes a stream.
+// begin reports whether the sandbox accepts a stream.
 func (s *shared) begin(sbx sandbox.Sandbox) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ var _ = Describe("Giving up a sandbox that idles", Label("COD-09"), func() {
 			sandboxes = &shared{held: map[string]time.Time{}}
 			during    func(deadline time.Time)
 			once      sync.Once
-			late      []corev1.Pod // what the cache of the other replica has not heard of yet
+			late      []corev1.Pod // what the cache of the other replica does not have yet
 		)
 		p := newPods(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			deadline, _ := ctx.Deadline()

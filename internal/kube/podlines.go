@@ -15,13 +15,13 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// watchPools follows the pools whose pods get lines.
+// watchPools follows the pools whose pods are connected ahead of time.
 func (s *PodSandboxes) watchPools(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &skeinv1.SandboxPool{})
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { s.pool(ctx, o, true) },
-			UpdateFunc: func(old, o any) { // made anew between two looks at the cluster
+			UpdateFunc: func(old, o any) { // the pool may have been deleted and created again between two events
 				if was, ok := old.(*skeinv1.SandboxPool); ok && was.UID != o.(*skeinv1.SandboxPool).UID {
 					s.pool(ctx, old, false)
 					s.pool(ctx, o, true)
@@ -41,7 +41,7 @@ func (s *PodSandboxes) watchPools(ctx context.Context, informers cache.Informers
 	return nil
 }
 
-// pool notes that a pool is there, or no more.
+// pool records that a pool exists or is gone.
 func (s *PodSandboxes) pool(ctx context.Context, o any, there bool) {
 	pool, ok := o.(*skeinv1.SandboxPool)
 	if !ok {
@@ -54,21 +54,21 @@ func (s *PodSandboxes) pool(ctx context.Context, o any, there bool) {
 		return
 	}
 	s.pools[pool.UID] = client.ObjectKeyFromObject(pool)
-	go s.linesOf(ctx, pool) // of pods that were seen before their pool; the informer must not wait for the cache
+	go s.linesOf(ctx, pool) // for pods that were seen before their pool; a separate goroutine, because the informer must not wait for the cache
 }
 
-// linesOf makes the lines to a pool's pods that wait.
+// linesOf connects to the warm pods of a pool.
 func (s *PodSandboxes) linesOf(ctx context.Context, pool *skeinv1.SandboxPool) {
 	ctx, cancel := context.WithTimeout(ctx, s.StartTimeout)
 	defer cancel()
 	pods, err := s.pods(ctx, pool, SandboxWarm, quick)
 	if err != nil {
-		s.Logger.V(1).Info("no connections ahead of time to the pods of a pool", "namespace", pool.Namespace, "pool", pool.Name, "error", err.Error())
+		s.Logger.V(1).Info("cannot connect to the pods of a pool ahead of time", "namespace", pool.Namespace, "pool", pool.Name, "error", err.Error())
 		return
 	}
 	for i := range pods {
 		s.lining.Lock()
-		var now corev1.Pod // whose event may have come since
+		var now corev1.Pod // read again: an event may have changed it since the list
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(&pods[i]), &now, quick, client.UnsafeDisableDeepCopy); err == nil {
 			s.keepLine(&now)
 		}
@@ -76,7 +76,7 @@ func (s *PodSandboxes) linesOf(ctx context.Context, pool *skeinv1.SandboxPool) {
 	}
 }
 
-// line keeps a connection to a pod that waits for its thread, and to no other.
+// line keeps a connection to a warm pod, and drops the connection to any other pod.
 func (s *PodSandboxes) line(p *corev1.Pod) {
 	if s.Lines == nil || p.Labels[skeinv1.LabelPool] == "" {
 		return
@@ -90,7 +90,7 @@ func (s *PodSandboxes) line(p *corev1.Pod) {
 	s.keepLine(p)
 }
 
-// unline lets the connection to a pod go that is no more.
+// unline drops the connection to a pod that is gone.
 func (s *PodSandboxes) unline(p *corev1.Pod) {
 	if s.Lines != nil {
 		s.lining.Lock()
@@ -99,8 +99,8 @@ func (s *PodSandboxes) unline(p *corev1.Pod) {
 	}
 }
 
-// keepLine keeps one to a pod that is a pool's. Whoever may make pods may give them our labels: the places are few, and
-// not for those. lining is held.
+// keepLine keeps a connection to a pod that a known pool owns. Anyone who may create pods may copy our labels, and
+// the number of connections is limited, so the owner reference decides. lining is held.
 func (s *PodSandboxes) keepLine(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || p.Labels[skeinv1.LabelSandboxState] != SandboxWarm || !PodReady(p) {

@@ -19,7 +19,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// kept is what a port wants to be connected to.
+// kept records what a port wants to be connected to.
 type kept struct {
 	mu    sync.Mutex
 	lines map[string]string
@@ -50,7 +50,7 @@ func (k *kept) all() map[string]string {
 	return maps.Clone(k.lines)
 }
 
-// linesPort is a port over a pool, which it has not seen yet, and pods.
+// linesPort returns a port with a pool that it has not seen yet, and pods.
 func linesPort(g *WithT, pods ...client.Object) (*PodSandboxes, *kept, *skeinv1.SandboxPool) {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
@@ -79,7 +79,7 @@ func ownerOf(pool *skeinv1.SandboxPool) *metav1.OwnerReference {
 	return metav1.NewControllerRef(pool, skeinv1.GroupVersion.WithKind("SandboxPool"))
 }
 
-// A connection waits for each pod that waits, and for no other.
+// There is a connection to each warm pod, and to no other.
 func TestLines(t *testing.T) {
 	g := NewWithT(t)
 	s, lines, pool := linesPort(g)
@@ -113,7 +113,8 @@ func TestLines(t *testing.T) {
 	g.Expect(lines.all()).To(BeEmpty())
 }
 
-// Pods of others that carry the labels take no place, and a pool's own get theirs whichever is seen first.
+// Foreign pods with the labels get no connection, and a pool's own pods get theirs in whatever order pool and pods
+// are seen.
 func TestLinesOfPoolsOnly(t *testing.T) {
 	g := NewWithT(t)
 	own := readyPod("u", "default", &metav1.OwnerReference{APIVersion: "skein.dev/v1alpha1", Kind: "SandboxPool", Name: "default", UID: "pool", Controller: new(bool)})

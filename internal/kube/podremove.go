@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// remove deletes a pod at once. One that cannot be deleted now is tried again when it has idled once more.
+// remove deletes a pod at once. When that fails, it is tried again after the pod has been idle once more.
 func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid types.UID) {
 	s.setGone(uid, true)
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := s.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.GracePeriodSeconds(0))
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // conflict: the name is another pod's
-		// The cache says so when it has heard, perhaps before the mark was set.
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict means that another pod has the name now
+		// Clear the mark if the cache has seen the deletion already, perhaps before the mark was set.
 		var p corev1.Pod
 		if err := s.Client.Get(ctx, pod, &p, quick, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) || err == nil && p.UID != uid {
 			s.setGone(uid, false)
@@ -31,8 +31,8 @@ func (s *PodSandboxes) remove(ctx context.Context, pod types.NamespacedName, uid
 	go s.keep(context.WithoutCancel(ctx), pod)
 }
 
-// setGone keeps a pod that is deleted from being found in a cache that has not heard so, which it does in its time where
-// another replica was the one to delete it.
+// setGone marks a deleted pod, so that it is not found in a cache that does not know of the deletion yet. When
+// another replica deleted the pod, the cache learns of it in time.
 func (s *PodSandboxes) setGone(uid types.UID, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,72 +19,72 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Endpoint is where and as whom a sandbox is dialled.
+// Endpoint says where a sandbox is dialled, and with which identity.
 type Endpoint struct {
 	Address     string // host:port
-	ServerName  string // in the sandbox's certificate
-	Line        string // the name of the connection that Lines may have
+	ServerName  string // the name in the sandbox's certificate
+	Line        string // the name under which Lines may hold a connection
 	ThreadID    string
-	MaxWallTime time.Duration // the pool's cap; 0 for none
-	DialTimeout time.Duration // until the address has taken the connection, the handshake not counted; 0 for the usual
-	Answered    func()        // to be called when the sandbox has given its first result
+	MaxWallTime time.Duration // the pool's cap; 0 means none
+	DialTimeout time.Duration // bounds connecting, without the handshake; 0 means the default
+	Answered    func()        // called when the sandbox has returned its first result
 }
 
-// Dial connects to a sandbox over mTLS. It returns when the sandbox has answered, so that one which cannot be
-// reached is known before it is used; an error that wraps sandbox.ErrNotTrusted is final. Dialling takes nothing: a
-// sandbox becomes a thread's by the first thing that it is asked to run.
+// Dial connects to a sandbox over mTLS. It returns once the sandbox has answered, so that an unreachable sandbox is
+// known before it is used. An error that wraps sandbox.ErrNotTrusted is final. Dialling claims nothing: a sandbox
+// becomes a thread's with the first code that it is asked to run.
 type Dial func(ctx context.Context, e Endpoint) (sandbox.Sandbox, error)
 
-// Lines keep connections to sandboxes that are nobody's yet, for whoever claims them. Neither call waits for the network.
+// Lines keeps connections to unclaimed sandboxes, for the thread that claims them. No method waits for the network.
 type Lines interface {
-	// Keep connects ahead of time, unless that has been done.
+	// Keep starts connecting ahead of time, unless there is such a connection.
 	Keep(name, address, serverName string)
-	// Drop closes the connection of a name, if there is one.
+	// Drop closes the connection of this name, if there is one.
 	Drop(name string)
 	Close() error
 }
 
-// PodSandboxesOptions of NewPodSandboxes.
+// PodSandboxesOptions are the options of NewPodSandboxes.
 type PodSandboxesOptions struct {
-	// Client reads pods and pools from the cache and its own writes too.
+	// Client reads pods and pools from the cache, including its own writes.
 	Client   client.Client
 	Dial     Dial
-	Lines    Lines // to warm pods, by their UID; nil for none
+	Lines    Lines // connections to warm pods, by pod UID; nil means none
 	Settings SandboxSettings
 	Clock    clock.WithDelayedExecution
 	Logger   logr.Logger
-	// StartTimeout bounds the start of a pod that is made for a claim: 2 minutes when 0.
+	// StartTimeout bounds the start of a pod that is created for a claim. 0 means 2 minutes.
 	StartTimeout time.Duration
 }
 
-// PodSandboxes is the engine's port over pods: each thread has a pod of its own, claimed from a SandboxPool
-// in the thread's namespace, and keeps it until it has idled for the pool's timeout (SPEC COD-08, COD-09).
+// PodSandboxes implements the engine's port with pods (COD-08, COD-09). Each thread claims a pod of its own from a
+// SandboxPool in its namespace, and keeps it until the pod has been idle for the pool's timeout.
 type PodSandboxes struct {
 	PodSandboxesOptions
 
-	room sync.Mutex // held while a pool is searched for room and a pod is made
+	room sync.Mutex // held while a full pool is searched for room and a pod is created
 
-	lining sync.Mutex // held while lines are kept and dropped, so that the last event counts
+	lining sync.Mutex // held while Lines is told to keep or drop a connection, so that the latest event wins; guards pools
 	pools  map[types.UID]types.NamespacedName
 
 	mu       sync.Mutex
-	claims   map[string]*claim               // by thread id
+	claims   map[string]*claim               // by thread id; mu guards this and all fields below
 	byPod    map[types.NamespacedName]string // thread ids
-	reserved map[types.NamespacedName]bool   // pods that a claim under way has picked
+	reserved map[types.NamespacedName]bool   // pods that a claim in progress has picked
 	waiting  map[types.NamespacedName]chan struct{}
-	gone     map[types.UID]bool   // pods that are deleted, and that the cache may still have
-	failed   map[string]time.Time // by thread id: when its sandbox was given up as one that failed
+	gone     map[types.UID]bool   // deleted pods that the cache may still have
+	failed   map[string]time.Time // by thread id: when its sandbox was last discarded as failed
 	closed   bool
 }
 
 var _ Sandboxes = (*PodSandboxes)(nil)
 
-// claim is a thread's pod.
+// claim is the pod of one thread.
 type claim struct {
 	threadID string
-	turn     chan struct{} // held while the pod is claimed, dialled or given up
+	turn     chan struct{} // a semaphore, held while the pod is claimed, dialled or given up
 
-	// The rest is guarded by PodSandboxes.mu.
+	// PodSandboxes.mu guards the fields below.
 	pod         types.NamespacedName
 	uid         types.UID
 	conn        sandbox.Sandbox
@@ -93,7 +93,7 @@ type claim struct {
 	idle        clock.Timer // runs while users is 0
 }
 
-// NewPodSandboxes makes the port.
+// NewPodSandboxes returns the port.
 func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 2 * time.Minute
@@ -110,8 +110,8 @@ func NewPodSandboxes(o PodSandboxesOptions) *PodSandboxes {
 	}
 }
 
-// errPodsClosed: whoever lost a sandbox by Close must not start another pod.
-var errPodsClosed = errors.New("this manager is shutting down: it gives out no more sandboxes")
+// errPodsClosed stops callers that lost their sandbox because of Close from starting another pod.
+var errPodsClosed = errors.New("the manager is shutting down and starts no more sandboxes")
 
 // Acquire implements engine.Sandboxes.
 func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
@@ -133,8 +133,9 @@ func (s *PodSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool s
 	return conn, sync.OnceFunc(func() { s.release(c) }), nil
 }
 
-// turnOf waits for the turn of the thread's claim, and counts a user of the connection that is there already. A claim
-// that was dropped meanwhile makes way for the one after it: who went on with both would give the thread two pods.
+// turnOf waits for the turn of the thread's claim. If the claim is connected, turnOf counts a user and returns the
+// connection. If the claim was dropped meanwhile, turnOf continues with its successor: using both would give the
+// thread two pods.
 func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, sandbox.Sandbox, error) {
 	for {
 		c := s.claimOf(threadID)
@@ -142,7 +143,7 @@ func (s *PodSandboxes) turnOf(ctx context.Context, threadID string) (*claim, san
 			return nil, nil, errPodsClosed
 		}
 		select {
-		case c.turn <- struct{}{}: // always taken of a new claim, which would else be left without anybody
+		case c.turn <- struct{}{}: // a new claim always takes this case; otherwise no caller would own it
 		default:
 			select {
 			case c.turn <- struct{}{}:
@@ -163,7 +164,7 @@ func (s *PodSandboxes) isClosed() bool {
 	return s.closed
 }
 
-// claimOf gives the thread's claim, a new one when it has none; nil once the port is closed.
+// claimOf returns the thread's claim, and makes one if necessary. It returns nil once the port is closed.
 func (s *PodSandboxes) claimOf(threadID string) *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,8 @@ func (s *PodSandboxes) claimOf(threadID string) *claim {
 	return c
 }
 
-// use counts a user of a connection that is there already; not ok: the claim has been dropped.
+// use counts a user of a claim's connection and returns the connection, if there is one. ok is false when the claim
+// has been dropped.
 func (s *PodSandboxes) use(c *claim) (conn sandbox.Sandbox, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +201,7 @@ func (s *PodSandboxes) countUser(c *claim) {
 	}
 }
 
-// maxTries of pods that turn out to be dead when they are dialled.
+// maxTries bounds how many pods that turn out to be dead connect tries.
 const maxTries = 3
 
 // connect finds the thread's pod or claims one, and dials it.
@@ -220,7 +222,7 @@ func (s *PodSandboxes) connect(ctx context.Context, c *claim, thread *store.Thre
 		pod, conn, err := a.sandbox(ctx)
 		if err == nil {
 			if !s.bind(c, pod, conn, idleTimeout(pool)) {
-				_ = conn.Close() // nobody has it yet
+				_ = conn.Close() // no caller has seen it yet
 				return nil, errPodsClosed
 			}
 			return conn, nil
@@ -245,7 +247,7 @@ func wallTime(pool *skeinv1.SandboxPool) time.Duration {
 	return 0
 }
 
-// bind makes the pod the claim's, with its first user; not once the port is closed.
+// bind gives the claim its pod, its connection and its first user. It returns false once the port is closed.
 func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idle time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,10 +265,10 @@ func (s *PodSandboxes) bind(c *claim, pod *corev1.Pod, conn sandbox.Sandbox, idl
 	return true
 }
 
-// failedFor is how long a failure counts: by then lines to a node that is lost have noticed.
+// failedFor is how long a failure is remembered. By then existing connections to a lost node have failed too.
 const failedFor = time.Minute
 
-// hasFailed tells whether the thread's last sandbox has just been given up as one that failed.
+// hasFailed reports whether the thread's last sandbox was discarded as failed less than failedFor ago.
 func (s *PodSandboxes) hasFailed(threadID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +276,7 @@ func (s *PodSandboxes) hasFailed(threadID string) bool {
 	return ok && s.Clock.Since(at) < failedFor
 }
 
-// fail notes a failure, and forgets those of threads that did not come back; mu is held.
+// fail records a failure, and forgets old failures of other threads. mu is held.
 func (s *PodSandboxes) fail(threadID string) {
 	maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return s.Clock.Since(at) >= failedFor })
 	s.failed[threadID] = s.Clock.Now()
@@ -288,10 +290,10 @@ func (s *PodSandboxes) release(c *claim) {
 	}
 }
 
-// drop forgets a claim and closes its connection; the pod stays.
+// drop forgets a claim and closes its connection. The pod stays.
 func (s *PodSandboxes) drop(c *claim) { s.dropIf(c, func() bool { return true }) }
 
-// dropIf drops a claim under a condition, which is checked under the lock.
+// dropIf drops a claim if still returns true. It calls still with mu held.
 func (s *PodSandboxes) dropIf(c *claim, still func() bool) {
 	s.mu.Lock()
 	if !still() {
@@ -332,7 +334,7 @@ func (s *PodSandboxes) Discard(ctx context.Context, thread *store.Thread, sbx sa
 	s.remove(context.WithoutCancel(ctx), pod, uid)
 }
 
-// Forget implements Sandboxes. The pod goes with its owner, the Thread.
+// Forget implements Sandboxes. The pod is deleted with its owner, the Thread.
 func (s *PodSandboxes) Forget(threadID string) {
 	s.mu.Lock()
 	c := s.claims[threadID]
@@ -343,7 +345,8 @@ func (s *PodSandboxes) Forget(threadID string) {
 	}
 }
 
-// Close closes every connection, and lets no more be made; the pods stay the threads', for the next manager to take over.
+// Close closes every connection and refuses new ones. The pods still belong to their threads, and the next manager
+// takes them over.
 func (s *PodSandboxes) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -25,7 +25,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// connection is a dialled sandbox; what it would run is not the matter here.
+// connection is a dialled sandbox. The specs here run nothing in it.
 type connection struct {
 	sandbox.Sandbox
 	endpoint kube.Endpoint
@@ -46,8 +46,8 @@ func (c *connection) Retire(_ context.Context, atLeast, hold time.Duration) (tim
 
 func (c *connection) Close() error { c.closed = true; return nil }
 
-// pods is a pool with the port over it. The fake API server does what a kubelet would: a pod is ready as
-// soon as it is made, unless the spec says otherwise.
+// pods is a pool with the port over it. The fake API server does what a kubelet would: a pod is ready as soon as it
+// is created, unless the spec says otherwise.
 type pods struct {
 	client client.WithWatch
 	clock  *testingclock.FakeClock
@@ -56,7 +56,7 @@ type pods struct {
 	mu     sync.Mutex
 	writes map[string]int
 	names  int
-	// dialled is told of new connections, when set.
+	// dialled is called with new connections, when set.
 	dialled func(*connection)
 }
 
@@ -122,7 +122,7 @@ func newPods(funcs interceptor.Funcs, status corev1.PodStatus) *pods {
 
 var running = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 
-// warm makes a warm pod as the pool's controller does, and forgets the writes that it cost.
+// warm creates a warm pod as the pool's controller does, and does not count those writes.
 func (p *pods) warm(ctx context.Context, n int) {
 	GinkgoHelper()
 	for range n {

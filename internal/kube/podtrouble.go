@@ -12,7 +12,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// PodReady tells whether a sandbox pod answers, and is not on its way out.
+// PodReady reports whether a sandbox pod is ready and not being deleted.
 func PodReady(p *corev1.Pod) bool {
 	if !p.DeletionTimestamp.IsZero() || p.Status.PodIP == "" {
 		return false
@@ -21,12 +21,12 @@ func PodReady(p *corev1.Pod) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// PodOver tells whether a pod has ended or is being ended.
+// PodOver reports whether a pod has ended or is being deleted.
 func PodOver(p *corev1.Pod) bool {
 	return !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// PodUnreadySince is since when a pod does not answer: since it was made, or since it stopped to.
+// PodUnreadySince returns since when a pod has not been ready: since its creation, or since it stopped being ready.
 func PodUnreadySince(p *corev1.Pod) time.Time {
 	since := p.CreationTimestamp.Time
 	if c := podCondition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
@@ -44,28 +44,29 @@ func podCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// Trouble is what keeps sandbox pods from coming up; its zero value is none.
+// Trouble says what keeps a sandbox pod from starting. The zero value means nothing.
 type Trouble struct {
 	Reason string // for a pool's Ready condition: skeinv1.ReasonImageUnavailable and so on
 	Text   string // what Kubernetes says
 	Advice string // what to do
-	// Final: whoever waits for the pod need not wait any longer.
+	// Final means that waiting for the pod is useless.
 	Final bool
 }
 
-// String is what is wrong, and what to do.
+// String returns what is wrong and what to do about it.
 func (t Trouble) String() string { return advise(t.Text, t.Advice) }
 
-// PodTrouble says why a pod does not come up; "" when nothing is known to be wrong.
+// PodTrouble returns why a pod does not start, or "" when no reason is known.
 func PodTrouble(p *corev1.Pod) string { return TroubleOf(p).Text }
 
-// imageReasons are why a container waits for its image. Those that are true have been tried in vain already, or cannot be.
+// imageReasons are the reasons for which a container waits for its image. The value is true when the kubelet has
+// already retried in vain, or cannot succeed.
 var imageReasons = map[string]bool{
 	"ErrImagePull": false, "RegistryUnavailable": false, "SignatureValidationFailed": false, "ImageInspectError": false,
 	"ImagePullBackOff": true, "ErrImageNeverPull": true, "InvalidImageName": true,
 }
 
-// TroubleOf finds out why a pod does not come up.
+// TroubleOf returns why a pod does not start.
 func TroubleOf(p *corev1.Pod) Trouble {
 	if p.Status.Phase == corev1.PodFailed {
 		t := Trouble{Reason: skeinv1.ReasonPodsFailing, Text: ended(p), Final: true}
@@ -88,7 +89,7 @@ func TroubleOf(p *corev1.Pod) Trouble {
 	}
 	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return Trouble{Reason: skeinv1.ReasonUnschedulable, Text: joinText(c.Reason, c.Message),
-			Advice: "make room on the nodes, or change what the SandboxPool asks of them: resources, nodeSelector, affinity, topologySpreadConstraints, tolerations"}
+			Advice: "make room on the nodes, or relax what the SandboxPool requires of nodes: resources, nodeSelector, affinity, topologySpreadConstraints, tolerations"}
 	}
 	return Trouble{}
 }
@@ -97,10 +98,10 @@ func imageAdvice(reason string) string {
 	if reason == "ErrImageNeverPull" {
 		return "put the image on the nodes, or set another spec.imagePullPolicy in the SandboxPool"
 	}
-	return "correct spec.image of the SandboxPool, or of the manager's --sandbox-image, and give spec.imagePullSecrets where the registry wants them"
+	return "correct spec.image of the SandboxPool, or of the manager's --sandbox-image, and set spec.imagePullSecrets if the registry requires them"
 }
 
-// ended says why a pod has failed.
+// ended returns why a pod has failed.
 func ended(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		if t := c.State.Terminated; t != nil {
@@ -110,7 +111,7 @@ func ended(p *corev1.Pod) string {
 	return joinText(p.Status.Reason, p.Status.Message)
 }
 
-// RefusalOf tells why the API server refuses a pod, where to try again at once is of no use; else nil.
+// RefusalOf returns why the API server refuses a pod when retrying at once is useless, else nil.
 func RefusalOf(err error) *Trouble {
 	switch {
 	case err == nil:
@@ -120,7 +121,7 @@ func RefusalOf(err error) *Trouble {
 			Advice: "raise the namespace's ResourceQuota, or lower warm, maxWarm or resources of the SandboxPool"}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return &Trouble{Reason: skeinv1.ReasonPodsRefused, Text: err.Error(), Final: true,
-			Advice: "correct in the SandboxPool what the message names, or the policy of the namespace that refuses it"}
+			Advice: "correct the fields of the SandboxPool that the message names, or the policy of the namespace that refuses the pod"}
 	default:
 		return nil
 	}

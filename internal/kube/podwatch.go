@@ -13,7 +13,7 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// Watch makes the port follow the pods of a cache, before the cache starts.
+// Watch makes the port follow the pods of a cache. Call it before the cache starts.
 func (s *PodSandboxes) Watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
@@ -62,22 +62,22 @@ func (s *PodSandboxes) changed(o any) {
 	s.signal(key)
 }
 
-// lost drops the claim of a pod that has ended, so that the next call gets another. What runs in it fails
-// by its connection.
+// lost drops the claim of a pod that has ended, so that the next call gets another pod. Code that runs in the ended
+// pod fails through its connection.
 func (s *PodSandboxes) lost(key types.NamespacedName) {
 	s.mu.Lock()
 	c := s.claims[s.byPod[key]]
 	s.mu.Unlock()
 	if c != nil {
-		go func() { // closing a connection may wait for the network; the informer must not
-			c.turn <- struct{}{} // whoever is connecting goes on to another pod, with this very claim
+		go func() { // a separate goroutine, because closing a connection may wait for the network and the informer must not
+			c.turn <- struct{}{} // a caller that is connecting continues to another pod with this same claim
 			defer func() { <-c.turn }()
 			s.dropIf(c, func() bool { return c.pod == key })
 		}()
 	}
 }
 
-// signal wakes whoever waits for a pod.
+// signal wakes the callers that wait for a pod.
 func (s *PodSandboxes) signal(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *PodSandboxes) signal(key types.NamespacedName) {
 	}
 }
 
-// await gives a channel that is closed at the next change of a pod.
+// await returns a channel that is closed at the next change of a pod.
 func (s *PodSandboxes) await(key types.NamespacedName) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// A manager that starts finds pods that an earlier one claimed, and gives them up when they idle.
+// A manager that starts finds pods that an earlier one claimed, and gives them up when they are idle.
 func TestAdoption(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -43,7 +43,7 @@ func TestAdoption(t *testing.T) {
 	}
 
 	s.changed(pod)
-	s.changed(pod) // an update tells nothing new
+	s.changed(pod) // an update changes nothing
 	g.Eventually(clk.HasWaiters).Should(BeTrue())
 	clk.Step(19 * time.Second)
 	g.Expect(exists()).To(BeTrue())

@@ -10,11 +10,11 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// RequirePools has code that no SandboxPool could run reported as not ready. Call it before the port is used, unless
+// RequirePools makes code that no SandboxPool could run count as not ready. Call it before the port is used, unless
 // sandboxes are local processes.
 func (d *Definitions) RequirePools() { d.pools = true }
 
-// PoolOf is the name of the SandboxPool in which the code of an agent's threads runs.
+// PoolOf returns the name of the SandboxPool in which the code of an agent's threads runs.
 func PoolOf(spec *skeinv1.AgentSpec) string {
 	if spec.SandboxPoolRef != nil {
 		return spec.SandboxPoolRef.Name
@@ -22,7 +22,7 @@ func PoolOf(spec *skeinv1.AgentSpec) string {
 	return skeinv1.DefaultPoolName
 }
 
-// CheckPool finds out whether the SandboxPool of an agent is there, if anything of the agent is code.
+// CheckPool returns an error when an agent has code but its SandboxPool does not exist.
 func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 	if !d.pools {
 		return nil
@@ -47,8 +47,8 @@ func (d *Definitions) CheckPool(ctx context.Context, a *skeinv1.Agent) error {
 		code, name, a.Namespace, other, makePool(a.Namespace, name))
 }
 
-// CheckAnyPool finds out whether a namespace has a SandboxPool at all. Which one runs a piece of code depends on the agent
-// that uses it; without any none can.
+// CheckAnyPool returns an error when a namespace has no SandboxPool at all. The agent that uses a piece of code
+// decides which pool runs it, but without any pool nothing can run.
 func (d *Definitions) CheckAnyPool(ctx context.Context, namespace string) error {
 	if !d.pools {
 		return nil
@@ -64,12 +64,12 @@ func (d *Definitions) CheckAnyPool(ctx context.Context, namespace string) error 
 		namespace, makePool(namespace, skeinv1.DefaultPoolName))
 }
 
-// makePool is a command that makes a pool.
+// makePool returns a shell command that creates a pool.
 func makePool(namespace, name string) string {
 	return fmt.Sprintf(`echo '{"apiVersion":"skein.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"%s","namespace":"%s"},"spec":{"warm":1}}' | kubectl apply -f -`, name, namespace)
 }
 
-// codeOf names something of an agent that runs in a sandbox; "" when nothing does.
+// codeOf names something of an agent that runs in a sandbox. It returns "" when nothing does.
 func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, error) {
 	if len(a.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Agent %q", a.Spec.Hooks[0].Hook, a.Name), nil
@@ -86,7 +86,7 @@ func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, err
 		var p skeinv1.Prompt
 		err := d.reader.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: next[0]}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
-			continue // whoever names it says so
+			continue // the object that names it reports this
 		}
 		if err != nil {
 			return "", fmt.Errorf("read Prompt %q: %w", next[0], err)
@@ -100,7 +100,8 @@ func (d *Definitions) codeOf(ctx context.Context, a *skeinv1.Agent) (string, err
 	return "", nil
 }
 
-// codeOfPrompt names something of a prompt that runs in a sandbox, or gives the prompts that it calls.
+// codeOfPrompt names something of a prompt that runs in a sandbox. Otherwise it returns the prompts that this one
+// calls.
 func (d *Definitions) codeOfPrompt(ctx context.Context, p *skeinv1.Prompt) (code string, called []string, err error) {
 	if len(p.Spec.Hooks) > 0 {
 		return fmt.Sprintf("the hook %s of Prompt %q", p.Spec.Hooks[0].Hook, p.Name), nil, nil

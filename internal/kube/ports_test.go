@@ -98,7 +98,7 @@ var _ = Describe("Effects", func() {
 		_, err = port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c0", Name: "none"})
 		var unknown *definition.UnknownError
 		Expect(errors.As(err, &unknown)).To(BeTrue())
-		Expect(err).To(MatchError(HaveSuffix("create it first; there are acme.remind-me, later")))
+		Expect(err).To(MatchError(HaveSuffix("create it first; existing Effects: acme.remind-me, later")))
 		id, err := port.Schedule(ctx, parent, engine.EffectRequest{Cause: "c1", Name: "acme/remind_me", Args: json.RawMessage(`{"x":1}`), Delay: 1500 * time.Millisecond, HookDepth: 3})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(id).To(Equal("uid-1"))

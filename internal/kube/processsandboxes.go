@@ -13,48 +13,47 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Sandboxes is the engine's port, and what the thread controller tells it.
+// Sandboxes is the engine's port, with a method for the thread controller.
 type Sandboxes interface {
 	engine.Sandboxes
-	// Forget drops the sandbox of a thread that is gone; nothing of the thread's runs any more. It waits for
-	// nothing.
+	// Forget drops the sandbox of a deleted thread, of which no code runs any more. It does not block.
 	Forget(threadID string)
 }
 
-// ProcessPool runs supervisors as local processes, one for a thread, and ends those that idle.
+// ProcessPool runs supervisors as local processes, one per thread, and ends those that are idle.
 type ProcessPool interface {
-	// AcquireOn gives the thread's process, the same one until it ends; a new one has the engine.
+	// AcquireOn returns the thread's process, the same one until it ends. A new process runs the given engine.
 	AcquireOn(ctx context.Context, threadID string, engine sandbox.Engine) (sandbox.Sandbox, error)
 	// Release ends the thread's process.
 	Release(threadID string)
 	Close() error
 }
 
-// ProcessSandboxes is the port for machines without a node. Of SandboxPools only the engine matters in it.
+// ProcessSandboxes implements the port without a node: sandboxes are local processes. It uses only the engine of
+// SandboxPools.
 type ProcessSandboxes struct {
 	pool   ProcessPool
 	client client.Reader
 	ends   sync.WaitGroup
 
 	mu     sync.Mutex
-	given  map[string]sandbox.Sandbox // by thread id: the one that Acquire gave last
+	given  map[string]sandbox.Sandbox // by thread id: the sandbox that Acquire returned last; mu guards both maps
 	ending map[string]chan struct{}   // by thread id: closed when a process has ended
 }
 
 var _ Sandboxes = (*ProcessSandboxes)(nil)
 
-// NewProcessSandboxes makes the port over local processes, which it closes with itself. The client finds the
-// SandboxPools.
+// NewProcessSandboxes returns the port over local processes. Close also closes the pool. c reads the SandboxPools.
 func NewProcessSandboxes(pool ProcessPool, c client.Reader) *ProcessSandboxes {
 	return &ProcessSandboxes{pool: pool, client: c, given: map[string]sandbox.Sandbox{}, ending: map[string]chan struct{}{}}
 }
 
-// Acquire implements engine.Sandboxes. The processes know themselves when they are idle.
+// Acquire implements engine.Sandboxes. The processes detect themselves when they are idle.
 func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, pool string) (sandbox.Sandbox, func(), error) {
 	p.mu.Lock()
 	ending := p.ending[thread.ID]
 	p.mu.Unlock()
-	if ending != nil { // else we would get the process that is about to go
+	if ending != nil { // otherwise we would get the process that is about to end
 		select {
 		case <-ending:
 		case <-ctx.Done():
@@ -75,7 +74,7 @@ func (p *ProcessSandboxes) Acquire(ctx context.Context, thread *store.Thread, po
 	return sbx, func() {}, nil
 }
 
-// engine is that of the thread's pool, which need not exist here.
+// engine returns the engine of the thread's pool, which need not exist here.
 func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (sandbox.Engine, error) {
 	var object skeinv1.SandboxPool
 	key := client.ObjectKey{Namespace: namespace, Name: cmp.Or(pool, skeinv1.DefaultPoolName)}
@@ -88,8 +87,8 @@ func (p *ProcessSandboxes) engine(ctx context.Context, namespace, pool string) (
 	return sandbox.Engine(object.Spec.Engine), nil
 }
 
-// Discard implements engine.Sandboxes. Of several callers that saw a process fail one ends it, and none ends
-// the next one.
+// Discard implements engine.Sandboxes. When several callers saw a process fail, one of them ends it, and none of them
+// ends the next process.
 func (p *ProcessSandboxes) Discard(_ context.Context, thread *store.Thread, sbx sandbox.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +106,7 @@ func (p *ProcessSandboxes) Forget(threadID string) {
 	}
 }
 
-// end ends a process without waiting for it; mu is held.
+// end ends a process without waiting for it. mu is held.
 func (p *ProcessSandboxes) end(threadID string) {
 	delete(p.given, threadID)
 	done := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// asked records which engine a process was asked for.
+// asked records the engine of each requested process.
 type asked struct{ engines []sandbox.Engine }
 
 func (a *asked) AcquireOn(_ context.Context, _ string, e sandbox.Engine) (sandbox.Sandbox, error) {

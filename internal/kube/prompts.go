@@ -12,8 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
-// ResolvePrompt puts a Prompt's text together, reads its skills and checks its schemas. What it includes is read anew each time, so that
-// an edit of an included prompt counts from the next time on.
+// ResolvePrompt assembles a Prompt's text, reads its skills and checks its schemas. It reads the included prompts
+// again each time, so that an edit of one applies from the next run on.
 func (d *Definitions) ResolvePrompt(ctx context.Context, p *skeinv1.Prompt) (*definition.Prompt, error) {
 	text, err := d.buildPrompt(ctx, p)
 	if err != nil {
@@ -54,8 +54,8 @@ func (d *Definitions) buildPrompt(ctx context.Context, p *skeinv1.Prompt) (*prom
 	return text, err
 }
 
-// promptEnv gives the variables of a prompt: its own env, those that it declares, and then the same of what it
-// includes. Of what cannot be put together it gives the prompt's own.
+// promptEnv returns the variables of a prompt: its own env, those that it declares, then the same for what it
+// includes. When the prompt cannot be assembled, it returns only the prompt's own.
 func (d *Definitions) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skeinv1.EnvVar, error) {
 	own := envOf(&p.Spec)
 	text, err := d.buildPrompt(ctx, p)
@@ -72,7 +72,7 @@ func (d *Definitions) promptEnv(ctx context.Context, p *skeinv1.Prompt) ([]skein
 	return own, nil
 }
 
-// envOf gives the variables that a prompt has values for and those that it declares.
+// envOf returns the variables that a prompt has values for and those that it declares.
 func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
 	if len(spec.Variables) == 0 {
 		return spec.Env[:len(spec.Env):len(spec.Env)]
@@ -85,7 +85,7 @@ func envOf(spec *skeinv1.PromptSpec) []skeinv1.EnvVar {
 	return out
 }
 
-// PromptsOf lists the prompts of an agent's sides.
+// PromptsOf returns the names of the prompts of an agent's sides.
 func PromptsOf(a *skeinv1.AgentSpec) []string {
 	var names []string
 	for _, s := range []*skeinv1.AgentSide{&a.SideA, a.SideB} {
@@ -96,7 +96,7 @@ func PromptsOf(a *skeinv1.AgentSpec) []string {
 	return names
 }
 
-// promptLoader finds what the prompts of a namespace include.
+// promptLoader reads what the prompts of a namespace include.
 type promptLoader struct {
 	definitions *Definitions
 	namespace   string

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxScriptSteps is the bound of spec.script.steps, held for scripts in ConfigMaps too.
+// maxScriptSteps is the maximum of spec.script.steps. It applies to scripts in ConfigMaps too.
 const maxScriptSteps = 500
 
 func parseSteps(text []byte) ([]skeinv1.ScriptStep, error) {
@@ -44,8 +44,8 @@ func (d *Definitions) ResolveEffect(ctx context.Context, e *skeinv1.Effect) (*de
 	return &definition.Effect{ObjectName: e.Name, Spec: e.Spec, Module: c.module, Digest: c.digest}, nil
 }
 
-// compileCode finds the source and compiles it, or gives the module of last time. Code that could not be used as what it
-// is declared as is refused.
+// compileCode finds the source and compiles it, or returns the remembered module. It refuses code that cannot be used
+// for its declared purpose.
 func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skeinv1.CodeSource, use inspect.Use) (*compiled, error) {
 	source, filename, lang := src.Inline, owner.name+".ts", sandbox.TypeScript
 	if src.Language == string(sandbox.JavaScript) {
@@ -75,8 +75,8 @@ func (d *Definitions) compileCode(ctx context.Context, owner codeOwner, src skei
 	return c, nil
 }
 
-// CheckToolNames refuses two tools of a prompt that a model could not tell apart: Tools, agents, prompts, and the one by
-// which it activates skills.
+// CheckToolNames refuses two tools of a prompt that the model would call by the same name: Tools, agents, prompts,
+// and the tool that activates skills.
 func CheckToolNames(p *skeinv1.PromptSpec) error {
 	seen := map[string]string{}
 	if len(p.Skills) > 0 {

@@ -19,45 +19,45 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// SandboxCASecret holds, in the manager's namespace, the authority of all sandbox certificates.
+// SandboxCASecret is the Secret in the manager's namespace that holds the certificate authority of all sandboxes.
 const SandboxCASecret = "skein-sandbox-ca"
 
-// SandboxTerms say how long certificates of sandboxes are good for. A server's and a manager's are replaced when
+// SandboxTerms are the lifetimes of sandbox certificates. The certificates of servers and managers are replaced when
 // a third of their time is left.
 type SandboxTerms struct {
-	Authority time.Duration // an authority
-	Renewal   time.Duration // how long before an authority's end the next one is made
-	Overlap   time.Duration // how long the next one is only trusted, until every pod has heard of it
-	Server    time.Duration // what a pool's sandboxes serve with
-	Client    time.Duration // what the manager dials with
+	Authority time.Duration // lifetime of an authority
+	Renewal   time.Duration // how long before an authority ends the next one is made
+	Overlap   time.Duration // how long the next one is trusted before it issues, so that every pod has it
+	Server    time.Duration // lifetime of a pool's server certificate
+	Client    time.Duration // lifetime of the manager's client certificate
 }
 
-// DefaultSandboxTerms are those of an installation.
+// DefaultSandboxTerms returns the terms of an installation.
 func DefaultSandboxTerms() SandboxTerms {
 	const day = 24 * time.Hour
 	return SandboxTerms{Authority: 10 * 365 * day, Renewal: 90 * day, Overlap: day, Server: 90 * day, Client: 30 * day}
 }
 
 const (
-	// reread is how often the Secret is read again even though nothing is due: another replica, or a person, may have
-	// changed it.
+	// reread is how often the Secret is read again although nothing is due, because another replica or a person may
+	// have changed it.
 	reread = time.Hour
-	// rereadFailed is when it is tried again after that failed. What was read before serves until then.
+	// rereadFailed is the pause after a failed read. Until then the keys that were read last are used.
 	rereadFailed  = time.Minute
 	rereadTimeout = 5 * time.Second
 )
 
-// SandboxAuthority issues the certificates by which the manager and its sandboxes know each other. Its keys stay
-// in the manager and its Secret. An authority is replaced before it ends: the next one is trusted by both sides
-// before anything is issued by it, and the last one for as long as anything of it is good, so that no call fails
-// and no run ends by a rotation.
+// SandboxAuthority issues the certificates with which the manager and its sandboxes authenticate each other. Its keys
+// stay in the manager and its Secret. Rotation fails no call and ends no run: an authority is replaced before it
+// ends, both sides trust the next one before it issues anything, and they trust the last one as long as any of its
+// certificates is valid.
 type SandboxAuthority struct {
 	client    client.Client // reads from the API server
 	namespace string
 	clock     clock.PassiveClock
 	terms     SandboxTerms
 
-	reading sync.Mutex // held while the Secret is read
+	reading sync.Mutex // held while the Secret is read and written
 
 	mu       sync.Mutex
 	keys     authorityKeys
@@ -66,13 +66,13 @@ type SandboxAuthority struct {
 	ownUntil time.Time // when own is replaced
 }
 
-// NewSandboxAuthority makes an authority that is not loaded yet. namespace is the manager's.
+// NewSandboxAuthority returns an authority that is not loaded yet. namespace is the manager's namespace.
 func NewSandboxAuthority(live client.Client, namespace string, clk clock.PassiveClock, terms SandboxTerms) *SandboxAuthority {
 	return &SandboxAuthority{client: live, namespace: namespace, clock: clk, terms: terms}
 }
 
-// Load reads the authority from its Secret, making one when it is missing, and does what is due. Replicas that
-// do so at once agree on what was written first.
+// Load reads the authority from its Secret, creates it when it is missing, and renews what is due. Replicas that load
+// at the same time agree on what was written first.
 func (a *SandboxAuthority) Load(ctx context.Context) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -89,7 +89,7 @@ func (a *SandboxAuthority) load(ctx context.Context) error {
 			return fmt.Errorf("the authority of the sandboxes in Secret %s/%s: %w", a.namespace, SandboxCASecret, err)
 		}
 	}
-	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: is another manager writing it?", a.namespace, SandboxCASecret)
+	return fmt.Errorf("the authority of the sandboxes in Secret %s/%s keeps changing: check whether another manager writes it", a.namespace, SandboxCASecret)
 }
 
 func (a *SandboxAuthority) loadOnce(ctx context.Context) error {
@@ -138,14 +138,14 @@ func (a *SandboxAuthority) write(ctx context.Context, s *corev1.Secret, keys aut
 	return a.client.Update(ctx, s)
 }
 
-// Keep does what is due, and says when the next is. An error leaves the authority as it was.
+// Keep renews what is due, and returns when something is due next. On an error the authority stays as it was.
 func (a *SandboxAuthority) Keep(ctx context.Context) (next time.Time, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	return a.keep(ctx)
 }
 
-// keep is Keep, with reading held.
+// keep is Keep with reading held.
 func (a *SandboxAuthority) keep(ctx context.Context) (next time.Time, err error) {
 	if next = a.due(); a.clock.Now().Before(next) {
 		return next, nil
@@ -167,16 +167,16 @@ func (a *SandboxAuthority) due() time.Time {
 	return a.readAt
 }
 
-// Fingerprint names the present authority and all that is trusted beside it: when it changes, everything that was
-// issued is to be issued again.
+// Fingerprint identifies the present authority and everything that is trusted beside it. When it changes, all issued
+// certificates must be issued again.
 func (a *SandboxAuthority) Fingerprint() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.keys.fingerprint()
 }
 
-// Server issues a certificate for the sandboxes of a pool: the data of a Secret as the supervisor reads it, and
-// when it is to be replaced.
+// Server issues a certificate for the sandboxes of a pool. It returns the data of a Secret in the form that the
+// supervisor reads, and when to replace it.
 func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error) {
 	a.mu.Lock()
 	keys := a.keys
@@ -193,15 +193,15 @@ func (a *SandboxAuthority) Server(pool, namespace string) (data map[string][]byt
 	}, a.clock.Now().Add(lifetime - lifetime/3), nil
 }
 
-// within bounds a lifetime by that of its issuer.
+// within limits a lifetime to that of its issuer.
 func (a *SandboxAuthority) within(k authorityKeys, lifetime time.Duration) time.Duration {
 	return min(lifetime, k.until.Sub(a.clock.Now()))
 }
 
-// Client gives what the manager dials sandboxes with: the certificates that it trusts, PEM, and its own pair. It
-// is to be asked for at each connection.
+// Client returns what the manager dials sandboxes with: the trusted certificates, as PEM, and its own key pair. Call
+// it for each connection.
 func (a *SandboxAuthority) Client(ctx context.Context) (trusted []byte, own pki.Pair, err error) {
-	if a.reading.TryLock() { // while one reads, the others go on with what there is
+	if a.reading.TryLock() { // while one caller reads, the others use the keys that are loaded
 		_, err = a.keep(ctx)
 		a.reading.Unlock()
 	}

@@ -19,11 +19,11 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// shortTerms are the default ones in small.
+// shortTerms are short versions of the default terms.
 var shortTerms = kube.SandboxTerms{Authority: 100 * time.Hour, Renewal: 20 * time.Hour, Overlap: 4 * time.Hour, Server: 18 * time.Hour, Client: 6 * time.Hour}
 
-// handshake is what a manager and a pod make of each other's certificates at a time: the manager's error, else
-// the pod's.
+// handshake returns the result of a handshake between a manager and a pod at a time: the manager's error, else the
+// pod's.
 func handshake(at time.Time, trusted []byte, own pki.Pair, pod map[string][]byte) error {
 	now := func() time.Time { return at }
 	cc, err := pki.ClientConfig(trusted, own, pki.ServerName("default", ns))
@@ -48,7 +48,7 @@ func handshake(at time.Time, trusted []byte, own pki.Pair, pod map[string][]byte
 	if err := c.Handshake(); err != nil {
 		return fmt.Errorf("the manager refuses the pod: %w", err)
 	}
-	go func() { _, _ = c.Read(make([]byte, 1)) }() // what the pod says after it
+	go func() { _, _ = c.Read(make([]byte, 1)) }() // reads what the pod sends afterwards
 	if err := <-verdict; err != nil {
 		return fmt.Errorf("the pod refuses the manager: %w", err)
 	}
@@ -84,7 +84,7 @@ var _ = Describe("The authority of the sandboxes", Label("COD-08"), func() {
 			data map[string][]byte
 			at   time.Time
 		}
-		var pool []issued // what the pool's Secret held
+		var pool []issued // what the pool's Secret contained
 		var renewAt time.Time
 		var of string
 		authorities := map[string]bool{}

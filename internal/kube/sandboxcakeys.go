@@ -11,22 +11,22 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// What the authority's Secret holds beside tls.crt and tls.key, which are the present authority.
+// Keys and an annotation of the authority's Secret, beside tls.crt and tls.key, which are the present authority.
 const (
-	caTrusted        = corev1.ServiceAccountRootCAKey // every authority that is trusted
+	caTrusted        = corev1.ServiceAccountRootCAKey // every trusted authority
 	caNextCert       = "next.crt"
 	caNextKey        = "next.key"
 	annotationNextAt = "skein.dev/next-at" // when the next authority becomes the present one
 )
 
-// authorityKeys are an authority at a time: what issues, what will issue, and what is trusted.
+// authorityKeys is the state of an authority at one time: what issues now, what will issue next, and what is trusted.
 type authorityKeys struct {
 	present pki.Pair
-	until   time.Time // the end of present
-	next    pki.Pair  // empty when none has been made
+	until   time.Time // when present ends
+	next    pki.Pair  // empty when there is none yet
 	nextAt  time.Time
-	trusted []byte    // PEM of present, next, and those before them that are still good
-	oldest  time.Time // the earliest end among trusted
+	trusted []byte    // PEM of present, next, and earlier authorities that are still valid
+	oldest  time.Time // the earliest end among the trusted ones
 }
 
 func readAuthority(s *corev1.Secret) authorityKeys {
@@ -52,14 +52,14 @@ func (k authorityKeys) writeTo(s *corev1.Secret) {
 
 func (k authorityKeys) fingerprint() string { return hashed(k.present.Cert, k.trusted) }
 
-// turn brings an authority to where it should be now. The next one is made a while before the present one ends;
-// after the overlap it becomes the present one, and the last one stays trusted until its end.
+// turn brings an authority up to date. It makes the next authority a while before the present one ends. After the
+// overlap the next becomes the present one, and the last one stays trusted until its end.
 func (k authorityKeys) turn(clk clock.PassiveClock, terms SandboxTerms) (out authorityKeys, changed bool, err error) {
 	now := clk.Now()
 	before := k.trusted
 	good := func(p pki.Pair) bool { return pki.Check(clk, p.Cert, p, 0) == nil }
 	if len(k.next.Cert) > 0 && (!good(k.next) || k.nextAt.IsZero()) {
-		k.next, k.nextAt, changed = pki.Pair{}, time.Time{}, true // somebody edited it: make another
+		k.next, k.nextAt, changed = pki.Pair{}, time.Time{}, true // a person edited the Secret: make another
 	}
 	if len(k.next.Cert) > 0 && (!now.Before(k.nextAt) || !good(k.present)) {
 		k.present, k.next, k.nextAt, changed = k.next, pki.Pair{}, time.Time{}, true
@@ -85,7 +85,7 @@ func (k authorityKeys) turn(clk clock.PassiveClock, terms SandboxTerms) (out aut
 
 const authorityName = "skein-sandboxes"
 
-// due is when turn will change something.
+// due returns when turn will change something.
 func (k authorityKeys) due(terms SandboxTerms) time.Time {
 	due := k.until.Add(-terms.Renewal)
 	if len(k.next.Cert) > 0 {

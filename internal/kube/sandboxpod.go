@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// What a sandbox pod listens on.
+// Ports of a sandbox pod.
 const (
 	SandboxPort       = 8443 // mTLS, from the manager
 	SandboxHealthPort = 8080 // plain, from the kubelet
@@ -37,26 +37,26 @@ const (
 	sandboxContainer = "sandbox"
 	sandboxCertDir   = "/certs"
 	certVolume       = "certs"
-	// killAfter is how long a pod may take to end: what runs in it is ended by its caller or not at all.
+	// killAfter is the grace period of a pod. The caller ends what runs in it, or nobody does.
 	killAfter = 2 * time.Second
 )
 
-// SandboxSettings are the manager's own settings for sandbox pods; a pool may set some of them otherwise.
+// SandboxSettings are the manager's settings for sandbox pods. A pool may override some of them.
 type SandboxSettings struct {
 	Image           string
-	V8Image         string // of pools with the v8 engine
+	V8Image         string // for pools with the v8 engine
 	ImagePullPolicy corev1.PullPolicy
 }
 
-// SandboxSecret is the name of the Secret with the server certificate of a pool's sandboxes.
+// SandboxSecret returns the name of the Secret with the server certificate of a pool's sandboxes.
 func SandboxSecret(pool string) string { return "skein-sandbox-" + pool }
 
-// SandboxPod makes a warm pod of a pool, under the restricted Pod Security Standard (SPEC COD-08).
+// SandboxPod returns a warm pod of a pool, under the restricted Pod Security Standard (COD-08).
 func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
 	t := sandboxTemplate(pool, set)
 	labels := map[string]string{}
 	maps.Copy(labels, t.Labels)
-	maps.Copy(labels, map[string]string{ // after the pool's own, which must not be able to change them
+	maps.Copy(labels, map[string]string{ // after the pool's own, so that it cannot override them
 		"app.kubernetes.io/name":      "skein-sandbox",
 		"app.kubernetes.io/component": "sandbox",
 		skeinv1.LabelManagedBy:        skeinv1.ManagedByValue,
@@ -76,12 +76,12 @@ func SandboxPod(pool *skeinv1.SandboxPool, set SandboxSettings) *corev1.Pod {
 	}
 }
 
-// SandboxTemplateHash tells pods of the present template from those of an old one.
+// SandboxTemplateHash returns a hash that differs between pods of the present template and pods of an old one.
 func SandboxTemplateHash(pool *skeinv1.SandboxPool, set SandboxSettings) string {
 	return sandboxTemplate(pool, set).hash()
 }
 
-// template is all of a sandbox pod that its pool and the manager's settings decide.
+// template is everything in a sandbox pod that its pool and the manager's settings determine.
 type template struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -98,14 +98,14 @@ func sandboxTemplate(pool *skeinv1.SandboxPool, set SandboxSettings) *template {
 
 func (t *template) hash() string {
 	data, err := json.Marshal(t)
-	if err != nil { // it is plain data
+	if err != nil { // cannot happen: it is plain data
 		panic(err)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])[:hashLength]
 }
 
-// cutName leaves room for what the API server makes of a GenerateName.
+// cutName leaves room for the suffix that the API server adds to a GenerateName.
 func cutName(s string) string {
 	if len(s) > 50 {
 		return s[:50]
@@ -126,9 +126,9 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 	return corev1.PodSpec{
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
-		RestartPolicy:                 corev1.RestartPolicyNever, // a sandbox is never used again: a new pod takes its place
+		RestartPolicy:                 corev1.RestartPolicyNever, // a sandbox is never reused: a new pod replaces it
 		TerminationGracePeriodSeconds: ptr.To(int64(killAfter / time.Second)),
-		DNSPolicy:                     corev1.DNSDefault, // it may not ask anyway
+		DNSPolicy:                     corev1.DNSDefault, // it may not resolve names anyway
 		RuntimeClassName:              pool.Spec.RuntimeClassName,
 		NodeSelector:                  pool.Spec.NodeSelector,
 		Tolerations:                   tolerations(pool.Spec.Tolerations),
@@ -166,7 +166,8 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 				RunAsNonRoot:             ptr.To(true),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
-			// What a supervisor that cannot start says of it is in the pod's status, and so in the pool's condition.
+			// The last output of a supervisor that cannot start appears in the pod's status, and so in the pool's
+			// condition.
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			VolumeMounts:             []corev1.VolumeMount{{Name: certVolume, MountPath: sandboxCertDir, ReadOnly: true}},
 		}},
@@ -180,11 +181,12 @@ func sandboxPodSpec(pool *skeinv1.SandboxPool, set SandboxSettings) corev1.PodSp
 	}
 }
 
-// leaveNodeAfter is how long a sandbox stays on a node that cannot be reached; Kubernetes' own is five minutes.
-// The manager cannot reach it either, so it is of no use to anybody, and nothing in it is to be kept.
+// leaveNodeAfter is how long a sandbox stays on an unreachable node; the default of Kubernetes is five minutes. The
+// manager cannot reach the sandbox either, so it is useless, and nothing in it must be kept.
 const leaveNodeAfter = 30 * time.Second
 
-// tolerations adds to the pool's own how long a node may be gone, unless the pool says so itself.
+// tolerations returns the pool's tolerations, and adds how long a node may be unreachable unless the pool sets that
+// itself.
 func tolerations(given []corev1.Toleration) []corev1.Toleration {
 	out := slices.Clone(given)
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -199,7 +201,8 @@ func tolerations(given []corev1.Toleration) []corev1.Toleration {
 	return out
 }
 
-// spread gives the constraints that select no pods, which would do nothing, those of the pool to count.
+// spread returns the pool's topology constraints. A constraint without a selector would have no effect, so it gets
+// one for the pods of the pool.
 func spread(pool *skeinv1.SandboxPool) []corev1.TopologySpreadConstraint {
 	out := slices.Clone(pool.Spec.TopologySpreadConstraints)
 	for i := range out {
@@ -210,7 +213,7 @@ func spread(pool *skeinv1.SandboxPool) []corev1.TopologySpreadConstraint {
 	return out
 }
 
-// sandboxArgs hands the pool's bounds to the supervisor; the API server has set the defaults.
+// sandboxArgs passes the pool's limits to the supervisor. The API server has set the defaults.
 func sandboxArgs(pool *skeinv1.SandboxPool) []string {
 	args := []string{
 		fmt.Sprintf("--listen=:%d", SandboxPort),
@@ -232,8 +235,8 @@ func sandboxArgs(pool *skeinv1.SandboxPool) []string {
 	return args
 }
 
-// sandboxResources sees to it that limits are set. Requests are small unless the pool says otherwise: a warm
-// sandbox does nothing.
+// sandboxResources returns the given resources with all limits set. Requests are small unless the pool sets them,
+// because a warm sandbox does nothing.
 func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}, Claims: given.Claims}
 	defaults := []struct {
@@ -265,7 +268,7 @@ func sandboxResources(engine skeinv1.SandboxEngine, given corev1.ResourceRequire
 			}
 			out.Requests[d.name] = request
 		}
-		if request := out.Requests[d.name]; limit.Cmp(request) < 0 { // a request above our default limit
+		if request := out.Requests[d.name]; limit.Cmp(request) < 0 { // the request is above our default limit
 			out.Limits[d.name] = request
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/skein-dev/skein/internal/engine/definition"
 )
 
-// schemaCache remembers which JSON Schemas are good.
+// schemaCache remembers which JSON Schemas are valid.
 type schemaCache struct {
-	seen *lru.Cache // schemaKey → *engine.NotReadyError, nil when good
+	seen *lru.Cache // schemaKey → *definition.NotReadyError, nil when valid
 }
 
 func newSchemaCache() *schemaCache { return &schemaCache{seen: lru.New(maxCompiled)} }
 
-// check tells whether a field of a spec is a usable schema of an object; absent is good.
+// check returns an error unless a field of a spec is absent or a usable schema of an object.
 func (c *schemaCache) check(field string, schema *runtime.RawExtension) error {
 	if schema == nil || len(schema.Raw) == 0 {
 		return nil
@@ -42,7 +42,7 @@ type schemaKey struct {
 	digest [sha256.Size]byte
 }
 
-// checkSchema reads a schema; field names it in the compiler's messages too.
+// checkSchema compiles a schema. field names it in the compiler's messages too.
 func checkSchema(field string, raw []byte) *definition.NotReadyError {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -62,7 +62,7 @@ func checkSchema(field string, raw []byte) *definition.NotReadyError {
 	return nil
 }
 
-// noLoader keeps a schema from reading files of the manager by "$ref".
+// noLoader keeps a schema from reading files of the manager through "$ref".
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {

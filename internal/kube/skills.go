@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// resolveSkills reads the texts of a Prompt's skills and checks their schemas (SPEC AGT-08).
+// resolveSkills reads the texts of a Prompt's skills and checks their schemas (AGT-08).
 func (d *Definitions) resolveSkills(ctx context.Context, p *skeinv1.Prompt) ([]skill.Skill, error) {
 	if len(p.Spec.Skills) == 0 {
 		return nil, nil
@@ -51,7 +51,7 @@ func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *
 	}
 	if description == "" {
 		return nil, notReady(skeinv1.ReasonInvalidSpec,
-			"%s has no front matter with a description: write one, or give %s.description, by which a model decides to activate the skill", from, field)
+			"%s has no front matter with a description: add one, or set %s.description; the model reads it to decide whether to activate the skill", from, field)
 	}
 	s := &skill.Skill{Name: spec.Name, Description: description, Instructions: instructions}
 	if spec.Parameters != nil {
@@ -60,7 +60,7 @@ func (d *Definitions) resolveSkill(ctx context.Context, namespace string, spec *
 	return s, nil
 }
 
-// skillConfigMaps names the ConfigMaps that skills have their texts in.
+// skillConfigMaps returns the names of the ConfigMaps that hold the texts of skills.
 func skillConfigMaps(list []skeinv1.PromptSkill) (names []string) {
 	for i := range list {
 		if ref := list[i].Instructions.ConfigMapKeyRef; ref != nil {

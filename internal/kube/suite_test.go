@@ -26,7 +26,7 @@ func TestKube(t *testing.T) {
 	RunSpecs(t, "kube")
 }
 
-// patience bounds what must happen; it is never what a spec measures.
+// patience bounds what must happen. No spec measures it.
 const patience = 30 * time.Second
 
 const ns = "demo"

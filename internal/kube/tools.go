@@ -17,10 +17,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
-// maxToolName is what the providers allow.
+// maxToolName is the longest name that the providers accept.
 const maxToolName = 64
 
-// ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It asks nobody on the network.
+// ResolveTool compiles a Tool, reads the Secrets that it names and checks its schema. It makes no network requests.
 func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*definition.Tool, error) {
 	out := &definition.Tool{ObjectName: t.Name, Name: tool.Name(t.Name), Spec: t.Spec}
 	if len(out.Name) > maxToolName {
@@ -41,7 +41,7 @@ func (d *Definitions) ResolveTool(ctx context.Context, t *skeinv1.Tool) (*defini
 	case t.Spec.MCP != nil:
 		return out, d.resolveMCP(ctx, t, out)
 	default:
-		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec says nothing of what the tool does: give code, http or mcp")
+		return nil, notReady(skeinv1.ReasonInvalidSpec, "spec does not say what the tool does: set code, http or mcp")
 	}
 	return out, nil
 }
@@ -97,13 +97,13 @@ func (d *Definitions) resolveMCP(ctx context.Context, t *skeinv1.Tool, out *defi
 		s.Headers.Set(name, value)
 	}
 	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
-		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.url is no URL: give one such as https://tools.example.com/mcp")
+		return notReady(skeinv1.ReasonInvalidSpec, "spec.mcp.url is not a URL: use one such as https://tools.example.com/mcp")
 	}
 	out.MCP = s
 	return nil
 }
 
-// serverPrefix is what the names of a server's tools begin with.
+// serverPrefix returns the prefix of the names of a server's tools.
 func serverPrefix(name string, spec *skeinv1.MCPServer) string {
 	if spec.Prefix != nil {
 		return *spec.Prefix
@@ -111,8 +111,9 @@ func serverPrefix(name string, spec *skeinv1.MCPServer) string {
 	return tool.Name(name) + "_"
 }
 
-// CheckServerNames refuses MCP servers of one prompt whose tools a model could not tell apart from each other or from
-// the prompt's other tools, as far as that shows without asking them. servers are the Tools with spec.mcp, by name.
+// CheckServerNames refuses MCP servers of one prompt whose tools would have the same names as each other's or as the
+// prompt's other tools, as far as that shows without asking the servers. servers maps names to the Tools that have
+// spec.mcp.
 func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MCPServer) error {
 	names, open := map[string]string{}, map[string]string{}
 	for _, t := range tools {
@@ -146,17 +147,17 @@ func CheckServerNames(tools []skeinv1.PromptTool, servers map[string]*skeinv1.MC
 	return nil
 }
 
-// toolSecretsReader reads the Secrets of a Tool's requests. After the first error it reads no more.
+// toolSecretsReader reads the Secrets for a Tool's requests. After the first error it reads no more.
 type toolSecretsReader struct {
 	definitions *Definitions
 	ctx         context.Context
 	tool        *skeinv1.Tool
-	stamps      []string // change whenever a value does
+	stamps      []string // change whenever a value changes
 	err         error
 }
 
-// read gives a value without the newline that a file ends in which a Secret was made of; part names it where it is
-// taken out of a text.
+// read returns a value without surrounding white space, because a file from which a Secret was created usually ends
+// in a newline. part distinguishes the value when it is redacted from a text.
 func (r *toolSecretsReader) read(field, part string, ref *corev1.SecretKeySelector) string {
 	if r.err != nil {
 		return ""
@@ -174,7 +175,7 @@ func (r *toolSecretsReader) read(field, part string, ref *corev1.SecretKeySelect
 	return text
 }
 
-// headers gives the values that come from Secrets, by the names of their headers.
+// headers returns the values that come from Secrets, by header name.
 func (r *toolSecretsReader) headers(field string, list []skeinv1.ToolHeader) map[string]string {
 	values := map[string]string{}
 	for i, h := range list {
@@ -191,7 +192,7 @@ func (r *toolSecretsReader) auth(field string, auth *skeinv1.ToolAuth) string {
 		return ""
 	}
 	secret := r.read(field+".secretKeyRef", "auth", ref)
-	// What a server may give back is the header as it was sent: a name and a password, encoded.
+	// A server may return the header as it was sent, with name and password encoded. Register that form too.
 	if _, value, err := httptool.Credential(auth, secret); err == nil && auth.Basic != nil && r.definitions.secrets != nil {
 		r.definitions.secrets.Register(r.tool.Namespace, "tool/"+r.tool.Name+"/auth", strings.TrimPrefix(value, "Basic "))
 	}
@@ -212,7 +213,7 @@ func authSecret(auth *skeinv1.ToolAuth) *corev1.SecretKeySelector {
 	return nil
 }
 
-// toolSecrets names the Secrets that a Tool's requests need.
+// toolSecrets returns the names of the Secrets that a Tool's requests need.
 func toolSecrets(spec *skeinv1.ToolSpec) (names []string) {
 	add := func(headers []skeinv1.ToolHeader, auth *skeinv1.ToolAuth) {
 		for i := range headers {

@@ -45,7 +45,7 @@ export default async (state: any) => {
 		res, err := golang(t).InvokeTool(ctx, "plan", nil)
 		Expect(err).NotTo(HaveOccurred())
 		missing := func(name string) string {
-			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; there are remind-me`
+			return `there is no Effect "` + name + `" in namespace "` + ns + `": create it first; existing Effects: remind-me`
 		}
 		const delay = "state.scheduleEffect: argument 3 must be the delay in milliseconds: a number from 0, which is now, to a year"
 		want := must(json.Marshal([]any{[]string{missing("remind-mee"), missing("acme.remind"), delay, delay, delay, delay, delay,
@@ -58,7 +58,7 @@ export default async (state: any) => {
 		Expect(status).To(Equal("error"))
 		Expect(content).To(Equal(missing("remind-mee")))
 		_, err = golang(t).ScheduleEffect(ctx, "remind_mee", nil, time.Hour)
-		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("there are remind-me"))))
+		Expect(err).To(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("existing Effects: remind-me"))))
 
 		By("a ScheduledEffect that names an Effect which comes later")
 		declared := &skeinv1.ScheduledEffect{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "early"}, Spec: skeinv1.ScheduledEffectSpec{

@@ -158,7 +158,7 @@ export default defineThreadEndpoint(async (request, state, params) => {
 		_, err = ask(ctx, t, "DELETE", "/nothing/here/at/all", "")
 		Expect(err).To(kind(runtimeclient.ErrInvalid), "/[*] has it for GET only")
 		Expect(cluster.Client.Delete(ctx, who(ns, "all", "/[*]"))).To(Succeed())
-		Eventually(ctx, func() error { _, err := ask(ctx, t, "GET", "/nothing", ""); return err }).Should(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("there are /, /files/[*], /files/[id]"))))
+		Eventually(ctx, func() error { _, err := ask(ctx, t, "GET", "/nothing", ""); return err }).Should(And(kind(runtimeclient.ErrNotFound), MatchError(ContainSubstring("existing paths: /, /files/[*], /files/[id]"))))
 	}, SpecTimeout(5*time.Minute))
 
 	It("give redirections to those who ask the manager, and have the API server refuse them", func(ctx SpecContext) {

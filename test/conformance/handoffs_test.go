@@ -176,7 +176,7 @@ var _ = Describe("Agents that hand over", func() {
 		ns := namespace(ctx)
 		create(ctx, harness.Scripted(ns, "model", harness.Answer("x")), harness.Prompt(ns, "other", "model"), harness.Agent(ns, "other", "other"),
 			harness.Prompt(ns, "prompt", "model", "agent:other"))
-		Eventually(ctx, func() string { return problemOf(ctx, ns, "prompt") }).Should(ContainSubstring(`Agent "other" is not to be called as a tool: set its spec.exposeAsTool`))
+		Eventually(ctx, func() string { return problemOf(ctx, ns, "prompt") }).Should(ContainSubstring(`Agent "other" is not exposed as a tool: set its spec.exposeAsTool`))
 		_, err := cluster.Kubectl(ctx, "-n", ns, "patch", "agent", "other", "--type=merge", "-p", `{"spec":{"exposeAsTool":true,"toolDescription":"x"}}`)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func() error { return promptSettled(ctx, ns, "prompt") }).Should(Succeed())

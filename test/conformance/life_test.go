@@ -98,7 +98,7 @@ func refusesNewWork(ctx context.Context, t *harness.Thread) {
 		err := call()
 		Expect(err).To(kind(runtimeclient.ErrTerminated), "%s: %v", name, err)
 		Expect(apierrors.IsGone(err)).To(BeTrue(), "%s: %v", name, err)
-		Expect(err).To(MatchError(ContainSubstring("make a new Thread")), name)
+		Expect(err).To(MatchError(ContainSubstring("create a new Thread")), name)
 	}
 	Expect(must(wire.Files(ctx, runtimeclient.FileOptions{})).Files).To(BeEmpty())
 
@@ -142,7 +142,7 @@ var _ = Describe("The end of threads", func() {
 
 		_, err := api().Thread(ns, child.Name).Queue(ctx, runtimev1.NewMessage{Content: "more"})
 		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("make a new Thread")))
+		Expect(err).To(MatchError(ContainSubstring("create a new Thread")))
 		_, err = child.Code(ctx, runtimev1.CodeRequest{Source: "export default 1"})
 		Expect(apierrors.IsGone(err)).To(BeTrue(), "%v", err)
 		Expect(texts(must(child.Messages(ctx)))).To(Equal([]string{"user: hang"}), "reads still work")

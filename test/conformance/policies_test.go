@@ -47,7 +47,7 @@ var _ = Describe("A message that meets a run", Label("RUN-09"), func() {
 		t, raw := working(ctx)
 		_, err := raw.Queue(ctx, instead("reject"))
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("wait until it has ended, or send it with the policy enqueue, interrupt or rollback")))
+		Expect(err).To(MatchError(ContainSubstring("wait until the run has ended, or use the policy enqueue, interrupt or rollback")))
 		Expect(apierrors.HasStatusCause(err, runtimev1.CauseBusy)).To(BeTrue())
 		_, err = raw.Queue(ctx, instead("sideways"))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)

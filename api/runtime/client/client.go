@@ -1,11 +1,11 @@
-// Package client talks to the runtime API of Skein: messages, files, events and all else that happens inside
-// threads. It works through the Kubernetes API (any kubeconfig, RBAC decides) and directly against the
-// manager's own address with a bearer token; the URLs are the same.
+// Package client is a client of Skein's runtime API: messages, files, events and everything else inside threads. It
+// works through the Kubernetes API (with any kubeconfig; RBAC decides) and directly against the manager's own address
+// with a bearer token. The URLs are the same.
 //
-// A Thread is a ThreadState: what tools, hooks and endpoints get as "state" in TypeScript, in Go.
+// A Thread is a ThreadState: the Go form of what tools, hooks and endpoints get as "state" in TypeScript.
 //
-// Errors have kinds for errors.Is (ErrNotFound, ErrTerminated, ErrQueueFull, …) and are those of
-// k8s.io/apimachinery/pkg/api/errors as well: IsNotFound, IsInvalid, IsForbidden and the like work.
+// Errors have kinds for errors.Is (ErrNotFound, ErrTerminated, ErrQueueFull, …). They also work with the functions of
+// k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsInvalid, IsForbidden and so on.
 package client
 
 import (
@@ -28,19 +28,20 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Client reaches the runtime API. It is safe for concurrent use.
+// Client is a client of the runtime API. It is safe for concurrent use.
 type Client struct {
 	rest rest.Interface
-	// streams is the same for answers that last: timeout, which bounds a request otherwise, bounds how long such an answer may
-	// take to begin.
+	// streams is the client for answers that last. timeout, which otherwise bounds a whole request, bounds how long
+	// such an answer may take to begin.
 	streams rest.Interface
 	timeout time.Duration
-	direct  bool // straight to the manager, where a request may last as long as it makes progress
-	// sockets is the client below for WebSockets, which know HTTP/1.1 only; made when one is opened.
+	direct  bool // connects directly to the manager, where a request may last as long as it makes progress
+	// sockets returns the HTTP client for WebSockets, which use HTTP/1.1 only. It is made when the first one is
+	// opened.
 	sockets func() (*http.Client, error)
 }
 
-// statusCodecs decode Status, the only object of the API's machinery that answers have.
+// statusCodecs decode Status, the only object of the Kubernetes API machinery in answers.
 var statusCodecs = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -48,7 +49,8 @@ var statusCodecs = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(s)
 }()
 
-// New makes a client out of the configuration that also reaches the Kubernetes API, through which it goes.
+// New returns a client that uses the given configuration of the Kubernetes API, and reaches the runtime API through
+// it.
 func New(cfg *rest.Config) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.APIPath = "/apis"
@@ -59,7 +61,7 @@ func New(cfg *rest.Config) (*Client, error) {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	if cfg.QPS == 0 {
-		cfg.QPS = -1 // the server bounds what it takes
+		cfg.QPS = -1 // the server limits the rate
 	}
 	r, err := rest.RESTClientFor(cfg)
 	if err != nil {
@@ -78,12 +80,13 @@ func New(cfg *rest.Config) (*Client, error) {
 	})}, nil
 }
 
-// NewDirect makes a client that goes straight to the manager at baseURL (https://host:port) with a bearer
-// token. caBundle is the PEM of the authority that signed the manager's certificate; the system's when nil.
+// NewDirect returns a client that connects directly to the manager at baseURL (https://host:port) with a bearer
+// token. caBundle is the PEM of the authority that signed the manager's certificate. nil means the system's
+// authorities.
 func NewDirect(baseURL, token string, caBundle []byte) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is not the URL of a runtime API: give one such as https://skein-runtime-api.skein-system.svc", baseURL)
+		return nil, fmt.Errorf("%q is not the URL of a runtime API: use one such as https://skein-runtime-api.skein-system.svc", baseURL)
 	}
 	c, err := New(&rest.Config{Host: baseURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: caBundle}})
 	if err != nil {
@@ -93,21 +96,21 @@ func NewDirect(baseURL, token string, caBundle []byte) (*Client, error) {
 	return c, nil
 }
 
-// Thread gives the calls on one thread. name is that of the Thread object or any spelling of its id.
+// Thread returns a handle on one thread. name is the name of the Thread object or any spelling of the thread's id.
 func (c *Client) Thread(namespace, name string) *Thread {
 	return &Thread{client: c, namespace: namespace, name: name, scratch: map[string]any{}}
 }
 
-// Thread is one thread. Making one asks nothing of the server.
+// Thread is a handle on one thread. Making one sends no request.
 type Thread struct {
 	client          *Client
 	namespace, name string
 	scratch         map[string]any
 	headers         [][2]string // of writes
-	expect          *int64      // version that writes have seen
+	expect          *int64      // the version that writes expect
 }
 
-// request begins a call below the thread. Where rest is a path, it is part of the URL as it is.
+// request starts a request below the thread. A rest that is a path becomes part of the URL unchanged.
 func (t *Thread) request(verb string, sub runtimev1.Subresource, rest ...string) (*rest.Request, error) {
 	return t.requestAt(verb, "", sub, rest...)
 }
@@ -139,11 +142,11 @@ func (t *Thread) requestAt(verb, special string, sub runtimev1.Subresource, rest
 	return t.bind(verb, t.client.rest.Verb(verb).AbsPath(append(segments, rest...)...)), nil
 }
 
-// checkSegment refuses what URL handling on the way would take for something else.
+// checkSegment refuses parts that URL handling on the way would change.
 func checkSegment(s string) error {
 	s = strings.Trim(s, "/")
 	if s == "" {
-		return errors.New("a part of the runtime API's URL is empty: give the thread, the path or the key")
+		return errors.New("a part of the runtime API's URL is empty: set the thread, the path or the key")
 	}
 	for part := range strings.SplitSeq(s, "/") {
 		if part == "" || part == "." || part == ".." {
@@ -153,11 +156,11 @@ func checkSegment(s string) error {
 	return nil
 }
 
-// get decodes the answer to a request into out.
+// get sends a request and decodes its answer into out.
 func get(ctx context.Context, r *rest.Request, out any) error {
 	result := r.Do(ctx)
 	if err := result.Error(); err != nil {
-		return explain(err) // decoded from the Status, which Raw's is not
+		return explain(err) // made from the Status, which the error of Raw does not contain
 	}
 	body, err := result.Raw()
 	if err != nil || out == nil {
@@ -169,7 +172,7 @@ func get(ctx context.Context, r *rest.Request, out any) error {
 	return nil
 }
 
-// getAt is get for the common case: a read below the thread.
+// getAt is get for the common case, a read below the thread.
 func (t *Thread) getAt(ctx context.Context, out any, params map[string]string, sub runtimev1.Subresource, rest ...string) error {
 	r, err := t.request(http.MethodGet, sub, rest...)
 	if err != nil {
@@ -181,7 +184,7 @@ func (t *Thread) getAt(ctx context.Context, out any, params map[string]string, s
 	return get(ctx, r, out)
 }
 
-// send sends a JSON body and decodes the answer. It is not repeated when the server says to try again later:
+// send sends a JSON body and decodes the answer. It does not retry when the server asks for a later retry, because
 // the caller knows better whether to wait.
 func (t *Thread) send(ctx context.Context, verb string, body, out any, sub runtimev1.Subresource, rest ...string) error {
 	r, err := t.request(verb, sub, rest...)

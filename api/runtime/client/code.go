@@ -17,41 +17,43 @@ import (
 	"github.com/skein-dev/skein/api/runtime/values"
 )
 
-// CodeOptions of RunCode (SPEC COD-02). The zero value runs the default export of TypeScript without arguments.
+// CodeOptions are the options of RunCode (COD-02). The zero value runs the default export of TypeScript without
+// arguments.
 type CodeOptions struct {
-	// Language: "typescript" (default) or "javascript".
+	// Language is "typescript" (the default) or "javascript".
 	Language string
-	// Filename shown in stacks.
+	// Filename is shown in stacks.
 	Filename string
-	// Fn is the export to call: "default" when empty.
+	// Fn is the export to call. Empty means "default".
 	Fn string
-	// Args of the export: values as package values has them.
+	// Args are the arguments of the export, as values of package values.
 	Args []any
-	// Globals by name, and Imports by specifier and export: values as package values has them, and functions, which
-	// the code awaits and this program runs (SPEC COD-03). A function is a CodeFunc, or any Go function whose
-	// parameters decode from JSON, after an optional context.Context, and which gives nothing, a value, an error, or
-	// both. Calls may come at once, each in a goroutine of its own; their context ends with the code.
+	// Globals are the globals of the code by name, and Imports its imports by specifier and export (COD-03). They are
+	// values of package values, or functions, which this program runs when the code calls and awaits them. A function
+	// is a CodeFunc, or any Go function whose parameters decode from JSON, after an optional context.Context, and
+	// which returns nothing, a value, an error, or both. Calls may run concurrently, each in its own goroutine. Their
+	// context ends with the code.
 	Globals map[string]any
 	Imports map[string]map[string]any
-	// Modules: relative specifier ("./lib/a.ts") → source.
+	// Modules maps relative specifiers ("./lib/a.ts") to their sources.
 	Modules map[string]string
-	// Report gets each value that the code gives to report(), in order, as it comes: as plain JSON, and as it is.
-	// While it runs, the code's next report waits.
+	// Report and ReportValue receive each value that the code passes to report(), in order, as it comes: Report as
+	// plain JSON, ReportValue unchanged. The code's next report waits while they run.
 	Report      func(json.RawMessage)
 	ReportValue func(any)
-	// Log gets each call of console, in order, as it comes.
+	// Log receives each call of console, in order, as it comes.
 	Log func(runtimev1.CodeLog)
-	// MemoryLimitBytes of the engine; the pool's default when 0, never above its cap.
+	// MemoryLimitBytes limits the memory of the engine. 0 means the pool's default. It never exceeds the pool's cap.
 	MemoryLimitBytes int64
-	// WallTime that the code may take; the pool's cap when 0, never above it.
+	// WallTime limits how long the code may take. 0 means the pool's cap. It never exceeds that cap.
 	WallTime time.Duration
 }
 
-// CodeFunc is a function that code may call: arguments and result are those of package values. An error is thrown
-// in the code; a *runtimev1.CodeError chooses its name.
+// CodeFunc is a function that code may call. Its arguments and result are values of package values. An error is
+// thrown in the code; a *runtimev1.CodeError sets its name.
 type CodeFunc = func(ctx context.Context, args []any) (any, error)
 
-// CodeExecution is code under way (SPEC COD-04). Its methods are safe for concurrent use.
+// CodeExecution is a running or settled execution of code (COD-04). Its methods are safe for concurrent use.
 type CodeExecution struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -63,12 +65,12 @@ type CodeExecution struct {
 	err      error
 	reports  []json.RawMessage
 	logs     []runtimev1.CodeLog
-	reported chan struct{} // closed, and made anew, when there is another report
+	reported chan struct{} // closed and replaced at each report
 }
 
 // RunCode runs the source of an ES module in a fresh isolate in the thread's sandbox, apart from the conversation
-// (SPEC COD-01), and gives the handle at once; Wait gives how it ended. Ending ctx ends the code, and so does the
-// end of this program or of its connection.
+// (COD-01). It returns the handle at once; Wait returns how the code ended. The code ends when ctx ends, and when
+// this program or its connection ends.
 func (t *Thread) RunCode(ctx context.Context, source string, o CodeOptions) *CodeExecution {
 	ctx, cancel := context.WithCancelCause(ctx)
 	x := &CodeExecution{cancel: cancel, done: make(chan struct{}), reported: make(chan struct{}), value: values.Undefined{}}
@@ -85,16 +87,16 @@ func (t *Thread) RunCode(ctx context.Context, source string, o CodeOptions) *Cod
 	return x
 }
 
-// ExecuteCode runs code to its end by one plain request, in the terms of the wire: all values are JSON, and there are
-// no functions. How the code ended is in the result; an error means that it did not run. Ending ctx ends the code.
-// Through the Kubernetes API server a plain request lasts a minute at most; RunCode has no such bound.
+// ExecuteCode runs code with one plain request and waits for its end. All values are JSON, and there are no
+// functions. The result says how the code ended. An error means that the code did not run. Ending ctx ends the code.
+// Through the Kubernetes API server a plain request lasts a minute at most; RunCode has no such limit.
 func (t *Thread) ExecuteCode(ctx context.Context, req runtimev1.CodeRequest) (*runtimev1.CodeResult, error) {
 	return one[runtimev1.CodeResult](func(out any) error {
 		return t.send(ctx, http.MethodPost, req, out, runtimev1.SubresourceCode)
 	})
 }
 
-// ended is the result of code that did not end by itself.
+// ended returns the result of code that did not end by itself.
 func ended(status, name, message string) *runtimev1.CodeResult {
 	return &runtimev1.CodeResult{
 		TypeMeta: runtimev1.TypeMetaOf(runtimev1.KindCodeResult), Status: status,
@@ -102,7 +104,7 @@ func ended(status, name, message string) *runtimev1.CodeResult {
 	}
 }
 
-// settle keeps the first outcome, with the reports and logs so far.
+// settle stores the first outcome, with the reports and logs so far. Later calls do nothing.
 func (x *CodeExecution) settle(result *runtimev1.CodeResult, value any, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -119,8 +121,8 @@ func (x *CodeExecution) settle(result *runtimev1.CodeResult, value any, err erro
 	close(x.done)
 }
 
-// Wait gives how the code ended. An error means that it did not run (ErrTerminated, ErrUnavailable, …), or that ctx
-// ended first, which leaves the code running.
+// Wait returns how the code ended. An error means that the code did not run (ErrTerminated, ErrUnavailable, …), or
+// that ctx ended first. In that case the code continues.
 func (x *CodeExecution) Wait(ctx context.Context) (*runtimev1.CodeResult, error) {
 	select {
 	case <-x.done:
@@ -130,18 +132,18 @@ func (x *CodeExecution) Wait(ctx context.Context) (*runtimev1.CodeResult, error)
 	}
 }
 
-// Done is closed when the code has settled.
+// Done returns a channel that is closed when the code has settled.
 func (x *CodeExecution) Done() <-chan struct{} { return x.done }
 
-// Value is what the export returned, as it is (package values), where CodeResult.Result is the nearest JSON. It is
-// undefined until the code has settled with success.
+// Value returns what the export returned, as a value of package values. CodeResult.Result is the nearest JSON. Value
+// is Undefined until the code has settled successfully.
 func (x *CodeExecution) Value() any {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.value
 }
 
-// Running tells whether the code has not settled yet.
+// Running reports whether the code has not settled yet.
 func (x *CodeExecution) Running() bool {
 	select {
 	case <-x.done:
@@ -162,7 +164,7 @@ func (x *CodeExecution) Terminate(reason string) {
 
 const terminatedName = "Terminated"
 
-// Reports gives the values that the code gave to report(), in order, as they come, and ends when the code has
+// Reports returns the values that the code passes to report(), in order, as they come. It ends when the code has
 // settled.
 func (x *CodeExecution) Reports() iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
@@ -208,8 +210,8 @@ func (x *CodeExecution) log(l runtimev1.CodeLog) (kept bool) {
 	return true
 }
 
-// run puts the options into the terms of the wire, apart from the functions, which stay here; an error names what
-// cannot be carried.
+// run converts the options to their wire form. It returns the functions separately, because they stay here. An error
+// names what cannot be sent.
 func (o *CodeOptions) run(source string) (*runtimev1.CodeRun, map[runtimev1.CodeFunction]CodeFunc, error) {
 	run := &runtimev1.CodeRun{CodeRequest: runtimev1.CodeRequest{
 		Source: source, Language: o.Language, Filename: o.Filename, Modules: o.Modules, MemoryLimitBytes: o.MemoryLimitBytes,

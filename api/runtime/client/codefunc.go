@@ -15,7 +15,7 @@ var (
 	errorType   = reflect.TypeFor[error]()
 )
 
-// codeFunc makes a function that code can call out of any Go function.
+// codeFunc turns any Go function into one that code can call.
 func codeFunc(v any) (CodeFunc, error) {
 	if f, ok := v.(CodeFunc); ok && f != nil {
 		return f, nil
@@ -26,7 +26,7 @@ func codeFunc(v any) (CodeFunc, error) {
 		return nil, errors.New("it is a nil function")
 	}
 	if n := t.NumOut(); n > 2 || n == 2 && t.Out(1) != errorType {
-		return nil, fmt.Errorf("it is a %s: a function for code gives nothing, a value, an error, or a value and an error", t)
+		return nil, fmt.Errorf("it is a %s: a function for code must return nothing, a value, an error, or a value and an error", t)
 	}
 	return func(ctx context.Context, args []any) (any, error) {
 		in, err := arguments(ctx, t, args)
@@ -37,7 +37,8 @@ func codeFunc(v any) (CodeFunc, error) {
 	}, nil
 }
 
-// arguments turns what code gave into what the function takes. What is missing is the zero value, as undefined is.
+// arguments converts the arguments of a call to the parameter types of the function. A missing argument is the zero
+// value, as undefined is.
 func arguments(ctx context.Context, t reflect.Type, args []any) ([]reflect.Value, error) {
 	var in []reflect.Value
 	next := 0
@@ -69,7 +70,7 @@ func arguments(ctx context.Context, t reflect.Type, args []any) ([]reflect.Value
 	}
 }
 
-// into stores an argument: as it is where it fits, else as JSON would be decoded.
+// into stores an argument: directly if its type fits, else as its JSON would be decoded.
 func into(arg any, dst reflect.Value) error {
 	if (arg == values.Undefined{}) && dst.Elem().Kind() != reflect.Interface {
 		return nil

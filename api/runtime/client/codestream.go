@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/api/runtime/values"
 )
 
-// partingTime is how long the server may take to acknowledge that code is ended from here.
+// partingTime is how long the server may take to acknowledge that the client ends the code.
 const partingTime = 5 * time.Second
 
 // codeStream is the connection of one RunCode call.
@@ -27,10 +27,10 @@ type codeStream struct {
 	conn      *websocket.Conn
 }
 
-// run connects, sends the request and serves until the code has settled. Ending ctx ends the code.
+// run connects, sends the request and serves calls until the code has settled. Ending ctx ends the code.
 func (s *codeStream) run(ctx context.Context, run *runtimev1.CodeRun) {
 	if err := s.dial(ctx); err != nil {
-		if ctx.Err() != nil { // ended before it began
+		if ctx.Err() != nil { // ctx ended before the start
 			s.execution.settle(ended(runtimev1.CodeTerminated, terminatedName, reasonOf(ctx)), nil, nil)
 			return
 		}
@@ -38,7 +38,7 @@ func (s *codeStream) run(ctx context.Context, run *runtimev1.CodeRun) {
 		return
 	}
 	defer func() { _ = s.conn.CloseNow() }()
-	// The connection outlives ctx, to tell the server why the code is ended.
+	// The connection outlives ctx, so that the server can be told why the code is ended.
 	life, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	request, err := json.Marshal(run)
@@ -70,7 +70,7 @@ func reasonOf(ctx context.Context) string {
 }
 
 func (s *codeStream) dial(ctx context.Context) error {
-	// A path below /watch/ is one that API servers do not time out.
+	// API servers do not time out a path below /watch/.
 	r, err := s.thread.requestAt(http.MethodGet, "watch", runtimev1.SubresourceCode)
 	if err != nil {
 		return err
@@ -103,22 +103,22 @@ func (s *codeStream) send(ctx context.Context, m runtimev1.CodeClientMessage) er
 		return err
 	}
 	if len(data) > runtimev1.MaxCodeMessageBytes {
-		return &runtimev1.CodeError{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message takes %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
+		return &runtimev1.CodeError{Name: "RangeError", Message: fmt.Sprintf("the value is too large: a message holds at most %d MiB", runtimev1.MaxCodeMessageBytes>>20)}
 	}
 	return s.conn.Write(ctx, websocket.MessageText, data)
 }
 
-// lost settles code whose connection ended: the server ends it then.
+// lost settles code whose connection ended. The server then ends the code.
 func (s *codeStream) lost(err error) {
 	var tooLarge *runtimev1.CodeError
 	if errors.As(err, &tooLarge) {
 		s.execution.settle(ended(runtimev1.CodeLinkError, tooLarge.Name, "the request: "+tooLarge.Message), nil, nil)
 		return
 	}
-	s.execution.settle(ended(runtimev1.CodeTerminated, terminatedName, "the connection to the runtime API ended, and the code with it: "+err.Error()), nil, nil)
+	s.execution.settle(ended(runtimev1.CodeTerminated, terminatedName, "the connection to the runtime API ended, which also ended the code: "+err.Error()), nil, nil)
 }
 
-// read takes the server's messages until the last.
+// read handles the server's messages up to the last.
 func (s *codeStream) read(ctx context.Context) {
 	ctx, over := context.WithCancel(ctx) // functions end with the code
 	defer over()
@@ -193,7 +193,7 @@ func (s *codeStream) report(raw json.RawMessage) {
 	}
 }
 
-// serve carries out a call of the code and sends what it gave.
+// serve runs a function that the code called and sends its result.
 func (s *codeStream) serve(ctx context.Context, m runtimev1.CodeServerMessage) {
 	out := runtimev1.CodeClientMessage{Type: runtimev1.CodeMessageReturn, ID: m.ID}
 	v, err := s.invoke(ctx, m)
@@ -204,7 +204,7 @@ func (s *codeStream) serve(ctx context.Context, m runtimev1.CodeServerMessage) {
 		err = s.send(ctx, out)
 		var tooLarge *runtimev1.CodeError
 		if !errors.As(err, &tooLarge) {
-			return // sent, or there is nobody to tell
+			return // sent, or the connection is gone
 		}
 	}
 	var thrown *runtimev1.CodeError
@@ -218,7 +218,7 @@ func (s *codeStream) serve(ctx context.Context, m runtimev1.CodeServerMessage) {
 
 func (s *codeStream) invoke(ctx context.Context, m runtimev1.CodeServerMessage) (v any, err error) {
 	if m.Function == nil || s.functions[*m.Function] == nil {
-		return nil, errors.New("there is no such function")
+		return nil, errors.New("unknown function")
 	}
 	defer func() {
 		if p := recover(); p != nil {

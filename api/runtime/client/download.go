@@ -15,8 +15,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// ReadFile implements FileState. A transfer that is cut off, as the Kubernetes API does after a minute, goes on where
-// it ended, unless the file has changed meanwhile: then reading gives ErrConflict.
+// ReadFile implements FileState. When a transfer is cut off, as the Kubernetes API does after a minute, reading
+// continues where it stopped. If the file has changed meanwhile, reading returns ErrConflict.
 func (t *Thread) ReadFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	f := &fileReader{ctx: ctx, t: t, path: path}
 	err := f.open()
@@ -29,22 +29,22 @@ func (t *Thread) ReadFile(ctx context.Context, path string) (io.ReadCloser, erro
 	return f, nil
 }
 
-// fileReader reads a file over as many requests as it takes.
+// fileReader reads a file with as many requests as necessary.
 type fileReader struct {
 	ctx  context.Context
 	t    *Thread
 	path string
 
 	body     io.ReadCloser
-	tag      string // of the contents
+	tag      string // the entity tag of the content
 	at, size int64
-	stuck    int // requests since the last byte
+	stuck    int // requests since the last byte arrived
 }
 
-// maxStuck bounds the requests that bring nothing.
+// maxStuck bounds consecutive requests that bring no bytes.
 const maxStuck = 3
 
-// open begins, or goes on from where it is.
+// open sends a request for the file, from the current position.
 func (f *fileReader) open() error {
 	header := http.Header{}
 	if f.tag != "" {
@@ -109,7 +109,7 @@ func (f *fileReader) Close() error {
 	return f.body.Close()
 }
 
-// download begins a GET below the thread's files; an answer that says no is an error.
+// download sends a GET below the thread's files. An unsuccessful answer is an error.
 func (t *Thread) download(ctx context.Context, path string, params map[string]string, header http.Header) (*http.Response, error) {
 	r, err := t.request(http.MethodGet, runtimev1.SubresourceFiles, path)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *Thread) download(ctx context.Context, path string, params map[string]st
 		req.Header = header
 	}
 	req.Header.Set("Accept", "*/*")
-	// As it is, also over connections that would compress it: sizes and ranges are those of the file.
+	// Disable compression, because sizes and ranges are those of the file.
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := t.client.http().Do(req)
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *Thread) download(ctx context.Context, path string, params map[string]st
 	return nil, explain(statusOf(resp))
 }
 
-// http is the client below, with its credentials.
+// http returns the underlying HTTP client, with its credentials.
 func (c *Client) http() *http.Client {
 	if r, ok := c.rest.(*rest.RESTClient); ok && r.Client != nil {
 		return r.Client
@@ -147,7 +147,7 @@ func (c *Client) http() *http.Client {
 	return http.DefaultClient
 }
 
-// statusOf reads the Status of an answer.
+// statusOf returns the Status in an answer as an error.
 func statusOf(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, runtimev1.MaxBodyBytes))
 	var s metav1.Status

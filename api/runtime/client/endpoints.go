@@ -11,23 +11,25 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// EndpointRequest is a request to an endpoint of a thread (SPEC END-01).
+// EndpointRequest is a request to an endpoint of a thread (END-01).
 type EndpointRequest struct {
-	// Method: GET when empty.
+	// Method is the HTTP method. Empty means GET.
 	Method string
-	// Path below the thread's endpoints, such as /report/7.
+	// Path is the path below the thread's endpoints, such as /report/7.
 	Path   string
 	Query  url.Values
 	Header http.Header
-	// Body, at most 8 MiB; none for GET and HEAD.
+	// Body is at most 8 MiB. GET and HEAD have none.
 	Body io.Reader
 }
 
-// Endpoint makes a request to what the namespace's ThreadEndpoint objects serve for the thread, and gives the answer
-// of their code, whatever its status; close its body. A redirection is given, not followed: it must not get the
-// caller's credentials. An error means that no code answered: ErrNotFound without an endpoint of that path or without
-// the thread, ErrInvalid for a method that the path does not have, ErrTerminated, and errors whose Status has the
-// cause EndpointFailed when the code failed. Through the Kubernetes API a request lasts a minute at most.
+// Endpoint sends a request to the code that the namespace's ThreadEndpoint objects serve for the thread. It returns
+// the answer of the code, whatever its status; close its body. It returns a redirection without following it, because
+// the target must not get the caller's credentials. Through the Kubernetes API a request lasts a minute at most.
+//
+// An error means that no code answered: ErrNotFound without the thread or without an endpoint of that path,
+// ErrInvalid for a method that the path does not have, ErrTerminated, and an error whose Status has the cause
+// EndpointFailed when the code failed.
 func (t *Thread) Endpoint(ctx context.Context, r EndpointRequest) (*http.Response, error) {
 	method := strings.ToUpper(r.Method)
 	if method == "" {
@@ -37,7 +39,7 @@ func (t *Thread) Endpoint(ctx context.Context, r EndpointRequest) (*http.Respons
 	if path := strings.Trim(r.Path, "/"); path != "" {
 		rest = strings.Split(path, "/")
 	}
-	at, err := t.request(http.MethodGet, runtimev1.SubresourceEndpoints, rest...) // as GET: the query is the endpoint's alone
+	at, err := t.request(http.MethodGet, runtimev1.SubresourceEndpoints, rest...) // built as GET, because the query belongs to the endpoint alone
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

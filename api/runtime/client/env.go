@@ -13,15 +13,15 @@ import (
 
 // Errors about variables.
 var (
-	// ErrEnvUnknown: no source has the variable (SPEC ENV-01). It is an ErrNotFound.
+	// ErrEnvUnknown means that no source has the variable (ENV-01). It is an ErrNotFound.
 	ErrEnvUnknown = fmt.Errorf("there is no such variable: %w", ErrNotFound)
-	// ErrEnvSecret: the variable is a secret, and no answer of the runtime API holds one. Code reads it with
+	// ErrEnvSecret means that the variable is a secret. No answer of the runtime API contains one. Code reads it with
 	// state.env.
 	ErrEnvSecret = errors.New("the variable is a secret, whose value is not shown")
 )
 
-// Env gives the value of a text from the first source that has it: thread, user, instance, agent, prompt
-// (SPEC ENV-01). ErrEnvUnknown when none has, ErrEnvSecret when it is a secret.
+// Env returns the value of a text variable from the first source that has it: thread, user, instance, agent, prompt
+// (ENV-01). It returns ErrEnvUnknown when no source has it, and ErrEnvSecret when it is a secret.
 func (t *Thread) Env(ctx context.Context, name string) (string, error) {
 	v, err := t.EnvVar(ctx, name)
 	switch {
@@ -35,13 +35,14 @@ func (t *Thread) Env(ctx context.Context, name string) (string, error) {
 	return *v.Value, nil
 }
 
-// EnvVar gives a variable with its type and source, and the value of a text; nil when no source has it.
+// EnvVar returns a variable with its type and source, and with its value if it is a text. It returns nil when no
+// source has the variable.
 func (t *Thread) EnvVar(ctx context.Context, name string) (*runtimev1.EnvVar, error) {
 	v, err := one[runtimev1.EnvVar](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, name) })
 	return v, t.absentBelow(ctx, err)
 }
 
-// EnvType tells whether a variable is a text or a secret; secret when it is not known (SPEC ENV-02).
+// EnvType returns whether a variable is a text or a secret; an unknown variable counts as a secret (ENV-02).
 func (t *Thread) EnvType(ctx context.Context, name string) (string, error) {
 	v, err := t.EnvVar(ctx, name)
 	if err != nil || v == nil {
@@ -50,14 +51,14 @@ func (t *Thread) EnvType(ctx context.Context, name string) (string, error) {
 	return v.Type, nil
 }
 
-// SetEnv sets a variable of the thread and of its active descendants (SPEC ENV-04). kind is text or secret; when
-// empty the variable keeps the one that it has, a new one is secret (SPEC ENV-02).
+// SetEnv sets a variable of the thread and of its active descendants (ENV-04). kind is text or secret. When kind is
+// empty the variable keeps its type, and a new one is a secret (ENV-02).
 func (t *Thread) SetEnv(ctx context.Context, name, value, kind string) error {
 	return t.send(ctx, http.MethodPut, runtimev1.NewEnvValue{Value: &value, Type: kind}, nil, runtimev1.SubresourceEnv, name)
 }
 
-// UnsetEnv removes a variable of the thread itself, and what its descendants inherited of it; false when it had
-// none.
+// UnsetEnv removes a variable of the thread itself, and what its descendants inherited from it. It returns false when
+// the thread had none of this name.
 func (t *Thread) UnsetEnv(ctx context.Context, name string) (bool, error) {
 	err := t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceEnv, name)
 	if apierrors.IsNotFound(err) {
@@ -66,14 +67,14 @@ func (t *Thread) UnsetEnv(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// ListEnv gives a page of the variables that the thread sees, by name. Where its agent has two sides that see different
-// things, there is one for each, with its Side.
+// ListEnv returns a page of the variables that the thread sees, by name. Where the two sides of its agent see
+// different values, each has an entry with its Side.
 func (t *Thread) ListEnv(ctx context.Context, p Page) (*runtimev1.EnvVarList, error) {
 	return t.ListEnvOf(ctx, "", p)
 }
 
-// ListEnvOf gives a page of the variables that a side of the thread's agent sees, "a" or "b", by name; with "" it is
-// ListEnv. Side b of an agent that has none is an ErrInvalid.
+// ListEnvOf returns a page of the variables that one side of the thread's agent sees, "a" or "b", by name. With "" it
+// does the same as ListEnv. Side b of an agent without one is an ErrInvalid.
 func (t *Thread) ListEnvOf(ctx context.Context, side string, p Page) (*runtimev1.EnvVarList, error) {
 	params := p.params()
 	if side != "" {
@@ -82,7 +83,7 @@ func (t *Thread) ListEnvOf(ctx context.Context, side string, p Page) (*runtimev1
 	return one[runtimev1.EnvVarList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEnv) })
 }
 
-// PendingEnv says which variables the thread waits for (SPEC ENV-06).
+// PendingEnv returns the variables that the thread waits for (ENV-06).
 func (t *Thread) PendingEnv(ctx context.Context) (*runtimev1.EnvRequest, error) {
 	return one[runtimev1.EnvRequest](func(out any) error {
 		return t.getAt(ctx, out, nil, runtimev1.SubresourceEnv, runtimev1.EnvRequestPath)

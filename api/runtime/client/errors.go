@@ -15,36 +15,38 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Kinds of errors, for errors.Is. An answer of the server is an *Error as well, with the Status that says the rest.
+// Kinds of errors, for errors.Is. An error from the server is also an *Error, with the Status that has the details.
 var (
-	// ErrNotFound: no such thread, or nothing of that name in it where one is needed (SPEC THR-18).
+	// ErrNotFound means that the thread does not exist, or that it lacks something of this name that is required
+	// (THR-18).
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the thread has changed since it was read, or somebody else holds it (SPEC THR-11, THR-12).
+	// ErrConflict means that the thread has changed since it was read, or that another writer holds it (THR-11,
+	// THR-12).
 	ErrConflict = errors.New("conflict")
-	// ErrTerminated: the thread is terminated; it can still be read (SPEC THR-05).
+	// ErrTerminated means that the thread is terminated. It can still be read (THR-05).
 	ErrTerminated = errors.New("the thread is terminated")
-	// ErrQueueFull: as many user messages wait as are allowed; nothing was stored (SPEC MSG-07).
+	// ErrQueueFull means that the maximum number of user messages waits already. Nothing was stored (MSG-07).
 	ErrQueueFull = errors.New("the queue is full")
-	// ErrInvalid: a parameter or the body is wrong; the message says which and what to do.
+	// ErrInvalid means that a parameter or the body is wrong. The message says which, and how to correct it.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: the body is larger than what is taken.
+	// ErrTooLarge means that the body is larger than the server accepts.
 	ErrTooLarge = errors.New("too large")
-	// ErrQuota: the thread would have more in files than it may; nothing was stored (SPEC FIL-08).
+	// ErrQuota means that the thread would exceed its quota of files. Nothing was stored (FIL-08).
 	ErrQuota = errors.New("the quota of files is used up")
-	// ErrForbidden: RBAC does not allow it, or the credentials are not known.
+	// ErrForbidden means that RBAC does not allow the request, or that the credentials are unknown.
 	ErrForbidden = errors.New("forbidden")
-	// ErrUnavailable: the server, the store or a definition is not there at present. Try again later.
+	// ErrUnavailable means that the server, the store or a definition is unavailable at present. Try again later.
 	ErrUnavailable = errors.New("unavailable")
 )
 
-// Error is an answer that says no. It is an apierrors.APIStatus, so that apierrors.IsNotFound and the like work,
-// and it is one of the kinds above for errors.Is.
+// Error is an unsuccessful answer of the server. It is an apierrors.APIStatus, so that apierrors.IsNotFound and
+// similar functions work. For errors.Is it is one of the kinds above.
 type Error struct{ *apierrors.StatusError }
 
-// Unwrap gives the plain error of the Kubernetes machinery.
+// Unwrap returns the error of the Kubernetes API machinery.
 func (e *Error) Unwrap() error { return e.StatusError }
 
-// Is tells of which kind the error is.
+// Is reports whether the error is of this kind.
 func (e *Error) Is(target error) bool { return target == e.kind() }
 
 func (e *Error) kind() error {
@@ -82,13 +84,13 @@ func (e *Error) has(cause metav1.CauseType) bool {
 	return d != nil && slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
-// unreachable is an error of the way to the server.
+// unreachable is an error of the connection to the server.
 type unreachable struct{ error }
 
 func (e *unreachable) Unwrap() error        { return e.error }
 func (e *unreachable) Is(target error) bool { return target == ErrUnavailable }
 
-// explain gives an error its kind.
+// explain wraps an error in one that has a kind.
 func explain(err error) error {
 	var known *Error
 	var status *apierrors.StatusError
@@ -106,7 +108,7 @@ func explain(err error) error {
 	return err
 }
 
-// open makes a request whose answer is a stream. Close it.
+// open sends a request whose answer is a stream. The caller must close it.
 func open(ctx context.Context, r *rest.Request) (io.ReadCloser, error) {
 	body, err := r.Stream(ctx)
 	return body, explain(err)

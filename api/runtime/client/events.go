@@ -19,22 +19,22 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// EventOptions say where to begin and when to end.
+// EventOptions say where a stream of events begins and when it ends.
 type EventOptions struct {
-	// After is the sequence number to begin after: 0 for all that has happened.
+	// After is the sequence number after which to begin. 0 means the beginning of the log.
 	After int64
-	// Latest skips what has happened already.
+	// Latest skips existing events.
 	Latest bool
-	// NoFollow ends at the present end of the log instead of waiting for more.
+	// NoFollow ends the stream at the present end of the log instead of waiting for more.
 	NoFollow bool
 }
 
-// ErrThreadDeleted ends a stream of events: the thread is gone.
+// ErrThreadDeleted ends a stream of events when the thread is deleted.
 var ErrThreadDeleted = errors.New("the thread was deleted")
 
-// Events streams the thread's log. It connects again by itself when the connection ends, going on after the last
-// event, so that nothing is lost or doubled; it ends with ctx (no error), with the thread (ErrThreadDeleted),
-// at the end of the log with NoFollow, or with the error of a server that refuses.
+// Events streams the thread's log. It reconnects by itself when the connection ends, and continues after the last
+// event, so that no event is lost or repeated. The stream ends with ctx (no error), with the thread
+// (ErrThreadDeleted), at the end of the log with NoFollow, or with the error of a server that refuses.
 func (t *Thread) Events(ctx context.Context, o EventOptions) iter.Seq2[runtimev1.Event, error] {
 	params := map[string]string{}
 	if o.NoFollow {
@@ -43,20 +43,20 @@ func (t *Thread) Events(ctx context.Context, o EventOptions) iter.Seq2[runtimev1
 	return t.stream(ctx, runtimev1.SubresourceEvents, o, params)
 }
 
-// LogOptions say which log lines to read.
+// LogOptions select log lines.
 type LogOptions struct {
-	// After is the sequence number to begin after: 0 for all lines that are kept.
+	// After is the sequence number after which to begin. 0 means all stored lines.
 	After int64
 	// RunID selects the lines of one run.
 	RunID string
-	// Tail begins with so many of the newest lines; all of them when 0.
+	// Tail begins with this many of the newest lines. 0 means all.
 	Tail int
-	// Follow waits for more lines instead of ending with the last one.
+	// Follow waits for more lines instead of ending after the last one.
 	Follow bool
 }
 
-// Logs streams what the code of a thread logged: events of the types EventCodeLog, EventHandlerLog, EventHookFailed and
-// EventTaskFailed. It connects again and ends as Events does.
+// Logs streams what the code of a thread logged: events of the types EventCodeLog, EventHandlerLog, EventHookFailed
+// and EventTaskFailed. It reconnects and ends as Events does.
 func (t *Thread) Logs(ctx context.Context, o LogOptions) iter.Seq2[runtimev1.Event, error] {
 	params := map[string]string{"follow": strconv.FormatBool(o.Follow)}
 	if o.RunID != "" {
@@ -73,7 +73,7 @@ func (t *Thread) stream(ctx context.Context, sub runtimev1.Subresource, o EventO
 		s := &stream{thread: t, sub: sub, params: params, after: strconv.FormatInt(o.After, 10)}
 		if o.Latest {
 			s.after = runtimev1.AfterLatest
-			if rec, err := t.Get(ctx); err == nil { // a reconnection must not skip what came in between
+			if rec, err := t.Get(ctx); err == nil { // so that a reconnection does not skip events in between
 				s.after = strconv.FormatInt(rec.LastEvent, 10)
 			}
 		}
@@ -96,10 +96,10 @@ func (t *Thread) stream(ctx context.Context, sub runtimev1.Subresource, o EventO
 	}
 }
 
-// errDone ends a stream as it should.
+// errDone ends a stream without an error.
 var errDone = errors.New("done")
 
-// final tells whether connecting again would not help.
+// final reports whether reconnecting would not help.
 func final(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -119,7 +119,7 @@ type stream struct {
 	params map[string]string
 	after  string
 	pause  wait.Backoff
-	// connected is true once a connection stood: only then is a failure an interruption.
+	// connected is true once a connection was established. Only then is a failure an interruption.
 	connected bool
 }
 
@@ -137,9 +137,9 @@ func (s *stream) wait(ctx context.Context) bool {
 	}
 }
 
-// once reads one connection to its end.
+// once reads one connection until it ends.
 func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bool) (progress bool, err error) {
-	// A path below /watch/ is one that API servers do not time out.
+	// API servers do not time out a path below /watch/.
 	through := *s.thread.client
 	through.rest = through.streams
 	t := *s.thread
@@ -171,7 +171,7 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 	err = readEvents(body, func(e runtimev1.Event) error {
 		progress = true
 		s.after = strconv.FormatInt(e.Seq, 10)
-		delete(s.params, "tail") // a connection made again goes on after the last line
+		delete(s.params, "tail") // a new connection continues after the last line
 		if !yield(e, nil) {
 			return errDone
 		}
@@ -180,7 +180,7 @@ func (s *stream) once(ctx context.Context, yield func(runtimev1.Event, error) bo
 	return progress, err
 }
 
-// readEvents decodes each event of a stream, until it ends or the server says why it ends it.
+// readEvents decodes each event of a stream, until the stream ends or the server says why it ends it.
 func readEvents[T any](body io.Reader, each func(T) error) error {
 	return readSSE(body, func(f frame) error {
 		if f.event == runtimev1.StreamClosedEvent {
@@ -194,7 +194,7 @@ func readEvents[T any](body io.Reader, each func(T) error) error {
 	})
 }
 
-// closedError says what the server's reason for the end means to us: go on elsewhere (nil), or not.
+// closedError returns nil when the server's reason allows continuing with a new connection, else an error.
 func closedError(data []byte) error {
 	var c runtimev1.StreamClosed
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -217,10 +217,10 @@ type frame struct {
 	data  []byte
 }
 
-// maxFrame bounds one event: a message is at most 1 MiB, and an event less.
+// maxFrame bounds one event. A message is at most 1 MiB, and an event is smaller.
 const maxFrame = 4 << 20
 
-// readSSE calls fn for each event until the stream or fn ends.
+// readSSE calls fn for each event until the stream ends or fn returns an error.
 func readSSE(r io.Reader, fn func(frame) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxFrame)

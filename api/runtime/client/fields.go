@@ -12,51 +12,52 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Update changes the thread's own fields, all that are given or none (SPEC THR-14), and gives the record as it is
-// then. With p.V it fails, with an error that IsConflict, when the thread has another version.
+// Update changes the thread's own fields, all given ones or none (THR-14), and returns the new record. With p.V it
+// fails, with an error that IsConflict, when the thread has another version.
 func (t *Thread) Update(ctx context.Context, p runtimev1.ThreadPatch) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error { return t.send(ctx, http.MethodPatch, p, out, "") })
 }
 
-// Archive hides the thread from lists unless they ask for it; it can still be read and written (SPEC THR-08).
+// Archive hides the thread from lists unless they ask for archived threads. It can still be read and written
+// (THR-08).
 func (t *Thread) Archive(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	archived := true
 	return t.Update(ctx, runtimev1.ThreadPatch{Archived: &archived})
 }
 
-// Unarchive shows the thread in lists again.
+// Unarchive makes lists show the thread again.
 func (t *Thread) Unarchive(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	archived := false
 	return t.Update(ctx, runtimev1.ThreadPatch{Archived: &archived})
 }
 
-// ActivateSkill records that a skill was activated. Once per name: again gives the first record (SPEC AGT-08).
+// ActivateSkill records that a skill was activated, once per name. A repeat returns the first record (AGT-08).
 func (t *Thread) ActivateSkill(ctx context.Context, name string, arguments json.RawMessage) (*runtimev1.SkillActivation, error) {
 	return one[runtimev1.SkillActivation](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.SkillActivation{Name: name, Arguments: arguments}, out, runtimev1.SubresourceSkills)
 	})
 }
 
-// Acquire takes the exclusive right to write the thread for a term of whole seconds (SPEC THR-12). While it holds
-// no run of the thread starts and a second Acquire, by whomever, fails with an error that IsConflict. Write in its
-// name with Holding; make it last with Renew; end it with Release.
+// Acquire takes the exclusive right to write the thread for a term of whole seconds (THR-12). During the term no run
+// of the thread starts, and any other Acquire fails with an error that IsConflict. Use Holding to write under the
+// lease, Renew to extend it and Release to end it.
 func (t *Thread) Acquire(ctx context.Context, ttl time.Duration) (*runtimev1.Lease, error) {
 	return one[runtimev1.Lease](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, out, runtimev1.SubresourceLease)
 	})
 }
 
-// Holding gives the same thread for the holder of a lease: its writes fail with an error that IsConflict, and
-// change nothing, once the lease has ended or passed to somebody else.
+// Holding returns a handle on the same thread for the holder of a lease. Its writes fail with an error that
+// IsConflict, and change nothing, once the lease has ended or passed to another holder.
 func (t *Thread) Holding(l *runtimev1.Lease) *Thread { return t.with(runtimev1.HeaderLease, l.Token) }
 
-// Once gives the same thread for one write that may be repeated: under the same key, such as a random UUID, it
-// happens once, and a repeat gets the first answer (SPEC MSG-10). Another write under it is an error that
-// IsInvalid. Keys are kept for seven days.
+// Once returns a handle on the same thread for one write that may be repeated. With the same key, such as a random
+// UUID, the write happens once, and a repeat gets the first answer (MSG-10). Another write with that key is an error
+// that IsInvalid. Keys are kept for seven days.
 func (t *Thread) Once(key string) *Thread { return t.with(runtimev1.HeaderIdempotencyKey, key) }
 
-// Expecting gives the same thread for one write that has seen a version of it: with another one the write fails with
-// an error that IsConflict (SPEC THR-11).
+// Expecting returns a handle on the same thread for one write that expects version v. When the thread has another
+// version, the write fails with an error that IsConflict (THR-11).
 func (t *Thread) Expecting(v int64) *Thread {
 	bound := *t
 	bound.expect = &v
@@ -69,7 +70,7 @@ func (t *Thread) with(header, value string) *Thread {
 	return &bound
 }
 
-// bind adds to a request what the thread is bound to, where it writes.
+// bind adds the thread's headers and expected version to a request that writes.
 func (t *Thread) bind(verb string, r *rest.Request) *rest.Request {
 	if verb == http.MethodGet {
 		return r
@@ -83,31 +84,31 @@ func (t *Thread) bind(verb string, r *rest.Request) *rest.Request {
 	return r
 }
 
-// Renew makes the lease that the thread is Holding end that much later than now. An error that IsConflict says that
-// somebody else has the thread.
+// Renew extends the lease that the thread is Holding to ttl from now. An error that IsConflict means that another
+// holder has the thread.
 func (t *Thread) Renew(ctx context.Context, ttl time.Duration) (*runtimev1.Lease, error) {
 	return one[runtimev1.Lease](func(out any) error {
 		return t.send(ctx, http.MethodPut, runtimev1.NewLease{TTLSeconds: int64(ttl / time.Second)}, out, runtimev1.SubresourceLease)
 	})
 }
 
-// Release gives the lease that the thread is Holding back. Again is no error.
+// Release ends the lease that the thread is Holding. Repeating it is no error.
 func (t *Thread) Release(ctx context.Context) error {
 	return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceLease)
 }
 
-// HistoryOptions select threads (SPEC THR-15). An empty field selects all.
+// HistoryOptions select threads (THR-15). An empty field selects all.
 type HistoryOptions struct {
 	Limit    int    // 100 when 0, 1000 at most
-	Continue string // what the page before said in metadata.continue
-	Archived string // "false", which is what "" means, "true" or "all"
+	Continue string // metadata.continue of the previous page
+	Archived string // "false", "true" or "all"; "" means "false"
 	Agent    string
 	User     string
 	Task     string
 }
 
-// History lists the threads of a namespace, or with an empty one those of all, newest activity first, without
-// their messages.
+// History lists the threads of a namespace, newest activity first, without their messages. An empty namespace means
+// all namespaces.
 func (c *Client) History(ctx context.Context, namespace string, o HistoryOptions) (*runtimev1.ThreadHistoryList, error) {
 	p := map[string]string{}
 	if o.Limit != 0 {

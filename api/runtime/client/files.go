@@ -15,43 +15,46 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// FileState is the part of ThreadState about files (SPEC FIL-01). Paths are absolute and normalised by the server;
-// "..", NUL and over-long ones are ErrInvalid (SPEC FIL-04).
+// FileState is the part of ThreadState for files (FIL-01). Paths are absolute and the server normalises them. A path
+// that contains "..", NUL or is too long is ErrInvalid (FIL-04).
 type FileState interface {
-	// WriteFile makes or replaces a file out of a stream of any length; the folders above it are made when missing.
-	// ErrQuota when the thread would have more in files than it may (SPEC FIL-08).
+	// WriteFile creates or replaces a file from a stream of any length. It creates missing folders above the file. It
+	// returns ErrQuota when the thread would exceed its quota of files (FIL-08).
 	WriteFile(ctx context.Context, path string, content io.Reader, o WriteFileOptions) (*runtimev1.FileRecord, error)
-	// ReadFile opens a file as a stream of bytes; nil when there is none. Close it.
+	// ReadFile opens a file as a stream of bytes, or returns nil when there is none. The caller must close it.
 	ReadFile(ctx context.Context, path string) (io.ReadCloser, error)
-	// ReadFileStream gives a file in chunks (SPEC FIL-03); nil when there is none. Leaving the loop ends the transfer.
+	// ReadFileStream returns a file in chunks (FIL-03), or nil when there is none. Leaving the loop ends the
+	// transfer.
 	ReadFileStream(ctx context.Context, path string) (iter.Seq2[runtimev1.FileChunk, error], error)
-	// StatFile describes a file or a folder; nil when there is none.
+	// StatFile returns the record of a file or a folder, or nil when there is none.
 	StatFile(ctx context.Context, path string) (*runtimev1.FileRecord, error)
-	// ReadDir lists a folder, direct entries only, by path. ErrNotFound when there is none, ErrInvalid for a file.
+	// ReadDir lists the direct entries of a folder, by path. It returns ErrNotFound when there is no folder, and
+	// ErrInvalid for a file.
 	ReadDir(ctx context.Context, path string, p Page) (*runtimev1.FileList, error)
-	// Unlink removes a file. ErrNotFound when there is none, ErrInvalid for a folder.
+	// Unlink removes a file. It returns ErrNotFound when there is none, and ErrInvalid for a folder.
 	Unlink(ctx context.Context, path string) error
-	// MakeDir makes a folder, with those above it; one that is there already is no error.
+	// MakeDir creates a folder and those above it. An existing folder is no error.
 	MakeDir(ctx context.Context, path string) (*runtimev1.FileRecord, error)
-	// RemoveDir removes a folder. ErrNotFound when there is none, ErrInvalid when it is not empty, or a file.
+	// RemoveDir removes a folder. It returns ErrNotFound when there is none, and ErrInvalid when it is not empty or
+	// is a file.
 	RemoveDir(ctx context.Context, path string) error
-	// FileStats sums up the files, with the quota when there is one.
+	// FileStats returns the number and size of the files, with the quota when there is one.
 	FileStats(ctx context.Context) (*runtimev1.FileStats, error)
-	// GrepFiles finds the lines of text files that match an RE2 expression, 100 when limit is 0, 1000 at most
-	// (SPEC FIL-05).
+	// GrepFiles finds the lines of text files that match an RE2 expression (FIL-05). A limit of 0 means 100; the
+	// maximum is 1000.
 	GrepFiles(ctx context.Context, expression string, limit int) (*runtimev1.GrepList, error)
-	// FindFiles lists the files whose path matches a glob of *, ** and ?, 100 when limit is 0, 1000 at most. Without a
-	// leading slash it matches at any depth (SPEC FIL-05).
+	// FindFiles lists the files whose path matches a glob of *, ** and ? (FIL-05). A limit of 0 means 100; the
+	// maximum is 1000. A glob without a leading slash matches at any depth.
 	FindFiles(ctx context.Context, glob string, limit int) (*runtimev1.FileMatches, error)
-	// Thumbnail gives a small image of a JPEG, PNG, GIF or WebP; nil of anything else, and when there is no such file
-	// (SPEC FIL-06). ErrInvalid when the image is broken or too large.
+	// Thumbnail returns a small image of a JPEG, PNG, GIF or WebP (FIL-06). It returns nil for any other file and
+	// when there is no file, and ErrInvalid when the image is broken or too large.
 	Thumbnail(ctx context.Context, path string, o ThumbnailOptions) (*Thumbnail, error)
 }
 
 // FileOptions select files. Glob excludes Prefix and Recursive.
 type FileOptions struct {
 	Page
-	Prefix    string // a folder; the root when empty
+	Prefix    string // a folder; empty means the root
 	Recursive bool
 	Glob      string // *, ** and ?; without a leading slash it matches at any depth
 }
@@ -71,7 +74,7 @@ func (t *Thread) Files(ctx context.Context, o FileOptions) (*runtimev1.FileList,
 	return fetch[runtimev1.FileList](ctx, t, p)
 }
 
-// fetch reads a T of the thread's files.
+// fetch reads an answer of type T about the thread's files.
 func fetch[T any](ctx context.Context, t *Thread, params map[string]string, path ...string) (*T, error) {
 	return one[T](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceFiles, path...) })
 }
@@ -133,15 +136,15 @@ func (t *Thread) remove(ctx context.Context, path, directory string) error {
 	return get(ctx, r.Param("directory", directory).MaxRetries(0), nil)
 }
 
-// DeleteFile removes a file or an empty folder; IsNotFound when missing.
+// DeleteFile removes a file or an empty folder. A missing one is an error that IsNotFound.
 func (t *Thread) DeleteFile(ctx context.Context, path string) error {
 	return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceFiles, path)
 }
 
-// ThumbnailOptions of Thumbnail: the box that it fits into, 256 by 256 when 0, 1024 by 1024 at most.
+// ThumbnailOptions are the options of Thumbnail: the box that the image fits into. 0 means 256; the maximum is 1024.
 type ThumbnailOptions struct{ Width, Height int }
 
-// Thumbnail is a small image, never larger than its source: a JPEG of a photo, a PNG of anything else.
+// Thumbnail is a small image, never larger than its source: a JPEG for a photo, a PNG for anything else.
 type Thumbnail struct {
 	Data     []byte
 	MimeType string
@@ -194,7 +197,7 @@ func (t *Thread) ReadFileStream(ctx context.Context, path string) (iter.Seq2[run
 	}, nil
 }
 
-// chunk frames a file of a known size. Nothing comes any more once the context has ended, whatever has been read by then.
+// chunk splits a file of a known size into chunks. It yields no chunk after ctx has ended, even if more was read.
 func chunk(ctx context.Context, r io.Reader, size int64, yield func(runtimev1.FileChunk, error) bool) {
 	total := max(1, (size+runtimev1.FileChunkBytes-1)/runtimev1.FileChunkBytes)
 	for i := range total {
@@ -216,7 +219,7 @@ func chunk(ctx context.Context, r io.Reader, size int64, yield func(runtimev1.Fi
 	}
 }
 
-// filePath leaves out of a path what means nothing in one, but would in a URL.
+// filePath removes parts of a path that mean nothing in a path but would in a URL.
 func filePath(path string) (string, error) {
 	var parts []string
 	for part := range strings.SplitSeq(path, "/") {
@@ -229,7 +232,7 @@ func filePath(path string) (string, error) {
 		}
 	}
 	if len(parts) == 0 {
-		return "", fmt.Errorf("name a file, such as /notes.txt: %w", ErrInvalid)
+		return "", fmt.Errorf("set the path of a file, such as /notes.txt: %w", ErrInvalid)
 	}
 	return strings.Join(parts, "/"), nil
 }

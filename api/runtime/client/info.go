@@ -9,34 +9,34 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Info is the identity of a thread (SPEC THR-02), as it was when it was asked for. It does not change.
+// Info is the identity of a thread (THR-02) at the time of the request. It does not change.
 type Info struct {
 	record   runtimev1.ThreadRecord
 	children []runtimev1.Child
 }
 
-// ThreadID is the UUID of the thread.
+// ThreadID returns the UUID of the thread.
 func (i *Info) ThreadID() string { return i.record.ThreadID }
 
-// AgentID is the agent that runs the thread now.
+// AgentID returns the agent that runs the thread now.
 func (i *Info) AgentID() string { return i.record.AgentID }
 
-// UserID of the person that the conversation is with; nil when there is none.
+// UserID returns the user of the conversation, or nil when there is none.
 func (i *Info) UserID() *string { return clone(i.record.UserID) }
 
-// CreatedAt is when the thread was made, in microseconds since 1970.
+// CreatedAt returns when the thread was created, in microseconds since 1970.
 func (i *Info) CreatedAt() int64 { return i.record.CreatedAt }
 
-// Arguments of the thread, a JSON object; {} when it has none.
+// Arguments returns the arguments of the thread, a JSON object; {} when it has none.
 func (i *Info) Arguments() json.RawMessage { return slices.Clone(i.record.Arguments) }
 
-// Children is the registry of resumable children, oldest first (SPEC SUB-01).
+// Children returns the registry of resumable children, oldest first (SUB-01).
 func (i *Info) Children() []runtimev1.Child { return slices.Clone(i.children) }
 
-// Terminated is when the thread was terminated, in microseconds since 1970; nil while it is active (SPEC THR-05).
+// Terminated returns when the thread was terminated, in microseconds since 1970, or nil while it is active (THR-05).
 func (i *Info) Terminated() *int64 { return clone(i.record.Terminated) }
 
-// Record is all that the data plane tells of the thread.
+// Record returns the whole record of the thread.
 func (i *Info) Record() runtimev1.ThreadRecord { return i.record }
 
 func clone[T any](p *T) *T {
@@ -47,7 +47,7 @@ func clone[T any](p *T) *T {
 	return &v
 }
 
-// Info asks for the thread's identity. ErrNotFound when there is no such thread.
+// Info returns the thread's identity, or ErrNotFound when there is no such thread.
 func (t *Thread) Info(ctx context.Context) (*Info, error) {
 	rec, err := t.Get(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t *Thread) Info(ctx context.Context) (*Info, error) {
 	return i, nil
 }
 
-// AllChildren goes through the whole registry, page by page, oldest first.
+// AllChildren iterates over the whole registry, page by page, oldest first.
 func (t *Thread) AllChildren(ctx context.Context) iter.Seq2[runtimev1.Child, error] {
 	return pages(func(offset int) ([]runtimev1.Child, bool, error) {
 		l, err := t.Children(ctx, Page{Limit: runtimev1.MaxPageSize, Offset: offset})
@@ -76,7 +76,8 @@ func (t *Thread) AllChildren(ctx context.Context) iter.Seq2[runtimev1.Child, err
 	})
 }
 
-// AllMessages goes through the conversation from its beginning, page by page. Order, limit and offset of o do not count.
+// AllMessages iterates over the conversation from its beginning, page by page. It ignores Order, Limit and Offset of
+// o.
 func (t *Thread) AllMessages(ctx context.Context, o MessageOptions) iter.Seq2[runtimev1.Message, error] {
 	return pages(func(offset int) ([]runtimev1.Message, bool, error) {
 		o.Order, o.Page = "asc", Page{Limit: runtimev1.MaxPageSize, Offset: offset}
@@ -88,7 +89,7 @@ func (t *Thread) AllMessages(ctx context.Context, o MessageOptions) iter.Seq2[ru
 	})
 }
 
-// pages goes through a list that comes in pages. The last pair has the error, if there is one.
+// pages iterates over a list that comes in pages. The last pair has the error, if there is one.
 func pages[T any](get func(offset int) (page []T, more bool, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for offset := 0; ; {

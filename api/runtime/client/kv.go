@@ -8,8 +8,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Value gives a value of the thread's key-value store, nil when missing (SPEC KVS-01). A key is part of the URL:
-// it cannot have empty parts, "." or ".." between slashes.
+// Value returns a value of the thread's key-value store, or nil when there is none (KVS-01). A key is part of the
+// URL: it cannot have empty parts, "." or ".." between slashes.
 func (t *Thread) Value(ctx context.Context, key string) (json.RawMessage, error) {
 	var v json.RawMessage
 	if err := t.getAt(ctx, &v, nil, runtimev1.SubresourceKV, key); err != nil {
@@ -21,7 +21,7 @@ func (t *Thread) Value(ctx context.Context, key string) (json.RawMessage, error)
 	return v, nil
 }
 
-// SetValue keeps any JSON value under a key; nil removes it.
+// SetValue stores any JSON value under a key. nil removes it.
 func (t *Thread) SetValue(ctx context.Context, key string, value any) error {
 	if value == nil {
 		return t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceKV, key)

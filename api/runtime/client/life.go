@@ -8,24 +8,24 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Destroy clears the conversation: messages, queue and thread state go, files, values and environment stay, and
-// the thread goes on to be usable (SPEC THR-06). A run under way is ended first.
+// Destroy ends a current run and clears the conversation: messages, queue and thread state are removed; files, values
+// and environment stay. The thread remains usable (THR-06).
 func (t *Thread) Destroy(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceDestroy)
 	})
 }
 
-// Continue lets go on what waits in the queue since a user has stopped a run (SPEC MSG-08). Where nothing is
-// parked it does nothing.
+// Continue starts the processing of messages that have waited in the queue since a user stopped a run (MSG-08). When
+// nothing is parked it does nothing.
 func (t *Thread) Continue(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{}, out, runtimev1.SubresourceContinue)
 	})
 }
 
-// Retained gives a page of the threads of a namespace that are kept without a Thread object, by id (SPEC
-// THR-09). after is the id of the last thread of the page before, "" for the first page; limit is 100 when 0.
+// Retained returns a page of the threads of a namespace that are kept without a Thread object, by id (THR-09). after
+// is the id of the last thread of the previous page, or "" for the first page. A limit of 0 means 100.
 func (c *Client) Retained(ctx context.Context, namespace, after string, limit int) (*runtimev1.RetainedList, error) {
 	params := map[string]string{}
 	if after != "" {
@@ -37,8 +37,8 @@ func (c *Client) Retained(ctx context.Context, namespace, after string, limit in
 	return one[runtimev1.RetainedList](func(out any) error { return c.viewAt(ctx, out, params, namespace, runtimev1.ViewRetained) })
 }
 
-// PurgeRetained removes all that is kept of a retained thread, for good. An error that IsNotFound when the
-// namespace has none of that id, one that IsConflict when the thread has a Thread object.
+// PurgeRetained removes all data of a retained thread for good. The error is one that IsNotFound when the namespace
+// has no retained thread of that id, and one that IsConflict when the thread has a Thread object.
 func (c *Client) PurgeRetained(ctx context.Context, namespace, id string) error {
 	r, err := c.viewRequest(http.MethodDelete, namespace, runtimev1.ViewRetained, id)
 	if err != nil {

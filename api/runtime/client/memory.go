@@ -8,15 +8,15 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// MemoryOptions bound a search of the memory.
+// MemoryOptions limit a search of the memory.
 type MemoryOptions struct {
-	Limit int       // 10 when 0, 50 at most
-	Since time.Time // only messages from then on, when not zero
-	Until time.Time // only messages before then, when not zero
+	Limit int       // 0 means 10; the maximum is 50
+	Since time.Time // only messages since then, unless zero
+	Until time.Time // only messages before then, unless zero
 }
 
-// SearchMemory finds what was said before in the threads of this thread's agent and user, by meaning, the closest
-// first (SPEC RUN-08). Messages of threads that the caller may not read are left out. A BadRequest when the agent
+// SearchMemory searches the threads of this thread's agent and user by meaning, and returns the closest messages
+// first (RUN-08). It omits messages of threads that the caller may not read. The error is a BadRequest when the agent
 // keeps no memory.
 func (t *Thread) SearchMemory(ctx context.Context, text string, o MemoryOptions) (*runtimev1.MemoryHitList, error) {
 	p := map[string]string{"q": text}

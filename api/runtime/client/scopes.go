@@ -20,12 +20,12 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// State gives a page of the thread's state (SPEC STA-02), keys in the order in which they were first set.
+// State returns a page of the thread's state (STA-02), keys in the order in which they were first set.
 func (t *Thread) State(ctx context.Context, p Page) (*runtimev1.StateList, error) {
 	return one[runtimev1.StateList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceState) })
 }
 
-// StateValue gives one value of the thread's state; ok is false when there is none. A key is part of the URL: it
+// StateValue returns one value of the thread's state. ok is false when there is none. A key is part of the URL: it
 // cannot have empty parts, "." or ".." between slashes.
 func (t *Thread) StateValue(ctx context.Context, key string) (value json.RawMessage, ok bool, err error) {
 	err = t.getAt(ctx, &value, nil, runtimev1.SubresourceState, key)
@@ -35,8 +35,8 @@ func (t *Thread) StateValue(ctx context.Context, key string) (value json.RawMess
 	return value, err == nil, err
 }
 
-// SetState keeps any JSON value in the thread's state, null included. An error that IsInvalid when the state would
-// be larger than 1,048,576 bytes (SPEC STA-05).
+// SetState stores any JSON value in the thread's state, including null. The error is one that IsInvalid when the
+// state would be larger than 1,048,576 bytes (STA-05).
 func (t *Thread) SetState(ctx context.Context, key string, value any) error {
 	data, err := jsonFor(key, value)
 	if err != nil {
@@ -45,13 +45,14 @@ func (t *Thread) SetState(ctx context.Context, key string, value any) error {
 	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "set", Key: key, Value: data})
 }
 
-// DeleteState removes a key of the thread's state; a missing one is no error.
+// DeleteState removes a key of the thread's state. A missing key is no error.
 func (t *Thread) DeleteState(ctx context.Context, key string) error {
 	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "delete", Key: key})
 }
 
-// PushState appends to the array under a key of the thread's state, made when missing, and keeps the last max
-// elements, all when max is 0. An error that IsInvalid when something else is there (SPEC STA-04).
+// PushState appends to the array under a key of the thread's state, creates it when missing, and keeps the last max
+// elements, or all when max is 0. The error is one that IsInvalid when the key has a value that is not an array
+// (STA-04).
 func (t *Thread) PushState(ctx context.Context, key string, value any, max int) error {
 	data, err := jsonFor(key, value)
 	if err != nil {
@@ -65,17 +66,18 @@ func (t *Thread) ClearState(ctx context.Context) error {
 	return t.ChangeState(ctx, runtimev1.StateOperation{Op: "clear"})
 }
 
-// ChangeState applies changes in order, all or nothing, where the state is stored (SPEC STA-03).
+// ChangeState applies changes in order, all or nothing. The store applies them without sending the state to the
+// client (STA-03).
 func (t *Thread) ChangeState(ctx context.Context, ops ...runtimev1.StateOperation) error {
 	for _, o := range ops {
 		if (o.Op == "set" || o.Op == "push") && o.Value == nil {
-			return fmt.Errorf("there is no value for %q: give one as JSON, null included", o.Key)
+			return fmt.Errorf("%q has no value: set one as JSON, such as null", o.Key)
 		}
 	}
 	return t.send(ctx, http.MethodPost, runtimev1.StateChanges{Ops: ops}, nil, runtimev1.SubresourceState)
 }
 
-// jsonFor writes the value for a key as JSON.
+// jsonFor encodes the value for a key as JSON.
 func jsonFor(key string, v any) (json.RawMessage, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -87,8 +89,8 @@ func jsonFor(key string, v any) (json.RawMessage, error) {
 // KeyOptions select a page of keys.
 type KeyOptions struct {
 	Prefix string
-	After  string // only keys after this one, the last of the page before
-	Limit  int    // 100 when 0, 1000 at most
+	After  string // only keys after this one, the last of the previous page
+	Limit  int    // 0 means 100; the maximum is 1000
 }
 
 func (o KeyOptions) params() map[string]string {
@@ -102,12 +104,12 @@ func (o KeyOptions) params() map[string]string {
 	return p
 }
 
-// Keys gives a page of the keys of the thread's key-value store, in order (SPEC KVS-01).
+// Keys returns a page of the keys of the thread's key-value store, in order (KVS-01).
 func (t *Thread) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error) {
 	return one[runtimev1.KeyList](func(out any) error { return t.getAt(ctx, out, o.params(), runtimev1.SubresourceKV) })
 }
 
-// Usage sums what the thread's ended runs used, with subtree its descendants' too (SPEC LOG-03).
+// Usage returns the total usage of the thread's ended runs, and with subtree also of its descendants' (LOG-03).
 func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, error) {
 	var p map[string]string
 	if subtree {
@@ -116,16 +118,16 @@ func (t *Thread) Usage(ctx context.Context, subtree bool) (*runtimev1.Usage, err
 	return one[runtimev1.Usage](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceUsage) })
 }
 
-// UsageRecords gives a page of what the thread's ended runs used, and the tasks that followed them, newest first
-// (SPEC RUN-07).
+// UsageRecords returns a page with the usage of each of the thread's ended runs and of each task that followed one,
+// newest first (RUN-07).
 func (t *Thread) UsageRecords(ctx context.Context, p Page) (*runtimev1.UsageRecordList, error) {
 	return one[runtimev1.UsageRecordList](func(out any) error {
 		return t.getAt(ctx, out, p.params(), runtimev1.SubresourceUsage, runtimev1.UsageRecords)
 	})
 }
 
-// Export streams the conversation as lines of JSON (SPEC LOG-01, docs/export.md). Close the stream; one that was
-// cut off ends with an error.
+// Export streams the conversation as lines of JSON (LOG-01, docs/export.md). The caller must close the stream. A
+// stream that was cut off ends with an error.
 func (t *Thread) Export(ctx context.Context) (io.ReadCloser, error) {
 	r, err := t.request(http.MethodGet, runtimev1.SubresourceExport)
 	if err != nil {
@@ -134,8 +136,8 @@ func (t *Thread) Export(ctx context.Context) (io.ReadCloser, error) {
 	return open(ctx, r.SetHeader("Accept", "*/*"))
 }
 
-// Import fills an empty thread with a conversation in the form of Export (SPEC LOG-02), all or nothing. An error
-// that IsInvalid names the line that is wrong, one that IsConflict says that the thread is not empty.
+// Import fills an empty thread with a conversation in the form of Export (LOG-02), all or nothing. An error that
+// IsInvalid names the wrong line; one that IsConflict means that the thread is not empty.
 func (t *Thread) Import(ctx context.Context, lines io.Reader) (*runtimev1.ImportResult, error) {
 	r, err := t.request(http.MethodPost, runtimev1.SubresourceImport)
 	if err != nil {
@@ -145,8 +147,8 @@ func (t *Thread) Import(ctx context.Context, lines io.Reader) (*runtimev1.Import
 	return one[runtimev1.ImportResult](func(out any) error { return get(ctx, r, out) })
 }
 
-// Usage sums what ended runs of a namespace used, of one agent of it when agent is not empty (SPEC LOG-03). What
-// threads used that are deleted by now is part of it.
+// Usage returns the total usage of the ended runs of a namespace, or of one agent when agent is not empty (LOG-03).
+// It includes threads that have been deleted since.
 func (c *Client) Usage(ctx context.Context, namespace, agent string) (*runtimev1.Usage, error) {
 	var p map[string]string
 	if agent != "" {
@@ -155,10 +157,10 @@ func (c *Client) Usage(ctx context.Context, namespace, agent string) (*runtimev1
 	return one[runtimev1.Usage](func(out any) error { return c.viewAt(ctx, out, p, namespace, runtimev1.ViewUsage) })
 }
 
-// KV gives a store of the key-value service of a namespace (SPEC STA-07). A store need not be made.
+// KV returns a store of the key-value service of a namespace (STA-07). A store need not be created.
 func (c *Client) KV(namespace, store string) *KV { return &KV{c, namespace, store} }
 
-// KV is one store of the key-value service. Making one asks nothing of the server.
+// KV is one store of the key-value service. Making one sends no request.
 type KV struct {
 	client           *Client
 	namespace, store string
@@ -172,8 +174,8 @@ func (k *KV) request(verb, key string) (*rest.Request, error) {
 	return k.client.viewRequest(verb, k.namespace, runtimev1.ViewKVStores, parts...)
 }
 
-// Get gives a value: Exists is false when there is none, or it has expired. A key is part of the URL: it cannot
-// have empty parts, "." or ".." between slashes.
+// Get returns a value. Exists is false when there is none or it has expired. A key is part of the URL: it cannot have
+// empty parts, "." or ".." between slashes.
 func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error) {
 	if key == "" {
 		return nil, errNoKey
@@ -185,9 +187,9 @@ func (k *KV) Get(ctx context.Context, key string) (*runtimev1.ValueRecord, error
 	return one[runtimev1.ValueRecord](func(out any) error { return get(ctx, r, out) })
 }
 
-var errNoKey = errors.New("the key is empty: give one")
+var errNoKey = errors.New("the key is empty: set one")
 
-// Set keeps any JSON value for ttl, in whole seconds, for ever when it is 0.
+// Set stores any JSON value for ttl, in whole seconds, or forever when ttl is 0.
 func (k *KV) Set(ctx context.Context, key string, value any, ttl time.Duration) error {
 	if key == "" {
 		return errNoKey
@@ -206,7 +208,7 @@ func (k *KV) Set(ctx context.Context, key string, value any, ttl time.Duration) 
 	return get(ctx, r.Body([]byte(data)).SetHeader("Content-Type", runtime.ContentTypeJSON).MaxRetries(0), nil)
 }
 
-// Delete removes a value; false when there is none.
+// Delete removes a value. It returns false when there is none.
 func (k *KV) Delete(ctx context.Context, key string) (bool, error) {
 	if key == "" {
 		return false, errNoKey
@@ -222,7 +224,7 @@ func (k *KV) Delete(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
-// Keys gives a page of the store's keys, in order.
+// Keys returns a page of the store's keys, in order.
 func (k *KV) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error) {
 	r, err := k.request(http.MethodGet, "")
 	if err != nil {
@@ -234,20 +236,20 @@ func (k *KV) Keys(ctx context.Context, o KeyOptions) (*runtimev1.KeyList, error)
 	return one[runtimev1.KeyList](func(out any) error { return get(ctx, r, out) })
 }
 
-// LifecycleOptions say where to begin and when to end.
+// LifecycleOptions say where a stream of lifecycle events begins and when it ends.
 type LifecycleOptions struct {
-	// After is the cursor of the last event that was seen; empty for all that is kept, which is a week's.
+	// After is the cursor of the last event that was seen. Empty means all stored events; they are kept for a week.
 	After string
-	// Latest begins with what happens from now on.
+	// Latest skips existing events.
 	Latest bool
-	// NoFollow ends at the present end of the feed instead of waiting for more.
+	// NoFollow ends the stream at the present end of the feed instead of waiting for more.
 	NoFollow bool
 }
 
-// Lifecycle streams what happens to threads and sessions of a namespace, of all when it is empty (SPEC STA-06). It
-// connects again by itself when the connection ends, going on after the last event, so that nothing is lost or
-// doubled; it ends with ctx (no error), at the end of the feed with NoFollow, or with the error of a server that
-// refuses.
+// Lifecycle streams the lifecycle events of threads and sessions of a namespace, or of all namespaces when namespace
+// is empty (STA-06). It reconnects by itself when the connection ends, and continues after the last event, so that no
+// event is lost or repeated. It ends with ctx (no error), at the end of the feed with NoFollow, or with the error of
+// a server that refuses.
 func (c *Client) Lifecycle(ctx context.Context, namespace string, o LifecycleOptions) iter.Seq2[runtimev1.LifecycleEvent, error] {
 	return func(yield func(runtimev1.LifecycleEvent, error) bool) {
 		f := &feed{client: c, namespace: namespace, after: o.After}
@@ -310,7 +312,7 @@ func (f *feed) page(ctx context.Context, after string) (*runtimev1.LifecycleList
 	return one[runtimev1.LifecycleList](func(out any) error { return f.client.viewAt(ctx, out, p, f.namespace, runtimev1.ViewLifecycle) })
 }
 
-// read gives what there is, page by page.
+// read yields the existing events, page by page.
 func (f *feed) read(ctx context.Context, yield func(runtimev1.LifecycleEvent, error) bool) {
 	for {
 		page, err := f.page(ctx, f.after)
@@ -329,7 +331,7 @@ func (f *feed) read(ctx context.Context, yield func(runtimev1.LifecycleEvent, er
 	}
 }
 
-// watch reads one connection to its end.
+// watch reads one connection until it ends.
 func (f *feed) watch(ctx context.Context, yield func(runtimev1.LifecycleEvent, error) bool) (progress bool, err error) {
 	r, err := f.client.viewRequest(http.MethodGet, f.namespace, runtimev1.ViewLifecycle)
 	if err != nil {

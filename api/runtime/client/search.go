@@ -6,16 +6,16 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// SearchOptions bound a search.
+// SearchOptions limit a search.
 type SearchOptions struct {
 	Page
-	Namespace string // all that the caller may read when empty
-	Thread    string // name or any form of the id
+	Namespace string // empty means all that the caller may read
+	Thread    string // the name or any form of the id
 	Role      string // system, user, assistant or tool
 }
 
-// Search finds messages by their text in the threads that the caller may read, the best first (SPEC THR-16): words,
-// "phrases in quotes", -words that must not be there and beginnings*.
+// Search finds messages by their text in the threads that the caller may read, best matches first (THR-16). The text
+// may have words, "phrases in quotes", -words that must not occur, and beginnings*.
 func (c *Client) Search(ctx context.Context, text string, o SearchOptions) (*runtimev1.SearchHitList, error) {
 	p := o.params()
 	p["q"] = text

@@ -11,9 +11,9 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// Page selects a part of a list. The zero value is the first 100.
+// Page selects a part of a list. The zero value selects the first 100 items.
 type Page struct {
-	Limit  int // 100 when 0, 1000 at most
+	Limit  int // 0 means 100; the maximum is 1000
 	Offset int
 }
 
@@ -28,21 +28,21 @@ func (p Page) params() map[string]string {
 	return m
 }
 
-// Get gives what the data plane holds of the thread itself.
+// Get returns the stored record of the thread.
 func (t *Thread) Get(ctx context.Context) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error { return t.getAt(ctx, out, nil, "") })
 }
 
-// MessageOptions select a page of messages (SPEC MSG-02).
+// MessageOptions select a page of messages (MSG-02).
 type MessageOptions struct {
 	Page
-	Order         string // "", "asc" or "desc": no order = the newest slice, oldest first
+	Order         string // "", "asc" or "desc"; "" means the newest slice, oldest first
 	IncludeSilent bool
-	MaxDepth      int // 0 = the conversation's own messages
+	MaxDepth      int // 0 means the conversation's own messages
 	AllDepths     bool
 }
 
-// Messages gives a page of the conversation, what waits in the queue last.
+// Messages returns a page of the conversation. Messages that wait in the queue come last.
 func (t *Thread) Messages(ctx context.Context, o MessageOptions) (*runtimev1.MessageList, error) {
 	p := o.params()
 	if o.Order != "" {
@@ -59,13 +59,13 @@ func (t *Thread) Messages(ctx context.Context, o MessageOptions) (*runtimev1.Mes
 	return one[runtimev1.MessageList](func(out any) error { return t.getAt(ctx, out, p, runtimev1.SubresourceMessages) })
 }
 
-// Message gives one message; nil when there is none (SPEC MSG-03).
+// Message returns one message, or nil when there is none (MSG-03).
 func (t *Thread) Message(ctx context.Context, id string) (*runtimev1.Message, error) {
 	m, err := one[runtimev1.Message](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceMessages, id) })
 	return m, t.absentBelow(ctx, err)
 }
 
-// absentBelow turns "no such thing in the thread" into nothing, and leaves "no such thread" an error.
+// absentBelow returns nil for an error about something missing within the thread. A missing thread stays an error.
 func (t *Thread) absentBelow(ctx context.Context, err error) error {
 	if !absent(err) {
 		return err
@@ -74,63 +74,64 @@ func (t *Thread) absentBelow(ctx context.Context, err error) error {
 	return err
 }
 
-// Inject appends a message and never starts execution (SPEC MSG-04).
+// Inject appends a message and never starts execution (MSG-04).
 func (t *Thread) Inject(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
 	return one[runtimev1.Message](func(out any) error {
 		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceMessages)
 	})
 }
 
-// Queue puts a message into the queue, durably, and starts execution (SPEC MSG-05).
+// Queue adds a message to the queue, durably, and starts execution (MSG-05).
 func (t *Thread) Queue(ctx context.Context, m runtimev1.NewMessage) (*runtimev1.Message, error) {
 	return one[runtimev1.Message](func(out any) error {
 		return t.send(ctx, http.MethodPost, m, out, runtimev1.SubresourceQueue)
 	})
 }
 
-// Send queues a user's text, as Queue does.
+// Send queues a user's text.
 func (t *Thread) Send(ctx context.Context, content string) (*runtimev1.Message, error) {
 	return t.Queue(ctx, runtimev1.NewMessage{Content: content})
 }
 
-// Queued gives the messages that wait, in order.
+// Queued returns the waiting messages, in order.
 func (t *Thread) Queued(ctx context.Context, p Page) (*runtimev1.MessageList, error) {
 	return one[runtimev1.MessageList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceQueue) })
 }
 
-// Runs gives a page of the thread's runs, newest first.
+// Runs returns a page of the thread's runs, newest first.
 func (t *Thread) Runs(ctx context.Context, p Page) (*runtimev1.RunList, error) {
 	return one[runtimev1.RunList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceRuns) })
 }
 
-// Run gives one run; nil when there is none.
+// Run returns one run, or nil when there is none.
 func (t *Thread) Run(ctx context.Context, id string) (*runtimev1.Run, error) {
 	r, err := one[runtimev1.Run](func(out any) error { return t.getAt(ctx, out, nil, runtimev1.SubresourceRuns, id) })
 	return r, t.absentBelow(ctx, err)
 }
 
-// Stop ends the run under way, not the thread.
+// Stop ends the current run, not the thread.
 func (t *Thread) Stop(ctx context.Context, message string) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceStop)
 	})
 }
 
-// CancelRun ends one run, be it under way or parked, and gives it as it is then; what waits in the queue goes on (SPEC
-// RUN-10). One that has ended already stays as it is. An error that IsNotFound when the thread has no such run.
+// CancelRun ends one run, whether it runs or is parked, and returns it as it is then (RUN-10). Queued messages are
+// still processed. A run that has ended already stays as it is. The error is one that IsNotFound when the thread has
+// no such run.
 func (t *Thread) CancelRun(ctx context.Context, id, message string) (*runtimev1.Run, error) {
 	return one[runtimev1.Run](func(out any) error {
 		return t.send(ctx, http.MethodPost, runtimev1.Stop{Message: message}, out, runtimev1.SubresourceRuns, id, runtimev1.ActionCancel)
 	})
 }
 
-// Terminate ends the thread and its descendants for good; they can still be read (SPEC THR-05). Again is no error.
+// Terminate ends the thread and its descendants for good. They can still be read (THR-05). Repeating it is no error.
 func (t *Thread) Terminate(ctx context.Context) error {
 	return t.send(ctx, http.MethodPost, runtimev1.Stop{}, nil, runtimev1.SubresourceTerminate)
 }
 
-// ScheduleEffect schedules an effect and gives its id (SPEC EFF-01). args is what encodes as a JSON object, nil for
-// {}; the delay counts in whole milliseconds, 0 being now.
+// ScheduleEffect schedules an effect and returns its id (EFF-01). args must encode as a JSON object; nil means {}.
+// The delay is counted in whole milliseconds, and 0 means now.
 func (t *Thread) ScheduleEffect(ctx context.Context, name string, args any, delay time.Duration) (string, error) {
 	e := runtimev1.NewEffect{Name: name, Delay: delay.Milliseconds()}
 	if args != nil {
@@ -142,14 +143,14 @@ func (t *Thread) ScheduleEffect(ctx context.Context, name string, args any, dela
 	return t.Schedule(ctx, e)
 }
 
-// Schedule is ScheduleEffect in the terms of the wire.
+// Schedule is ScheduleEffect with the types of the wire.
 func (t *Thread) Schedule(ctx context.Context, e runtimev1.NewEffect) (string, error) {
 	var id runtimev1.EffectID
 	err := t.send(ctx, http.MethodPost, e, &id, runtimev1.SubresourceEffects)
 	return id.ID, err
 }
 
-// Effects gives a page of the pending effects, all or those of one name.
+// Effects returns a page of the pending effects, all or those of one name.
 func (t *Thread) Effects(ctx context.Context, name string, p Page) (*runtimev1.EffectList, error) {
 	params := p.params()
 	if name != "" {
@@ -158,7 +159,7 @@ func (t *Thread) Effects(ctx context.Context, name string, p Page) (*runtimev1.E
 	return one[runtimev1.EffectList](func(out any) error { return t.getAt(ctx, out, params, runtimev1.SubresourceEffects) })
 }
 
-// ScheduledEffects gives all pending effects, or those of one name.
+// ScheduledEffects returns all pending effects, or those of one name.
 func (t *Thread) ScheduledEffects(ctx context.Context, name string) ([]runtimev1.Effect, error) {
 	all := []runtimev1.Effect{}
 	for e, err := range pages(func(offset int) ([]runtimev1.Effect, bool, error) {
@@ -176,7 +177,7 @@ func (t *Thread) ScheduledEffects(ctx context.Context, name string) ([]runtimev1
 	return all, nil
 }
 
-// RemoveScheduledEffect cancels a pending effect; false when there is none of that id.
+// RemoveScheduledEffect cancels a pending effect. It returns false when there is none of that id.
 func (t *Thread) RemoveScheduledEffect(ctx context.Context, id string) (bool, error) {
 	err := t.send(ctx, http.MethodDelete, nil, nil, runtimev1.SubresourceEffects, id)
 	if absent(err) {
@@ -185,12 +186,12 @@ func (t *Thread) RemoveScheduledEffect(ctx context.Context, id string) (bool, er
 	return err == nil, err
 }
 
-// Children gives the registry of the thread, oldest first.
+// Children returns a page of the thread's registry, oldest first.
 func (t *Thread) Children(ctx context.Context, p Page) (*runtimev1.ChildList, error) {
 	return one[runtimev1.ChildList](func(out any) error { return t.getAt(ctx, out, p.params(), runtimev1.SubresourceChildren) })
 }
 
-// one makes a T, fills it in and gives it, nil on errors.
+// one lets fill decode into a new T and returns it, or nil on errors.
 func one[T any](fill func(any) error) (*T, error) {
 	v := new(T)
 	if err := fill(v); err != nil {

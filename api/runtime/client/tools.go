@@ -11,16 +11,16 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// InvokeTool calls a tool of the thread's agent beside the conversation and waits for its result (SPEC TOL-01).
-// args is what encodes as a JSON object, nil for {}. That the tool failed is in the result; an error means that it
-// was not called: ErrNotFound when the agent has no such tool, ErrTerminated, ErrUnavailable when the agent is not
-// ready. Ending ctx ends the call.
+// InvokeTool calls a tool of the thread's agent beside the conversation and waits for its result (TOL-01). args must
+// encode as a JSON object; nil means {}. The result says whether the tool failed. An error means that the tool was
+// not called: ErrNotFound when the agent has no such tool, ErrTerminated, ErrUnavailable when the agent is not ready.
+// Ending ctx ends the call.
 func (t *Thread) InvokeTool(ctx context.Context, name string, args any) (*runtimev1.ToolResult, error) {
 	return t.callTool(ctx, name, args, runtimev1.ToolInvoke)
 }
 
-// QueueTool adds a tool call to the execution under way, or starts one, and does not wait: call and result become
-// messages of the conversation (SPEC TOL-01). Errors are those of InvokeTool.
+// QueueTool adds a tool call to the current execution, or starts one, and does not wait (TOL-01). The call and its
+// result become messages of the conversation. Errors are those of InvokeTool.
 func (t *Thread) QueueTool(ctx context.Context, name string, args any) error {
 	_, err := t.callTool(ctx, name, args, runtimev1.ToolQueue)
 	return err
@@ -39,18 +39,18 @@ func (t *Thread) callTool(ctx context.Context, name string, args any, mode strin
 	})
 }
 
-// LoadModel gives the definition of a model of the namespace as JSON: its name and spec, without secrets
-// (SPEC AGT-07). ErrNotFound when there is none of that name.
+// LoadModel returns the definition of a model of the namespace as JSON: its name and spec, without secrets (AGT-07).
+// It returns ErrNotFound when there is none of that name.
 func (t *Thread) LoadModel(ctx context.Context, name string) (json.RawMessage, error) {
 	return t.load(ctx, runtimev1.DefinitionModels, name)
 }
 
-// LoadPrompt gives the definition of a prompt, as LoadModel does for models.
+// LoadPrompt returns the definition of a prompt, as LoadModel does for models.
 func (t *Thread) LoadPrompt(ctx context.Context, name string) (json.RawMessage, error) {
 	return t.load(ctx, runtimev1.DefinitionPrompts, name)
 }
 
-// LoadAgent gives the definition of an agent, as LoadModel does for models.
+// LoadAgent returns the definition of an agent, as LoadModel does for models.
 func (t *Thread) LoadAgent(ctx context.Context, name string) (json.RawMessage, error) {
 	return t.load(ctx, runtimev1.DefinitionAgents, name)
 }
@@ -61,17 +61,17 @@ func (t *Thread) load(ctx context.Context, kind, name string) (json.RawMessage, 
 	return d, err
 }
 
-// ModelNames lists the models of the namespace, sorted (SPEC AGT-07).
+// ModelNames returns the names of the models of the namespace, sorted (AGT-07).
 func (t *Thread) ModelNames(ctx context.Context) ([]string, error) {
 	return t.names(ctx, runtimev1.DefinitionModels)
 }
 
-// PromptNames lists the prompts of the namespace, sorted.
+// PromptNames returns the names of the prompts of the namespace, sorted.
 func (t *Thread) PromptNames(ctx context.Context) ([]string, error) {
 	return t.names(ctx, runtimev1.DefinitionPrompts)
 }
 
-// AgentNames lists the agents of the namespace, sorted.
+// AgentNames returns the names of the agents of the namespace, sorted.
 func (t *Thread) AgentNames(ctx context.Context) ([]string, error) {
 	return t.names(ctx, runtimev1.DefinitionAgents)
 }
@@ -91,9 +91,9 @@ func (t *Thread) names(ctx context.Context, kind string) ([]string, error) {
 	return names, nil
 }
 
-// Emit sends an event to every client that follows the thread (SPEC EVT-01). data is what encodes as JSON, at most
-// 1 MiB of it. event is at most 100 letters, digits, "_", "-", "." and ":", the first a letter: ErrInvalid if not.
-// It is in the log with the type "event:<name>".
+// Emit sends an event to every client that follows the thread (EVT-01). data must encode as JSON, at most 1 MiB.
+// event must have at most 100 letters, digits, "_", "-", "." and ":", and begin with a letter; otherwise Emit returns
+// ErrInvalid. The log contains the event with the type "event:<name>".
 func (t *Thread) Emit(ctx context.Context, event string, data any) error {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Thread) Emit(ctx context.Context, event string, data any) error {
 	return t.send(ctx, http.MethodPost, runtimev1.NewEvent{Event: event, Data: raw}, nil, runtimev1.SubresourceEvents)
 }
 
-// Execution gives the run under way, nil at rest (SPEC RUN-03).
+// Execution returns the current run, or nil when the thread rests (RUN-03).
 func (t *Thread) Execution(ctx context.Context) (*Execution, error) {
 	var s *runtimev1.ExecutionState
 	if err := t.getAt(ctx, &s, nil, runtimev1.SubresourceExecution); err != nil || s == nil {
@@ -111,17 +111,17 @@ func (t *Thread) Execution(ctx context.Context) (*Execution, error) {
 	return &Execution{ExecutionState: *s, thread: t}, nil
 }
 
-// Execution is a run under way, as it was when it was asked for.
+// Execution is the current run, as it was at the time of the request.
 type Execution struct {
 	runtimev1.ExecutionState
 	thread *Thread
 }
 
-// Stop ends the run under way, not the thread; message says why, for people.
+// Stop ends the current run, not the thread. message says why, for people.
 func (e *Execution) Stop(ctx context.Context, message string) error {
 	_, err := e.thread.Stop(ctx, message)
 	return err
 }
 
-// absent tells whether an error says that something is not there.
+// absent reports whether an error means that something does not exist.
 func absent(err error) bool { return apierrors.IsNotFound(err) }

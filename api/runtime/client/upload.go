@@ -20,20 +20,20 @@ import (
 var schemaThreads = schema.GroupResource{Group: runtimev1.GroupVersion.Group, Resource: runtimev1.ThreadsResource}
 
 const (
-	// partBytes is what is sent with one request where requests do not last for ever.
+	// partBytes is the size of one part where the duration of requests is limited.
 	partBytes = 16 << 20
-	// partAttempts is how often a part is sent before the upload is given up.
+	// partAttempts is how often a part is sent before the upload fails.
 	partAttempts = 3
 )
 
-// WriteFileOptions of WriteFile.
+// WriteFileOptions are the options of WriteFile.
 type WriteFileOptions struct {
-	MimeType string         // guessed from the name when empty
-	Metadata map[string]any // nil for none
+	MimeType string         // empty means guessed from the name
+	Metadata map[string]any // nil means none
 }
 
-// WriteFile implements FileState. Straight to the manager a file is one stream. Through the Kubernetes API, which ends
-// requests after a minute, more than 16 MiB are sent in parts, which are sent again when they were cut off.
+// WriteFile implements FileState. Directly to the manager, a file is one stream. The Kubernetes API ends requests
+// after a minute, so through it more than 16 MiB are sent in parts. A part that was cut off is sent again.
 func (t *Thread) WriteFile(ctx context.Context, path string, content io.Reader, o WriteFileOptions) (*runtimev1.FileRecord, error) {
 	if t.client.direct {
 		return t.put(ctx, path, struct{ io.Reader }{content}, nil, o)
@@ -53,7 +53,7 @@ func (t *Thread) WriteFile(ctx context.Context, path string, content io.Reader, 
 	return rec, err
 }
 
-// put sends a body to a path: bytes, or a reader that cannot be sent twice.
+// put sends a body to a path. The body is bytes, or a reader that cannot be sent twice.
 func (t *Thread) put(ctx context.Context, path string, body any, params map[string]string, o WriteFileOptions) (*runtimev1.FileRecord, error) {
 	r, err := t.putRequest(path, params, o)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *Thread) putRequest(path string, params map[string]string, o WriteFileOp
 	for k, v := range params {
 		r.Param(k, v)
 	}
-	r.SetHeader("Content-Type", o.MimeType) // none guesses it from the name
+	r.SetHeader("Content-Type", o.MimeType) // without one the server guesses it from the name
 	if o.Metadata != nil {
 		meta, err := json.Marshal(o.Metadata)
 		if err != nil {
@@ -102,7 +102,7 @@ func (u *upload) run(ctx context.Context, part *bytes.Buffer, rest io.Reader, o 
 	return u.t.put(ctx, u.path, []byte(nil), map[string]string{"upload": u.id, "parts": strconv.Itoa(parts)}, o)
 }
 
-// send sends a part, a few times when the way to the server is bad.
+// send sends a part, and retries a few times when the connection fails.
 func (u *upload) send(ctx context.Context, n int, data []byte) error {
 	for attempt := 1; ; attempt++ {
 		var part runtimev1.FilePart
@@ -122,7 +122,7 @@ func (u *upload) send(ctx context.Context, n int, data []byte) error {
 	}
 }
 
-// abort removes what was sent. What is left when that fails is swept by the server.
+// abort removes the parts that were sent. If that fails, the server sweeps them later.
 func (u *upload) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

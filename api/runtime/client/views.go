@@ -11,8 +11,8 @@ import (
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
 )
 
-// viewRequest begins a call of a view; an empty namespace means all of them, or that it is in none. Each part
-// becomes one segment of the URL.
+// viewRequest starts a request to a view. An empty namespace means all namespaces, or a view without a namespace.
+// Each part becomes one segment of the URL.
 func (c *Client) viewRequest(verb, namespace string, view runtimev1.View, parts ...string) (*rest.Request, error) {
 	segments := []string{"/apis", runtimev1.GroupVersion.Group, runtimev1.GroupVersion.Version}
 	if namespace != "" {
@@ -31,7 +31,7 @@ func (c *Client) viewRequest(verb, namespace string, view runtimev1.View, parts 
 	return c.rest.Verb(verb).AbsPath(append(segments, parts...)...), nil
 }
 
-// viewAt is a read of a view.
+// viewAt reads from a view.
 func (c *Client) viewAt(ctx context.Context, out any, params map[string]string, namespace string, view runtimev1.View, parts ...string) error {
 	r, err := c.viewRequest(http.MethodGet, namespace, view, parts...)
 	if err != nil {
@@ -43,9 +43,9 @@ func (c *Client) viewAt(ctx context.Context, out any, params map[string]string, 
 	return get(ctx, r, out)
 }
 
-// Lookup finds a thread by any form of its id, in whatever namespace, of those that the caller may get (SPEC
-// THR-16): the UUID, T-<uuid>, thrd_<32 hex digits>, the last 12 hex digits of the UUID, or the name. An error
-// that IsNotFound when there is none, one that IsConflict when a short form or a name means several.
+// Lookup finds a thread by any form of its id, in any namespace, among those that the caller may get (THR-16): the
+// UUID, T-<uuid>, thrd_<32 hex digits>, the last 12 hex digits of the UUID, or the name. The error is one that
+// IsNotFound when there is none, and one that IsConflict when a short form or a name means several.
 func (c *Client) Lookup(ctx context.Context, id string) (*runtimev1.ThreadRecord, error) {
 	return one[runtimev1.ThreadRecord](func(out any) error {
 		return c.viewAt(ctx, out, nil, "", runtimev1.ViewLookups, id)

@@ -6,69 +6,69 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Decisions on a tool call that has to be approved.
+// Decisions on a tool call that needs approval.
 const (
-	// DecisionApprove has the call made.
+	// DecisionApprove lets the call be made.
 	DecisionApprove = "approve"
-	// DecisionRefuse gives the model an error in the place of the call's result.
+	// DecisionRefuse gives the model an error instead of the call's result.
 	DecisionRefuse = "refuse"
 )
 
-// MaxReasonBytes bounds why somebody decided as they did.
+// MaxReasonBytes is the maximum length of the reason for a decision.
 const MaxReasonBytes = 4 << 10
 
 // NewDecision is the body of POST approvals/{call}.
 type NewDecision struct {
-	// Decision: approve or refuse.
+	// Decision is approve or refuse.
 	Decision string `json:"decision"`
-	// Reason for it, for people; the model reads why a call was refused. At most 4 KiB.
+	// Reason is for people. The model reads why a call was refused. At most 4 KiB.
 	Reason string `json:"reason,omitempty"`
-	// Arguments, an object, that an approved call is made with instead of the model's.
+	// Arguments is a JSON object that replaces the model's arguments in an approved call.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// Approval is a tool call that waits for approval, or was decided on and is about to be made.
+// Approval is a tool call that waits for approval, or that was decided and is about to be made.
 type Approval struct {
 	metav1.TypeMeta `json:",inline"`
-	// ToolCallID of the call.
+	// ToolCallID is the id of the call.
 	ToolCallID string `json:"toolCallId"`
-	// RunID of the run that waits; empty when it has gone on.
+	// RunID is the run that waits. It is empty when the run has continued.
 	RunID string `json:"runId,omitempty"`
-	// Name of the tool.
+	// Name is the name of the tool.
 	Name string `json:"name"`
 	// Arguments as the model wrote them: JSON text.
 	Arguments string `json:"arguments,omitempty"`
-	// RequestedAt in microseconds.
+	// RequestedAt is when approval was requested, in microseconds.
 	RequestedAt int64 `json:"requestedAt,omitempty"`
-	// ExpiresAt, in microseconds, is when the call is refused if nobody decides; 0 for never.
+	// ExpiresAt is when the call is refused if nobody decides, in microseconds. 0 means never.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
-	// Decision once there is one.
+	// Decision is absent until there is one.
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// Decision on a call: what, who, when and why. It is also in metadata.approval of the call's result, as data of
-// approval.decided in the log.
+// Decision says what was decided about a call, by whom, when and why. It is also in metadata.approval of the call's
+// result, and is the data of approval.decided in the log.
 type Decision struct {
-	// Approved tells whether the call is made.
+	// Approved is true when the call is made.
 	Approved bool `json:"approved"`
-	// By is the name of the user who decided; empty when nobody did in time.
+	// By is the name of the user who decided. It is empty when nobody decided in time.
 	By string `json:"by,omitempty"`
-	// At in microseconds.
+	// At is when it was decided, in microseconds.
 	At int64 `json:"at"`
-	// Reason that was given.
+	// Reason is the reason that was given.
 	Reason string `json:"reason,omitempty"`
-	// Arguments that the call is made with instead of the model's.
+	// Arguments is the object that replaced the model's arguments.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Expired tells that nobody decided in time.
+	// Expired is true when nobody decided in time.
 	Expired bool `json:"expired,omitempty"`
 }
 
-// ApprovalList is a page of calls that wait for approval, in the order in which they were asked for.
+// ApprovalList is a page of calls that wait for approval, in the order in which they were requested.
 type ApprovalList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Approvals of the page.
+	// Approvals is the page.
 	Approvals []Approval `json:"approvals"`
-	// HasMore tells that there are more.
+	// HasMore reports whether more follow.
 	HasMore bool `json:"hasMore"`
 }
 

@@ -6,55 +6,56 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CodeRequest is the body of POST code: runCode in the thread's sandbox, without bridged functions.
-// An option that is not known settles as link_error.
+// CodeRequest is the body of POST code: it runs code in the thread's sandbox, without bridged functions. An unknown
+// option makes the result a link_error.
 type CodeRequest struct {
-	// Source of an ES module.
+	// Source is the source of an ES module.
 	Source string `json:"source"`
-	// Language: typescript (default) or javascript.
+	// Language is "typescript" (the default) or "javascript".
 	Language string `json:"language,omitempty"`
-	// Filename shown in stacks; main.ts or main.js when empty.
+	// Filename is shown in stacks. Empty means main.ts or main.js.
 	Filename string `json:"filename,omitempty"`
-	// Execute says what to call.
+	// Execute says which export to call.
 	Execute *CodeExecute `json:"execute,omitempty"`
-	// Globals by name, JSON values.
+	// Globals holds the globals of the code by name: JSON values.
 	Globals map[string]json.RawMessage `json:"globals,omitempty"`
-	// Imports: bare specifier → export name → JSON value.
+	// Imports maps bare specifiers to their exports: JSON values by name.
 	Imports map[string]map[string]json.RawMessage `json:"imports,omitempty"`
-	// Modules: relative specifier ("./lib/a.ts") → source.
+	// Modules maps relative specifiers ("./lib/a.ts") to sources.
 	Modules map[string]string `json:"modules,omitempty"`
-	// MemoryLimitBytes of the engine; the pool's default when 0, never above its cap.
+	// MemoryLimitBytes limits the memory of the engine. 0 means the pool's default. It never exceeds the pool's cap.
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
-	// WallTime as a duration ("5s"); the pool's cap when absent, never above it.
+	// WallTime limits how long the code may take, as a duration ("5s"). Absent means the pool's cap, which it never
+	// exceeds.
 	WallTime *metav1.Duration `json:"wallTime,omitempty"`
 }
 
 // CodeExecute says which export to call with which arguments.
 type CodeExecute struct {
-	// Fn is the export; "default" when empty.
+	// Fn is the name of the export. Empty means "default".
 	Fn string `json:"fn,omitempty"`
-	// Args are its arguments, JSON values.
+	// Args lists the arguments: JSON values.
 	Args []json.RawMessage `json:"args,omitempty"`
 }
 
-// CodeResult is how an execution settled.
+// CodeResult says how an execution ended.
 type CodeResult struct {
 	metav1.TypeMeta `json:",inline"`
-	// Status: success, error, link_error, memory or terminated.
+	// Status is success, error, link_error, memory or terminated.
 	Status string `json:"status"`
-	// Result is what the export returned, as JSON. For what JSON lacks comes the nearest: undefined is null
-	// and left out of objects, NaN and the infinities are null, a bigint is a number, a Date an ISO 8601
-	// string, a Map an object or an array of pairs, a Set an array, bytes a base64 string.
+	// Result is what the export returned, as JSON. For values that JSON lacks it is the nearest: undefined is null
+	// and omitted from objects, NaN and the infinities are null, a bigint is a number, a Date is an ISO 8601 string,
+	// a Map is an object or an array of pairs, a Set is an array, and bytes are a base64 string.
 	Result json.RawMessage `json:"result,omitempty"`
-	// Reports are the values given to report(), in order.
+	// Reports lists the values passed to report(), in order.
 	Reports []json.RawMessage `json:"reports,omitempty"`
-	// Logs are the calls of console.
+	// Logs lists the calls of console.
 	Logs []CodeLog `json:"logs,omitempty"`
-	// DurationMs that the execution took, in milliseconds.
+	// DurationMs is how long the execution took, in milliseconds.
 	DurationMs float64 `json:"durationMs"`
-	// Error when the status is not success.
+	// Error is set when the status is not success.
 	Error *CodeError `json:"error,omitempty"`
-	// MemoryUsedBytes is the peak of the engine's heap, 0 when not known.
+	// MemoryUsedBytes is the peak size of the engine's heap. 0 means unknown.
 	MemoryUsedBytes int64 `json:"memoryUsedBytes,omitempty"`
 }
 
@@ -72,26 +73,26 @@ const (
 
 // CodeLog is one call of console.
 type CodeLog struct {
-	// Level: debug, info, warn or error.
+	// Level is debug, info, warn or error.
 	Level string `json:"level"`
-	// Message as text.
+	// Message is the text.
 	Message string `json:"message"`
-	// Time in microseconds.
+	// Time is in microseconds.
 	Time int64 `json:"time"`
 }
 
-// CodeError is why an execution did not succeed. Positions are those of the source as written.
+// CodeError says why an execution did not succeed. Positions refer to the source as it was written.
 type CodeError struct {
-	// Name of the error, such as TypeError.
+	// Name is the name of the error, such as TypeError.
 	Name string `json:"name"`
-	// Message of the error.
+	// Message is the error's message.
 	Message string `json:"message"`
-	// Stack of the error.
+	// Stack is the error's stack.
 	Stack string `json:"stack,omitempty"`
 	// Specifier is the import that failed to link.
 	Specifier string `json:"specifier,omitempty"`
-	// Line of a compile error, from 1.
+	// Line is the line of a compile error, from 1.
 	Line int `json:"line,omitempty"`
-	// Column of a compile error, from 1.
+	// Column is the column of a compile error, from 1.
 	Column int `json:"column,omitempty"`
 }

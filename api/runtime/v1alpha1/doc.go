@@ -29,26 +29,25 @@ var GroupVersion = schema.GroupVersion{Group: "runtime.skein.dev", Version: "v1a
 // ThreadsResource is the resource whose subresources make up the API.
 const ThreadsResource = "threads"
 
-// View is a resource of the runtime API beside threads: something about many threads at once.
+// View is a resource of the runtime API beside threads that covers many threads.
 type View string
 
 // The views.
 const (
-	// ViewLookups finds a thread by any form of its id across namespaces: GET lookups/{id}. It
-	// is not in a namespace.
+	// ViewLookups finds a thread by any form of its id across namespaces: GET lookups/{id}. It has no namespace.
 	ViewLookups View = "lookups"
 	// ViewKVStores is the key-value service of a namespace: GET kvstores/{store}/values, and GET, PUT
 	// and DELETE kvstores/{store}/values/{key}.
 	ViewKVStores View = "kvstores"
-	// ViewLifecycle is the feed of what happens to threads and sessions: GET lifecycle, with watch=true
-	// as a stream.
+	// ViewLifecycle is the feed of lifecycle events of threads and sessions: GET lifecycle, as a stream with
+	// watch=true.
 	ViewLifecycle View = "lifecycle"
-	// ViewUsage sums what runs used, of a namespace or with agent=… of an agent: GET usage.
+	// ViewUsage sums the usage of runs, of a namespace or, with agent=…, of one agent: GET usage.
 	ViewUsage View = "usage"
-	// ViewRetained lists the threads of a namespace that are kept without a Thread object, and
-	// removes one for good: DELETE retained/{id}.
+	// ViewRetained lists the threads of a namespace that are kept without a Thread object: GET retained. DELETE
+	// retained/{id} removes one for good.
 	ViewRetained View = "retained"
-	// ViewHistory lists threads: GET history, of a namespace or of all.
+	// ViewHistory lists threads, of one namespace or of all: GET history.
 	ViewHistory View = "history"
 )
 
@@ -81,58 +80,58 @@ const (
 	SubresourceStatus      Subresource = "status"
 	SubresourceExecution   Subresource = "execution"
 
-	// SubresourceEndpoints is what ThreadEndpoint objects answer: any method of endpoints/{path}.
+	// SubresourceEndpoints is served by the code of ThreadEndpoint objects: any method of endpoints/{path}.
 	SubresourceEndpoints Subresource = "endpoints"
 
-	// SubresourceApprovals is tool calls that wait for a person: GET approvals, POST approvals/{call}.
+	// SubresourceApprovals holds tool calls that wait for a person: GET approvals, POST approvals/{call}.
 	SubresourceApprovals Subresource = "approvals"
 
 	SubresourceState  Subresource = "state"
 	SubresourceUsage  Subresource = "usage"
 	SubresourceExport Subresource = "export"
-	// SubresourceLogs are the events of a thread that code wrote for people: code.log, handler.log, hook.failed and
-	// task.failed. GET logs streams them as GET events does, and ends with the last unless follow=true.
+	// SubresourceLogs holds the events that code wrote for people: code.log, handler.log, hook.failed and
+	// task.failed. GET logs streams them as GET events does, and ends after the last one unless follow=true.
 	SubresourceLogs   Subresource = "logs"
 	SubresourceImport Subresource = "import"
 )
 
-// UsageRecords is the path below SubresourceUsage of what each run used.
+// UsageRecords is the path below SubresourceUsage with the usage of each run.
 const UsageRecords = "records"
 
-// Bounds that the server keeps; what lies beyond them is refused with a Status that says so.
+// Limits of the server. It refuses a request that exceeds one, with a Status that says so.
 const (
-	// MaxBodyBytes of a JSON body. The bytes of a file are not JSON and have no such bound.
+	// MaxBodyBytes is the maximum size of a JSON body. The bytes of a file are not JSON and have no such limit.
 	MaxBodyBytes = 1 << 20
-	// MaxContentBytes of a message's content.
+	// MaxContentBytes is the maximum size of a message's content.
 	MaxContentBytes = 256 << 10
-	// MaxPageSize is the largest limit that a list takes.
+	// MaxPageSize is the maximum limit of a list.
 	MaxPageSize = 1000
-	// DefaultPageSize is the limit of a list when none is asked for.
+	// DefaultPageSize is the limit of a list when the request sets none.
 	DefaultPageSize = 100
 )
 
-// HeaderIdempotencyKey may carry the key of a write instead of the body's field: a repeat of a write
-// under the same key changes nothing.
+// HeaderIdempotencyKey carries the key of a write, in place of the body's field. A repeat of a write with the same
+// key changes nothing.
 const HeaderIdempotencyKey = "Idempotency-Key"
 
-// HeaderIdempotentReplayed is "true" on an answer that was given before to the same write under the same key.
+// HeaderIdempotentReplayed is "true" on the stored answer to an earlier request with the same key.
 const HeaderIdempotentReplayed = "Idempotent-Replayed"
 
-// HeaderLease carries the token of a lease: a write that has it fails with a conflict, and
-// changes nothing, once the lease has ended or passed to another holder.
+// HeaderLease carries the token of a lease. A write with it fails with a conflict, and changes nothing, once the
+// lease has ended or passed to another holder.
 const HeaderLease = "Skein-Lease"
 
 // HeaderFileRecord carries the FileRecord, as JSON, with the bytes of a file.
 const HeaderFileRecord = "Skein-File-Record"
 
-// HeaderFileMetadata may carry the metadata of a file that is written, as a JSON object.
+// HeaderFileMetadata carries the metadata of a file that is written, as a JSON object. It is optional.
 const HeaderFileMetadata = "Skein-File-Metadata"
 
-// HeaderEndpoint names, on an answer that the code of a ThreadEndpoint gave, the object. Answers of Skein itself, such
-// as errors, do not have it.
+// HeaderEndpoint names the ThreadEndpoint whose code made the answer. Answers of Skein itself, such as errors, do not
+// have it.
 const HeaderEndpoint = "Skein-Endpoint"
 
-// TypeMetaOf gives the kind and version that an answer of this API carries.
+// TypeMetaOf returns the kind and version in an answer of this API.
 func TypeMetaOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion.String()}
 }

@@ -11,7 +11,7 @@ const (
 	KindEnvRequest = "EnvRequest"
 )
 
-// EnvRequestPath is where, below the subresource env, the pending request is.
+// EnvRequestPath is the path of the pending request below the subresource env.
 const EnvRequestPath = "pending"
 
 // Types of variables.
@@ -25,17 +25,18 @@ type EnvVar struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Name string `json:"name"`
-	// Type: text or secret.
+	// Type is text or secret.
 	Type string `json:"type"`
-	// Source that it comes from: thread, user, instance, agent or prompt.
+	// Source is where the variable comes from: thread, user, instance, agent or prompt.
 	Source string `json:"source"`
-	// Side that sees it, a or b, in a list of what both sides of an agent see, where they see different things.
+	// Side is the side that sees it, a or b, in a list of both sides where they see different values.
 	Side string `json:"side,omitempty"`
-	// Origin of a thread's own: set (by setEnv), spec (of the object) or inherited (from the parent).
+	// Origin says how a variable of the thread itself was set: set (by setEnv), spec (of the object) or inherited
+	// (from the parent).
 	Origin string `json:"origin,omitempty"`
-	// Value of a text. That of a secret is never shown.
+	// Value is the value of a text. The value of a secret is never shown.
 	Value *string `json:"value,omitempty"`
-	// UpdatedAt of a thread's own, in microseconds.
+	// UpdatedAt is when a variable of the thread itself was set, in microseconds.
 	UpdatedAt int64 `json:"updatedAt,omitempty"`
 }
 
@@ -49,30 +50,30 @@ type EnvVarList struct {
 
 // NewEnvValue sets a variable.
 type NewEnvValue struct {
-	// Value: at most 32 KiB of text.
+	// Value is at most 32 KiB of text.
 	Value *string `json:"value"`
-	// Type: text or secret; when empty the one that it has, secret for a new one.
+	// Type is text or secret. When empty, the variable keeps its type, and a new one is a secret.
 	Type string `json:"type,omitempty"`
 }
 
-// EnvRequest says which variables keep a thread from running; none when it does not wait.
+// EnvRequest lists the variables that keep a thread from running. It is empty when the thread does not wait.
 type EnvRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// RunID of the run that waits, and since when, in microseconds.
+	// RunID is the run that waits. Since is when it began to wait, in microseconds.
 	RunID string `json:"runId,omitempty"`
 	Since int64  `json:"since,omitempty"`
-	// Variables to set.
+	// Variables lists the variables to set.
 	Variables []EnvWanted `json:"variables"`
 }
 
 // EnvWanted is a variable that a thread waits for.
 type EnvWanted struct {
 	Name string `json:"name"`
-	// Type that its agent declares.
+	// Type is the type that its agent declares.
 	Type string `json:"type"`
-	// Scoped: the parent's value is not inherited.
+	// Scoped is true when the parent's value is not inherited.
 	Scoped bool `json:"scoped,omitempty"`
-	// Description of it, in the words of its agent or prompt.
+	// Description is the text of its agent or prompt.
 	Description string `json:"description,omitempty"`
 }

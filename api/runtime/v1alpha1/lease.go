@@ -2,18 +2,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NewLease is the body of POST lease, which takes the exclusive right to write a thread, and of PUT lease,
-// which makes it last longer. It may be left out.
+// NewLease is the body of POST lease, which takes the exclusive right to write a thread, and of PUT lease, which
+// extends it. The body is optional.
 type NewLease struct {
-	// TTLSeconds is the term, from 1 to 3600; 60 when it is left out.
+	// TTLSeconds is the term, from 1 to 3600. It is 60 when absent.
 	TTLSeconds int64 `json:"ttlSeconds,omitempty"`
 }
 
-// Lease is the exclusive right to write a thread: while it holds, no run of the thread starts and nobody else
-// gets one. Writes that carry the token in the header Skein-Lease fail with a conflict once it has passed on.
+// Lease is the exclusive right to write a thread: during the lease no run of the thread starts and no other lease is
+// granted. Writes with its token in the header Skein-Lease fail with a conflict once another holder has the thread.
 type Lease struct {
 	metav1.TypeMeta `json:",inline"`
-	// Token names the holder. It is a secret.
+	// Token identifies the holder. It is a secret.
 	Token string `json:"token"`
 	// Epoch grows with each holder of the thread.
 	Epoch int64 `json:"epoch"`

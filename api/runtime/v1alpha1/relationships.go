@@ -8,50 +8,51 @@ const (
 	SubresourceRelationships Subresource = "relationships"
 )
 
-// Truncate is the body of POST truncate: it removes all messages after one, and the relationships made past it. The queue stays. It is refused with 409 while a run is under way.
+// Truncate is the body of POST truncate. It removes all messages after a given one, and the relationships made after
+// it. The queue stays. During a run it is refused with 409.
 type Truncate struct {
-	// MessageID of the last message that stays. Either this or messageIndex.
+	// MessageID is the id of the last message to keep. Set either this or messageIndex.
 	MessageID string `json:"messageId,omitempty"`
-	// MessageIndex of the last message that stays: the number of messages before it, silent ones and those of deeper
-	// levels included. -1 removes all.
+	// MessageIndex is the index of the last message to keep: the number of messages before it, including silent ones
+	// and those of deeper levels. -1 removes all.
 	MessageIndex *int64 `json:"messageIndex,omitempty"`
-	// V is the expected version; another one is a conflict.
+	// V is the expected version. Another version is a conflict.
 	V *int64 `json:"v,omitempty"`
 }
 
 // Truncated is the answer to POST truncate.
 type Truncated struct {
-	// MessageIndex of the last message that stayed, -1 when none did.
+	// MessageIndex is the index of the last kept message, -1 when none was kept.
 	MessageIndex int64 `json:"messageIndex"`
 	// Removed is how many messages were removed.
 	Removed int64 `json:"removed"`
 }
 
-// Relationship of a thread with another. Both ends keep it.
+// Relationship links a thread with another one. It is stored at both ends.
 type Relationship struct {
-	// ThreadID of the other thread.
+	// ThreadID is the id of the other thread.
 	ThreadID string `json:"threadID"`
-	// Type: fork, handoff or mention.
+	// Type is fork, handoff or mention.
 	Type string `json:"type"`
-	// Role of this thread: parent or child.
+	// Role is the role of this thread: parent or child.
 	Role string `json:"role"`
-	// MessageIndex of the parent's message at which it was made. It is one that the parent has; a truncation of the parent
-	// before it removes the relationship on both ends.
+	// MessageIndex is the index of the parent's message at which it was made. The parent must have that message. A
+	// truncation of the parent before it removes the relationship at both ends.
 	MessageIndex *int64 `json:"messageIndex,omitempty"`
-	// CreatedAt in microseconds; set by the server.
+	// CreatedAt is in microseconds. The server sets it.
 	CreatedAt int64 `json:"createdAt,omitempty"`
-	// Comment for people.
+	// Comment is for people.
 	Comment string `json:"comment,omitempty"`
 }
 
 // RelationshipList is a page of relationships, oldest first.
 type RelationshipList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Relationships of the page.
+	// Relationships is the page.
 	Relationships []Relationship `json:"relationships"`
-	// Total over all pages.
+	// Total is the number over all pages.
 	Total int64 `json:"total"`
-	// HasMore tells that there are more beyond this page.
+	// HasMore reports whether more follow.
 	HasMore bool `json:"hasMore"`
 }
 

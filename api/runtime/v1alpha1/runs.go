@@ -8,25 +8,25 @@ import (
 
 // Run is one execution of a thread, from wake-up to rest.
 type Run struct {
-	// ID, sess_ and hex digits.
+	// ID is sess_ and hex digits.
 	ID string `json:"id"`
-	// Agent that ran.
+	// Agent is the agent that ran.
 	Agent string `json:"agent"`
-	// Status: running, waiting, succeeded, failed, stopped or terminated.
+	// Status is running, waiting, succeeded, failed, stopped or terminated.
 	Status string `json:"status"`
-	// Reason in CamelCase when it did not succeed, or what it waits for.
+	// Reason is why it did not succeed, or what it waits for, in CamelCase.
 	Reason string `json:"reason,omitempty"`
-	// Message for people; never holds a secret.
+	// Message is for people. It never contains a secret.
 	Message string `json:"message,omitempty"`
-	// Steps made so far.
+	// Steps is the number of steps so far.
 	Steps int `json:"steps"`
-	// StartedAt in microseconds.
+	// StartedAt is in microseconds.
 	StartedAt int64 `json:"startedAt"`
-	// EndedAt in microseconds, 0 while it is under way.
+	// EndedAt is in microseconds, 0 while the run is not over.
 	EndedAt int64 `json:"endedAt,omitempty"`
-	// Usage of its model calls.
+	// Usage is the usage of its model calls.
 	Usage json.RawMessage `json:"usage,omitempty"`
-	// SessionState is the state of the session, an object, when code has set any.
+	// SessionState is the state of the session, an object. It is absent unless code has set some.
 	SessionState json.RawMessage `json:"sessionState,omitempty"`
 }
 
@@ -43,15 +43,15 @@ const (
 // ActionCancel is the path below a run that ends it: POST runs/{id}/cancel.
 const ActionCancel = "cancel"
 
-// Ended tells whether the run is over.
+// Ended reports whether the run is over.
 func (r *Run) Ended() bool { return r.Status != RunRunning && r.Status != RunWaiting }
 
 // RunList is a page of runs, newest first.
 type RunList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Runs of the page.
+	// Runs is the page.
 	Runs []Run `json:"runs"`
-	// HasMore tells that there are older runs.
+	// HasMore reports whether older runs follow.
 	HasMore bool `json:"hasMore"`
 }
 

@@ -2,34 +2,34 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ViewSearches finds messages by their text across namespaces: GET searches?q=. It shows what the caller
-// may read: messages of the namespaces in which he has get on threads/messages.
+// ViewSearches finds messages by their text across namespaces: GET searches?q=. It returns messages of the namespaces
+// in which the caller has get on threads/messages.
 const ViewSearches View = "searches"
 
-// SearchHit is one message that was found.
+// SearchHit is one message in the result of a search.
 type SearchHit struct {
-	// Namespace of the thread.
+	// Namespace is the namespace of the thread.
 	Namespace string `json:"namespace"`
 	// Thread is the name of the Thread object.
 	Thread string `json:"thread"`
 	// ThreadID is the UUID.
 	ThreadID string `json:"threadId"`
-	// Title of the thread.
+	// Title is the title of the thread.
 	Title string `json:"title,omitempty"`
-	// Snippet of the content, around the first word that was found.
+	// Snippet is the part of the content around the first word that matches.
 	Snippet string `json:"snippet"`
-	// Rank: more is better. Only hits of one search compare.
+	// Rank is higher for better matches. Only hits of one search can be compared.
 	Rank float64 `json:"rank"`
-	// Message that was found.
+	// Message is the message that was found.
 	Message Message `json:"message"`
 }
 
-// SearchHitList is a page of what was found, the best first.
+// SearchHitList is a page of the result of a search, best matches first.
 type SearchHitList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Hits of the page.
+	// Hits is the page.
 	Hits []SearchHit `json:"hits"`
-	// HasMore tells that there are more beyond this page.
+	// HasMore reports whether more hits follow.
 	HasMore bool `json:"hasMore"`
 }
 

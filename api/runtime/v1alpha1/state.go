@@ -8,71 +8,71 @@ import (
 
 // StateEntry is one key of a thread's state.
 type StateEntry struct {
-	// Key of 1 to 512 bytes.
+	// Key has 1 to 512 bytes.
 	Key string `json:"key"`
-	// Value, any JSON.
+	// Value is any JSON.
 	Value json.RawMessage `json:"value"`
 }
 
 // StateList is a page of a thread's state, keys in the order in which they were first set.
 type StateList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Entries of the page.
+	// Entries is the page.
 	Entries []StateEntry `json:"entries"`
-	// Total number of keys.
+	// Total is the number of keys.
 	Total int64 `json:"total"`
-	// Bytes of the whole state as JSON; at most 1,048,576 are kept.
+	// Bytes is the size of the whole state as JSON. At most 1,048,576 bytes are stored.
 	Bytes int64 `json:"bytes"`
-	// HasMore tells that there are entries beyond this page.
+	// HasMore reports whether more entries follow.
 	HasMore bool `json:"hasMore"`
 }
 
 // StateOperation is one change of a thread's state.
 type StateOperation struct {
-	// Op: set, delete, push or clear.
+	// Op is set, delete, push or clear.
 	Op string `json:"op"`
-	// Key that is changed; none for clear.
+	// Key is the key to change; clear has none.
 	Key string `json:"key,omitempty"`
-	// Value to set, or to append to the array under the key.
+	// Value is the value to set, or to append to the array under the key.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Max is how many of the last elements a push keeps, all when 0.
+	// Max is how many of the last elements a push keeps. 0 means all.
 	Max int `json:"max,omitempty"`
 }
 
-// StateChanges is a batch, applied in order, all or nothing, without fetching the state.
+// StateChanges is a batch of changes, applied in order, all or nothing, without fetching the state.
 type StateChanges struct {
-	// Ops in order.
+	// Ops lists the changes in order.
 	Ops []StateOperation `json:"ops"`
 }
 
-// StateSize answers a change: the size of the state after it.
+// StateSize is the answer to a change: the size of the state after it.
 type StateSize struct {
-	// Bytes of the whole state as JSON.
+	// Bytes is the size of the whole state as JSON.
 	Bytes int64 `json:"bytes"`
 }
 
-// StateSkipped is the data of the event state.skipped: what of a run's state was not saved, and why.
+// StateSkipped is the data of the event state.skipped: what part of a run's state was not saved, and why.
 type StateSkipped struct {
-	// Scope: thread or session.
+	// Scope is thread or session.
 	Scope string `json:"scope"`
-	// Reason: StateTooLarge, NotAnArray or NotSerializable.
+	// Reason is StateTooLarge, NotAnArray or NotSerializable.
 	Reason string `json:"reason"`
-	// Message for people.
+	// Message is for people.
 	Message string `json:"message"`
-	// Key of the value, when it is about one.
+	// Key is the key of the value, when it is about one value.
 	Key string `json:"key,omitempty"`
-	// Bytes that it would have had.
+	// Bytes is the size that it would have had.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Limit that they are over.
+	// Limit is the limit that the size exceeds.
 	Limit int64 `json:"limit,omitempty"`
 }
 
 // KeyList is a page of keys in order.
 type KeyList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Keys of the page.
+	// Keys is the page.
 	Keys []string `json:"keys"`
-	// HasMore tells that there are keys after the last: ask again with after=<the last>.
+	// HasMore reports whether more keys follow: request them with after=<the last>.
 	HasMore bool `json:"hasMore"`
 }
 
@@ -81,20 +81,20 @@ type ValueRecord struct {
 	metav1.TypeMeta `json:",inline"`
 	// Exists is false when there is no such value, or it has expired.
 	Exists bool `json:"exists"`
-	// Data is the value, null when there is none.
+	// Data is the value. It is null when there is none.
 	Data json.RawMessage `json:"data"`
-	// ExpiresAt in microseconds, 0 for never.
+	// ExpiresAt is in microseconds. 0 means never.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 }
 
-// LifecycleEvent is something that happened to a thread, or to a session, which is a run of it. Over
-// server-sent events the id is the cursor, the event name is type and the data is this object.
+// LifecycleEvent is an event in the life of a thread, or of a session, which is one of its runs. As a server-sent
+// event, its id is the cursor, its name is type and its data is this object.
 type LifecycleEvent struct {
-	// Cursor of the event. Resume with after=<cursor>.
+	// Cursor is the position of the event. Resume with after=<cursor>.
 	Cursor string `json:"cursor"`
-	// Type: thread.created, thread.destroyed, session.started or session.completed.
+	// Type is thread.created, thread.destroyed, session.started or session.completed.
 	Type string `json:"type"`
-	// Namespace of the thread.
+	// Namespace is the namespace of the thread.
 	Namespace string `json:"namespace"`
 	// ThreadID is the UUID.
 	ThreadID string `json:"threadId"`
@@ -104,9 +104,9 @@ type LifecycleEvent struct {
 	AgentID string `json:"agentId"`
 	// SessionID is the run.
 	SessionID string `json:"sessionId,omitempty"`
-	// Reason: how the session ended (the status of the run), or why the thread was destroyed.
+	// Reason is how the session ended (the status of the run), or why the thread was destroyed.
 	Reason string `json:"reason,omitempty"`
-	// CreatedAt in microseconds.
+	// CreatedAt is in microseconds.
 	CreatedAt int64 `json:"createdAt"`
 }
 
@@ -118,97 +118,97 @@ const (
 	LifecycleSessionCompleted = "session.completed"
 )
 
-// LifecycleList is a part of the feed, oldest first.
+// LifecycleList is a page of the feed, oldest first.
 type LifecycleList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Events of the page.
+	// Events is the page.
 	Events []LifecycleEvent `json:"events"`
-	// Next is the cursor to go on after.
+	// Next is the cursor to continue after.
 	Next string `json:"next"`
-	// HasMore tells that there are more already.
+	// HasMore reports whether more events exist already.
 	HasMore bool `json:"hasMore"`
 }
 
-// Usage sums what ended runs used. What purged threads used stays in the sums of their namespace and
-// agent, and in those of their ancestors.
+// Usage is the total usage of ended runs. The usage of purged threads stays in the totals of their namespace, their
+// agent and their ancestors.
 type Usage struct {
 	metav1.TypeMeta `json:",inline"`
-	// Threads that have run.
+	// Threads is the number of threads that have run.
 	Threads int64 `json:"threads"`
-	// Runs that have ended.
+	// Runs is the number of runs that have ended.
 	Runs int64 `json:"runs"`
-	// Turns are model calls.
+	// Turns is the number of model calls.
 	Turns int64 `json:"turns"`
-	// InputTokens that models read.
+	// InputTokens is the number of tokens that models read.
 	InputTokens int64 `json:"inputTokens"`
-	// OutputTokens that models wrote.
+	// OutputTokens is the number of tokens that models wrote.
 	OutputTokens int64 `json:"outputTokens"`
-	// CacheReadTokens of the input that came from a provider's cache.
+	// CacheReadTokens is the number of input tokens that came from a provider's cache.
 	CacheReadTokens int64 `json:"cacheReadTokens"`
-	// ReasoningTokens of the output.
+	// ReasoningTokens is the number of output tokens for reasoning.
 	ReasoningTokens int64 `json:"reasoningTokens"`
-	// Cost in the currency of the models' prices, 0 where none are given.
+	// Cost is in the currency of the models' prices, 0 without prices.
 	Cost float64 `json:"cost"`
-	// DurationMs that runs took, waiting included.
+	// DurationMs is how long runs took, including waiting.
 	DurationMs int64 `json:"durationMs"`
 }
 
-// UsageRecord is what one run used, or one of the tasks that followed it.
+// UsageRecord is the usage of one run, or of one of the tasks that followed it.
 type UsageRecord struct {
 	// RunID is the run.
 	RunID string `json:"runId"`
-	// Task that followed the run: "title" or "embeddings"; absent for the run itself.
+	// Task is the task that followed the run, "title" or "embeddings". It is absent for the run itself.
 	Task string `json:"task,omitempty"`
-	// Agent that ran.
+	// Agent is the agent that ran.
 	Agent string `json:"agent"`
-	// Models that were called, by the names of their objects.
+	// Models lists the names of the Model objects that were called.
 	Models []string `json:"models,omitempty"`
-	// Status of the run.
+	// Status is the status of the run.
 	Status string `json:"status,omitempty"`
-	// Turns are the run's model calls.
+	// Turns is the number of the run's model calls.
 	Turns int64 `json:"turns"`
-	// InputTokens that models read.
+	// InputTokens is the number of tokens that models read.
 	InputTokens int64 `json:"inputTokens"`
-	// OutputTokens that models wrote.
+	// OutputTokens is the number of tokens that models wrote.
 	OutputTokens int64 `json:"outputTokens"`
-	// CacheReadTokens of the input that came from a provider's cache.
+	// CacheReadTokens is the number of input tokens that came from a provider's cache.
 	CacheReadTokens int64 `json:"cacheReadTokens"`
-	// ReasoningTokens of the output.
+	// ReasoningTokens is the number of output tokens for reasoning.
 	ReasoningTokens int64 `json:"reasoningTokens"`
-	// Cost in the currency of the models' prices, 0 where none are given.
+	// Cost is in the currency of the models' prices, 0 without prices.
 	Cost float64 `json:"cost"`
-	// DurationMs that the run took, waiting included.
+	// DurationMs is how long the run took, including waiting.
 	DurationMs int64 `json:"durationMs"`
-	// StartedAt in microseconds.
+	// StartedAt is in microseconds.
 	StartedAt int64 `json:"startedAt"`
-	// EndedAt in microseconds.
+	// EndedAt is in microseconds.
 	EndedAt int64 `json:"endedAt"`
 }
 
 // UsageRecordList is a page of a thread's usage records, newest first.
 type UsageRecordList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Records of the page.
+	// Records is the page.
 	Records []UsageRecord `json:"records"`
-	// HasMore tells that there are older ones.
+	// HasMore reports whether older records follow.
 	HasMore bool `json:"hasMore"`
 }
 
-// ImportResult tells what an import brought.
+// ImportResult says what an import created.
 type ImportResult struct {
 	metav1.TypeMeta `json:",inline"`
-	// Messages that the conversation has now.
+	// Messages is the number of messages in the conversation after the import.
 	Messages int64 `json:"messages"`
-	// Events are tool uses, assistant texts and results, which are kept in the log.
+	// Events is the number of tool uses, assistant texts and results, which are stored in the log.
 	Events int64 `json:"events"`
-	// LastEvent is the sequence number of the newest of them.
+	// LastEvent is the sequence number of the newest of these events.
 	LastEvent int64 `json:"lastEvent"`
 }
 
 // MediaTypeJSONL is the media type of exports and imports.
 const MediaTypeJSONL = "application/jsonl"
 
-// Bounds of imports, and how much JSON a thread's state may have.
+// Limits of imports, and of the size of a thread's state as JSON.
 const (
 	MaxImportBytes     = 64 << 20
 	MaxImportLineBytes = 4 << 20

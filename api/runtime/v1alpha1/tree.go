@@ -8,42 +8,42 @@ import (
 
 // NewEffect is the body of POST effects.
 type NewEffect struct {
-	// Name of an Effect, or package/effect.
+	// Name is the name of an Effect, or package/effect.
 	Name string `json:"name"`
-	// Args for the handler, an object.
+	// Args is the object for the handler.
 	Args json.RawMessage `json:"args,omitempty"`
-	// Delay in milliseconds, 0 = now.
+	// Delay is in milliseconds. 0 means now.
 	Delay int64 `json:"delay,omitempty"`
-	// IdempotencyKey makes a repeat schedule nothing new; the header Idempotency-Key does the same.
+	// IdempotencyKey makes a repeat of the request schedule nothing new; the header Idempotency-Key does the same.
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 }
 
 // EffectID is the answer to POST effects.
 type EffectID struct {
-	// ID of the scheduled effect, a UUID.
+	// ID is the id of the scheduled effect, a UUID.
 	ID string `json:"id"`
 }
 
 // Effect is a pending effect.
 type Effect struct {
-	// ID, a UUID.
+	// ID is a UUID.
 	ID string `json:"id"`
-	// Name as scheduled.
+	// Name is the name as it was scheduled.
 	Name string `json:"name"`
-	// Args for the handler.
+	// Args is the object for the handler.
 	Args json.RawMessage `json:"args,omitempty"`
 	// ScheduledAt is the due time in microseconds.
 	ScheduledAt int64 `json:"scheduledAt"`
-	// CreatedAt in microseconds.
+	// CreatedAt is in microseconds.
 	CreatedAt int64 `json:"createdAt"`
 }
 
 // EffectList is a page of pending effects.
 type EffectList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Effects of the page.
+	// Effects is the page.
 	Effects []Effect `json:"effects"`
-	// HasMore tells that there are effects beyond this page.
+	// HasMore reports whether more effects follow.
 	HasMore bool `json:"hasMore"`
 }
 
@@ -52,46 +52,46 @@ const KindEffectList = "EffectList"
 
 // Child is the registry entry of a child.
 type Child struct {
-	// Reference of the child within its parent.
+	// Reference identifies the child within its parent.
 	Reference string `json:"reference"`
-	// Name of the kind of child, as the agent lists it.
+	// Name is the name of the kind of child, as the agent lists it.
 	Name string `json:"name"`
-	// Title for people.
+	// Title is for people.
 	Title string `json:"title,omitempty"`
-	// Description of its task.
+	// Description is about its task.
 	Description string `json:"description,omitempty"`
-	// Resumable: lives on after its result.
+	// Resumable is true when the child continues to exist after its result.
 	Resumable bool `json:"resumable"`
-	// Blocking: the parent waits for it.
+	// Blocking is true when the parent waits for it.
 	Blocking bool `json:"blocking"`
 	// ThreadName is the name of the child's Thread object.
 	ThreadName string `json:"threadName,omitempty"`
-	// ThreadID of the child.
+	// ThreadID is the id of the child's thread.
 	ThreadID string `json:"threadId,omitempty"`
-	// SpawnGroupID is shared by children that one step made.
+	// SpawnGroupID is the same for all children that one step created.
 	SpawnGroupID string `json:"spawnGroupId,omitempty"`
-	// CreatedAt in microseconds.
+	// CreatedAt is in microseconds.
 	CreatedAt int64 `json:"createdAt,omitempty"`
-	// Status: pending, running, completed, failed, terminated, or what the child set itself.
+	// Status is pending, running, completed, failed, terminated, or a status that the child set itself.
 	Status string `json:"status"`
-	// ParentCommunication: implicit or explicit.
+	// ParentCommunication is implicit or explicit.
 	ParentCommunication string `json:"parentCommunication,omitempty"`
 }
 
 // ChildList is a page of children, oldest first.
 type ChildList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Children of the page.
+	// Children is the page.
 	Children []Child `json:"children"`
-	// HasMore tells that there are children beyond this page.
+	// HasMore reports whether more children follow.
 	HasMore bool `json:"hasMore"`
 }
 
 // KindChildList is the kind of a ChildList.
 const KindChildList = "ChildList"
 
-// Stop is the body of POST stop and POST terminate; it may be left out.
+// Stop is the body of POST stop and POST terminate. It is optional.
 type Stop struct {
-	// Message for people, kept with the run that was stopped.
+	// Message is for people. It is stored with the run that was stopped.
 	Message string `json:"message,omitempty"`
 }

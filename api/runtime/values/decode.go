@@ -9,10 +9,10 @@ import (
 	"math/big"
 )
 
-// maxBigInt bounds the digits of a bigint: reading one takes quadratic time.
+// maxBigInt bounds the digits of a bigint, because parsing one takes quadratic time.
 const maxBigInt = 160_000
 
-// Unmarshal reads a value from the wire. No data at all is undefined.
+// Unmarshal decodes a value from the wire. Empty data means undefined.
 func Unmarshal(data []byte) (any, error) {
 	if len(data) == 0 {
 		return Undefined{}, nil
@@ -62,7 +62,7 @@ func unwireObject(object map[string]any, depth int) error {
 	return nil
 }
 
-// unmark reads what JSON lacks.
+// unmark decodes a value that JSON lacks.
 func unmark(tag string, content any, depth int) (any, error) {
 	bad := func(what string) (any, error) { return nil, fmt.Errorf("%q must hold %s", tag, what) }
 	switch tag {
@@ -114,7 +114,7 @@ func unmark(tag string, content any, depth int) (any, error) {
 		}
 		return object, unwireObject(object, depth)
 	}
-	return nil, fmt.Errorf(`%q is no kind of value: write an object of that one name as {"$object": {…}}`, tag)
+	return nil, fmt.Errorf(`%q is not a kind of value: write an object of that one name as {"$object": {…}}`, tag)
 }
 
 func unmarkMap(content any, depth int) (any, error) {

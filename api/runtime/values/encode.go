@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Marshal writes a value for the wire. An error says what cannot cross: a function, a channel, an integer that no
-// number holds exactly, what nests too deeply.
+// Marshal encodes a value for the wire. The error says what cannot be encoded: a function, a channel, an integer that
+// no number represents exactly, or a value that nests too deeply.
 func Marshal(v any) (json.RawMessage, error) {
 	tree, err := wire(v, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func Marshal(v any) (json.RawMessage, error) {
 
 func mark(tag string, content any) map[string]any { return map[string]any{tag: content} }
 
-// wire gives a value as a tree that encoding/json writes rightly.
+// wire returns a value as a tree that encoding/json encodes correctly.
 func wire(v any, depth int) (any, error) {
 	if depth > MaxDepth {
 		return nil, tooDeep()
@@ -80,7 +80,7 @@ func wire(v any, depth int) (any, error) {
 	return wireOther(v, depth)
 }
 
-// number gives a number, by its name when JSON has none for it.
+// number returns a number, or its name when JSON cannot represent it.
 func number(f float64) any {
 	switch {
 	case math.IsNaN(f):
@@ -122,7 +122,7 @@ func wireObject(object map[string]any, depth int) (any, error) {
 	return out, nil
 }
 
-// wireOther takes any other Go value: numbers by kind, the rest by way of encoding/json.
+// wireOther converts any other Go value: numbers by kind, the rest with encoding/json.
 func wireOther(v any, depth int) (any, error) {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -136,7 +136,7 @@ func wireOther(v any, depth int) (any, error) {
 	case reflect.Float32:
 		return number(r.Float()), nil
 	case reflect.Func:
-		return nil, fmt.Errorf("a function cannot be a value: give functions as globals or imports themselves")
+		return nil, fmt.Errorf("a function cannot be a value: pass functions as globals or imports themselves")
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {

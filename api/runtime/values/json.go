@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// NotJSONError says that a value is not JSON, and where in it.
+// NotJSONError means that a value is not JSON, and says where in it.
 type NotJSONError struct {
-	Path   string // "" for the value itself, else like .items[3].name
+	Path   string // "" for the value itself, else a path such as .items[3].name
 	Reason string
 }
 
@@ -24,12 +24,12 @@ func (e *NotJSONError) Error() string {
 	return e.Reason + ", at " + e.Path
 }
 
-// JSON writes a value as JSON and refuses one that JSON would change: a bigint, a Map, a Set, bytes, NaN, an infinity, and
-// undefined in a list. Properties that hold undefined are left out, and a Date is an ISO 8601 string, as JSON.stringify
-// has it. Errors are *NotJSONError.
+// JSON encodes a value as JSON. It refuses values that JSON would change: a bigint, a Map, a Set, bytes, NaN, an
+// infinity, and undefined in a list. As JSON.stringify does, it omits properties that are undefined and writes a Date
+// as an ISO 8601 string. Errors are *NotJSONError.
 func JSON(v any) (json.RawMessage, error) { return write(v, exact) }
 
-// Serialized writes a value as JSON as Plain does, but refuses what JSON.stringify throws for: a bigint. Errors are
+// Serialized encodes a value as Plain does, but refuses what JSON.stringify throws for: a bigint. Errors are
 // *NotJSONError.
 func Serialized(v any) (json.RawMessage, error) { return write(v, serializable) }
 
@@ -45,7 +45,7 @@ func write(v any, refuse func(any) string) (json.RawMessage, error) {
 	return raw, err
 }
 
-// exact returns why a value by itself is not JSON; "" when it is.
+// exact returns why a value by itself is not JSON, or "" when it is.
 func exact(v any) string {
 	switch v := v.(type) {
 	case Undefined:
@@ -66,7 +66,7 @@ func exact(v any) string {
 	return ""
 }
 
-// serializable returns why a value by itself cannot be serialized; "" when it can.
+// serializable returns why a value by itself cannot be serialized, or "" when it can.
 func serializable(v any) string {
 	if _, ok := v.(*big.Int); ok {
 		return "a bigint: give a number or a text instead"
@@ -74,7 +74,7 @@ func serializable(v any) string {
 	return ""
 }
 
-// find returns the first value that is refused in another, with its place.
+// find returns the first value within v that refuse refuses, with its path.
 func find(v any, refuse func(any) string, depth int) *NotJSONError {
 	if depth > MaxDepth {
 		return &NotJSONError{Reason: tooDeep().Error()}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Plain writes a value as plain JSON, for those who know no more than JSON (a model, a custom resource):
-// what JSON.stringify would write, and for what that lacks the nearest: undefined properties are left out, NaN
-// and infinities are null, a bigint is a number, a Date an ISO 8601 string, a Map an object (when its keys are
-// strings) or an array of pairs, a Set an array, bytes a base64 string.
+// Plain encodes a value as plain JSON, for readers that know only JSON, such as a model or a custom resource. It
+// writes what JSON.stringify would write. For values that JSON lacks it writes the nearest: undefined properties are
+// omitted, NaN and infinities are null, a bigint is a number, a Date is an ISO 8601 string, a Map is an object (when
+// its keys are strings) or an array of pairs, a Set is an array, and bytes are a base64 string.
 func Plain(v any) (json.RawMessage, error) {
 	plain, err := plain(v, 0)
 	if err != nil {
@@ -21,7 +21,7 @@ func Plain(v any) (json.RawMessage, error) {
 	return json.Marshal(plain)
 }
 
-// Into stores a value in dst as json.Unmarshal of its JSON would.
+// Into stores a value in dst as json.Unmarshal would store its JSON.
 func Into(v, dst any) error {
 	raw, err := Plain(v)
 	if err != nil {

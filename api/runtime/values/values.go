@@ -1,4 +1,4 @@
-// Package values is how values cross between a Go program and code in a sandbox (SPEC COD-07): JSON, and what
+// Package values is how values cross between a Go program and code in a sandbox (COD-07): JSON, and what
 // JavaScript has beyond it.
 //
 //	undefined            Undefined
@@ -32,28 +32,28 @@ import (
 	"time"
 )
 
-// Undefined is JavaScript's undefined. It marshals to null, and Plain drops properties that hold it.
+// Undefined is JavaScript's undefined. It marshals to null, and Plain omits properties that have it.
 type Undefined struct{}
 
 // MarshalJSON implements json.Marshaler.
 func (Undefined) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// Map is a JavaScript Map, its entries in order.
+// Map is a JavaScript Map with its entries in order.
 type Map struct{ Entries [][2]any }
 
-// Set is a JavaScript Set, its members in order.
+// Set is a JavaScript Set with its members in order.
 type Set struct{ Members []any }
 
-// MaxDepth is how deep arrays, objects, maps and sets nest at most.
+// MaxDepth is the maximum depth of nested arrays, objects, maps and sets.
 const MaxDepth = 500
 
-// maxSafe is the largest integer up to which every integer is a number of its own.
+// maxSafe is the largest integer up to which a number represents every integer exactly.
 const maxSafe = 1<<53 - 1
 
 // maxDate is the largest Date either way, in milliseconds (ECMA-262).
 const maxDate = 8_640_000_000_000_000
 
-// The names of what JSON lacks.
+// The tags for values that JSON lacks.
 const (
 	tagUndefined = "$undefined"
 	tagNumber    = "$number"
@@ -65,7 +65,7 @@ const (
 	tagObject    = "$object"
 )
 
-// tagged says whether an object would be taken for one of ours.
+// tagged reports whether an object would be mistaken for one of our tagged values.
 func tagged[V any](object map[string]V) bool {
 	if len(object) != 1 {
 		return false

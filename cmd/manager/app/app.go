@@ -27,7 +27,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
-// Run is the manager from its start until ctx ends or something that it needs fails.
+// Run runs the manager until ctx ends or a part that it needs fails.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.complete(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	// Whatever people give as code is compiled where it can do no harm: some sources take all the stack there is.
+	// Compile people's code in another process, because some sources exhaust the stack.
 	elsewhere := compiler.New(compiler.Options{})
 	compile.Delegate(elsewhere.Compile)
 	defer func() { err = errors.Join(err, elsewhere.Close()) }()
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return mgr.Start(ctx)
 }
 
-// complete checks the flags and fills in what they leave open.
+// complete checks the flags and sets the options that they leave open.
 func (o *Options) complete() error {
 	if err := o.validate(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (o *Options) complete() error {
 	if made {
 		o.Logger = newLogger(o.LogFormat, o.LogLevel)
 	}
-	// Before anything is logged or stored: no secret that is known gets into either.
+	// Before anything is logged or stored, so that no known secret gets into either.
 	o.secrets = redact.NewRegistry(nil)
 	o.Logger = redact.NewLogger(o.Logger, o.secrets)
 	if made {
@@ -95,7 +95,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// identity names this process: no two living replicas, and no process and its successor, have the same.
+// identity returns a name for this process. No two living replicas, and no process and its successor, have the same.
 func identity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -109,7 +109,7 @@ func identity() (string, error) {
 	return host + "-" + hex.EncodeToString(b), nil
 }
 
-// assemble builds the engine, the controllers and the runtime API and adds them to the manager.
+// assemble builds the engine, the controllers and the runtime API, and adds them to the manager.
 func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, boxes *sandboxes) error {
 	models := provider.NewFactory(clock.RealClock{}).WithLimits(modellimit.New(data.store, clock.RealClock{}))
 	contents := kube.NewContents(mgr.GetCache(), mgr.GetAPIReader())
@@ -185,7 +185,7 @@ func (o *Options) assemble(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	return o.addHealth(mgr, data, api)
 }
 
-// data is the data plane.
+// data holds the store and what depends on it.
 type data struct {
 	store   store.Store
 	secrets *redact.Registry

@@ -27,7 +27,7 @@ func TestFlagsSayWhatToDo(t *testing.T) {
 	for _, c := range []struct{ flag, says string }{
 		{"--store=mysql", "--store=mysql: give sqlite or postgres"},
 		{"--store=postgres", "--store=postgres: give the database's URL in --database-url-file or $SKEIN_DATABASE_URL"},
-		{"--database-url-file=x", "give --store=postgres too"},
+		{"--database-url-file=x", "set --store=postgres too"},
 		{"--sandbox=docker", "give pods or process"},
 		{"--data-dir=", "--data-dir: name a folder"},
 		{"--sandbox-image=", "--sandbox-image: name the image"},
@@ -59,7 +59,7 @@ func TestTheDatabasesURLIsSaidNowhere(t *testing.T) {
 		g.Expect(err.Error()).NotTo(ContainSubstring("hunter2"))
 	}
 	t.Setenv("SKEIN_DATABASE_URL", "postgres://skein:hunter2@127.0.0.1:1/skein")
-	g.Expect(run(t, "--store=postgres", "--database-url-file=/none")).To(MatchError(ContainSubstring("given twice")))
+	g.Expect(run(t, "--store=postgres", "--database-url-file=/none")).To(MatchError(ContainSubstring("set twice")))
 	t.Setenv("SKEIN_DATABASE_URL", "")
 	empty := filepath.Join(t.TempDir(), "url")
 	g.Expect(os.WriteFile(empty, []byte("\n"), 0o600)).To(Succeed())
@@ -73,7 +73,7 @@ func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	NewWithT(t).Expect(o.validate()).To(MatchError(And(ContainSubstring("--store"), ContainSubstring("--sandbox"))))
 }
 
-// run starts the manager and gives the error that it ends with.
+// run starts the manager and returns the error that it ends with.
 func run(t *testing.T, args ...string) error {
 	t.Helper()
 	o := parse(t, append([]string{"--data-dir=" + t.TempDir(), "--sandbox=process", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--runtime-api-bind-address=127.0.0.1:0"}, args...)...)

@@ -2,7 +2,7 @@ package app
 
 import "context"
 
-// closer lets go of what outlives single runs when the manager stops.
+// closer closes, when the manager stops, what outlives single runs.
 type closer struct{ closes []func() }
 
 // Start implements manager.Runnable.
@@ -14,5 +14,5 @@ func (c *closer) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has its own.
+// NeedLeaderElection returns false: every replica has its own.
 func (*closer) NeedLeaderElection() bool { return false }

@@ -32,10 +32,10 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skein-system,resources=leases,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",namespace=skein-system,resources=events,verbs=create;patch
 
-// shutdownTime is how long runs and requests have to come to a rest.
+// shutdownTime is how long runs and requests have to finish.
 const shutdownTime = 25 * time.Second
 
-// Scheme holds every kind that the manager reads or writes.
+// Scheme returns a scheme with every kind that the manager reads or writes.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
@@ -43,19 +43,19 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// inCluster tells whether the manager is a pod of the cluster that it serves.
+// inCluster reports whether the manager is a pod of the cluster that it serves.
 func (o *Options) inCluster() bool {
 	return o.Config == nil && o.Kubeconfig == "" && os.Getenv("KUBECONFIG") == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// restConfig says how to reach the cluster.
+// restConfig returns the configuration for reaching the cluster.
 func (o *Options) restConfig() (*rest.Config, error) {
 	cfg, err := o.baseConfig()
 	if err != nil {
 		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
-	// The API server's own flow control is fairer than a limit here.
+	// The API server's own flow control is fairer than a client-side limit.
 	cfg.QPS, cfg.Burst = -1, -1
 	cfg.UserAgent = "skein-manager"
 	return cfg, nil
@@ -81,7 +81,7 @@ func (o *Options) baseConfig() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// newManager makes a controller-runtime manager whose client reads its own writes.
+// newManager returns a controller-runtime manager whose client reads its own writes.
 func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	pool, err := labels.NewRequirement(skeinv1.LabelPool, selection.Exists, nil)
 	if err != nil {
@@ -101,12 +101,13 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			DefaultNamespaces: o.cachedNamespaces(),
 			ByObject:          byObject,
-			// Nobody here asks who wrote which field, and it is half of a small object's size.
+			// Nothing here uses managedFields, and they are half the size of a small object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			EnableReadYourWritesConsistency: ptr.To(true),
-			// Their contents are read on demand; only metadata is cached (kube.Contents).
+			// The contents of Secrets and ConfigMaps are read on demand; only their metadata is cached
+			// (kube.Contents).
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
@@ -128,7 +129,7 @@ func (o *Options) newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// cachedNamespaces are those that the manager serves; nil for all.
+// cachedNamespaces returns the namespaces that the manager serves. nil means all.
 func (o *Options) cachedNamespaces() map[string]cache.Config {
 	if len(o.Namespaces) == 0 {
 		return nil
@@ -140,7 +141,8 @@ func (o *Options) cachedNamespaces() map[string]cache.Config {
 	return namespaces
 }
 
-// checkResources tells early, and in plain words, that the custom resources are not installed.
+// checkResources returns an error when the custom resources are not installed, so that this is reported early and in
+// plain words.
 func checkResources(mapper apimeta.RESTMapper) error {
 	for _, kind := range []string{"Agent", "Prompt", "Model", "Tool", "Effect", "Thread", "Subagent", "ScheduledEffect", "SandboxPool"} {
 		_, err := mapper.RESTMapping(schema.GroupKind{Group: skeinv1.GroupVersion.Group, Kind: kind}, skeinv1.GroupVersion.Version)
@@ -154,8 +156,8 @@ func checkResources(mapper apimeta.RESTMapper) error {
 	return nil
 }
 
-// prepareCache adds the indexes, and starts the caches that the ports read, in this replica and at once:
-// controllers run on the leader only, but every replica runs threads.
+// prepareCache adds the indexes and starts the caches that the ports read, at once and in this replica. Controllers
+// run on the leader only, but every replica runs threads.
 func prepareCache(ctx context.Context, mgr ctrl.Manager) error {
 	if err := kube.RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

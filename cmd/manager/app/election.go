@@ -16,25 +16,26 @@ import (
 
 const (
 	leaderElectionID = "manager.skein.dev"
-	// renewDeadline is how long the leader tries to renew its lease before it gives up. It is controller-runtime's own default.
+	// renewDeadline is how long the leader tries to renew its lease before it gives up. It is controller-runtime's
+	// own default.
 	renewDeadline = 10 * time.Second
 )
 
-// election is how this replica stands for election.
+// election configures how this replica takes part in the leader election.
 type election struct {
 	lease *resourcelock.LeaseLock
 	lock  resourcelock.Interface
 }
 
-// newElection returns nil where there is nothing to say that controller-runtime does not do by itself: without leader election, and
-// on PostgreSQL, where replicas that live share the data.
+// newElection returns nil where controller-runtime's defaults suffice: without leader election, and on PostgreSQL,
+// where replicas run at the same time and share the data.
 func (o *Options) newElection(cfg *rest.Config) (*election, error) {
 	if o.Store != StoreSQLite || !o.LeaderElect {
 		return nil, nil
 	}
 	former, err := leader.Register(sqlstore.LockFile(o.DataDir), o.Identity)
 	if err != nil {
-		o.Logger.Error(err, "This replica waits for the lease of the one before it, if that was killed, and so may the next one")
+		o.Logger.Error(err, "Cannot register for the election: if the previous replica was killed, this one waits until its lease expires, and so may the next one")
 	}
 	cfg = rest.AddUserAgent(cfg, "leader-election")
 	// One request that hangs must not cost the lease.
@@ -51,14 +52,14 @@ func (o *Options) newElection(cfg *rest.Config) (*election, error) {
 	return &election{lease: lease, lock: leader.After(former, lease)}, nil
 }
 
-// configure makes a manager with these options stand for election so.
+// configure sets the options of a manager for this election.
 func (e *election) configure(options *ctrl.Options) {
 	if e != nil {
 		options.LeaderElectionResourceLockInterface = e.lock
 	}
 }
 
-// record has Events written of elections.
+// record makes elections record Events.
 func (e *election) record(mgr ctrl.Manager) {
 	if e != nil {
 		e.lease.LockConfig.EventRecorder = mgr.GetEventRecorderFor(e.lease.Identity()) //nolint:staticcheck // client-go's election takes this kind

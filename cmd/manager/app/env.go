@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	// resealEvery is how often values under old keys are looked for.
+	// resealEvery is the interval of the search for values under old keys.
 	resealEvery = time.Minute
-	// keysSettle is how long after a change of the keys a replica may go on with the old ones: it looks once in half that time.
+	// keysSettle is how long a replica may still use the old keys after a change. Each replica reads the keys once in
+	// half that time.
 	keysSettle = 2 * kube.EnvKeyReload
 )
 
@@ -38,7 +39,7 @@ var unsealed = prometheus.NewGauge(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(unsealed) }
 
-// serveEnv gives the threads what their variables need, and keeps it up to date.
+// serveEnv provides what variables of threads need, and keeps it up to date.
 func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, definitions *kube.Definitions) error {
 	labelled, err := o.labelledCache(ctx, cfg, mgr)
 	if err != nil {
@@ -71,8 +72,8 @@ func (o *Options) serveEnv(ctx context.Context, cfg *rest.Config, mgr ctrl.Manag
 	return nil
 }
 
-// labelledCache is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is apart
-// from the manager's, which keeps of these kinds the metadata only, but of all.
+// labelledCache is the cache of the Secrets and ConfigMaps that hold variables of users and instances. It is separate
+// from the manager's cache, which holds all objects of these kinds, but only their metadata.
 type labelledCache struct{ cache.Cache }
 
 // GetCache makes the manager start it with its own caches.
@@ -101,7 +102,7 @@ func (o *Options) labelledCache(ctx context.Context, cfg *rest.Config, mgr ctrl.
 	return c, mgr.Add(&labelledCache{c})
 }
 
-// resealer puts values under the primary key after it has changed.
+// resealer seals values with the primary key after that has changed.
 type resealer struct {
 	threads interface {
 		ResealEnv(ctx context.Context) (done, left int, err error)
@@ -111,14 +112,15 @@ type resealer struct {
 	log     logr.Logger
 }
 
-// Start looks for values under old keys until ctx ends. That none remains is said once for each primary key, after a look that
-// began when no replica could seal under the one before any more: whoever reads it removes the older keys.
+// Start looks for values under old keys until ctx ends. It logs once for each primary key that none remains, after a
+// search that began when no replica could use the previous key any more. A person who reads that may remove the older
+// keys.
 func (r *resealer) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(resealEvery)
 	defer ticker.Stop()
 	told, said := "", false
 	var key uint32
-	var since time.Time // the key has been seen to be primary
+	var since time.Time // since when the key has been known to be primary
 	for {
 		began := r.clock.Now()
 		if now, err := r.primary(); err == nil && (since.IsZero() || now != key) {
@@ -153,17 +155,17 @@ func (r *resealer) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection: one replica is enough.
+// NeedLeaderElection returns true: one replica is enough.
 func (*resealer) NeedLeaderElection() bool { return true }
 
-// envWaker lets threads that wait for variables look again when those of a user or an instance change.
+// envWaker wakes threads that wait for variables when the variables of a user or an instance change.
 type envWaker struct {
 	threads *thread.Service
 	cache   cache.Cache
 	log     logr.Logger
 }
 
-// Start watches until ctx ends. All that waits is woken at first: what changed meanwhile was not seen.
+// Start watches until ctx ends. It first wakes all waiting threads, because earlier changes were not seen.
 func (w *envWaker) Start(ctx context.Context) error {
 	changed := make(chan string, 1000)
 	note := func(obj any) {
@@ -189,7 +191,7 @@ func (w *envWaker) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	namespace := "" // all
+	namespace := "" // all namespaces
 	for {
 		if err := w.threads.WakeEnvWaiters(ctx, namespace); err != nil && ctx.Err() == nil {
 			w.log.Error(err, "cannot wake the threads that wait for variables", "namespace", namespace)
@@ -202,5 +204,5 @@ func (w *envWaker) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection: one replica is enough.
+// NeedLeaderElection returns true: one replica is enough.
 func (*envWaker) NeedLeaderElection() bool { return true }

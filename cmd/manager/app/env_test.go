@@ -22,7 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// replica is what of a manager seals variables.
+// replica is the part of a manager that seals variables.
 type replica struct {
 	*thread.Service
 	keys *kube.EnvKeys
@@ -64,7 +64,7 @@ func TestReplicaReadsWhatAnotherHasPutUnderANewKey(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	keys.Data[envkeys.SecretKey] = rotated
 	g.Expect(kubernetes.Update(ctx, &keys)).To(Succeed())
-	first.keys.Load(ctx) // the second has not looked yet
+	first.keys.Load(ctx) // the second has not read them yet
 	done, left, err := first.ResealEnv(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect([]int{done, left}).To(Equal([]int{1, 0}))
@@ -73,7 +73,7 @@ func TestReplicaReadsWhatAnotherHasPutUnderANewKey(t *testing.T) {
 	g.Expect(second.keys.Ring.Primary()).To(Equal(primary))
 }
 
-// looked is threads that tell when they are asked to seal their variables anew, and go on when that was heard.
+// looked is threads that report each request to reseal their variables, and continue when the report was received.
 type looked chan struct{}
 
 func (l looked) ResealEnv(ctx context.Context) (done, left int, err error) {
@@ -106,7 +106,7 @@ func TestThatNoValueIsUnderAnOldKeyIsSaidWhenNoReplicaSealsUnderIt(t *testing.T)
 			g.Eventually(said, "30s").Should(Receive(ContainSubstring("none remains under another")))
 		}
 	}
-	look(false) // another replica may have the older key for a moment
+	look(false) // another replica may still use the older key
 	now.Step(resealEvery)
 	look(true)
 	now.Step(resealEvery)

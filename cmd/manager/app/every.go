@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// every does some work at each interval, the first time after one, until ctx ends.
+// every calls work at each interval, first after one interval, until ctx ends.
 func every(ctx context.Context, c clock.WithTicker, interval time.Duration, work func(context.Context)) error {
 	ticker := c.NewTicker(interval)
 	defer ticker.Stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// expireEvery is how often threads that have been idle for too long are looked for (SPEC THR-07): how late an
-// expiry may be.
+// expireEvery is the interval of the search for threads that have been idle for too long (THR-07), and so the maximum
+// delay of an expiry.
 const expireEvery = time.Second
 
 // expirer destroys the conversations of such threads.
@@ -21,7 +21,7 @@ type expirer struct {
 	log     logr.Logger
 }
 
-// Start looks until ctx ends.
+// Start searches until ctx ends.
 func (e *expirer) Start(ctx context.Context) error {
 	ticker := e.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
@@ -40,5 +40,5 @@ func (e *expirer) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection: one replica is enough, though more would do no harm.
+// NeedLeaderElection returns true: one replica is enough, though more would do no harm.
 func (*expirer) NeedLeaderElection() bool { return true }

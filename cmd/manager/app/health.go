@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/apiserver"
 )
 
-// addHealth serves /healthz, which says that the process answers, and /readyz, which says that it can do
-// its work: caches are filled, and the store reads and writes.
+// addHealth serves /healthz, which says that the process answers, and /readyz, which says that it can work: caches
+// are filled, and the store can be read and written.
 func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server) error {
 	ready := &readiness{mgr: mgr}
 	ready.started = func() {
@@ -40,7 +40,7 @@ func (o *Options) addHealth(mgr ctrl.Manager, data *data, api *apiserver.Server)
 	)
 }
 
-// readiness is ready once the caches are filled; controller-runtime starts it after them.
+// readiness is ready once the caches are filled. controller-runtime starts it after them.
 type readiness struct {
 	mgr     ctrl.Manager
 	started func()
@@ -58,7 +58,7 @@ func (r *readiness) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: every replica can be ready.
+// NeedLeaderElection returns false: every replica can be ready.
 func (r *readiness) NeedLeaderElection() bool { return false }
 
 func (r *readiness) check(*http.Request) error {

@@ -10,10 +10,11 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// indexEvery is how often what was said is brought into the index of texts, so that a search need not wait for it.
+// indexEvery is the interval at which new messages are added to the text index, so that a search need not wait for
+// that.
 const indexEvery = 10 * time.Second
 
-// indexer brings new messages into the index of texts.
+// indexer adds new messages to the text index.
 type indexer struct {
 	threads *thread.Service
 	clock   clock.WithTicker
@@ -29,5 +30,5 @@ func (i *indexer) Start(ctx context.Context) error {
 	})
 }
 
-// NeedLeaderElection: one replica is enough.
+// NeedLeaderElection returns true: one replica is enough.
 func (*indexer) NeedLeaderElection() bool { return true }

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/engine"
 )
 
-// measureLoad tells, in the metrics, how busy the workers are.
+// measureLoad registers metrics of how busy the workers are.
 func measureLoad(registry prometheus.Registerer, eng *engine.Engine) error {
 	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_engine_threads_running",

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// newLogger makes the structured log on standard error.
+// newLogger returns a structured logger that writes to standard error.
 func newLogger(format, level string) logr.Logger {
 	levels := map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
 	encoder := zap.JSONEncoder()
@@ -20,13 +20,13 @@ func newLogger(format, level string) logr.Logger {
 	return zap.New(zap.Level(levels[level]), encoder)
 }
 
-// useLogger makes the libraries log to the same place.
+// useLogger makes the libraries use the same logger.
 func useLogger(l logr.Logger) {
 	ctrl.SetLogger(l)
 	klog.SetLogger(l.WithName("kubernetes"))
 }
 
-// logWriter puts what other programs say, line by line, into the log.
+// logWriter writes the output of other programs to the log, line by line.
 type logWriter struct{ logr.Logger }
 
 // Write implements io.Writer.

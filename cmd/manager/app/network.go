@@ -21,7 +21,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// toolNetwork is how tools reach others.
+// toolNetwork returns the network that tools use to reach other hosts.
 func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager) (*outbound.Network, error) {
 	policy, err := o.toolPolicy()
 	if err != nil {
@@ -40,7 +40,7 @@ func (o *Options) toolNetwork(ctx context.Context, cfg *rest.Config, mgr ctrl.Ma
 	return outbound.New(policy), nil
 }
 
-// toolPolicy is what the flags say of it.
+// toolPolicy returns the policy that the flags set.
 func (o *Options) toolPolicy() (outbound.Policy, error) {
 	allowed, err := outbound.ParseHosts(o.ToolAllowedHosts)
 	if err != nil {
@@ -53,7 +53,8 @@ func (o *Options) toolPolicy() (outbound.Policy, error) {
 	return outbound.Policy{Allowed: allowed, Private: private}, nil
 }
 
-// ownAddresses are those of the API server and of the manager: no declaration of a namespace opens them to tools.
+// ownAddresses are the addresses of the API server and of the manager. No declaration of a namespace opens them to
+// tools.
 type ownAddresses struct {
 	all   map[netip.Addr]bool // on every port
 	exact map[netip.AddrPort]bool
@@ -61,14 +62,14 @@ type ownAddresses struct {
 
 func (a *ownAddresses) has(at netip.AddrPort) bool { return a.all[at.Addr()] || a.exact[at] }
 
-// serviceHost ends the variables by which Kubernetes tells a pod of the Services in its namespace. Those of the manager's
-// namespace are its own, and the API server's is among them.
+// serviceHost is the suffix of the variables in which Kubernetes tells a pod the Services of its namespace. Those of
+// the manager's namespace are its own, and the API server's is among them.
 const serviceHost = "_SERVICE_HOST"
 
-// find asks the configuration, the environment and the API server itself.
+// find collects addresses from the configuration, the environment and the API server itself.
 func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
 	if u, err := url.Parse(cfg.Host); err == nil {
-		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // the API server was reached by it already
+		addresses, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // it was resolved before to reach the API server
 		for _, ip := range addresses {
 			a.all[ip.Unmap()] = true
 		}
@@ -95,13 +96,13 @@ func (a *ownAddresses) find(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// listeners adds the manager's own, at every address of the machine.
+// listeners adds the manager's own listeners, at every address of the machine.
 func (a *ownAddresses) listeners(bound ...string) {
-	own, _ := net.InterfaceAddrs() // without them the loopback addresses are left, which are closed anyway
+	own, _ := net.InterfaceAddrs() // without them only loopback addresses remain, which are closed to tools anyway
 	for _, address := range bound {
 		_, text, err := net.SplitHostPort(address)
 		if err != nil {
-			continue // it is switched off
+			continue // this listener is switched off
 		}
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {

@@ -28,7 +28,7 @@ func TestAddressesOfTheAPIServerAndOfTheManager(t *testing.T) {
 	own.listeners(":8444", disabled, "nonsense")
 	for address, has := range map[string]bool{
 		"10.96.0.1:443": true, "10.96.0.1:80": true, "10.96.7.7:443": true, // Services
-		"10.0.0.5:6443": true, "10.0.0.5:443": false, // the API server's own address: other ports of that machine are not it
+		"10.0.0.5:6443": true, "10.0.0.5:443": false, // the API server's own address: other ports of that machine do not count
 		"127.0.0.1:1": true, "10.96.0.2:443": false,
 	} {
 		g.Expect(own.has(netip.MustParseAddrPort(address))).To(Equal(has), address)

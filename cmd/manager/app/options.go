@@ -1,5 +1,5 @@
-// Package app wires the manager: store, domain, engine, controllers and runtime API around one
-// controller-runtime manager.
+// Package app assembles the manager: store, domain, engine, controllers and runtime API around one controller-runtime
+// manager.
 package app
 
 import (
@@ -31,88 +31,88 @@ const (
 const (
 	// StoreSQLite keeps everything in one file below the data folder, for one replica.
 	StoreSQLite = "sqlite"
-	// StorePostgres keeps everything in a PostgreSQL database, for any number of replicas (SPEC K8S-05).
+	// StorePostgres keeps everything in a PostgreSQL database, for any number of replicas (K8S-05).
 	StorePostgres = "postgres"
 )
 
-// databaseURLEnv may give the database's URL in place of a file.
+// databaseURLEnv is the variable that may hold the database's URL in place of a file.
 const databaseURLEnv = "SKEIN_DATABASE_URL"
 
 // disabled as a bind address switches a listener off.
 const disabled = "0"
 
-// DefaultNamespace is the manager's own, unless POD_NAMESPACE says otherwise.
+// DefaultNamespace is the manager's own namespace, unless POD_NAMESPACE is set.
 const DefaultNamespace = "skein-system"
 
-// Options of the manager.
+// Options are the options of the manager.
 type Options struct {
-	// Kubeconfig file; when empty, $KUBECONFIG, the pod's own account or ~/.kube/config, whichever is first.
+	// Kubeconfig is a file. Empty means the first of $KUBECONFIG, the pod's own account and ~/.kube/config.
 	Kubeconfig string
-	// Config stands in for all of these in tests.
+	// Config replaces all of these in tests.
 	Config *rest.Config
 
 	Store string // StoreSQLite or StorePostgres
-	// DatabaseURLFile holds the URL of the PostgreSQL database; $SKEIN_DATABASE_URL when empty. The URL has a
-	// password in it and is said nowhere.
+	// DatabaseURLFile holds the URL of the PostgreSQL database. Empty means $SKEIN_DATABASE_URL. The URL contains a
+	// password and is never logged.
 	DatabaseURLFile string
 	DataDir         string
-	BlobURL         string // of the bucket of file contents; a folder below DataDir when empty
+	BlobURL         string // the bucket of file contents; empty means a folder below DataDir
 
-	FileQuotaBytes string // of threads that have no quota of their own, such as 1Gi; without bound when empty or 0
+	FileQuotaBytes string // for threads without a quota of their own, such as 1Gi; empty or 0 means no limit
 	FileQuotaFiles int64
 
 	Sandbox      string // SandboxPods or SandboxProcess
 	SandboxImage string
-	// SandboxV8Image of pods whose SandboxPool has the v8 engine.
+	// SandboxV8Image is the image of pods whose SandboxPool has the v8 engine.
 	SandboxV8Image string
-	// SandboxDeno is the Deno program for the v8 engine of SandboxProcess; without it there is none.
+	// SandboxDeno is the Deno program for the v8 engine with SandboxProcess. Without it there is no v8 engine.
 	SandboxDeno string
-	// SandboxImagePullPolicy of SandboxImage.
+	// SandboxImagePullPolicy is the pull policy of these images.
 	SandboxImagePullPolicy string
 
 	RuntimeAPIBindAddress  string
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 
-	// ToolAllowedHosts are the hosts that tools may reach; all with public addresses when empty.
+	// ToolAllowedHosts are the hosts that tools may reach. Empty means all hosts with public addresses.
 	ToolAllowedHosts []string
-	// ToolPrivateHosts are hosts that tools may reach whatever addresses they have.
+	// ToolPrivateHosts are hosts that tools may reach whatever their addresses are.
 	ToolPrivateHosts []string
 
-	// EnvKeySecret names the Secret, in the manager's namespace, with the keys that seal variables.
+	// EnvKeySecret names the Secret in the manager's namespace with the keys that seal variables.
 	EnvKeySecret string
 
 	LeaderElect bool
-	Workers     int // runs at once; the engine's default when 0
-	// NamespaceWorkers bounds the runs at once of one namespace; 0 for no bound of its own.
+	Workers     int // concurrent runs; 0 means the engine's default
+	// NamespaceWorkers limits the concurrent runs of one namespace. 0 means no separate limit.
 	NamespaceWorkers int
-	MaxQueued        int      // user messages that may wait in one thread (SPEC MSG-07)
-	Namespaces       []string // all when empty
-	Namespace        string   // the manager's own
+	MaxQueued        int      // user messages that may wait in one thread (MSG-07)
+	Namespaces       []string // empty means all
+	Namespace        string   // the manager's own namespace
 
 	LogFormat string // json or text
 	LogLevel  string // error, info or debug
-	// Logger stands in for the two in tests.
+	// Logger replaces the two in tests.
 	Logger logr.Logger
-	// Identity names this replica; made up when empty.
+	// Identity names this replica. An empty one is generated.
 	Identity string
-	// SkipNameValidation lets several managers run in one process, as tests do.
+	// SkipNameValidation allows several managers in one process, for tests.
 	SkipNameValidation bool
-	// Started is told the addresses of the listeners once all of them are open; tests use it.
+	// Started is called with the addresses of the listeners once all of them are open, for tests.
 	Started func(Addresses)
 
-	// secrets are the values that are kept out of all that is written and shown.
+	// secrets are the values that are removed from everything that is written and shown.
 	secrets *redact.Registry
 }
 
-// Addresses of the listeners; nil where one is switched off.
+// Addresses are the addresses of the listeners. One that is switched off is nil.
 type Addresses struct {
 	RuntimeAPI net.Addr
-	// CABundle is the authority of the runtime API's certificate, PEM.
+	// CABundle is the PEM of the authority of the runtime API's certificate.
 	CABundle []byte
 }
 
-// Defaults are the flags' defaults.
+// Defaults returns the default values of the flags.
 func Defaults() Options {
 	return Options{
 		Store:                  StoreSQLite,
@@ -132,7 +132,7 @@ func Defaults() Options {
 	}
 }
 
-// Flags registers the options.
+// Flags registers the flags for the options.
 func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "`file` that says how to reach the cluster; $KUBECONFIG or the pod's own account when empty")
 	f.StringVar(&o.Store, "store", o.Store, "`kind` of store: sqlite, or postgres for more than one replica")
@@ -161,7 +161,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "error, info or debug")
 }
 
-// validate says what is wrong with the flags, all at once.
+// validate returns all errors in the flags at once.
 func (o *Options) validate() error {
 	var errs []error
 	oneOf := func(flag, value string, allowed ...string) {
@@ -177,9 +177,9 @@ func (o *Options) validate() error {
 	case o.Store == StorePostgres && !given:
 		errs = append(errs, errors.New("--store=postgres: give the database's URL in --database-url-file or $"+databaseURLEnv))
 	case o.Store == StorePostgres && o.DatabaseURLFile != "" && os.Getenv(databaseURLEnv) != "":
-		errs = append(errs, errors.New("the database's URL is given twice: unset --database-url-file or $"+databaseURLEnv))
+		errs = append(errs, errors.New("the database's URL is set twice: remove --database-url-file or unset $"+databaseURLEnv))
 	case o.Store == StoreSQLite && given:
-		errs = append(errs, errors.New("a database URL is given, but the store is SQLite: give --store=postgres too"))
+		errs = append(errs, errors.New("a database URL is set, but the store is SQLite: set --store=postgres too"))
 	}
 	oneOf("sandbox", o.Sandbox, SandboxPods, SandboxProcess)
 	oneOf("sandbox-image-pull-policy", o.SandboxImagePullPolicy, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
@@ -233,7 +233,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// blobURL is the bucket of file contents.
+// blobURL returns the URL of the bucket of file contents.
 func (o *Options) blobURL() (string, error) {
 	if o.BlobURL != "" {
 		return o.BlobURL, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fileQuota is what a thread may have in files unless it says otherwise (SPEC FIL-08).
+// fileQuota returns the default quota of files of a thread (FIL-08).
 func (o *Options) fileQuota() (q store.FileQuota, err error) {
 	if o.FileQuotaFiles < 0 {
 		return q, fmt.Errorf("--file-quota-files=%d: give 0 for no bound, or a positive number", o.FileQuotaFiles)

@@ -19,7 +19,8 @@ import (
 // The Secrets of the serving certificate and of the authority of the sandboxes.
 // +kubebuilder:rbac:groups="",namespace=skein-system,resources=secrets,verbs=get;create;update
 
-// addRuntimeAPI registers the runtime API with the cluster and serves it; nil when it is switched off.
+// addRuntimeAPI registers the runtime API with the cluster and serves it. It returns nil when the runtime API is
+// switched off.
 func (o *Options) addRuntimeAPI(ctx context.Context, cfg *rest.Config, mgr ctrl.Manager, data *data, eng *engine.Engine, children *kube.Children, effects *kube.Effects) (*apiserver.Server, error) {
 	if o.RuntimeAPIBindAddress == disabled {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/process"
 )
 
-// sandboxes is where code runs.
+// sandboxes holds what runs the code of threads.
 type sandboxes struct {
 	port  kube.Sandboxes
 	pools controller.Pools
@@ -75,7 +75,7 @@ func (o *Options) podSandboxes(ctx context.Context, cfg *rest.Config, mgr ctrl.M
 	return &sandboxes{port: port, pools: pools, close: port.Close}, nil
 }
 
-// dialer connects to sandbox pods with certificates of the authority.
+// dialer returns a Dial that connects to sandbox pods with certificates of the authority.
 func dialer(authority *kube.SandboxAuthority, configs *pki.ClientConfigs, lines *sandboxclient.Lines) kube.Dial {
 	return func(ctx context.Context, e kube.Endpoint) (sandbox.Sandbox, error) {
 		c, err := sandboxclient.Dial(sandboxclient.Options{

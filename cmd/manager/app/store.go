@@ -24,13 +24,13 @@ func (o *Options) openStore(ctx context.Context) (*sqlstore.Store, error) {
 		return nil, err
 	}
 	if o.BlobURL == "" || strings.HasPrefix(o.BlobURL, "file:") {
-		o.Logger.Info("Files are kept in a folder: more than one replica must share it, or a bucket by --blob-url, or a replica lacks the files that another wrote",
+		o.Logger.Info("File contents are in a folder: with several replicas, share the folder between them or set --blob-url to a bucket, so that each replica has the files that others wrote",
 			"folder", o.bucketFolder())
 	}
 	return sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{URL: url})
 }
 
-// databaseURL reads the URL, which never appears in an error.
+// databaseURL returns the URL. Its errors never contain the URL.
 func (o *Options) databaseURL() (string, error) {
 	if o.DatabaseURLFile == "" {
 		return strings.TrimSpace(os.Getenv(databaseURLEnv)), nil
@@ -46,7 +46,7 @@ func (o *Options) databaseURL() (string, error) {
 	return url, nil
 }
 
-// bucketFolder is where files are kept when they are in a folder.
+// bucketFolder returns the folder of file contents, when they are in a folder.
 func (o *Options) bucketFolder() string {
 	url, err := o.blobURL()
 	if err != nil {
@@ -55,17 +55,18 @@ func (o *Options) bucketFolder() string {
 	return strings.TrimPrefix(url, "file://")
 }
 
-// patience is how long another replica may take to go, as in an update, before it is said that there must not be two.
+// patience is how long another replica may take to stop, as in an update, before the log says that there must not be
+// two.
 const patience = 30 * time.Second
 
-// oneReplica keeps a second replica on SQLite from being ready, and says why: it would have data of its
-// own (SPEC K8S-05).
+// oneReplica keeps a second replica on SQLite from becoming ready, and logs why: it would have separate data
+// (K8S-05).
 type oneReplica struct {
 	mgr  ctrl.Manager
 	wait time.Duration
 }
 
-var errSecondReplica = errors.New("another replica of the manager is at work and this one has a SQLite store, whose data no other replica has: " +
+var errSecondReplica = errors.New("another replica of the manager is active, and replicas on SQLite do not share their data: " +
 	"run one replica, or keep the data in PostgreSQL (--store=postgres) to run more")
 
 // check is the readiness check.
@@ -91,10 +92,10 @@ func (r *oneReplica) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection is false: it is about those that are not elected.
+// NeedLeaderElection returns false, because it is about replicas that are not elected.
 func (*oneReplica) NeedLeaderElection() bool { return false }
 
-// addOneReplica adds the check where it is needed: without leader election nothing is known of others.
+// addOneReplica adds the check where it is needed. Without leader election a replica knows nothing of others.
 func (o *Options) addOneReplica(mgr ctrl.Manager) error {
 	if o.Store != StoreSQLite || !o.LeaderElect {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// sweepEvery is how often what has run out is looked for: values, events of the feed, idempotency keys, and
-// contents of files that nothing refers to. The last are rare: what a
-// crash between writing bytes and writing their row leaves behind (DESIGN.md section 5).
+// sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, idempotency keys, and contents
+// of files that nothing refers to. Such contents are rare: a crash leaves them behind between writing bytes and
+// writing their row (DESIGN.md section 5).
 const sweepEvery = time.Hour
 
 // sweeper removes it.
@@ -42,5 +42,5 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// NeedLeaderElection: one replica is enough.
+// NeedLeaderElection returns true: one replica is enough.
 func (*sweeper) NeedLeaderElection() bool { return true }

@@ -25,7 +25,7 @@ func TestSweeperRemovesWhatNothingRefersTo(t *testing.T) {
 	st, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Dir: dir, Clock: now})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = st.Close() }()
-	// What a crash between bytes and row leaves behind.
+	// The state that a crash between writing bytes and writing their row leaves behind.
 	orphan := filepath.Join(dir, "files", "blobs", "ab", strings.Repeat("0", 62))
 	g.Expect(os.MkdirAll(filepath.Dir(orphan), 0o700)).To(Succeed())
 	g.Expect(os.WriteFile(orphan, []byte("left behind"), 0o600)).To(Succeed())
@@ -38,7 +38,7 @@ func TestSweeperRemovesWhatNothingRefersTo(t *testing.T) {
 	go func() { done <- s.Start(ctx) }()
 	g.Eventually(now.HasWaiters).Should(BeTrue())
 	g.Expect(orphan).To(BeAnExistingFile())
-	// One sweep notes it, another one that comes long after removes it.
+	// One sweep records it, and another one much later removes it.
 	g.Eventually(func() error {
 		now.Step(25 * time.Hour)
 		_, err := os.Stat(orphan)

@@ -1,5 +1,5 @@
-// Command orders writes the orders that the demo and the samples compute with, as CSV. The same seed gives
-// the same orders on every machine; `make generate` writes them to hack/demo/orders.csv.
+// Command orders writes the orders for the demo and the samples as CSV. The same seed gives the same orders on every
+// machine. `make generate` writes them to hack/demo/orders.csv.
 package main
 
 import (
@@ -25,7 +25,7 @@ var (
 		{"anvil", 12950}, {"compass", 2499}, {"hammock", 4995}, {"kettle", 3290},
 		{"lantern", 1875}, {"rope", 990}, {"tent", 21900}, {"whistle", 345},
 	}
-	// One order in ten did not become money: figures that forget the status column are wrong.
+	// One order in ten was cancelled, so that figures that ignore the status column are wrong.
 	statuses = []string{"paid", "paid", "paid", "paid", "paid", "paid", "paid", "paid", "paid", "cancelled"}
 )
 
@@ -44,7 +44,7 @@ func write(out io.Writer) {
 	_, _ = fmt.Fprintln(out, "order_id,date,region,product,quantity,unit_price,status")
 	for i := range count {
 		p := products[r.IntN(len(products))]
-		// Prices drift by up to a tenth, as they do over a year.
+		// Prices vary by up to a tenth, as over a year.
 		cents := p.cents + p.cents*int64(r.IntN(21)-10)/100
 		_, _ = fmt.Fprintf(out, "%d,%s,%s,%s,%d,%d.%02d,%s\n", 100001+i,
 			day.AddDate(0, 0, i*365/count).Format(time.DateOnly),

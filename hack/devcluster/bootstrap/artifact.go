@@ -18,10 +18,10 @@ import (
 type artifact struct {
 	name   string   // also the prefix of its folder in the cache
 	module string   // folder of its module, relative to hack/devcluster
-	skip   []string // folders in it that belong to other artifacts, or to tests
+	skip   []string // folders in it that belong to other artifacts or to tests
 	steps  func(src string) ([]step, error)
-	// joint is set when its module is in the workspace: its only step is part of the one build that the repository's own programs
-	// are made by, so that a package which several of them need is compiled once.
+	// joint is set when its module is in the workspace. Then its only step is part of the build of the repository's
+	// own programs, so that a package that several of them need is compiled once.
 	joint bool
 }
 
@@ -34,7 +34,7 @@ type step struct {
 	pkgs []string
 }
 
-// recipe is part of every key: raise it when the way of building changes without a change in the modules.
+// recipe is part of every key. Increase it when the build changes without a change in the modules.
 const recipe = "2"
 
 var (
@@ -60,7 +60,7 @@ func controlPlaneSteps(src string) ([]step, error) {
 	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(k, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	// Without these, every component calls itself v0.0.0-master and clients refuse what they could do.
+	// Without these, every component reports version v0.0.0-master, and clients refuse to use features that it has.
 	ld := "-s -w"
 	for _, p := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		for _, x := range [][2]string{{"gitVersion", k}, {"gitMajor", major}, {"gitMinor", minor},
@@ -84,15 +84,15 @@ func nodeSteps(src string) ([]step, error) {
 	const cmd = "github.com/containerd/containerd/v2/cmd/"
 	const cni = "github.com/containernetworking/plugins/plugins/"
 	return []step{
-		// No tag that means something to a package of the standard library or of another program here: it would be compiled anew
-		// with all that needs it. Without cgo, names and users are looked up in Go anyway.
+		// Use no tag that matters to a package of the standard library or of another program here: that package and
+		// everything that needs it would be compiled again. Without cgo, names and users are looked up in Go anyway.
 		{tags: "no_btrfs,no_devmapper,no_zfs", out: "bin/",
 			ld:   "-s -w -X github.com/containerd/containerd/v2/version.Version=" + containerd,
 			pkgs: []string{cmd + "containerd", cmd + "containerd-shim-runc-v2", cmd + "ctr"}},
 		{ld: "-s -w", out: "cni/", pkgs: []string{cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local", cni + "meta/portmap"}},
 		{ld: "-s -w", out: "bin/pause", pkgs: []string{"./pause"}},
-		// containerd always hands runc a seccomp profile, so runc has to be linked with libseccomp; statically, as the
-		// program outlives the shell that built it.
+		// containerd always passes runc a seccomp profile, so runc must be linked with libseccomp. It is linked
+		// statically, because the program outlives the environment that built it.
 		{cgo: true, tags: "seccomp,netgo,osusergo", out: "bin/runc",
 			ld:   "-s -w -linkmode external -extldflags -static -X main.version=" + strings.TrimPrefix(runc, "v"),
 			pkgs: []string{"github.com/opencontainers/runc"}},
@@ -110,7 +110,7 @@ func gvisorSteps(string) ([]step, error) {
 	}, nil
 }
 
-// moduleVersion reads which version of a module a go.mod requires.
+// moduleVersion returns the version of a module that a go.mod requires.
 func moduleVersion(gomod, module string) (string, error) {
 	b, err := os.ReadFile(gomod)
 	if err != nil {
@@ -123,8 +123,8 @@ func moduleVersion(gomod, module string) (string, error) {
 	return string(m[1]), nil
 }
 
-// key hashes everything an artifact is made from: go.mod, go.sum, its Go sources, the toolchain and the recipe.
-// Tests and documentation are left out, so that editing them rebuilds nothing.
+// key returns a hash of everything that determines an artifact: go.mod, go.sum, its Go sources, the toolchain and the
+// recipe. It omits tests and documentation, so that editing them rebuilds nothing.
 func (a artifact) key(src, goVersion string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, recipe, goVersion, runtime.GOOS, runtime.GOARCH, a.name)

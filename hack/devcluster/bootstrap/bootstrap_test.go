@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// module makes a small Go module that stands for hack/devcluster.
+// module creates a small Go module that replaces hack/devcluster.
 func module(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func TestBuildMakesACompleteArtifactOrNone(t *testing.T) {
 	var out bytes.Buffer
 	b := newBuilder(t, dir, &out)
 	a := small()
-	if err := os.MkdirAll(filepath.Join(b.cache.dir, ".build-old"), 0o755); err != nil { // an interrupted build
+	if err := os.MkdirAll(filepath.Join(b.cache.dir, ".build-old"), 0o755); err != nil { // of an interrupted build
 		t.Fatal(err)
 	}
 	if err := b.buildAll(context.Background(), wish{artifacts: []artifact{a}}, func(string, string) {}); err != nil {
@@ -215,7 +215,7 @@ func TestProgressCounts(t *testing.T) {
 	}
 }
 
-// What was measured before counts at first, then more and more what this build itself needs.
+// At first the measured usual speed counts, and then more and more the speed of this build.
 func TestEstimate(t *testing.T) {
 	t.Setenv("JOBS", "2")
 	p := newProgress(&bytes.Buffer{})
@@ -243,7 +243,7 @@ func TestEstimate(t *testing.T) {
 	if got := at(0, 0); got != 215*time.Second {
 		t.Errorf("at first %s", got)
 	}
-	// Two packages run; ten of twenty are done, in twice the usual time.
+	// Two packages are compiling; ten of twenty are done, in twice the usual time.
 	if got := at(12, 200*time.Second); got < 190*time.Second || got > 220*time.Second {
 		t.Errorf("half-way on a slow machine %s", got)
 	}
@@ -284,7 +284,7 @@ func TestModulesAgree(t *testing.T) {
 		text, _, _ := strings.Cut(string(b), "\nexclude (")
 		for _, m := range required.FindAllStringSubmatch(text, -1) {
 			module, version := m[1], m[2]
-			if version == "v0.0.0" { // of Kubernetes, which replaces it
+			if version == "v0.0.0" { // a Kubernetes module, which is replaced
 				continue
 			}
 			if have := versions[module]; have != "" && have != version {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// builder makes artifacts from the sources in src and puts them into the cache.
+// builder builds artifacts from the sources in src and adds them to the cache.
 type builder struct {
 	src   string
 	cache *cache
@@ -23,7 +23,7 @@ type builder struct {
 	programs []string
 }
 
-// ownPrograms are what `make build` puts into bin/.
+// ownPrograms are the programs that `make build` puts into bin/.
 var ownPrograms = []string{
 	"github.com/skein-dev/skein/cmd/manager",
 	"github.com/skein-dev/skein/cmd/sandbox",
@@ -33,10 +33,10 @@ var ownPrograms = []string{
 // wish is what a command line needs.
 type wish struct {
 	artifacts []artifact
-	bin       string // folder for the repository's own programs; none when empty
+	bin       string // the folder for the repository's own programs; empty means none
 }
 
-// wants returns the artifacts for a control plane, and on demand those for a node.
+// wants returns the artifacts for a control plane, and optionally those for a node.
 func wants(node, withGVisor bool) []artifact {
 	w := []artifact{controlPlane}
 	if node {
@@ -62,7 +62,7 @@ func (b *builder) built(a artifact) bool {
 
 func (b *builder) key(a artifact) (string, error) {
 	if b.gover == "" {
-		// In the module's folder: its go line may select another toolchain.
+		// In the module's folder, because its go line may select another toolchain.
 		out, err := b.goCommand(context.Background(), command{dir: b.src}, "env", "GOVERSION").Output()
 		if err != nil {
 			return "", fmt.Errorf("go env GOVERSION: %w", explain(err))
@@ -72,7 +72,7 @@ func (b *builder) key(a artifact) (string, error) {
 	return a.key(b.src, b.gover)
 }
 
-// buildAll makes what is wanted where it is missing, and reports the folder of each artifact.
+// buildAll builds what is missing, and reports the folder of each artifact.
 func (b *builder) buildAll(ctx context.Context, w wish, report func(name, dir string)) error {
 	if hasArtifact(w.artifacts, nodeRuntime) {
 		if err := b.installPackages(ctx, runtimePackages); err != nil {
@@ -122,8 +122,8 @@ func hasArtifact(list []artifact, a artifact) bool {
 	return slices.ContainsFunc(list, func(x artifact) bool { return x.name == a.name })
 }
 
-// build makes the missing artifacts, and the programs when bin is given. One go build compiles what is joint. The others follow
-// when it has begun its last package: from then on it links, and links use one processor.
+// build builds the missing artifacts, and the programs when bin is set. One go build compiles the joint artifacts.
+// The others follow when it has begun its last package: from then on it links, and each link uses one processor.
 func (b *builder) build(ctx context.Context, missing []keyed, bin string) error {
 	var joint, apart []keyed
 	for _, k := range missing {
@@ -186,8 +186,8 @@ func (b *builder) buildJoint(ctx context.Context, joint []keyed, bin string, f *
 	} else {
 		pkgs = append(pkgs, b.programs...)
 	}
-	// The flags of the control plane are always there: the Go tool records all of them in each program, and a program with others
-	// would be linked anew.
+	// Always pass the flags of the control plane: the Go tool records all flags in each program, and would link a
+	// program with other flags again.
 	first, err := controlPlane.steps(b.src)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (b *builder) buildJoint(ctx context.Context, joint []keyed, bin string, f *
 	return nil
 }
 
-// buildApart makes artifacts of other modules, one after the other.
+// buildApart builds the artifacts of other modules, one after the other.
 func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, together *feed) error {
 	type work struct {
 		c    command
@@ -243,7 +243,7 @@ func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, to
 			c := command{dir: filepath.Join(b.src, k.module), cgo: s.cgo, flags: []string{"-tags=" + s.tags, "-ldflags=" + s.ld}}
 			f := p.feed()
 			todo[i] = append(todo[i], work{c, s, f})
-			f.expect(b.toCompile(ctx, c, s.pkgs, f)) // now, so that the estimate covers it and modules are fetched meanwhile
+			f.expect(b.toCompile(ctx, c, s.pkgs, f)) // now, so that the estimate includes it and modules are fetched meanwhile
 		}
 	}
 	select {
@@ -251,7 +251,7 @@ func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, to
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if availableMemory() < 3<<30 { // a linker and two compilers
+	if availableMemory() < 3<<30 { // for a linker and two compilers
 		select {
 		case <-together.finished:
 		case <-ctx.Done():
@@ -277,7 +277,8 @@ func (b *builder) buildApart(ctx context.Context, apart []keyed, p *progress, to
 	return nil
 }
 
-// folders makes a temporary folder for each artifact, and a function that removes those that were not completed.
+// folders creates a temporary folder for each artifact, and returns a function that removes those that were not
+// completed.
 func (b *builder) folders(list []keyed) (dirs []string, cleanup func(), err error) {
 	cleanup = func() {
 		for _, d := range dirs {
@@ -299,7 +300,7 @@ func (b *builder) folders(list []keyed) (dirs []string, cleanup func(), err erro
 	return dirs, cleanup, nil
 }
 
-// complete gives a finished artifact its name in the cache.
+// complete renames the folder of a finished artifact to its name in the cache.
 func (b *builder) complete(k keyed, dir string) error {
 	if k.name == controlPlane.name {
 		if err := linkAssets(dir); err != nil {
@@ -310,10 +311,10 @@ func (b *builder) complete(k keyed, dir string) error {
 	return os.Rename(dir, b.cache.path(k.name, k.key))
 }
 
-// command is how the go tool is called: where, and with which flags of a build.
+// command says how the go tool is called: where, and with which build flags.
 type command struct {
 	dir   string
-	work  string // go.work file; none when empty
+	work  string // the go.work file; empty means none
 	cgo   bool
 	flags []string
 }
@@ -326,7 +327,7 @@ func (b *builder) compile(ctx context.Context, c command, out string, pkgs []str
 	running := make(chan struct{})
 	defer close(running)
 	go func() {
-		// A build that has nothing to do is over before it is known how much there is.
+		// A build with nothing to do ends before its size is known.
 		select {
 		case <-running:
 		case <-time.After(1500 * time.Millisecond):
@@ -344,7 +345,7 @@ func (b *builder) compile(ctx context.Context, c command, out string, pkgs []str
 	return nil
 }
 
-// toCompile lists the packages that are to be compiled, with the sizes of their sources; nil when that is not known.
+// toCompile returns the packages to compile with the sizes of their sources, or nil when that is unknown.
 func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *feed) map[string]int64 {
 	args := append([]string{"list", "-e", "-deps", "-f", `{{if .Stale}}{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`}, c.flags...)
 	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
@@ -368,7 +369,7 @@ func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *fe
 	return sizes
 }
 
-// goCommand is the go tool, free of settings that belong to the caller's own work.
+// goCommand returns a command of the go tool, without settings for the caller's own work.
 func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.dir
@@ -383,14 +384,15 @@ func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exe
 	}
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
 	if os.Getenv("GOGC") == "" && availableMemory() > 8<<30 {
-		// The compiler is a Go program that spends a sixth of its time on collecting garbage. Where there is memory it collects less.
+		// The compiler is a Go program that spends a sixth of its time on garbage collection. With enough memory it
+		// collects less.
 		cmd.Env = append(cmd.Env, "GOGC=300", "GOMEMLIMIT=2GiB")
 	}
 	tie(cmd)
 	return cmd
 }
 
-// jobs is how many packages are compiled at once: $JOBS, or two.
+// jobs returns how many packages are compiled at the same time: $JOBS, or two.
 func jobs() string {
 	if j := os.Getenv("JOBS"); j != "" {
 		return j
@@ -398,7 +400,7 @@ func jobs() string {
 	return "2"
 }
 
-// move renames a file, or copies it where the names are on different file systems.
+// move renames a file, or copies it between file systems.
 func move(from, to string) error {
 	if os.Rename(from, to) == nil {
 		return nil
@@ -422,7 +424,7 @@ func move(from, to string) error {
 	return os.Remove(from)
 }
 
-// linkAssets makes the folder that envtest is pointed at.
+// linkAssets creates the folder for envtest.
 func linkAssets(dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, "assets"), 0o755); err != nil {
 		return err
@@ -435,7 +437,7 @@ func linkAssets(dir string) error {
 	return nil
 }
 
-// explain adds what a failed command wrote to its error.
+// explain adds the error output of a failed command to its error.
 func explain(err error) error {
 	var x *exec.ExitError
 	if errors.As(err, &x) && len(x.Stderr) > 0 {

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// cache is the folder of built artifacts, one sub-folder each, named <artifact>-<key>.
-// A folder with that name is complete: builds happen under a name that starts with ".build-".
+// cache is the folder of built artifacts, with a sub-folder for each, named <artifact>-<key>. A folder with such a
+// name is complete, because builds use a name that starts with ".build-".
 type cache struct{ dir string }
 
-// stamp is touched in an artifact at each use; prune goes by it.
+// stamp is a file that is touched at each use of an artifact. prune uses its time.
 const stamp = ".used"
 
 func openCache() (*cache, error) {
@@ -41,7 +41,7 @@ func openCache() (*cache, error) {
 
 func (c *cache) path(name, key string) string { return filepath.Join(c.dir, name+"-"+key) }
 
-// has says whether an artifact is there, and marks it as used.
+// has reports whether an artifact exists, and marks it as used.
 func (c *cache) has(name, key string) bool {
 	if _, err := os.Stat(c.path(name, key)); err != nil {
 		return false
@@ -52,13 +52,13 @@ func (c *cache) has(name, key string) bool {
 
 func (c *cache) touch(dir string) {
 	now := time.Now()
-	// A cache that is read-only still works, so a failure here is none.
+	// A read-only cache still works, so ignore a failure here.
 	if os.Chtimes(filepath.Join(dir, stamp), now, now) != nil {
 		_ = os.WriteFile(filepath.Join(dir, stamp), nil, 0o644)
 	}
 }
 
-// versions lists an artifact's folders, the last used first.
+// versions returns an artifact's folders, the last used first.
 func (c *cache) versions(name string) []string {
 	dirs, _ := filepath.Glob(filepath.Join(c.dir, name+"-*"))
 	used := map[string]time.Time{}
@@ -71,7 +71,7 @@ func (c *cache) versions(name string) []string {
 	return dirs
 }
 
-// newest gives the folder of the last used version of an artifact, or "".
+// newest returns the folder of the last used version of an artifact, or "".
 func (c *cache) newest(name string) string {
 	if v := c.versions(name); len(v) > 0 {
 		return v[0]
@@ -79,8 +79,8 @@ func (c *cache) newest(name string) string {
 	return ""
 }
 
-// prune removes what interrupted builds left and old versions: those beyond the last four that were not used for a day.
-// The caller holds the lock.
+// prune removes what interrupted builds left, and old versions: those beyond the last four that were not used for a
+// day. The caller holds the lock.
 func (c *cache) prune() {
 	left, _ := filepath.Glob(filepath.Join(c.dir, ".build-*"))
 	for _, name := range []string{controlPlane.name, nodeRuntime.name, clusterDNS.name, gvisor.name} {
@@ -96,7 +96,8 @@ func (c *cache) prune() {
 	}
 }
 
-// lock keeps two builds from running at once; it says whom it waits for. The kernel drops it with the process.
+// lock keeps two builds from running at the same time, and prints which process it waits for. The kernel releases it
+// with the process.
 func (c *cache) lock(ctx context.Context, out io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

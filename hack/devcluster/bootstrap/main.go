@@ -1,8 +1,8 @@
-// Bootstrap builds the development cluster's programs when they are missing and then becomes the devcluster binary.
+// Bootstrap builds the missing programs of the development cluster and then becomes the devcluster binary.
 //
-// It uses the standard library only, so that it compiles in a second: everything else in hack/devcluster takes
-// minutes on a cold machine. Each artifact (control plane, node, dns, gvisor) is kept in a cache folder named by a hash
-// of what it is made from; see [artifact].
+// It uses only the standard library, so that it compiles in a second; everything else in hack/devcluster takes
+// minutes on a cold machine. Each artifact (control plane, node, dns, gvisor) is in a cache folder named by a hash of
+// what it is made from; see [artifact].
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run builds what the command line needs and replaces this process by the devcluster binary.
+// run builds what the command line needs and replaces this process with the devcluster binary.
 func run(ctx context.Context, args []string) error {
 	src := os.Getenv("SKEIN_DEVCLUSTER_SRC")
 	if src == "" {
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	b := &builder{src: src, cache: c, out: os.Stderr, programs: ownPrograms}
 	switch command {
 	case "down", "status":
-		// Stopping a cluster must not wait for a compiler: any version that was built before can do it.
+		// Stopping a cluster must not wait for a compiler: any earlier version can do it.
 		if dir := c.newest(controlPlane.name); dir != "" && !b.built(controlPlane) {
 			return become(map[string]string{controlPlane.name: dir}, args)
 		}
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	return become(dirs, args)
 }
 
-// buildWish reads the flags of the build command.
+// buildWish parses the flags of the build command.
 func buildWish(args []string) (wish, error) {
 	fs := flag.NewFlagSet("build", flag.ContinueOnError)
 	controlPlaneOnly := fs.Bool("control-plane", false, "nothing for a node")
@@ -103,7 +103,7 @@ func buildWish(args []string) (wish, error) {
 	return w, nil
 }
 
-// become replaces this process by the devcluster binary, which learns from its environment where the node's programs are.
+// become replaces this process with the devcluster binary, which finds the node's programs through its environment.
 func become(dirs map[string]string, args []string) error {
 	env := os.Environ()
 	for _, a := range []artifact{nodeRuntime, clusterDNS, gvisor} {
@@ -133,7 +133,7 @@ func needsNode(args []string) bool {
 	return true
 }
 
-// hasFlag reports whether a command line sets a flag that is either there or not.
+// hasFlag reports whether a command line sets a boolean flag.
 func hasFlag(args []string, name string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		given, value, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
@@ -141,8 +141,8 @@ func hasFlag(args []string, name string) bool {
 	})
 }
 
-// nodePossible gives the reason why no node can run here, or "". It looks at what is cheap to know and settles most cases
-// before anything is built or installed; the devcluster binary looks closer.
+// nodePossible returns why no node can run here, or "". It makes only cheap checks and settles most cases before
+// anything is built or installed; the devcluster binary checks more.
 func nodePossible() string {
 	switch {
 	case runtime.GOOS != "linux":

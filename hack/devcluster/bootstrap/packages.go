@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// need is something of the system that a Debian package brings.
+// need is a program or file that a Debian package provides.
 type need struct {
 	pkg     string
 	present func() bool
@@ -40,12 +40,12 @@ func file(globs ...string) func() bool {
 }
 
 var (
-	// runtimePackages are what a node's programs call: kube-proxy, portmap and the NetworkPolicy enforcer drive nft.
+	// runtimePackages are what a node's programs call: kube-proxy, portmap and the NetworkPolicy enforcer use nft.
 	runtimePackages = []need{
 		{"nftables", program("nft"), "Services and NetworkPolicies"},
 		{"mount", program("mount", "umount"), "volumes"},
 	}
-	// buildPackages are what runc is compiled and linked with.
+	// buildPackages are what compiling and linking runc needs.
 	buildPackages = []need{
 		{"gcc", program("gcc"), "compiling runc"},
 		{"libc6-dev", file("/usr/include/stdlib.h"), "compiling runc"},
@@ -54,7 +54,7 @@ var (
 	}
 )
 
-// installPackages installs what is missing with apt-get, or says what to install.
+// installPackages installs what is missing with apt-get, or returns an error that says what to install.
 func (b *builder) installPackages(ctx context.Context, needs []need) error {
 	var pkgs, reasons []string
 	for _, n := range needs {
@@ -80,7 +80,7 @@ func (b *builder) installPackages(ctx context.Context, needs []need) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// Old lists name versions that the mirror no longer has.
+	// Old package lists name versions that the mirror no longer has.
 	if apt(ctx, "update") == nil && apt(ctx, install...) == nil {
 		return nil
 	}

@@ -14,11 +14,12 @@ import (
 // beat is the time between two plain progress lines, once a build has lasted longer than that.
 const beat = 15 * time.Second
 
-// usualSpeed is how many bytes of Go source two processors compile in a second, as measured. The estimate begins with it.
+// usualSpeed is how many bytes of Go source two processors compile in a second, as measured. The estimate starts with
+// it.
 const usualSpeed = 450_000
 
-// progress counts what all go builds of one run do, and says how far they are: on a terminal in one line that is rewritten, elsewhere
-// in plain lines.
+// progress counts what all go builds of one run do, and prints it: on a terminal in one line that is rewritten,
+// elsewhere in plain lines.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -30,7 +31,7 @@ type progress struct {
 	compiling  time.Time // when the first package began
 	size       map[string]int64
 	begun      map[string]bool
-	order      []string // the packages that began, in that order
+	order      []string // the packages that began, in order
 	downloaded int
 	said       bool
 }
@@ -46,7 +47,8 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// run says something after two seconds, so that short builds say nothing, then soon again and then once every beat.
+// run prints the first line after two seconds, so that short builds print nothing, then soon another, and then one
+// every beat.
 func (p *progress) run() {
 	wait, next := 2*time.Second, 4*time.Second
 	if p.terminal {
@@ -92,7 +94,7 @@ func (p *progress) say() {
 	fmt.Fprintln(p.out, line)
 }
 
-// text is what there is to say at a time.
+// text returns the progress at a time.
 func (p *progress) text(now time.Time) string {
 	n, total := len(p.order), len(p.order)
 	for path := range p.size {
@@ -124,8 +126,8 @@ func (p *progress) text(now time.Time) string {
 	return s
 }
 
-// left estimates the time that the rest takes. A package counts by the size of its sources, and as done when the next ones
-// have begun, as the go tool only says what it begins with.
+// left estimates the remaining time. A package counts by the size of its sources. It counts as done when the next
+// ones have begun, because the go tool only reports what it begins.
 func (p *progress) left(now time.Time) time.Duration {
 	width, err := strconv.Atoi(jobs())
 	if err != nil {
@@ -147,7 +149,7 @@ func (p *progress) left(now time.Time) time.Duration {
 	if !p.compiling.IsZero() {
 		spent = now.Sub(p.compiling).Seconds()
 	}
-	// The speed that was measured before weighs as much as the first 20 seconds.
+	// The measured usual speed counts as much as the first 20 seconds.
 	const trust = 20
 	speed := (usualSpeed*trust + float64(done)) / (trust + spent)
 	const linking = 15
@@ -159,7 +161,7 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
-// done says what was done, and how long it took.
+// done prints what was done and how long it took.
 func (p *progress) done() {
 	p.stop()
 	p.mu.Lock()
@@ -173,8 +175,8 @@ func (p *progress) done() {
 	}
 }
 
-// feed reads what one go build or go list writes: a line for each module that it downloads and for each package that it begins
-// to compile. It keeps everything else for the error message.
+// feed reads the output of one go build or go list: a line for each module that it downloads and for each package
+// that it begins to compile. It keeps everything else for the error message.
 type feed struct {
 	p *progress
 	// started is closed when the build has begun its last package, or is over.
@@ -192,7 +194,7 @@ func (p *progress) feed() *feed {
 	return &feed{p: p, started: make(chan struct{}), finished: make(chan struct{}), begun: map[string]bool{}}
 }
 
-// expect tells what is to be compiled, by import path.
+// expect sets the packages to compile, by import path.
 func (f *feed) expect(sizes map[string]int64) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -206,14 +208,14 @@ func (f *feed) expect(sizes map[string]int64) {
 	f.check()
 }
 
-// known reports whether it is known what is to be compiled.
+// known reports whether the packages to compile are known.
 func (f *feed) known() bool {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
 	return f.want != nil
 }
 
-// finish ends the feed: what did not begin was there already.
+// finish ends the feed. Packages that did not begin were compiled already.
 func (f *feed) finish() {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -234,7 +236,7 @@ func shut(c chan struct{}) {
 	}
 }
 
-// check closes started once everything that was expected has begun.
+// check closes started once every expected package has begun.
 func (f *feed) check() {
 	if f.want == nil {
 		return

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// tie makes the kernel interrupt the command when this process is killed: a compiler must not go on for nobody.
+// tie makes the kernel interrupt the command when this process is killed, so that a compiler does not continue
+// without a parent.
 func tie(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT} }
 
-// runTied is cmd.Run on a thread that lives as long as the command: the kernel takes the end of the thread that started it for the
-// end of the process.
+// runTied is cmd.Run on a thread that lives as long as the command. For the kernel, the end of the thread that
+// started a command counts as the end of the process.
 func runTied(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

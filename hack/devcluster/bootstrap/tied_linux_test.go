@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// slowCompiler is a go command that never ends by itself and writes down its pid, and that it was interrupted.
+// slowCompiler is a go command that never ends by itself. It records its pid, and that it was interrupted.
 const slowCompiler = `#!/bin/sh
 echo $$ >"$SLOW/pid.new" && mv "$SLOW/pid.new" "$SLOW/pid"
 trap 'echo >"$SLOW/interrupted"; exit 1' INT
@@ -23,14 +23,14 @@ while :; do sleep 0.1; done
 // TestBuildForKilled is the process that TestACompilerEndsWithItsBuild kills.
 func TestBuildForKilled(t *testing.T) {
 	if os.Getenv("SLOW") == "" {
-		return // by itself it has nothing to test
+		return // nothing to test when run directly
 	}
 	b := &builder{out: io.Discard}
 	p := newProgress(io.Discard)
 	t.Log(b.compile(context.Background(), command{dir: t.TempDir()}, "x", nil, p.feed()))
 }
 
-// Also when the build is killed without a chance to say so to its compiler.
+// Also when the build is killed and cannot tell its compiler.
 func TestACompilerEndsWithItsBuild(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(slowCompiler), 0o755); err != nil {

@@ -10,5 +10,5 @@ func runTied(cmd *exec.Cmd) error { return cmd.Run() }
 
 func outputTied(cmd *exec.Cmd) ([]byte, error) { return cmd.Output() }
 
-// availableMemory returns how many bytes programs can still use. It is not known here.
+// availableMemory returns 0, which means unknown.
 func availableMemory() int64 { return 0 }

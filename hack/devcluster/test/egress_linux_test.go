@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// elsewhere runs the test program in a network namespace that is linked to the host and knows no way to the pods: what
-// the rest of the world is to a cluster. It gives the program's address.
+// elsewhere runs the test program in a network namespace that is linked to the host and has no route to the pods,
+// like the rest of the world. It returns the program's address.
 func elsewhere() string {
 	GinkgoHelper()
 	cmd := exec.Command(appBinary, "serve", "8080")
@@ -27,7 +27,7 @@ func elsewhere() string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	// Of this test process's own, as others may run at the same time.
+	// Private to this test process, because others may run at the same time.
 	name, net4 := fmt.Sprintf("skdc-t%d", os.Getpid()), fmt.Sprintf("198.51.100.%d", os.Getpid()%63*4)
 	one := netip.MustParseAddr(net4).Next()
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsPid(cmd.Process.Pid)}
@@ -74,7 +74,7 @@ var _ = Describe("Egress", func() {
 		c.must("load", "--dir="+c.dir, "--cluster="+c.name, "--name=dct/app:1", "--binary="+appBinary)
 		c.apply(restricted("default", "out", `[get, "http://`+to+`:8080/", "20s"]`))
 		Eventually(func() string { return c.get("get", "pod", "out", "-o", "jsonpath={.status.phase}") }, patience).Should(Or(Equal("Succeeded"), Equal("Failed")))
-		// The runtime copies what a container wrote, and may be at it still when the container has ended.
+		// The runtime copies the output of a container, and may not be finished when the container has ended.
 		var log string
 		Eventually(func() string { log = c.get("logs", "out"); return log }, patience).ShouldNot(BeEmpty())
 		return log

@@ -16,20 +16,21 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/node"
 )
 
-// host is everything of the machine that a cluster could leave a trace in.
+// host is everything on the machine in which a cluster could leave a trace.
 type host struct {
 	mounts, links, routes, tables, cgroups, files []string
 	settings                                      map[string]string
 }
 
-// Of what else may happen on a machine meanwhile: sessions, packages, containers of others. Of the folders that all programs share,
-// only what a cluster's programs could have made counts.
+// Exclude what else may happen on the machine meanwhile: sessions, packages, containers of others. In folders that
+// all programs share, only what a cluster's programs could have created counts.
 var (
 	elsewheres = regexp.MustCompile(`/run/user/|snap|binfmt_misc|/docker|/podman|/media/`)
 	clusters   = regexp.MustCompile(`(?i)skein|dct|containerd|cri|kube|cni|runc|runsc|gvisor|etcd|netns|pods|containers|xtables|nft|calico|flannel`)
 )
 
-// look takes the host's state. What belongs to clusters other than c is left out, as they may come and go meanwhile.
+// look reads the host's state. It excludes what belongs to clusters other than c, because they may come and go
+// meanwhile.
 func look(c cluster) host {
 	GinkgoHelper()
 	h := host{settings: map[string]string{}}
@@ -92,7 +93,7 @@ func look(c cluster) host {
 			h.settings[s] = strings.TrimSpace(string(b))
 		}
 	}
-	// Forwarding is shared by all clusters with egress: it says something about this one when there are no others.
+	// All clusters with egress share forwarding, so it concerns this cluster only when there are no others.
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward"); err == nil && !others {
 		h.settings["net/ipv4/ip_forward"] = strings.TrimSpace(string(b))
 	}
@@ -123,8 +124,8 @@ func expectSettings(before, after host) {
 	}
 }
 
-// processesOf are the command lines of everything that runs for a cluster: its own processes name its run directory, those
-// of containers and shims are in its node's pid namespace.
+// processesOf returns the command lines of everything that runs for a cluster. Its own processes name its run
+// directory; those of containers and shims are in its node's pid namespace.
 func processesOf(c cluster, pidNamespace string) []string {
 	GinkgoHelper()
 	entries, err := os.ReadDir("/proc")

@@ -47,8 +47,8 @@ var _ = Describe("A cluster with a node", Ordered, func() {
 		GinkgoHelper()
 		return c.get("-n", ns, "get", "pod", pod, "-o", "jsonpath={.status.podIP}")
 	}
-	// says and fails are what a program in a pod comes to: policies take effect a moment after they are created, and one look may
-	// have been kept up by a busy machine.
+	// says and fails check the result of a program in a pod. They retry, because policies take effect a moment after
+	// they are created, and a busy machine may delay one check.
 	says := func(pod, words string, args ...string) {
 		GinkgoHelper()
 		Eventually(func() string { return in(pod, args...).out }, patience).Should(MatchRegexp(words))
@@ -57,7 +57,7 @@ var _ = Describe("A cluster with a node", Ordered, func() {
 		GinkgoHelper()
 		Eventually(func() int { return in(pod, args...).code }, patience).ShouldNot(BeZero())
 	}
-	// reaches and refused are what a pod gets from a URL.
+	// reaches and refused check what a pod gets from a URL.
 	reaches := func(pod, url string) {
 		GinkgoHelper()
 		says(pod, "hello from", "get", url)
@@ -110,7 +110,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 	})
 
 	It("fails at once where a pod cannot get", func() {
-		// The program gives up sooner than an address that nobody answers for becomes unreachable: it was told.
+		// The program gives up sooner than an unanswered address becomes unreachable, so the network reported it.
 		says("b", "unreachable", "get", "http://192.0.2.99/")
 	})
 
@@ -194,7 +194,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 
 		It("hold from a new pod's first packet", func() {
 			policy(`{podSelector: {matchLabels: {first: packet}}, policyTypes: [Egress]}`)
-			// The pod tries as soon as it runs. Without a window it never gets through.
+			// The pod tries as soon as it runs. If there is no unprotected moment, it never gets through.
 			for _, name := range []string{"early-1", "early-2", "early-3"} {
 				c.apply(strings.Replace(restricted(ns, name, `[get, "http://`+ip("web")+`:8080/"]`), "app: "+name, "first: packet", 1))
 			}
@@ -240,7 +240,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 	})
 })
 
-// nodePIDNamespace names the pid namespace of a cluster's node.
+// nodePIDNamespace returns the pid namespace of a cluster's node.
 func nodePIDNamespace(c cluster) string {
 	GinkgoHelper()
 	ns, err := os.Readlink(filepath.Join("/proc", itoa(stateOf(c).NodeInitPID), "ns/pid"))

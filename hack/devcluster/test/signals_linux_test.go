@@ -60,7 +60,7 @@ var _ = Describe("Without root", func() {
 		if os.Geteuid() != 0 {
 			Skip("this test process is not root, so every other test is this one")
 		}
-		// The cache may be in root's home, where nobody else can read.
+		// The cache may be in root's home, where no other user can read.
 		dir, err := os.MkdirTemp("", "dct-user-")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)

@@ -1,5 +1,5 @@
-// Package test runs devcluster as its users do: through devcluster.sh, with a cluster of its own name. The parts with a
-// node need root on Linux, and say so loudly when they are skipped.
+// Package test runs devcluster as its users do: through devcluster.sh, with its own cluster name. The parts with a
+// node need root on Linux, and report loudly when they are skipped.
 package test
 
 import (
@@ -25,10 +25,10 @@ func TestDevcluster(t *testing.T) {
 	RunSpecs(t, "devcluster")
 }
 
-// patience is how long what comes by itself is waited for: machines may be busy.
+// patience bounds what happens by itself, with room for busy machines.
 const patience = 3 * time.Minute
 
-// script is the command that everyone uses.
+// script is the command that users run.
 var script string
 
 // appBinary is the static test program for pods.
@@ -43,16 +43,16 @@ var _ = BeforeSuite(func() {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
-	// The first build takes minutes, which are no cluster's start time.
+	// The first build takes minutes, which must not count as start time of a cluster.
 	cmd := exec.Command(script, "build", "--gvisor")
 	cmd.Stderr = GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
 })
 
-// cluster is one cluster of a test.
+// cluster is a cluster of a test.
 type cluster struct{ name, dir string }
 
-// newCluster names a cluster after the test process and makes sure that nothing of it stays.
+// newCluster returns a cluster named after the test process, and makes sure that nothing of it stays.
 func newCluster(suffix string) cluster {
 	name := fmt.Sprintf("t%d-%s", os.Getpid(), suffix)
 	c := cluster{name: name, dir: filepath.Join(os.TempDir(), "dct-"+name)}
@@ -62,7 +62,7 @@ func newCluster(suffix string) cluster {
 
 func (c cluster) flags() []string { return []string{"--dir=" + c.dir, "--name=" + c.name} }
 
-// result is how a command ended.
+// result is the result of a command.
 type result struct {
 	out  string
 	code int
@@ -86,7 +86,7 @@ func call(name string, args ...string) result {
 	return result{out.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command that has to succeed and gives its output.
+// must runs a command that must succeed, and returns its output.
 func (c cluster) must(name string, args ...string) string {
 	GinkgoHelper()
 	r := call(name, args...)
@@ -94,7 +94,7 @@ func (c cluster) must(name string, args ...string) string {
 	return r.out
 }
 
-// ready waits for status to say so of each part: one that is busy may not answer its first question in time.
+// ready waits until status reports each part as ready. A busy part may not answer the first request in time.
 func (c cluster) ready(parts ...string) {
 	GinkgoHelper()
 	for _, part := range parts {
@@ -108,7 +108,7 @@ func (c cluster) kubectl(args ...string) result {
 	return call("kubectl", append([]string{"--kubeconfig=" + filepath.Join(c.dir, "kubeconfig")}, args...)...)
 }
 
-// get runs kubectl, which has to succeed, and gives its output without space around it.
+// get runs kubectl, which must succeed, and returns its output without surrounding white space.
 func (c cluster) get(args ...string) string {
 	GinkgoHelper()
 	r := c.kubectl(args...)
@@ -124,7 +124,7 @@ func (c cluster) apply(yaml string) {
 	c.get("apply", "-f", f)
 }
 
-// needNode skips what cannot run here, loudly.
+// needNode skips, with a loud notice, what cannot run here.
 func needNode() {
 	GinkgoHelper()
 	if err := node.Possible(); err != nil {

@@ -1,5 +1,5 @@
-// Package aggregation proves the runtime API behind a real Kubernetes API server: registration, who is believed,
-// who may do what, and that streams and errors pass through the aggregation layer unharmed.
+// Package aggregation tests the runtime API behind a real Kubernetes API server: registration, authentication,
+// authorization, and that streams and errors pass through the aggregation layer unchanged.
 package aggregation
 
 import (
@@ -32,7 +32,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // tells that this suite needs a control plane
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest" // marks this suite as one that needs a control plane
 
 	runtimeclient "github.com/skein-dev/skein/api/runtime/client"
 	runtimev1 "github.com/skein-dev/skein/api/runtime/v1alpha1"
@@ -45,7 +45,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// patience bounds what must happen, on machines that are busy; it is never what a spec measures.
+// patience bounds what must happen, with room for busy machines. No spec measures it.
 const patience = 2 * time.Minute
 
 func TestAggregation(t *testing.T) {
@@ -72,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
 }, NodeTimeout(6*patience))
 
-// storeEngine ends threads; what else an engine does is not asked for here.
+// storeEngine ends threads. The specs here use nothing else of an engine.
 type storeEngine struct {
 	apiserver.Outside
 	svc *thread.Service
@@ -106,14 +106,14 @@ func (noChildren) List(context.Context, *store.Thread) ([]skeinv1.ChildStatus, e
 
 type noEffects struct{ engine.Effects }
 
-// The API server looks at its own pace whether it reaches us, and may yet find that it does not when a spec that sent it elsewhere
-// is long over. So those come after all that need to be reached.
+// The API server checks at its own pace whether it can reach us. It may find that it cannot, long after the end of a
+// spec that sent it elsewhere. So those specs come after all that need to be reached.
 var _ = Describe("the runtime API", Ordered, ContinueOnFailure, func() {
 	Describe("behind the Kubernetes API", Label("K8S-04"), requests)
 	Describe("and its registration", registration)
 })
 
-// requests is what specs of a runtime API that is reached.
+// requests are the specs of a runtime API that can be reached.
 func requests() {
 	var ns string
 	var st *thread.State
@@ -152,7 +152,7 @@ func requests() {
 			out, _ := run("--kubeconfig", file, "auth", "can-i", "get", "threads.runtime.skein.dev", "--subresource="+sub, "-n", ns)
 			Expect(out).To(Equal(want), sub)
 		}
-		// Namespace deletion and the garbage collector take up what these list.
+		// Namespace deletion and the garbage collector process what these list.
 		aggregated, err := discovery.NewDiscoveryClientForConfig(env.Admin)
 		Expect(err).NotTo(HaveOccurred())
 		for _, d := range []discovery.DiscoveryInterface{aggregated, aggregated.WithLegacy()} {
@@ -213,8 +213,8 @@ func requests() {
 		Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
 	})
 
-	// Browsers cannot set Authorization. They offer the token as a subprotocol beside another one, one of which the answer has to
-	// name, and never the token.
+	// Browsers cannot set Authorization. They offer the token as a subprotocol beside another one. The answer must
+	// name one of the others, and never the token.
 	DescribeTable("takes bearer tokens as a subprotocol of a WebSocket", Label("EVT-01"), func(ctx SpecContext, direct bool, want string, offered ...string) {
 		token := serviceAccount(ctx, ns, rbacv1.PolicyRule{APIGroups: []string{"runtime.skein.dev"}, Resources: []string{"threads/events"}, Verbs: []string{"get", "watch"}})
 		for i := range offered {
@@ -315,7 +315,7 @@ func requests() {
 	}, SpecTimeout(2*patience))
 }
 
-// registration is what specs of how the API server reaches us: the last ones have it reach somebody else.
+// registration are the specs of how the API server reaches us. The last ones make it reach another server.
 func registration() {
 	It("keeps what is there, and mends what is broken", func(ctx SpecContext) {
 		first := env.Server.CABundle()
@@ -404,7 +404,7 @@ func as(cfg *rest.Config) *runtimeclient.Client {
 	return c
 }
 
-// role gives a user rights in the namespace.
+// role grants a user rights in the namespace.
 func role(ctx context.Context, ns, user string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	Expect(env.Allow(ctx, ns, user, rules...)).To(Succeed())
@@ -428,7 +428,7 @@ func kubectl(args ...string) string {
 	return out
 }
 
-// serviceAccount makes one with these rights in the namespace and returns a token of it.
+// serviceAccount creates an account with these rights in the namespace and returns a token for it.
 func serviceAccount(ctx context.Context, ns string, rules ...rbacv1.PolicyRule) string {
 	GinkgoHelper()
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "app"}}
@@ -446,7 +446,7 @@ func webSocket(ctx context.Context, cfg *rest.Config, path string, subprotocols 
 	return conn
 }
 
-// dial opens a WebSocket and returns the status of the answer, too.
+// dial opens a WebSocket and also returns the status of the answer.
 func dial(ctx context.Context, cfg *rest.Config, path string, subprotocols ...string) (*websocket.Conn, int, error) {
 	GinkgoHelper()
 	tls, err := rest.TLSConfigFor(cfg)

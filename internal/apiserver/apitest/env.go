@@ -1,5 +1,5 @@
 // Package apitest runs the runtime API behind a real Kubernetes API server, for tests: a control plane with the
-// aggregation layer on, the custom resources, a real store, and a server that is registered with it.
+// aggregation layer, the custom resources, a real store, and a runtime API server registered with it.
 package apitest
 
 import (
@@ -42,31 +42,31 @@ type Env struct {
 	ControlPlane *envtest.Environment
 	// Admin may do everything.
 	Admin *rest.Config
-	// Client of the admin.
+	// Client acts as Admin.
 	Client client.WithWatch
 	// Threads is the domain behind the runtime API.
 	Threads *thread.Service
-	// Server is the runtime API; Addr is where it can be reached directly.
+	// Server is the runtime API; Addr is its direct address.
 	Server *apiserver.Server
 	Addr   net.Addr
-	// Serving is how it is registered.
+	// Serving holds the options of its registration.
 	Serving apiserver.ServingOptions
 
 	stop []func() error
 }
 
-// Parts are what stands behind the server besides the store.
+// Parts are the dependencies of the server besides the store.
 type Parts struct {
-	// Engine given the domain.
+	// Engine returns the engine for the domain service.
 	Engine   func(*thread.Service) apiserver.Engine
 	Children apiserver.Children
 	Effects  apiserver.Effects
 }
 
-// patience bounds what must happen, on machines that are busy.
+// patience bounds what must happen, with room for busy machines.
 const patience = 5 * time.Minute
 
-// Start brings everything up and returns once the API server reaches the runtime API. dir is for data.
+// Start starts everything and returns once the API server can reach the runtime API. dir is for data.
 func Start(ctx context.Context, dir string, parts Parts) (e *Env, err error) {
 	e = &Env{}
 	defer func() {
@@ -90,7 +90,7 @@ func (e *Env) startControlPlane(dir string) error {
 	e.ControlPlane = &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(filepath.Dir(file), "..", "..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
-		// What these are by default, 20 and 10 seconds, is little where a machine is busy.
+		// The defaults, 20 and 10 seconds, are too short on a busy machine.
 		ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
 		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
@@ -121,7 +121,7 @@ func (e *Env) startControlPlane(dir string) error {
 	return err
 }
 
-// setPorts gives etcd and the API server ports that no connection of the machine can happen to have when they begin to listen.
+// setPorts picks ports for etcd and the API server that no connection of the machine can use before they listen.
 func (e *Env) setPorts() error {
 	etcd, err := scratch.Port()
 	if err != nil {
@@ -174,7 +174,7 @@ func (e *Env) startServer(ctx context.Context, dir string, parts Parts) error {
 	return nil
 }
 
-// Stop ends everything, the last first.
+// Stop stops everything in reverse order.
 func (e *Env) Stop() error {
 	var errs []error
 	for i := len(e.stop) - 1; i >= 0; i-- {
@@ -184,14 +184,14 @@ func (e *Env) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Namespace makes a namespace of its own for a test.
+// Namespace creates a new namespace for a test.
 func (e *Env) Namespace(ctx context.Context) (string, error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
 	err := e.Client.Create(ctx, ns)
 	return ns.Name, err
 }
 
-// Thread makes a Thread object and its conversation, as the thread controller does.
+// Thread creates a Thread object and its conversation, as the thread controller does.
 func (e *Env) Thread(ctx context.Context, namespace, name string) (*skeinv1.Thread, *thread.State, error) {
 	obj := &skeinv1.Thread{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: skeinv1.ThreadSpec{AgentRef: skeinv1.LocalRef{Name: "helper"}}}
 	if err := e.Client.Create(ctx, obj); err != nil {
@@ -205,7 +205,7 @@ func (e *Env) Thread(ctx context.Context, namespace, name string) (*skeinv1.Thre
 	return obj, st, err
 }
 
-// Kubeconfig writes a kubeconfig file of a user that has no rights but those bound to it.
+// Kubeconfig writes a kubeconfig file for a user who has only the rights that are bound to the user.
 func (e *Env) Kubeconfig(name, file string, groups ...string) (*rest.Config, error) {
 	u, err := e.ControlPlane.AddUser(envtest.User{Name: name, Groups: groups}, e.Admin)
 	if err != nil {
@@ -218,8 +218,8 @@ func (e *Env) Kubeconfig(name, file string, groups ...string) (*rest.Config, err
 	return u.Config(), os.WriteFile(file, data, 0o600)
 }
 
-// Allow gives a user rights in a namespace, and returns once he has them: the API server hears of roles by watching them, which
-// takes it a moment.
+// Allow grants a user rights in a namespace and returns once they apply. The API server watches roles, which takes a
+// moment.
 func (e *Env) Allow(ctx context.Context, namespace, user string, rules ...rbacv1.PolicyRule) error {
 	meta := metav1.ObjectMeta{Namespace: namespace, GenerateName: "r-"}
 	r := &rbacv1.Role{ObjectMeta: meta, Rules: rules}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// proxyName is who the API server is towards aggregated servers.
+// proxyName is the identity of the API server toward aggregated servers.
 const proxyName = "front-proxy-client"
 
-// proxyIdentity is the front proxy's authority and client certificate, as files.
+// proxyIdentity names the files of the front proxy's authority and client certificate.
 type proxyIdentity struct{ ca, cert, key string }
 
 func newProxyIdentity(dir string) (*proxyIdentity, error) {

@@ -1,4 +1,4 @@
-// Package conditions holds what the controllers share about conditions (SPEC K8S-01).
+// Package conditions holds what the controllers share about conditions (K8S-01).
 package conditions
 
 import (
@@ -15,18 +15,19 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// maxMessage bounds a condition's message: a compiler may have much to say, an object's status has not.
+// maxMessage bounds a condition's message: the output of a compiler may be long, and an object's status must stay
+// small.
 const maxMessage = 2048
 
-// Writer sets the conditions of one object at one generation and one time.
+// Writer sets the conditions of one object, for one generation and one time.
 type Writer struct {
 	List       *[]metav1.Condition
 	Generation int64
 	Now        time.Time
 }
 
-// Set puts a condition; its transition time moves only when its status does. Ready brings the condition Stalled with it,
-// by which GitOps tools tell a mistake from work in progress.
+// Set sets a condition. Its transition time changes only with its status. Set derives the condition Stalled from
+// Ready; GitOps tools use it to distinguish a mistake from work in progress.
 func (w Writer) Set(kind string, status metav1.ConditionStatus, reason, message string) {
 	w.put(kind, status, reason, message)
 	if kind != skeinv1.ConditionReady {
@@ -50,7 +51,7 @@ func (w Writer) put(kind string, status metav1.ConditionStatus, reason, message 
 	})
 }
 
-// Bool is the status for a truth.
+// Bool returns the condition status for b.
 func Bool(b bool) metav1.ConditionStatus {
 	if b {
 		return metav1.ConditionTrue
@@ -58,7 +59,7 @@ func Bool(b bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// Ready gives the Ready condition of a list; an empty one when there is none yet.
+// Ready returns the Ready condition of a list, or one with status Unknown when there is none yet.
 func Ready(list []metav1.Condition) metav1.Condition {
 	if c := meta.FindStatusCondition(list, skeinv1.ConditionReady); c != nil {
 		return *c
@@ -66,7 +67,7 @@ func Ready(list []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Type: skeinv1.ConditionReady, Status: metav1.ConditionUnknown}
 }
 
-// TellInvalid records an Event where an object has become InvalidSpec. recorder may be nil.
+// TellInvalid records an Event when an object has become InvalidSpec. recorder may be nil.
 func TellInvalid(recorder events.EventRecorder, o runtime.Object, before, after []metav1.Condition) {
 	was, is := Ready(before), Ready(after)
 	if recorder != nil && is.Reason == skeinv1.ReasonInvalidSpec && was.Reason != is.Reason {
@@ -74,26 +75,26 @@ func TellInvalid(recorder events.EventRecorder, o runtime.Object, before, after 
 	}
 }
 
-// undecodable is an object of which fields could not be decoded.
+// undecodable is an object whose fields may have failed to decode.
 type undecodable interface {
 	runtime.Object
 	DecodingProblem() string
 }
 
-// Unwritable reports whether the API server refused a status because the spec beside it cannot be decoded, and records an Event
-// in place of the condition. The API server refuses every write of an object whose fields have other types than the schema
-// says, until its spec is corrected; trying again is of no use. recorder may be nil.
+// Unwritable reports whether the API server refused a status because the spec beside it cannot be decoded. It then
+// records an Event in place of the condition. The API server refuses every write of an object whose fields have other
+// types than in the schema, until its spec is corrected, so retrying is useless. recorder may be nil.
 func Unwritable(recorder events.EventRecorder, o undecodable, err error) bool {
 	if o.DecodingProblem() == "" || !apierrors.IsInvalid(err) {
 		return false
 	}
 	if recorder != nil {
-		recorder.Eventf(o, nil, corev1.EventTypeWarning, skeinv1.ReasonInvalidSpec, "Check", "%s. The API server takes no status for this object until its spec is corrected", o.DecodingProblem())
+		recorder.Eventf(o, nil, corev1.EventTypeWarning, skeinv1.ReasonInvalidSpec, "Check", "%s. The API server accepts no status for this object until its spec is corrected", o.DecodingProblem())
 	}
 	return true
 }
 
-// ReadyChanged tells whether what others read of a Ready condition differs.
+// ReadyChanged reports whether the status, reason or message of the Ready condition differs.
 func ReadyChanged(before, after []metav1.Condition) bool {
 	a, b := Ready(before), Ready(after)
 	return a.Status != b.Status || a.Reason != b.Reason || a.Message != b.Message

@@ -2,8 +2,9 @@ package conditions
 
 import skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 
-// stalling are the reasons of a Ready condition that no waiting changes: somebody must edit an object. Everything else
-// heals by itself: a reference that does not resolve yet, a failure of Skein's own, pods that do not come up.
+// stalling are the reasons of a Ready condition that waiting does not change: a person must edit an object.
+// Everything else heals by itself: a reference that does not resolve yet, a failure of Skein itself, pods that do not
+// start.
 var stalling = map[string]bool{
 	skeinv1.ReasonInvalidSpec:        true,
 	skeinv1.ReasonInvalidArguments:   true,
@@ -19,5 +20,6 @@ var stalling = map[string]bool{
 	skeinv1.ReasonFailed:             true,
 }
 
-// Stalls reports whether an object that is not Ready for this reason stays so until somebody edits it or what it names.
+// Stalls reports whether an object that is not Ready for this reason stays so until a person edits it or an object
+// that it names.
 func Stalls(reason string) bool { return stalling[reason] }

@@ -1,6 +1,6 @@
-// Package controllertest is what the tests of the controllers share: an API server in memory that counts
-// writes, a real store, a clock that stands still, and an engine that only notes what it was told. Tests call
-// the reconcilers themselves, so that nothing in them has to be waited for.
+// Package controllertest is shared by the tests of the controllers. It provides an API server in memory that counts
+// writes, a real store, a clock that stands still, and an engine that only records calls. Tests call the reconcilers
+// directly, so that they need not wait for anything.
 package controllertest
 
 import (
@@ -35,13 +35,13 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Namespace of the objects that the helpers make.
+// Namespace is the namespace of the objects that the helpers create.
 const Namespace = "demo"
 
-// Start is when the clock stands at first.
+// Start is the initial time of the clock.
 var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Env is the world around a reconciler.
+// Env is the environment of a reconciler.
 type Env struct {
 	Client   client.WithWatch
 	Store    store.Store
@@ -56,7 +56,7 @@ type Env struct {
 	fail   func(verb string, o client.Object) error
 }
 
-// New makes an empty world that goes with the spec.
+// New returns an empty environment that ends with the spec.
 func New(ctx context.Context) *Env {
 	ginkgo.GinkgoHelper()
 	e := &Env{
@@ -84,7 +84,7 @@ func New(ctx context.Context) *Env {
 	return e
 }
 
-// Scheme of the client.
+// Scheme returns the scheme of the client.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, skeinv1.AddToScheme} {
@@ -95,7 +95,7 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// interceptor counts writes and gives new objects what an API server gives them.
+// interceptor counts writes and sets on new objects what an API server sets.
 func (e *Env) interceptor() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -161,14 +161,14 @@ func kindOf(o client.Object) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// Fail makes writes fail as told; nil ends that.
+// Fail makes writes fail with the errors that f returns. nil ends that.
 func (e *Env) Fail(f func(verb string, o client.Object) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fail = f
 }
 
-// Writes gives the writes since the last call, as "verb Kind" and for statuses "status Kind".
+// Writes returns the writes since the last call, as "verb Kind", and for statuses "status Kind".
 func (e *Env) Writes() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,7 +177,7 @@ func (e *Env) Writes() map[string]int {
 	return w
 }
 
-// Create makes objects.
+// Create creates objects.
 func (e *Env) Create(ctx context.Context, objs ...client.Object) {
 	ginkgo.GinkgoHelper()
 	for _, o := range objs {
@@ -200,19 +200,19 @@ func Reconcile(ctx context.Context, r reconcile.Reconciler, o client.Object) ctr
 	return result
 }
 
-// SetReady gives a definition a Ready condition, as its own controller would.
+// SetReady sets the Ready condition of a definition, as its own controller would.
 func (e *Env) SetReady(ctx context.Context, o client.Object, list *[]metav1.Condition, status metav1.ConditionStatus, reason, message string) {
 	ginkgo.GinkgoHelper()
 	*list = []metav1.Condition{{Type: skeinv1.ConditionReady, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(Start)}}
 	gomega.Expect(e.Client.Status().Update(ctx, o)).To(gomega.Succeed())
 }
 
-// Meta names an object in Namespace.
+// Meta returns the metadata of an object in Namespace.
 func Meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: Namespace, Name: name}
 }
 
-// ReadyAgent makes an agent that is Ready.
+// ReadyAgent creates an agent that is Ready.
 func (e *Env) ReadyAgent(ctx context.Context, name string) *skeinv1.Agent {
 	ginkgo.GinkgoHelper()
 	a := &skeinv1.Agent{ObjectMeta: Meta(name), Spec: skeinv1.AgentSpec{SideA: skeinv1.AgentSide{PromptRef: skeinv1.LocalRef{Name: "p"}}}}
@@ -221,7 +221,7 @@ func (e *Env) ReadyAgent(ctx context.Context, name string) *skeinv1.Agent {
 	return a
 }
 
-// Engine notes what it is told.
+// Engine records the calls that it gets.
 type Engine struct {
 	store store.Store
 
@@ -230,39 +230,39 @@ type Engine struct {
 	Aborted     []string
 	Terminated  map[string]string // thread id → reason
 	EffectsWoke int
-	// Told is what ThreadCreated gives.
+	// Told is what ThreadCreated returns.
 	Told []store.InboxItem
 }
 
-// Wake notes the thread.
+// Wake records the thread.
 func (e *Engine) Wake(threadID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Woken = append(e.Woken, threadID)
 }
 
-// WakeEffects counts.
+// WakeEffects counts its calls.
 func (e *Engine) WakeEffects() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.EffectsWoke++
 }
 
-// Abort notes the thread.
+// Abort records the thread.
 func (e *Engine) Abort(_ context.Context, threadID, _ string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Aborted = append(e.Aborted, threadID)
 }
 
-// ThreadCreated gives what was put there.
+// ThreadCreated returns Told.
 func (e *Engine) ThreadCreated(context.Context, string, string) []store.InboxItem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.Told
 }
 
-// Terminate terminates the stored thread alone.
+// Terminate terminates the stored thread only.
 func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

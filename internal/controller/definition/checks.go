@@ -16,8 +16,8 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// checker says what keeps a definition from being used. What an object refers to is judged by that
-// object's own Ready condition: its changes are watched, so no turn of it is missed.
+// checker finds what keeps a definition from being used. For a referenced object it uses that object's own Ready
+// condition. Changes of that condition are watched, so none is missed.
 type checker struct {
 	reader client.Reader
 	defs   *kube.Definitions
@@ -39,9 +39,9 @@ func (c *checker) tool(ctx context.Context, t *skeinv1.Tool) error {
 	return c.defs.CheckAnyPool(ctx, t.Namespace)
 }
 
-// packable says whether a Tool's code can be taken elsewhere (SPEC TOL-04); nothing is known of code that is not ready.
+// packable sets whether a Tool's code can be used elsewhere (TOL-04). For code that is not ready that is unknown.
 func (c *checker) packable(ctx context.Context, t *skeinv1.Tool, w conditions.Writer) {
-	if t.Spec.Code == nil { // what it does is done elsewhere, wherever it is declared
+	if t.Spec.Code == nil { // a remote tool works wherever it is declared
 		w.Set(skeinv1.ConditionPackable, metav1.ConditionTrue, skeinv1.ReasonPortable, "")
 		return
 	}
@@ -141,7 +141,7 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 		return err
 	}
 	for i, s := range a.Spec.Subagents {
-		// Only that it exists: agents may name each other, and a child waits for its own agent.
+		// Only check that it exists: agents may name each other, and a child waits for its own agent.
 		if err := c.exists(ctx, "Agent", a.Namespace, s.AgentRef.Name, fmt.Sprintf("spec.subagents[%d].agentRef", i), &skeinv1.Agent{}); err != nil {
 			return err
 		}
@@ -149,13 +149,13 @@ func (c *checker) agent(ctx context.Context, a *skeinv1.Agent) error {
 	if err := c.defs.CheckPool(ctx, a); err != nil {
 		return err
 	}
-	if ref := a.Spec.SandboxPoolRef; ref != nil { // also where no code needs it, and where pools are not needed
+	if ref := a.Spec.SandboxPoolRef; ref != nil { // also when no code needs it, and when pools are not required
 		return c.exists(ctx, "SandboxPool", a.Namespace, ref.Name, "spec.sandboxPoolRef", &skeinv1.SandboxPool{})
 	}
 	return nil
 }
 
-// side checks a side of an agent; field is where the agent has it.
+// side checks a side of an agent. field is the agent's field that holds the side.
 func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *skeinv1.AgentSide) error {
 	h := s.Handler
 	if h == nil {
@@ -178,7 +178,7 @@ func (c *checker) side(ctx context.Context, a *skeinv1.Agent, field string, s *s
 	return nil
 }
 
-// after checks the models of what follows the agent's runs.
+// after checks the models that are used after the agent's runs.
 func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
 	if ref := kube.MemoryModelRef(a); ref != nil {
 		var m skeinv1.Model
@@ -192,7 +192,7 @@ func (c *checker) after(ctx context.Context, a *skeinv1.Agent) error {
 	return nil
 }
 
-// titles says whether the Model of an agent's titles can be used. The agent works without it.
+// titles sets whether the Model of an agent's titles can be used. The agent works without it.
 func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Writer) {
 	ref := a.Spec.TitleModelRef
 	if ref == nil || a.Spec.TitlePolicy == skeinv1.TitleNever {
@@ -212,7 +212,7 @@ func (c *checker) titles(ctx context.Context, a *skeinv1.Agent, w conditions.Wri
 	}
 }
 
-// ready demands that an object exists and is Ready.
+// ready returns an error unless an object exists and is Ready.
 func (c *checker) ready(ctx context.Context, kind, namespace, name, field string, into client.Object, list func() []metav1.Condition) error {
 	if err := c.exists(ctx, kind, namespace, name, field, into); err != nil {
 		return err

@@ -124,7 +124,7 @@ var _ = Describe("The definition controllers", func() {
 			Expect(ready(Get(ctx, e, o).Status.Conditions)).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
 		}
 		check(old, skeinv1.ReasonReady, "")
-		check(young, skeinv1.ReasonPathTaken, `ThreadEndpoint "old" is older, has the path /a/[x] too and answers GET: change`)
+		check(young, skeinv1.ReasonPathTaken, `ThreadEndpoint "old" is older. It also has the path /a/[x] and answers GET: change`)
 		check(other, skeinv1.ReasonReady, "")
 		check(own, skeinv1.ReasonReferenceNotFound, `Agent "a"`)
 		e.Create(ctx, &skeinv1.Agent{ObjectMeta: Meta("a")})
@@ -147,7 +147,7 @@ var _ = Describe("The definition controllers", func() {
 		Reconcile(ctx, r, second)
 		Expect(ready(Get(ctx, e, first).Status.Conditions)).To(HaveValue(HaveField("Reason", skeinv1.ReasonReady)))
 		Expect(ready(Get(ctx, e, second).Status.Conditions)).To(HaveValue(And(HaveField("Reason", skeinv1.ReasonPathTaken),
-			HaveField("Message", ContainSubstring(`ThreadEndpoint "a" was made in the same second, comes first by name, has the path /a too`)))))
+			HaveField("Message", ContainSubstring(`ThreadEndpoint "a" was created in the same second and precedes this one by name. It also has the path /a`)))))
 	})
 
 	It("keep an agent Ready whose titles have no model, and say so", Label("RUN-07", "K8S-02"), func(ctx SpecContext) {

@@ -77,7 +77,7 @@ var _ = Describe("The SandboxPool of code", Label("COD-09", "K8S-02"), func() {
 		Expect(c).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", skeinv1.ReasonReferenceNotFound)))
 		Expect(c.Message).To(And(ContainSubstring(says), ContainSubstring(`SandboxPool "default"`), ContainSubstring("kubectl apply -f -")))
 		Expect(a.Status.Conditions).NotTo(ContainElement(HaveField("Type", skeinv1.ConditionStalled)))
-		// What the message says to run makes the pool.
+		// The command in the message creates the pool.
 		command := c.Message[strings.Index(c.Message, "echo "):strings.Index(c.Message, " | kubectl")]
 		out, err := exec.CommandContext(ctx, "sh", "-c", command).Output()
 		Expect(err).NotTo(HaveOccurred())

@@ -1,5 +1,6 @@
-// Package definition reconciles the definitions: Agent, Prompt, Model, Tool, Effect and ThreadEndpoint. They differ only in
-// what they check and watch; a mistake is a condition that heals by a watch, never a retry (SPEC K8S-02).
+// Package definition reconciles the definitions: Agent, Prompt, Model, Tool, Effect and ThreadEndpoint. They differ
+// only in what they check and watch. A mistake becomes a condition that heals through a watch, never through a retry
+// (K8S-02).
 package definition
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// retryAfter is how long a failure of Skein itself waits for the next try.
+// retryAfter is the pause before a retry after a failure of Skein itself.
 const retryAfter = 15 * time.Second
 
 // object is a pointer to a definition.
@@ -32,18 +33,18 @@ type object[T any] interface {
 	DecodingProblem() string
 }
 
-// reconciler keeps the Ready condition of one kind.
+// reconciler maintains the Ready condition of one kind.
 type reconciler[T any, P object[T]] struct {
 	client   client.Client
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	status   func(P) *skeinv1.DefinitionStatus
-	// check tells what keeps an object from being used: a *engine.NotReadyError that becomes the
-	// condition, or another error when it could not be found out, which is tried again.
+	// check returns what keeps an object from being used: a *definition.NotReadyError becomes the condition; another
+	// error means that the check itself failed, and is retried.
 	check func(context.Context, P) error
-	// more sets the conditions that a kind has beside Ready; may be nil.
+	// more sets the conditions that a kind has beside Ready. It may be nil.
 	more func(context.Context, P, conditions.Writer)
-	// again is after how long to check once more; may be nil.
+	// again returns after how long to check once more. It may be nil.
 	again func(P) time.Duration
 }
 
@@ -71,7 +72,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		result.RequeueAfter = r.again(obj)
 	}
 	if mistake != nil && mistake.Reason == skeinv1.ReasonInternalError {
-		result.RequeueAfter = retryAfter // our failure, not the user's mistake: nothing that is watched heals it
+		result.RequeueAfter = retryAfter // a failure of Skein, not a mistake of the user: no watched object heals it
 	}
 	before := obj.DeepCopyObject().(P)
 	r.settle(ctx, obj, mistake)
@@ -82,7 +83,7 @@ func (r *reconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		if conditions.Unwritable(r.recorder, obj, err) {
 			return ctrl.Result{}, nil
 		}
-		// Deleted in between: nothing is left to say.
+		// The object was deleted meanwhile, so there is nothing to report.
 		return ctrl.Result{}, ignoreGone(err)
 	}
 	r.tell(before, obj)
@@ -104,14 +105,14 @@ func (r *reconciler[T, P]) settle(ctx context.Context, obj P, mistake *definitio
 	w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, mistake.Reason, mistake.Message)
 }
 
-// tell records an event where the condition turned.
+// tell records an Event when the Ready condition changed.
 func (r *reconciler[T, P]) tell(before, after P) {
 	was, is := conditions.Ready(r.status(before).Conditions), conditions.Ready(r.status(after).Conditions)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
 		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Check", "%s", is.Message)
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
-		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "everything that it needs is there now")
+		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, skeinv1.ReasonReady, "Check", "all dependencies are ready")
 	}
 }
 

@@ -24,18 +24,18 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Options of the definition controllers.
+// Options are the options of the definition controllers.
 type Options struct {
 	// Client reads from the cache and writes statuses.
 	Client      client.Client
 	Definitions *kube.Definitions
 	Recorder    events.EventRecorder
 	Clock       clock.PassiveClock
-	// Workers of each kind.
+	// Workers is the number of workers for each kind.
 	Workers int
 }
 
-// kind is what a definition's controller differs in.
+// kind is what distinguishes the controller of one kind of definition.
 type kind[T any, P object[T]] struct {
 	name    string
 	status  func(P) *skeinv1.DefinitionStatus
@@ -43,20 +43,21 @@ type kind[T any, P object[T]] struct {
 	more    func(context.Context, P, conditions.Writer)
 	list    func() client.ObjectList
 	watches []watch
-	// again is after how long an object is checked again though nothing that is watched has changed; nil for never.
+	// again returns after how long an object is checked again although no watched object has changed; nil means
+	// never.
 	again func(P) time.Duration
 }
 
-// watch is one kind of object that a definition depends on.
+// watch describes one kind of object that a definition depends on.
 type watch struct {
 	object    client.Object
-	index     string // of the definitions by the name of the object
+	index     string // finds the definitions by the name of the object
 	predicate predicate.Predicate
-	// value by which the definitions are found in the index; the object's name when nil.
+	// value returns the value by which the index finds the definitions. nil means the object's name.
 	value func(client.Object) string
-	// reach: not only those that name the object, but those that name these in turn, and so on.
+	// reach also enqueues the definitions that name the found ones, and so on.
 	reach bool
-	// all: every definition of the namespace.
+	// all enqueues every definition of the namespace.
 	all bool
 }
 
@@ -99,7 +100,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			watches: []watch{
 				content("ConfigMap", kube.IndexConfigMap), anyPool(),
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
-				// Of two with the same path the older one answers: each change of one may concern the others.
+				// Of two endpoints with the same path the older one answers, so a change of one may affect the
+				// others.
 				{object: &skeinv1.ThreadEndpoint{}, index: kube.IndexShape, predicate: predicate.GenerationChangedPredicate{}, value: func(o client.Object) string {
 					return kube.EndpointShape(o.(*skeinv1.ThreadEndpoint))
 				}},
@@ -112,12 +114,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			list:   func() client.ObjectList { return &skeinv1.PromptList{} },
 			watches: []watch{
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: watches.ReadyTurned()},
-				// Whether they are there and are to be called.
+				// Watched for whether they exist and are exposed as tools.
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: predicate.GenerationChangedPredicate{}},
 				{object: &skeinv1.Prompt{}, index: kube.IndexPrompt, predicate: predicate.GenerationChangedPredicate{}},
-				// What the tools of an MCP server are called is in its spec.
+				// The names of an MCP server's tools are in the Tool's spec.
 				{object: &skeinv1.Tool{}, index: kube.IndexTool, predicate: predicate.Or(watches.ReadyTurned(), predicate.Predicate(predicate.GenerationChangedPredicate{}))},
-				// Its own generation for its text, its condition for what its text is made of.
+				// Its generation stands for its own text, its condition for the texts that it includes.
 				{object: &skeinv1.Prompt{}, index: kube.IndexInclude, reach: true,
 					predicate: predicate.Or(predicate.GenerationChangedPredicate{}, watches.ReadyTurned())},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
@@ -134,7 +136,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 				{object: &skeinv1.Agent{}, index: kube.IndexAgent, predicate: watches.Existence()},
 				{object: &skeinv1.Model{}, index: kube.IndexModel, predicate: predicate.Or(watches.ReadyTurned(), predicate.GenerationChangedPredicate{})},
 				{object: &skeinv1.SandboxPool{}, index: kube.IndexPool, predicate: watches.Existence()},
-				// Whether the agent has code shows in its prompts, in those that these call, and in their tools.
+				// Whether the agent has code depends on its prompts, on the prompts that those call, and on their
+				// tools.
 				{object: &skeinv1.Prompt{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
 				{object: &skeinv1.Tool{}, all: true, predicate: predicate.GenerationChangedPredicate{}},
 				content("Secret", kube.IndexSecret), content("ConfigMap", kube.IndexConfigMap),
@@ -143,17 +146,17 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	)
 }
 
-// content watches Secrets or ConfigMaps by their metadata: whatever changes in one changes its version.
+// content watches Secrets or ConfigMaps through their metadata. Any change of one changes its resource version.
 func content(kind, index string) watch {
 	return watch{object: kube.MetadataOf(kind), index: index, predicate: predicate.ResourceVersionChangedPredicate{}}
 }
 
-// anyPool watches whether there are SandboxPools.
+// anyPool watches whether SandboxPools exist.
 func anyPool() watch {
 	return watch{object: &skeinv1.SandboxPool{}, all: true, predicate: watches.Existence()}
 }
 
-// lookAgain is when a Tool is checked again: the addresses of a host change without anybody telling.
+// lookAgain returns after how long a Tool is checked again, because the addresses of a host change without notice.
 func lookAgain(t *skeinv1.Tool) time.Duration {
 	if t.Spec.Code != nil {
 		return 0

@@ -1,5 +1,5 @@
-// Package hints turns the store's hints into reconcile requests (DESIGN.md section 4), so that a change of
-// the data plane reaches a controller without polling and without a write to the API server.
+// Package hints turns the store's notifications (store.Hint) into reconcile requests (DESIGN.md section 4). So a
+// change in the store reaches a controller without polling and without a write to the API server.
 package hints
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Subscriber is the part of the store that the source needs.
+// Subscriber is the part of the store that a Source needs.
 type Subscriber interface {
 	Subscribe(fn func(store.Hint)) (stop func())
 }
 
-// Source is a source of one controller: a hint about a thread enqueues every request that Track bound to
-// the thread. While a request waits to be reconciled more hints for it are dropped, so a burst costs one
-// reconcile. It is safe for concurrent use.
+// Source is an event source of one controller: a notification about a thread enqueues every request that Track bound
+// to the thread. While a request waits in the workqueue, further notifications for it are dropped, so that a burst
+// costs one reconcile. It is safe for concurrent use.
 type Source struct {
 	subscriber Subscriber
 	mask       store.Change
 
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	tracked map[string][]reconcile.Request // by thread id; as a rule one
-	threads map[reconcile.Request]string   // the same, the other way round
+	tracked map[string][]reconcile.Request // by thread id; usually one request
+	threads map[reconcile.Request]string   // the inverse of tracked
 	pending map[reconcile.Request]struct{}
 }
 
-// NewSource makes a source of hints of the kinds in mask.
+// NewSource returns a source for notifications of the kinds in mask.
 func NewSource(s Subscriber, mask store.Change) *Source {
 	return &Source{
 		subscriber: s,
@@ -53,7 +53,7 @@ func (s *Source) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Track binds a request to a thread, in place of the one that it was bound to before.
+// Track binds a request to a thread. It replaces the thread that the request was bound to before.
 func (s *Source) Track(threadID string, req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,21 +87,21 @@ func (s *Source) untrack(req reconcile.Request) {
 	s.tracked[id] = rest
 }
 
-// Begin is to be called before a reconcile reads the store: hints from now on enqueue again.
+// Begin must be called before a reconcile reads the store. Later notifications enqueue the request again.
 func (s *Source) Begin(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, req)
 }
 
-// Hold drops hints for a request until it is reconciled again, which the caller has arranged for.
+// Hold drops notifications for a request until its next reconcile, which the caller has already scheduled.
 func (s *Source) Hold(req reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[req] = struct{}{}
 }
 
-// hint is called by the store after a commit and must not block.
+// hint handles a notification. The store calls it after a commit, so it must not block.
 func (s *Source) hint(h store.Hint) {
 	if h.Changed&s.mask == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// subscriber hands out hints by hand.
+// subscriber sends notifications on request.
 type subscriber struct {
 	fn      func(store.Hint)
 	stopped chan struct{}

@@ -1,5 +1,5 @@
-// Package pace bounds how often a status is written (SPEC K8S-07, docs/adr/0003-thread-status-writes.md):
-// changes that nobody waits for are gathered, and no object is written more than once a second for long.
+// Package pace limits how often a status is written (K8S-07, docs/adr/0003-thread-status-writes.md). It gathers
+// changes that nobody waits for, and no object is written more than once a second in the long run.
 package pace
 
 import (
@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// writesPerSecond and burst bound the writes of one object, whatever happens to it. The burst lets the
-	// end of a short turn be seen at once although the object was written a moment ago.
+	// writesPerSecond and burst limit the writes of one object. The burst makes the end of a short turn visible at
+	// once although the object was written a moment ago.
 	writesPerSecond = 1
 	burst           = 2
 	// sweepAt is the number of remembered objects at which those at rest are forgotten.
 	sweepAt = 1024
 )
 
-// Pacer remembers when objects were written and since when a change of them waits. Only objects with
-// something under way take room in it. It is safe for concurrent use.
+// Pacer remembers when objects were written and how long a change of them has waited. It only remembers objects with
+// recent writes or a waiting change. It is safe for concurrent use.
 type Pacer struct {
 	mu      sync.Mutex
 	objects map[ctrl.Request]*object
@@ -28,21 +28,21 @@ type Pacer struct {
 
 type object struct {
 	limit    *rate.Limiter
-	deadline time.Time // of the change that waits; zero when none does
+	deadline time.Time // of the waiting change; zero when there is none
 }
 
-// New makes a pacer.
+// New returns a Pacer.
 func New() *Pacer { return &Pacer{objects: map[ctrl.Request]*object{}} }
 
-// Wait says when to look at an object again.
+// Wait says when to check an object again.
 type Wait struct {
 	After time.Duration
-	// Hold: nothing can happen in the meantime that would let the write come sooner.
+	// Hold means that no event until then can make the write happen sooner.
 	Hold bool
 }
 
-// Decide tells whether a change may be written at this time, or when to look again. gather is how long
-// the change may wait for others, counted from when it, or one before it, was first seen; 0 is not at all.
+// Decide reports whether a change may be written at this time, or else when to check again. gather is how long the
+// change may wait for others, counted from when it, or an earlier waiting change, was first seen. 0 means not at all.
 func (p *Pacer) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wait, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Pacer) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wa
 	return Wait{}, true
 }
 
-// Settled notes that no change waits any more.
+// Settled records that no change waits any more.
 func (p *Pacer) Settled(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Pacer) Settled(req ctrl.Request) {
 	}
 }
 
-// Forget drops what is remembered of an object.
+// Forget drops everything remembered about an object.
 func (p *Pacer) Forget(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *Pacer) get(req ctrl.Request, at time.Time) *object {
 	return o
 }
 
-// sweep forgets objects that have nothing waiting and may be written freely: remembering them says nothing.
+// sweep forgets objects without a waiting change that may be written freely. Forgetting them changes nothing.
 func (p *Pacer) sweep(at time.Time) {
 	for req, o := range p.objects {
 		if o.deadline.IsZero() && o.limit.TokensAt(at) >= burst {

@@ -14,32 +14,32 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// startTime is how long a pod may not answer before the pool says that it does not come up.
+// startTime is how long a pod may be unready before the pool reports that it does not start.
 const startTime = 2 * time.Minute
 
-// census is the pods of a pool by what they are.
+// census groups the pods of a pool by their state.
 type census struct {
-	ready    []*corev1.Pod // warm, of the present template
-	starting []*corev1.Pod // the same, not ready yet
-	stuck    []*corev1.Pod // of those that start, the ones with trouble
+	ready    []*corev1.Pod // warm and ready, of the present template
+	starting []*corev1.Pod // warm, of the present template, not ready yet
+	stuck    []*corev1.Pod // those of starting that have trouble
 	old      []*corev1.Pod // warm and ready, of an old template
-	stale    []*corev1.Pod // of an old template and not ready: of no use to anybody
-	sick     []*corev1.Pod // run, but have not answered for long
+	stale    []*corev1.Pod // of an old template and not ready: useless
+	sick     []*corev1.Pod // run, but have not been ready for a long time
 	claimed  []*corev1.Pod
-	over     []*corev1.Pod // have ended, of whatever state
+	over     []*corev1.Pod // have ended, in whatever state they were
 	leaving  []*corev1.Pod // are being deleted
 }
 
-// warm counts the pods that are or will be warm by the present template.
+// warm returns the number of pods of the present template that are or will be warm.
 func (c *census) warm() int { return len(c.ready) + len(c.starting) }
 
-// serving counts the pods that a thread can have at once.
+// serving returns the number of pods that a thread can claim at once.
 func (c *census) serving() int { return len(c.ready) + len(c.old) }
 
-// alive counts the pods that the pool's bound counts.
+// alive returns the number of pods that count against the pool's maximum.
 func (c *census) alive() int { return c.warm() + len(c.old) + len(c.claimed) }
 
-// count sorts the pods of the pool, and says how many are to be warm.
+// count groups the pods of the pool and determines how many should be warm.
 func (r *Reconciler) count(ctx context.Context, s *scope) error {
 	hash := kube.SandboxTemplateHash(s.object, r.Settings)
 	var taken []*corev1.Pod
@@ -50,7 +50,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("list the pods of the pool: %w", err)
 		}
-		// Always the same order, so that of several pods in trouble the same one is told of.
+		// Sort, so that of several pods in trouble the same one is always reported.
 		slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for i := range list.Items {
 			s.pods.add(&list.Items[i], state, hash, s.at)

@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/controller/sandboxpool"
 )
 
-// turning is an authority that turns right after it has issued its first certificate, as when a replica of the
-// manager, or a connection to a sandbox, finds the turn due at that moment.
+// turning is an authority that changes right after it has issued its first certificate, as when another replica of
+// the manager, or a connection to a sandbox, finds the change due at that moment.
 type turning struct {
 	sandboxpool.Authority
 	issued int

@@ -1,5 +1,5 @@
-// Package sandboxpool reconciles SandboxPools: it keeps as many sandboxes warm as the pool asks for, under
-// certificates and a NetworkPolicy of their own (SPEC COD-08, COD-09). Claiming them is internal/kube's.
+// Package sandboxpool reconciles SandboxPools (COD-08, COD-09). It keeps as many sandboxes warm as the pool requests,
+// with certificates and a NetworkPolicy of their own. Package internal/kube claims them.
 package sandboxpool
 
 import (
@@ -35,23 +35,23 @@ import (
 
 // Authority issues the certificates of sandboxes.
 type Authority interface {
-	// Keep turns the authority when that is due, and tells when it is to be asked again.
+	// Keep renews the authority when that is due, and returns when to call it again.
 	Keep(ctx context.Context) (next time.Time, err error)
-	// Fingerprint changes when everything is to be issued again.
+	// Fingerprint changes when all certificates must be issued again.
 	Fingerprint() string
-	// Server gives the data of a pool's Secret, and when it is to be replaced.
+	// Server returns the data of a pool's Secret, and when to replace it.
 	Server(pool, namespace string) (data map[string][]byte, renewAt time.Time, err error)
 }
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
-	// ProcessMode: the manager runs sandboxes as local processes, so that pools make no pods.
+	// ProcessMode means that the manager runs sandboxes as local processes, so that pools create no pods.
 	ProcessMode bool
 	Settings    kube.SandboxSettings
 	Authority   Authority
-	// ManagerNamespace is where the manager's pods are; empty when it runs outside the cluster.
+	// ManagerNamespace is the namespace of the manager's pods. It is empty when the manager runs outside the cluster.
 	ManagerNamespace string
 	Recorder         events.EventRecorder
 	Clock            clock.PassiveClock
@@ -67,7 +67,7 @@ type Reconciler struct {
 	memories map[ctrl.Request]*memory
 }
 
-// New makes a reconciler.
+// New returns a reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, pace: pace.New(), memories: map[ctrl.Request]*memory{}}
 }
@@ -89,19 +89,19 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// scope is what the phases of one reconcile share.
+// scope holds what the phases of one reconcile share.
 type scope struct {
 	req    ctrl.Request
 	object *skeinv1.SandboxPool
 	at     time.Time
 	pods   census
-	want   int // how many are to be warm
-	// trouble is why pods do not come up; its zero value when they do.
+	want   int // how many pods should be warm
+	// trouble is why pods do not start; the zero value means that they do.
 	trouble kube.Trouble
-	next    time.Duration // until it must be looked at again; 0 = not by itself
+	next    time.Duration // until the next reconcile; 0 means only on an event
 }
 
-// look makes the pool be looked at after a time, or sooner.
+// look schedules a reconcile of the pool after a time, unless an earlier one is scheduled.
 func (s *scope) look(after time.Duration) {
 	if after > 0 && (s.next == 0 || after < s.next) {
 		s.next = after
@@ -119,19 +119,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.object.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // warm pods go by their owner reference, claimed ones with their threads
+		return ctrl.Result{}, nil // warm pods are deleted through their owner reference, claimed ones with their threads
 	}
 	var failed error
 	invalid := kube.CheckDecoded(s.object)
-	if invalid != nil { // nothing is made by a spec that is not understood; what there is stays
+	if invalid != nil { // create nothing from a spec that could not be decoded, and keep what exists
 		s.trouble = kube.Trouble{Reason: invalid.Reason, Text: invalid.Message}
 	} else if !r.ProcessMode {
 		for _, step := range []phase{
-			r.certificate, // pods cannot start without
-			r.isolate,     // and must not without
-			r.count,       // what there is, and how many are wanted
-			r.clean,       // pods that have ended, or are too many or too old
-			r.fill,        // what is missing
+			r.certificate, // pods cannot start without it
+			r.isolate,     // pods must not start without it
+			r.count,       // what exists, and how many are wanted
+			r.clean,       // remove pods that have ended, are too many or too old
+			r.fill,        // create what is missing
 		} {
 			if failed = step(ctx, s); failed != nil {
 				break
@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
+		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)

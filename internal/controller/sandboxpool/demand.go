@@ -9,29 +9,31 @@ import (
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 )
 
-// How the buffer of warm sandboxes follows demand (docs/adr/0016-warm-buffer.md).
+// How the number of warm sandboxes follows demand (docs/adr/0016-warm-buffer.md).
 const (
-	// demandWindow is the time whose claims the buffer is to cover: a pod has started by then, on a busy node too.
+	// demandWindow is the period whose claims the warm pods must cover. A new pod has started by then, even on a busy
+	// node.
 	demandWindow = 30 * time.Second
-	// demandMemory is how long a busy time is remembered, and so how slowly the buffer shrinks.
+	// demandMemory is how long a busy period is remembered, and so how slowly the number of warm pods shrinks.
 	demandMemory = 5 * time.Minute
-	// demandGrain is how finely claims are told apart in time, which bounds what is remembered.
+	// demandGrain is the resolution of the times of claims. It bounds what is remembered.
 	demandGrain = 5 * time.Second
 )
 
-// demand is what is remembered of a pool's claims.
+// demand is what is remembered about a pool's claims.
 type demand struct {
-	counted map[types.UID]bool // claimed pods that were counted, of those that there are; nil before the first look
+	counted map[types.UID]bool // the claimed pods that were counted and still exist; nil before the first reconcile
 	claims  []claims           // oldest first, none older than demandMemory
 }
 
-// claims within one grain of time.
+// claims is the number of claims within one grain of time.
 type claims struct {
 	at time.Time
 	n  int
 }
 
-// observe counts the claims since the last look. Those before the first look count for nothing: when they were is not known.
+// observe counts the claims since the last call. Claims before the first call do not count, because their time is
+// unknown.
 func (d *demand) observe(taken []*corev1.Pod, at time.Time) {
 	first := d.counted == nil
 	now := make(map[types.UID]bool, len(taken))
@@ -56,7 +58,7 @@ func (d *demand) observe(taken []*corev1.Pod, at time.Time) {
 	d.claims = append(d.claims, claims{at, fresh})
 }
 
-// peak is the most claims within demandWindow, of those that are remembered.
+// peak returns the highest number of remembered claims within any demandWindow.
 func (d *demand) peak() int {
 	most := 0
 	for i, first := range d.claims {
@@ -71,20 +73,21 @@ func (d *demand) peak() int {
 	return most
 }
 
-// desired is how many sandboxes are to be warm: as many as the busiest window had claims, between the pool's bounds.
+// desired returns how many sandboxes should be warm: as many as the busiest window had claims, within the pool's
+// bounds.
 func (r *Reconciler) desired(s *scope, taken []*corev1.Pod) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memoryOf(s.req)
 	m.demand.observe(taken, s.at)
 	want := warmBetween(&s.object.Spec, m.demand.peak())
-	if want > int(s.object.Spec.Warm) { // the buffer may shrink when the oldest of the claims is forgotten
+	if want > int(s.object.Spec.Warm) { // check again when the oldest claim is forgotten, because the number may shrink then
 		s.look(demandMemory - s.at.Sub(m.demand.claims[0].at))
 	}
 	return want
 }
 
-// warmBetween keeps a number of warm sandboxes within what the pool says.
+// warmBetween limits a number of warm sandboxes to the pool's bounds.
 func warmBetween(pool *skeinv1.SandboxPoolSpec, n int) int {
 	least := int(pool.Warm)
 	if pool.MaxWarm == nil {

@@ -22,7 +22,7 @@ var _ = Describe("The buffer of warm sandboxes", func() {
 		w.allUp(ctx)
 		w.reconcile(ctx)
 	})
-	// take claims n warm sandboxes and lets the pool see it.
+	// take claims n warm sandboxes and lets the pool observe it.
 	take := func(ctx context.Context, n int) {
 		GinkgoHelper()
 		for range n {
@@ -34,7 +34,7 @@ var _ = Describe("The buffer of warm sandboxes", func() {
 	desired := func(ctx context.Context) int32 {
 		GinkgoHelper()
 		w.reconcile(ctx)
-		w.Clock.Step(30 * time.Second) // counts are shown together
+		w.Clock.Step(30 * time.Second) // changes of counts are written together
 		w.reconcile(ctx)
 		return w.get(ctx).Status.DesiredWarm
 	}
@@ -96,7 +96,7 @@ var _ = Describe("The buffer of warm sandboxes", func() {
 		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.Warm = 1 })
 		w.reconcile(ctx)
 		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.Warm = 0 })
-		w.claim(ctx, w.warm(ctx)[0]) // as a pod that is a thread's from the start
+		w.claim(ctx, w.warm(ctx)[0]) // like a pod that belongs to a thread from the start
 		w.reconcile(ctx)
 		Expect(w.warm(ctx)).To(HaveLen(1))
 	})

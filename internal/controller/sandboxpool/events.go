@@ -16,12 +16,12 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// refillDelay is how long after a claim its pool is looked at. A pod that starts takes the processors of a node, and
-// the API server's time, from the first run of the code that the claim was for; and the claims of a burst are
-// refilled together.
+// refillDelay is the pause between a claim and the reconcile of its pool. A pod that starts takes processor time on a
+// node and time of the API server from the first run of the code for which the claim was made. The delay also lets
+// one reconcile refill all claims of a burst.
 const refillDelay = 100 * time.Millisecond
 
-// podEvents lets a pool be looked at when one of its pods turned: at once, but for a claim.
+// podEvents enqueues a pool when one of its pods changed: at once, except after a claim.
 func podEvents() handler.EventHandler {
 	atOnce := handler.EnqueueRequestsFromMapFunc(poolOf)
 	return handler.Funcs{
@@ -40,13 +40,13 @@ func podEvents() handler.EventHandler {
 	}
 }
 
-// isClaim tells whether a pod became a thread's.
+// isClaim reports whether an update is the claim of a pod.
 func isClaim(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetLabels()[skeinv1.LabelSandboxState] == kube.SandboxWarm &&
 		e.ObjectNew.GetLabels()[skeinv1.LabelSandboxState] == kube.SandboxClaimed
 }
 
-// poolOf maps a pod to its pool by label: a claimed one is owned by its Thread.
+// poolOf maps a pod to its pool by label, because a claimed pod is owned by its Thread.
 func poolOf(_ context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[skeinv1.LabelPool]
 	if name == "" {
@@ -55,7 +55,7 @@ func poolOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// podTurned passes what of a pod its pool depends on.
+// podTurned passes updates of a pod that its pool depends on.
 func podTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*corev1.Pod)

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// queue notes after what time each request is due.
+// queue records the delay of each request.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	due map[ctrl.Request]time.Duration

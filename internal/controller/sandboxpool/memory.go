@@ -14,21 +14,21 @@ const (
 	backoffMax   = 5 * time.Minute
 )
 
-// memory is what is remembered of a pool from one look to the next. A new leader begins with none of it.
+// memory is what is remembered about a pool between reconciles. A new leader starts without it.
 type memory struct {
-	failure *failure // nil while pods come up
+	failure *failure // nil while pods start
 	demand  demand
 }
 
 // failure says that pods of a pool end or are refused.
 type failure struct {
 	count   int
-	at      time.Time // the last one
-	until   time.Time // no pod is made before
+	at      time.Time // the time of the last one
+	until   time.Time // no pod is created before
 	trouble kube.Trouble
 }
 
-// memoryOf gives what is remembered of a pool. Called with the lock held.
+// memoryOf returns what is remembered about a pool. mu is held.
 func (r *Reconciler) memoryOf(req ctrl.Request) *memory {
 	m := r.memories[req]
 	if m == nil {
@@ -45,7 +45,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	delete(r.memories, req)
 }
 
-// note counts a failure, and puts off the next pod for longer each time.
+// note counts a failure, and delays the next pod longer each time.
 func (r *Reconciler) note(s *scope, t kube.Trouble) failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Reconciler) note(s *scope, t kube.Trouble) failure {
 	return *f
 }
 
-// heal forgets the failure once what was made after it has come up, or nothing is missing.
+// heal forgets the failure once a pod that was created after it is ready, or no pod is missing.
 func (r *Reconciler) heal(s *scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *Reconciler) heal(s *scope) {
 	}
 }
 
-// madeSince tells whether one of the pods is younger than a time; pods know theirs by the second.
+// madeSince reports whether one of the pods is younger than t. Pods record their creation in whole seconds.
 func madeSince(pods []*corev1.Pod, t time.Time) bool {
 	for _, p := range pods {
 		if p.CreationTimestamp.After(t) {
@@ -84,7 +84,7 @@ func madeSince(pods []*corev1.Pod, t time.Time) bool {
 	return false
 }
 
-// failed gives the failure of the pool's pods, if they fail.
+// failed returns the failure of the pool's pods, or nil.
 func (r *Reconciler) failed(req ctrl.Request) *failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()

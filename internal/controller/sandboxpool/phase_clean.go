@@ -14,12 +14,12 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// leaveTime is how long past its time a pod may still be leaving. Whoever is to confirm its end is then taken for
-// gone with its node; a sandbox has nothing that another must wait for.
+// leaveTime is how long after its grace period a pod may still be terminating. Then the node that should confirm its
+// end counts as lost. Nothing else has to wait for a sandbox.
 const leaveTime = 30 * time.Second
 
-// clean deletes what is of no use: pods that have ended, or that nobody will end; pods that answer no more; pods of
-// an old template as far as new ones have taken their place; and pods above the number.
+// clean deletes useless pods: pods that have ended or whose end nobody confirms, pods that do not answer any more,
+// pods of an old template once new ones have replaced them, and pods beyond the desired number.
 func (r *Reconciler) clean(ctx context.Context, s *scope) error {
 	if err := r.bury(ctx, s); err != nil {
 		return err
@@ -51,12 +51,13 @@ func (r *Reconciler) bury(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// removeFailed removes pods that have ended or answer no more. Several warm ones that failed together are one failure.
+// removeFailed removes pods that have ended or do not answer any more. Several warm pods that failed together count
+// as one failure.
 func (r *Reconciler) removeFailed(ctx context.Context, s *scope) error {
 	if err := r.removeAll(ctx, append(slices.Clone(s.pods.over), s.pods.sick...)); err != nil {
 		return err
 	}
-	// A claimed one that ended has served somebody; it says nothing of the template.
+	// A claimed pod that ended has worked, so it does not count as a failure of the template.
 	i := slices.IndexFunc(s.pods.over, func(p *corev1.Pod) bool { return p.Labels[skeinv1.LabelSandboxState] == kube.SandboxWarm })
 	switch {
 	case i >= 0:
@@ -69,14 +70,14 @@ func (r *Reconciler) removeFailed(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// retire deletes pods of an old template for which new ones serve.
+// retire deletes pods of an old template that new ones have replaced.
 func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 	for len(s.pods.old) > 0 && s.pods.serving() > s.want {
 		if err := r.removeOld(ctx, s); err != nil {
 			return err
 		}
 	}
-	// A full pool has no room for a new pod beside an old one, so the old one goes first.
+	// A full pool has no room for a new pod beside an old one, so delete the old one first.
 	if limit := int(s.object.Spec.Max); limit > 0 && len(s.pods.old) > 0 && s.pods.warm() < s.want && s.pods.alive() >= limit {
 		return r.removeOld(ctx, s)
 	}
@@ -89,7 +90,7 @@ func (r *Reconciler) removeOld(ctx context.Context, s *scope) error {
 	return err
 }
 
-// shrink deletes pods above the number, those that start first.
+// shrink deletes pods beyond the desired number, starting ones first.
 func (r *Reconciler) shrink(ctx context.Context, s *scope) error {
 	for s.pods.warm() > s.want {
 		from := &s.pods.starting
@@ -114,11 +115,11 @@ func (r *Reconciler) removeAll(ctx context.Context, pods []*corev1.Pod) error {
 	return nil
 }
 
-// remove deletes a pod unless somebody claimed it in the meantime.
+// remove deletes a pod unless it was claimed meanwhile.
 func (r *Reconciler) remove(ctx context.Context, p *corev1.Pod) error {
 	err := r.Client.Delete(ctx, p.DeepCopy(), client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}, client.GracePeriodSeconds(0))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // its next event leads here again
+		return nil // its next event causes another reconcile
 	}
 	if err != nil {
 		return fmt.Errorf("delete pod %q: %w", p.Name, err)

@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// createAtOnce bounds the pods that one reconcile makes, so that a wrong template makes few.
+// createAtOnce bounds the pods that one reconcile creates, so that a wrong template creates few.
 const createAtOnce = 20
 
-// fill makes the pods that are missing, at once after a claim and after a growing pause when they fail.
+// fill creates the missing pods: at once after a claim, and after a growing pause when they fail.
 func (r *Reconciler) fill(ctx context.Context, s *scope) error {
 	missing := min(s.missing(), createAtOnce)
 	if limit := int(s.object.Spec.Max); limit > 0 {
@@ -31,14 +31,14 @@ func (r *Reconciler) fill(ctx context.Context, s *scope) error {
 	if len(s.pods.stuck) > 0 {
 		s.trouble = stuck(s.pods.stuck[0])
 	}
-	for _, p := range s.pods.starting { // one that hangs without a reason is told of when its time is up
+	for _, p := range s.pods.starting { // a pod that hangs without a reason is reported when its time is up
 		s.look(startTime - s.at.Sub(kube.PodUnreadySince(p)))
 	}
 	return r.create(ctx, s, missing)
 }
 
-// missing is how many pods of the present template are to be made. Beside old ones that still serve only a quarter
-// of the number starts at a time: a template that does not work costs little, and a roll-out little room.
+// missing returns how many pods of the present template to create. While old pods still serve, only a quarter of the
+// number starts at a time: then a template that does not work costs little, and a rollout needs little room.
 func (s *scope) missing() int {
 	missing := s.want - s.pods.warm()
 	if len(s.pods.old) == 0 {
@@ -74,7 +74,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, n int) error {
 			errs[i] = nil
 		}
 	}
-	if refused != nil { // it will not go away by trying at once
+	if refused != nil { // retrying at once is useless
 		refused.Text = "pods are refused: " + refused.Text
 		f := r.note(s, *refused)
 		s.look(f.until.Sub(s.at))

@@ -18,18 +18,18 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// Annotations of a pool's Secret, by which it is judged without reading the key in it.
+// Annotations of a pool's Secret. They show whether it is current without reading its key.
 const (
 	annotationAuthority = "skein.dev/authority"
 	annotationRenewAt   = "skein.dev/renew-at"
 )
 
-// metadataOnly keeps a write of a Secret from starting a cache of all Secrets with their contents, which a
-// client that reads its own writes would otherwise do.
+// metadataOnly keeps a write of a Secret from starting a cache of all Secrets with their contents. A client that
+// reads its own writes would otherwise start one.
 const metadataOnly = client.DisableReadYourWritesConsistency
 
-// certificate keeps the Secret that the pool's pods serve with, and renews it before it ends or when the authority
-// turns. Running pods get it by their volume, and read it at the next connection.
+// certificate maintains the Secret with the pods' server certificate. It renews the certificate before it ends, and
+// when the authority changes. Running pods get the new one through their volume and use it for the next connection.
 func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	next, err := r.Authority.Keep(ctx)
 	if err != nil {
@@ -46,7 +46,8 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	if !missing && !metav1.IsControlledBy(have, s.object) {
 		return fmt.Errorf("a Secret %q exists already and is not this pool's: delete or rename it", name)
 	}
-	// Read before the certificate is issued: should the authority turn between the two, it is issued once more.
+	// Read the fingerprint before the certificate is issued: if the authority changes in between, the certificate is
+	// issued again.
 	authority := r.Authority.Fingerprint()
 	if !missing && have.Annotations[annotationAuthority] == authority {
 		if at, err := time.Parse(time.RFC3339, have.Annotations[annotationRenewAt]); err == nil && at.After(s.at) {
@@ -73,7 +74,7 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	if missing {
 		err = r.Client.Create(ctx, secret, metadataOnly)
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the cache is behind; its event leads here again
+			return nil // the cache is behind; its event causes another reconcile
 		}
 	} else {
 		before := &corev1.Secret{ObjectMeta: *have.ObjectMeta.DeepCopy(), Type: corev1.SecretTypeTLS}
@@ -86,7 +87,7 @@ func (r *Reconciler) certificate(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isolate keeps the NetworkPolicy of the pool's pods: nothing out, and in only from the manager.
+// isolate maintains the NetworkPolicy of the pool's pods: no egress, and ingress only from the manager.
 func (r *Reconciler) isolate(ctx context.Context, s *scope) error {
 	want := r.policy(s.object)
 	have := &networkingv1.NetworkPolicy{}
@@ -120,7 +121,7 @@ func (r *Reconciler) policy(pool *skeinv1.SandboxPool) *networkingv1.NetworkPoli
 			"app.kubernetes.io/component": "manager",
 		}},
 	}}
-	if r.ManagerNamespace == "" { // a manager outside the cluster has no labels; its certificate is what counts
+	if r.ManagerNamespace == "" { // a manager outside the cluster has no labels; its certificate authenticates it
 		from = nil
 	}
 	return &networkingv1.NetworkPolicy{

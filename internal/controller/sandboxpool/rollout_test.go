@@ -27,7 +27,7 @@ var _ = Describe("A change of the template", func() {
 		old = kube.SandboxTemplateHash(w.pool, w.options().Settings)
 		w.change(ctx, func(s *skeinv1.SandboxPoolSpec) { s.MaxConcurrency = 7 })
 	}
-	// count gives the warm pods by template and readiness, and the claimed ones.
+	// count returns the numbers of warm pods by template and readiness, and of claimed pods.
 	type counts struct{ Old, Ready, Starting, Claimed int }
 	count := func(ctx context.Context) (c counts) {
 		GinkgoHelper()
@@ -86,7 +86,7 @@ var _ = Describe("A change of the template", func() {
 	It("stops at a template that does not work, and the old pods serve on", Label("COD-09"), func(ctx SpecContext) {
 		rolling(ctx, func(s *skeinv1.SandboxPoolSpec) { s.Warm, s.Max = 8, 50 })
 		for range 5 {
-			w.Clock.Step(time.Second) // a status is written once a second at the most
+			w.Clock.Step(time.Second) // a status is written at most once a second
 			w.reconcile(ctx)
 			for _, p := range w.pods(ctx) {
 				if !kube.PodReady(&p) {

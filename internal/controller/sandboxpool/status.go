@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// countsAfter gathers changes of the counts: a claim and its refill make none that anybody waits for, so
-	// that a claim costs two API writes in all.
+	// countsAfter gathers changes of the counts. Nobody waits for the changes that a claim and its refill make, so a
+	// claim costs two API writes in all.
 	countsAfter = 30 * time.Second
-	// scalingAfter is how long a warm pool may lack a sandbox, as after a claim, before it is not Ready.
+	// scalingAfter is how long a pool may lack warm sandboxes, as after a claim, before it is not Ready.
 	scalingAfter = 10 * time.Second
 )
 
-// writeStatus computes the whole status and writes it when it changed and the pace allows.
+// writeStatus computes the whole status, and writes it when it changed and the pace allows it.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	s.compute(r.ProcessMode, failed)
@@ -48,12 +48,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
-// gather is how long a change may wait for others.
+// gather returns how long a change may wait for others.
 func gather(before, after []metav1.Condition) time.Duration {
 	was, is := conditions.Ready(before), conditions.Ready(after)
 	switch {
 	case was.Status == is.Status && was.Reason == is.Reason && was.ObservedGeneration == is.ObservedGeneration:
-		return countsAfter // or the words for the same trouble
+		return countsAfter // also for another text about the same trouble
 	case was.Status == metav1.ConditionTrue && is.Reason == skeinv1.ReasonScaling && was.ObservedGeneration == is.ObservedGeneration:
 		return scalingAfter
 	default:
@@ -61,14 +61,14 @@ func gather(before, after []metav1.Condition) time.Duration {
 	}
 }
 
-// compute is the one place where a pool's status is made.
+// compute is the only function that makes a pool's status.
 func (s *scope) compute(processMode bool, failed error) {
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
 	w := conditions.Writer{List: &status.Conditions, Generation: o.Generation, Now: s.at}
 	if failed != nil {
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonInternalError, failed.Error())
-		return // the counts may be of a census that was cut short
+		return // the counts may be incomplete
 	}
 	status.Engine = cmp.Or(o.Spec.Engine, skeinv1.SandboxEngineQuickJS)
 	status.DesiredWarm = int32(s.want)
@@ -77,7 +77,7 @@ func (s *scope) compute(processMode bool, failed error) {
 	status.Starting = int32(len(s.pods.starting) - len(s.pods.stuck))
 	status.Failing = int32(len(s.pods.stuck) + len(s.pods.over) + len(s.pods.sick))
 	status.Outdated = int32(len(s.pods.old))
-	// What demand asks for beyond the pool's own number is no promise.
+	// Pods that demand adds beyond the pool's own number do not count for readiness.
 	missing := int(o.Spec.Warm) - s.pods.serving()
 	full := o.Spec.Max > 0 && s.pods.alive() >= int(o.Spec.Max) && len(s.pods.starting) == 0
 	switch {
@@ -96,7 +96,7 @@ func (s *scope) compute(processMode bool, failed error) {
 	}
 }
 
-// troubled tells whether a pool's pods do not come up.
+// troubled reports whether a pool's pods do not start.
 func troubled(c metav1.Condition) bool {
 	switch c.Reason {
 	case skeinv1.ReasonInvalidSpec, skeinv1.ReasonPodsFailing, skeinv1.ReasonImageUnavailable, skeinv1.ReasonUnschedulable, skeinv1.ReasonQuotaExceeded, skeinv1.ReasonPodsRefused:
@@ -105,13 +105,13 @@ func troubled(c metav1.Condition) bool {
 	return false
 }
 
-// tell records an Event where the pool turned.
+// tell records an Event when the pool's state changed.
 func (r *Reconciler) tell(before, after *skeinv1.SandboxPool) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
 	case troubled(is) && was.Reason != is.Reason:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Fill", "%s", is.Message)
 	case is.Status == metav1.ConditionTrue && troubled(was):
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Fill", "sandboxes come up again")
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Fill", "sandboxes start again")
 	}
 }

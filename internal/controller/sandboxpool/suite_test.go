@@ -22,7 +22,7 @@ func TestSandboxPool(t *testing.T) {
 	RunSpecs(t, "sandboxpool controller")
 }
 
-// world is a pool of two warm sandboxes, of five at most, with its reconciler. The specs play the kubelet.
+// world is a pool of two warm sandboxes, at most five, with its reconciler. The specs act as the kubelet.
 type world struct {
 	*Env
 	r         *sandboxpool.Reconciler
@@ -74,7 +74,7 @@ func (w *world) pods(ctx context.Context) []corev1.Pod {
 	return l.Items
 }
 
-// warm gives the unclaimed pods.
+// warm returns the unclaimed pods.
 func (w *world) warm(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	var warm []corev1.Pod
@@ -94,13 +94,13 @@ func (w *world) become(ctx context.Context, p *corev1.Pod, status corev1.PodStat
 
 var up = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 
-// waiting is the status of a pod whose container does not start.
+// waiting returns the status of a pod whose container does not start.
 func waiting(reason, message string) corev1.PodStatus {
 	return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
 		{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}}
 }
 
-// ended is the status of a pod whose container has ended.
+// ended returns the status of a pod whose container has ended.
 func ended(reason string, code int32, message string) corev1.PodStatus {
 	return corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{
 		{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, Message: message}}}}}

@@ -59,7 +59,7 @@ var _ = Describe("Trouble with pods", func() {
 		w.Clock.Step(time.Second)
 		w.reconcile(ctx)
 		Expect(w.ready(ctx)).To(HaveField("Reason", skeinv1.ReasonWarm))
-		Expect(w.Recorder.Events).To(Receive(ContainSubstring("come up again")))
+		Expect(w.Recorder.Events).To(Receive(ContainSubstring("start again")))
 	})
 
 	It("says that no node takes the pods", Label("COD-09"), func(ctx SpecContext) {
@@ -158,7 +158,7 @@ var _ = Describe("Trouble with pods", func() {
 		left := w.pods(ctx)
 		Expect(left).To(HaveLen(2))
 		w.Writes()
-		last := left[0].DeletionTimestamp.Time // the API server in memory has its own clock, which may have gone on in between
+		last := left[0].DeletionTimestamp.Time // the API server in memory has its own clock, which may have advanced
 		if also := left[1].DeletionTimestamp.Time; also.After(last) {
 			last = also
 		}

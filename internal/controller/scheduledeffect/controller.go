@@ -1,5 +1,5 @@
-// Package scheduledeffect reconciles ScheduledEffects: it records each firing when it is due, once, and
-// shows how the handler ended (SPEC EFF-01, EFF-04). The handler itself is the engine's.
+// Package scheduledeffect reconciles ScheduledEffects (EFF-01, EFF-04): it records each firing once, when it is due,
+// and shows how the handler ended. The engine runs the handler.
 package scheduledeffect
 
 import (
@@ -29,12 +29,12 @@ import (
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=skein.dev,resources=scheduledeffects/status,verbs=patch
 
-// Engine is what the controller needs of the engine.
+// Engine is the part of the engine that the controller needs.
 type Engine interface {
 	WakeEffects()
 }
 
-// Store is what the controller needs of the store.
+// Store is the part of the store that the controller needs.
 type Store interface {
 	hints.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
@@ -42,13 +42,13 @@ type Store interface {
 	Firing(ctx context.Context, effectID string, due int64) (*store.Firing, error)
 }
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
 	Store  Store
 	Engine Engine
-	// Recorder may be nil: no Events.
+	// Recorder records Events. It may be nil.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	Workers  int
@@ -61,7 +61,7 @@ type Reconciler struct {
 	pace  *pace.Pacer
 }
 
-// New makes a reconciler.
+// New returns a reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, hints: hints.NewSource(o.Store, store.ChangedFiring), pace: pace.New()}
 }
@@ -83,31 +83,31 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// scope is what the phases of one reconcile share.
+// scope holds what the phases of one reconcile share.
 type scope struct {
 	req      ctrl.Request
 	object   *skeinv1.ScheduledEffect
 	at       time.Time // of this reconcile
 	due      time.Time
 	thread   *skeinv1.Thread
-	row      *store.Thread // of the thread
-	firing   *store.Firing // nil until it was recorded
+	row      *store.Thread // the stored thread
+	firing   *store.Firing // nil until it is recorded
 	canceled bool
-	problem  *problem      // keeps it from firing
-	next     time.Duration // until it must be looked at again; 0 = not by itself
-	fires    bool          // at that time it is due
-	again    bool          // look at it again as soon as the status is written
-	gone     bool          // the object was deleted
+	problem  *problem      // what keeps it from firing
+	next     time.Duration // until the next reconcile; 0 means only on an event
+	fires    bool          // whether it is due at that time
+	again    bool          // whether to reconcile again as soon as the status is written
+	gone     bool          // whether the object was deleted
 }
 
 type problem struct{ reason, message string }
 
-// phase is one step of a reconcile. stop ends it before the next.
+// phase is one step of a reconcile. When stop is true, the later phases are skipped.
 type phase func(ctx context.Context, s *scope) (stop bool, err error)
 
-// Reconcile brings a ScheduledEffect to its due time and past it.
+// Reconcile brings a ScheduledEffect to its due time and beyond.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	// Hints of changes after this line lead to another reconcile.
+	// Notifications of later changes cause another reconcile.
 	r.hints.Begin(req)
 	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
@@ -120,15 +120,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var failed error
 	for _, step := range []phase{
-		r.expire,     // a finished one goes after its TTL
-		r.observe,    // one that has fired is only watched
-		r.decoded,    // a spec that is not understood is not acted upon
-		r.findThread, // one that has not needs its thread
-		r.own,        // and goes with it
-		r.cancel,     // and does not outlive its end (EFF-06)
-		r.findEffect, // and needs its effect
+		r.expire,     // delete a finished effect after its TTL
+		r.observe,    // an effect that has fired is only observed
+		r.decoded,    // do not act on a spec that could not be decoded
+		r.findThread, // an effect that has not fired needs its thread,
+		r.own,        // is deleted with it,
+		r.cancel,     // and is canceled when it ends (EFF-06)
+		r.findEffect, // it also needs its Effect
 		r.plan,       // and a due time that a restart does not move
-		r.fire,       // at which it is recorded, once (EFF-04)
+		r.fire,       // at which the firing is recorded, once (EFF-04)
 	} {
 		stop, err := step(ctx, s)
 		if failed = err; stop || err != nil {
@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
+		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	result.Priority = ptr.To(restPriority)
@@ -147,14 +147,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.Priority = ptr.To(duePriority)
 	}
 	if s.fires && result.RequeueAfter == s.next {
-		// The status may have taken a while to write, and that time has passed too.
+		// Writing the status may have taken a while, so compute the time again.
 		result.RequeueAfter = max(s.due.Sub(r.Clock.Now()), time.Nanosecond)
 		result.Priority = ptr.To(duePriority)
 	}
 	return result, errors.Join(failed, err)
 }
 
-// decoded makes a problem of fields that could not be decoded. Nothing fires by a spec that is not understood.
+// decoded reports fields that could not be decoded as a problem. An effect never fires from such a spec.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	if err := kube.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
@@ -162,7 +162,7 @@ func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	return s.problem != nil, nil
 }
 
-// threadTurned passes what of a Thread its pending effects depend on.
+// threadTurned passes updates of a Thread that its pending effects depend on.
 func threadTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*skeinv1.Thread)

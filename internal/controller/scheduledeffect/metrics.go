@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// lateness is how long after its due time a firing was recorded.
+// lateness is the time from a firing's due time until it was recorded.
 var lateness = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Name:    "skein_effect_lateness_seconds",
 	Help:    "Time from an effect's due time until its firing was recorded.",

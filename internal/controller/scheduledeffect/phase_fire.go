@@ -29,7 +29,7 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) (bool, error) {
 	return true, client.IgnoreNotFound(err)
 }
 
-// ttl is how long a finished effect stays to be looked at.
+// ttl returns how long a finished effect is kept.
 func ttl(o *skeinv1.ScheduledEffect) time.Duration {
 	if t := o.Spec.TTLSecondsAfterFinished; t != nil {
 		return time.Duration(*t) * time.Second
@@ -37,7 +37,7 @@ func ttl(o *skeinv1.ScheduledEffect) time.Duration {
 	return 5 * time.Minute
 }
 
-// observe watches a firing that was recorded, by this reconcile or one before it, perhaps before a crash.
+// observe watches a firing that this reconcile or an earlier one recorded, perhaps before a crash.
 func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	if !planned(s.object) {
 		return false, nil
@@ -61,7 +61,8 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// follow makes the end of the handler lead to a reconcile. It may have ended before the hints were tracked.
+// follow makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
+// ended before notifications were tracked.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	r.hints.Track(s.firing.ThreadID, s.req)
 	f, err := r.Store.Firing(ctx, s.firing.EffectID, s.firing.Due)
@@ -75,11 +76,12 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// planned tells whether the due time is settled: a restart must not move it, or the effect might fire twice.
+// planned reports whether the due time is fixed. A restart must not move it, because the effect might then fire
+// twice.
 func planned(o *skeinv1.ScheduledEffect) bool { return o.Spec.At != nil || o.Status.ScheduledAt != 0 }
 
-// plan settles the due time. A delay runs from when the object was made, which the API server tells in
-// whole seconds only: from now, when that is within that second, and else from the second's end.
+// plan fixes the due time. A delay runs from the creation of the object, which the API server records in whole
+// seconds. plan counts from now if that is within that second, else from the end of that second.
 func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
 	if planned(s.object) {
 		s.due = kube.DueTime(s.object)
@@ -89,15 +91,15 @@ func (r *Reconciler) plan(_ context.Context, s *scope) (bool, error) {
 	if early := s.at.Add(s.object.Spec.After.Duration).Truncate(time.Microsecond); early.Before(s.due) {
 		s.due = early
 	}
-	// The status must hold the due time before anything fires by it.
+	// The status must hold the due time before the effect fires.
 	s.again = true
 	return true, nil
 }
 
-// fire records the firing when it is due (SPEC EFF-04) and wakes the engine, which runs the handler.
+// fire records the firing when it is due (EFF-04) and wakes the engine, which runs the handler.
 func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil {
-		return true, nil // a watch leads here again
+		return true, nil // a watch causes another reconcile
 	}
 	if rest := s.due.Sub(s.at); rest > 0 {
 		s.next, s.fires = rest, true

@@ -38,7 +38,7 @@ func (r *Reconciler) findThread(ctx context.Context, s *scope) (bool, error) {
 	return false, err
 }
 
-// own makes the Thread the owner of an effect that was declared by hand (metadata, never spec: SPEC K8S-03).
+// own makes the Thread the owner of an effect that a person declared (metadata, never spec: K8S-03).
 func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 	if s.thread == nil || metav1.GetControllerOf(s.object) != nil || !s.thread.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -49,14 +49,14 @@ func (r *Reconciler) own(ctx context.Context, s *scope) (bool, error) {
 		s.object.Labels = map[string]string{}
 	}
 	s.object.Labels[skeinv1.LabelThreadID] = s.thread.ThreadID()
-	// With a lock: another's owner reference that came meanwhile must not be lost.
+	// The optimistic lock keeps an owner reference that another client added meanwhile.
 	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, fmt.Errorf("make the Thread the owner: %w", err)
 	}
 	return false, nil
 }
 
-// cancel ends an effect whose thread ended before it was due (SPEC EFF-06).
+// cancel ends an effect whose thread was terminated before it was due (EFF-06).
 func (r *Reconciler) cancel(_ context.Context, s *scope) (bool, error) {
 	if s.row == nil || s.row.TerminatedAt == 0 {
 		return false, nil
@@ -66,7 +66,7 @@ func (r *Reconciler) cancel(_ context.Context, s *scope) (bool, error) {
 	return true, nil
 }
 
-// findEffect demands that the effect can run. Its own Ready condition tells; its turns are watched.
+// findEffect requires that the Effect is Ready. Changes of its Ready condition are watched.
 func (r *Reconciler) findEffect(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil {
 		return false, nil

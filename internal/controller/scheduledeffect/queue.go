@@ -16,14 +16,14 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// Priorities in the work queue. What is due passes whatever else waits for a worker, such as the thousands
-// of objects that a start of the manager, or a busy hour, makes it look at.
+// Priorities in the workqueue. Due effects pass everything else that waits for a worker, such as the thousands of
+// objects that a start of the manager, or a busy hour, enqueues.
 const (
 	duePriority  = 100
 	restPriority = handler.LowPriority
 )
 
-// soon is how near a due time must be for its object to be looked at before the others.
+// soon is how near a due time must be for its object to take precedence.
 const soon = time.Minute
 
 // byDueTime enqueues ScheduledEffects, those that are due soon first.

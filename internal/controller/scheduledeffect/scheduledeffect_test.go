@@ -120,7 +120,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 	It("fires once, whatever crashes in between", Label("EFF-04"), func(ctx SpecContext) {
 		world(ctx)
 		s := declared(ctx, after(0))
-		for range 5 { // each a manager that dies after one look
+		for range 5 { // each stands for a manager that dies after one reconcile
 			_, _ = newReconciler().Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			e.Clock.Step(1500 * time.Millisecond)
 		}
@@ -132,7 +132,7 @@ var _ = Describe("The scheduledeffect controller", func() {
 
 	It("counts a delay from when it saw the object, and keeps to that", Label("EFF-01"), func(ctx SpecContext) {
 		world(ctx)
-		e.Clock.Step(300 * time.Millisecond) // the object's time is cut to the second before
+		e.Clock.Step(300 * time.Millisecond) // the object's time is rounded down to the second
 		s := declared(ctx, after(3*time.Second))
 		Reconcile(ctx, r, s)
 		Expect(Get(ctx, e, s).Status.ScheduledAt).To(Equal(Start.Add(3300 * time.Millisecond).UnixMicro()))

@@ -15,11 +15,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// gatherFor is how long a status that is bound to change again soon waits for that: an effect that is over
-// in less makes one write.
+// gatherFor is how long a status that is about to change again waits for that. An effect that ends within this time
+// costs one write.
 const gatherFor = time.Second
 
-// writeStatus computes the whole status and writes it when it changed and the pace allows (SPEC K8S-07).
+// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	s.compute(failed)
@@ -49,8 +49,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }
 
-// urgent tells whether somebody may wait for the change, whether the due time depends on its being written,
-// or whether the next change is too far off to wait for.
+// urgent reports whether somebody may wait for the change, whether the due time must be written before the effect
+// fires, or whether the next change is too far away to wait for.
 func (s *scope) urgent() bool {
 	status := &s.object.Status
 	if s.firing == nil && (s.object.Spec.At == nil || s.due.Sub(s.at) > gatherFor) {
@@ -59,7 +59,7 @@ func (s *scope) urgent() bool {
 	return status.CompletionTime != nil || s.problem != nil
 }
 
-// earlier gives the shorter of two times to wait, 0 being none.
+// earlier returns the shorter of two waiting times. 0 means none.
 func earlier(a, b time.Duration) time.Duration {
 	if b == 0 || (a != 0 && a < b) {
 		return a
@@ -67,7 +67,7 @@ func earlier(a, b time.Duration) time.Duration {
 	return b
 }
 
-// compute is the one place where a ScheduledEffect's status is made.
+// compute is the only function that makes a ScheduledEffect's status.
 func (s *scope) compute(failed error) {
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
@@ -90,7 +90,7 @@ func (s *scope) compute(failed error) {
 	}
 }
 
-// computeState shows how far it has come.
+// computeState sets how far the effect has come.
 func (s *scope) computeState(w conditions.Writer) {
 	status := &s.object.Status
 	switch f := s.firing; {

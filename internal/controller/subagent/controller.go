@@ -1,5 +1,5 @@
-// Package subagent reconciles Subagents: each is a child of a thread, owned by the parent Thread and owner
-// of the child Thread, so that deleting any of them deletes what is below (SPEC SUB-01, SUB-08).
+// Package subagent reconciles Subagents (SUB-01, SUB-08). Each is a child of a thread. The parent Thread owns it, and
+// it owns the child Thread, so that deleting any of them deletes everything below.
 package subagent
 
 import (
@@ -30,26 +30,26 @@ import (
 // +kubebuilder:rbac:groups=skein.dev,resources=subagents/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skein.dev,resources=threads,verbs=get;list;watch;create
 
-// Engine is what the controller needs of the engine.
+// Engine is the part of the engine that the controller needs.
 type Engine interface {
 	Terminate(ctx context.Context, threadID, reason string) error
 }
 
-// Store is what the controller needs of the store.
+// Store is the part of the store that the controller needs.
 type Store interface {
 	hints.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
 }
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
-	// Live reads from the API server: the cache may not know yet that a parent is being deleted.
+	// Live reads from the API server, because the cache may not know yet that a parent is being deleted.
 	Live   client.Reader
 	Store  Store
 	Engine Engine
-	// Recorder may be nil: no Events.
+	// Recorder records Events. It may be nil.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	Workers  int
@@ -62,7 +62,7 @@ type Reconciler struct {
 	pace  *pace.Pacer
 }
 
-// New makes a reconciler.
+// New returns a reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, hints: hints.NewSource(o.Store, store.ChangedThread), pace: pace.New()}
 }
@@ -84,26 +84,26 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// scope is what the phases of one reconcile share.
+// scope holds what the phases of one reconcile share.
 type scope struct {
 	req       ctrl.Request
 	object    *skeinv1.Subagent
 	parent    *skeinv1.Thread // nil until found
 	parentRow *store.Thread   // nil until stored
-	child     *skeinv1.Thread // nil until made
-	childless bool            // the child Thread was deleted, or will never be made
-	row       *store.Thread   // of the child; nil until stored
-	problem   *problem        // keeps the Subagent from being Ready
+	child     *skeinv1.Thread // nil until it exists
+	childless bool            // the child Thread was deleted, or will never be created
+	row       *store.Thread   // of the child; nil until it is stored
+	problem   *problem        // what keeps the Subagent from being Ready
 }
 
 type problem struct{ reason, message string }
 
-// phase is one step of a reconcile; a problem set in the scope ends it.
+// phase is one step of a reconcile. When a phase sets a problem in the scope, the later ones are skipped.
 type phase func(ctx context.Context, s *scope) error
 
-// Reconcile brings a Subagent and its child Thread together.
+// Reconcile creates, observes and ends the child Thread of a Subagent.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	// Hints of changes after this line lead to another reconcile.
+	// Notifications of later changes cause another reconcile.
 	r.hints.Begin(req)
 	s := &scope{req: req, object: &skeinv1.Subagent{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
@@ -112,28 +112,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.object.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // the child Thread goes by its owner reference
+		return ctrl.Result{}, nil // the child Thread is deleted through its owner reference
 	}
 	var failed error
 	for _, step := range []phase{
-		r.decoded,    // a spec that is not understood is not acted upon
-		r.findParent, // a Subagent belongs to a Thread that is there
-		r.own,        // and goes when that one goes
-		r.makeChild,  // the child Thread, once
-		r.endChild,   // ends with its parent
+		r.decoded,    // do not act on a spec that could not be decoded
+		r.findParent, // a Subagent needs its parent Thread,
+		r.own,        // and is deleted with it
+		r.makeChild,  // create the child Thread, once
+		r.endChild,   // terminate it with its parent
 	} {
 		if failed = step(ctx, s); failed != nil || s.problem != nil {
 			break
 		}
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
+		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)
 }
 
-// decoded makes a problem of fields that could not be decoded.
+// decoded reports fields that could not be decoded as a problem.
 func (r *Reconciler) decoded(_ context.Context, s *scope) error {
 	if err := kube.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
@@ -141,7 +141,7 @@ func (r *Reconciler) decoded(_ context.Context, s *scope) error {
 	return nil
 }
 
-// threadTurned passes what of a Thread, be it the parent or the child, a Subagent depends on.
+// threadTurned passes updates of a Thread, parent or child, that a Subagent depends on.
 func threadTurned() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*skeinv1.Thread)
@@ -152,7 +152,7 @@ func threadTurned() predicate.Predicate {
 	}}
 }
 
-// ownersChanged passes updates by which somebody may have taken our owner reference away.
+// ownersChanged passes updates that may have removed our owner reference.
 func ownersChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

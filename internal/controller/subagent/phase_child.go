@@ -16,7 +16,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// makeChild makes the child Thread once. One that was made and is gone was deleted by somebody, and stays so.
+// makeChild creates the child Thread once. When a child Thread was created and is gone, a person deleted it, and it
+// is not created again.
 func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	name := types.NamespacedName{Namespace: s.object.Namespace, Name: kube.ChildThreadName(s.object.Name)}
 	var child skeinv1.Thread
@@ -45,20 +46,20 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 	r.hints.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
-		return nil // the thread controller is about to store it
+		return nil // the thread controller will store it
 	}
 	s.row = row
 	return err
 }
 
-// made tells whether the child Thread was there once.
+// made reports whether the child Thread existed once.
 func made(o *skeinv1.Subagent) bool { return o.Status.Entry != nil && o.Status.Entry.ThreadID != "" }
 
-// childThread describes the child. It comes with its finalizer, which saves a write.
+// childThread returns the child Thread to create. It has its finalizer already, which saves a write.
 func childThread(s *scope) *skeinv1.Thread {
 	o := s.object
 	labels := kube.RuntimeLabels(s.parentRow)
-	// A Thread's own id is its UID, which is not known before it exists.
+	// A Thread's own id is its UID, which is unknown before the Thread exists.
 	delete(labels, skeinv1.LabelThreadID)
 	return &skeinv1.Thread{
 		ObjectMeta: metav1.ObjectMeta{
@@ -86,21 +87,21 @@ func childThread(s *scope) *skeinv1.Thread {
 	}
 }
 
-// endChild terminates the child of a parent that was terminated (SPEC SUB-08). The engine does so for the
-// children that it finds; this is for one that was being made at that moment.
+// endChild terminates the child of a terminated parent (SUB-08). The engine terminates the children that it finds;
+// this handles a child that was being created at that moment.
 func (r *Reconciler) endChild(ctx context.Context, s *scope) error {
 	if s.row == nil || s.parentRow.TerminatedAt == 0 || s.row.TerminatedAt != 0 {
 		return nil
 	}
 	if s.parentRow.TerminatedReason == store.ReasonPurged {
-		return nil // the parent is being deleted: this goes by its owner reference, or stays (--cascade=orphan)
+		return nil // the parent is being deleted: the child is deleted through its owner reference, or stays (--cascade=orphan)
 	}
 	if err := r.Engine.Terminate(ctx, s.row.ID, skeinv1.ReasonParentTerminated); err != nil {
 		return fmt.Errorf("terminate the child with its parent: %w", err)
 	}
 	row, err := r.Store.Thread(ctx, s.row.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // purged: its object is on its way out
+		return nil // purged: its object is being deleted
 	}
 	s.row = row
 	return err

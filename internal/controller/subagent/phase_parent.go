@@ -37,15 +37,15 @@ func (r *Reconciler) findParent(ctx context.Context, s *scope) error {
 	return err
 }
 
-// own makes the parent Thread the owner of a Subagent that was declared by hand (metadata, never spec:
-// SPEC K8S-03). Those that the engine makes come with it.
+// own makes the parent Thread the owner of a Subagent that a person declared (metadata, never spec: K8S-03). The
+// Subagents that the engine creates have the owner already.
 func (r *Reconciler) own(ctx context.Context, s *scope) error {
 	if metav1.IsControlledBy(s.object, s.parent) || !s.parent.DeletionTimestamp.IsZero() {
-		return nil // a parent that goes takes what it owns with it, or leaves it (--cascade=orphan)
+		return nil // a parent that is being deleted also deletes what it owns, or leaves it (--cascade=orphan)
 	}
 	if owner := metav1.GetControllerOf(s.object); owner != nil {
 		s.problem = &problem{skeinv1.ReasonInvalidSpec,
-			fmt.Sprintf("it is owned by %s %q, so it cannot be a child of Thread %q: take that owner reference away", owner.Kind, owner.Name, s.parent.Name)}
+			fmt.Sprintf("it is owned by %s %q, so it cannot be a child of Thread %q: remove that owner reference", owner.Kind, owner.Name, s.parent.Name)}
 		return nil
 	}
 	if goes, err := r.parentGoes(ctx, s.parent); goes || err != nil {
@@ -57,15 +57,16 @@ func (r *Reconciler) own(ctx context.Context, s *scope) error {
 		s.object.Labels = map[string]string{}
 	}
 	s.object.Labels[skeinv1.LabelThreadID] = s.parent.ThreadID()
-	// With a lock: another's owner reference that came meanwhile must not be lost.
+	// The optimistic lock keeps an owner reference that another client added meanwhile.
 	if err := r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("make the parent Thread the owner: %w", err)
 	}
 	return nil
 }
 
-// parentGoes asks the API server whether a parent is being deleted. That its owner reference was taken away
-// (--cascade=orphan) may be seen before that it goes; tied to it again, the Subagent would be deleted with it.
+// parentGoes asks the API server whether a parent is being deleted. With --cascade=orphan, the removal of the owner
+// reference may become visible before the deletion of the parent. Adding the reference again would delete the
+// Subagent with the parent.
 func (r *Reconciler) parentGoes(ctx context.Context, parent *skeinv1.Thread) (bool, error) {
 	var now skeinv1.Thread
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(parent), &now)

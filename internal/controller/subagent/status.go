@@ -15,11 +15,11 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// gatherFor is how long a status that is bound to change again soon waits for that: a child whose session
-// is over in less makes one write.
+// gatherFor is how long a status that is about to change again waits for that. A child whose session ends within this
+// time costs one write.
 const gatherFor = time.Second
 
-// writeStatus computes the whole status and writes it when it changed and the pace allows (SPEC K8S-07).
+// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	at := r.Clock.Now()
@@ -50,8 +50,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	return ctrl.Result{}, nil
 }
 
-// urgent tells whether somebody may wait for the change: a final status, an end, a problem that came or
-// went. The first words about a child that has just been made without a problem are not.
+// urgent reports whether somebody may wait for the change: a final status, an end, or a problem that appeared or
+// disappeared. The first status of a new child without a problem is not urgent.
 func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
 	after := &s.object.Status
 	if kube.ChildEnded(after.Entry.Status) && (before.Entry == nil || before.Entry.Status != after.Entry.Status) {
@@ -67,7 +67,7 @@ func (s *scope) urgent(before *skeinv1.SubagentStatus) bool {
 	return was.Status != is.Status || was.Reason != is.Reason
 }
 
-// compute is the one place where a Subagent's status is made.
+// compute is the only function that makes a Subagent's status.
 func (s *scope) compute(failed error, at time.Time) {
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
@@ -82,7 +82,7 @@ func (s *scope) compute(failed error, at time.Time) {
 	s.computeTerminated(w)
 }
 
-// entryStatus is what the child's row says, or what can be said without one.
+// entryStatus returns the status in the child's row, or the status that follows without a row.
 func (s *scope) entryStatus(entry skeinv1.ChildStatus) string {
 	switch {
 	case s.row != nil && s.row.RegistryStatus != "":
@@ -103,13 +103,13 @@ func (s *scope) computeReady(w conditions.Writer, failed error) {
 	case s.problem != nil:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, s.problem.reason, s.problem.message)
 	case s.childless:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "the child Thread is gone or was never made: the Subagent has ended")
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotFound, "the child Thread was deleted or never created, so the Subagent has ended")
 	default:
 		s.mirrorReady(w)
 	}
 }
 
-// mirrorReady shows the child Thread's own Ready condition.
+// mirrorReady copies the child Thread's own Ready condition.
 func (s *scope) mirrorReady(w conditions.Writer) {
 	switch c := conditions.Ready(s.child.Status.Conditions); c.Status {
 	case metav1.ConditionTrue:
@@ -117,7 +117,7 @@ func (s *scope) mirrorReady(w conditions.Writer) {
 	case metav1.ConditionFalse:
 		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonReferenceNotReady, "Thread \""+s.child.Name+"\" is not ready: "+c.Message)
 	default:
-		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonProgressing, "Thread \""+s.child.Name+"\" is being made")
+		w.Set(skeinv1.ConditionReady, metav1.ConditionFalse, skeinv1.ReasonProgressing, "Thread \""+s.child.Name+"\" is being created")
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *scope) computeTerminated(w conditions.Writer) {
 	case s.childless && made(s.object):
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonTerminatedByRequest, "the child Thread was deleted")
 	case s.childless:
-		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was made")
+		w.Set(skeinv1.ConditionTerminated, metav1.ConditionTrue, skeinv1.ReasonParentTerminated, "the parent was terminated before the child Thread was created")
 	default:
 		w.Set(skeinv1.ConditionTerminated, metav1.ConditionFalse, skeinv1.ReasonActive, "")
 	}

@@ -200,7 +200,7 @@ var _ = Describe("The subagent controller", func() {
 	})
 })
 
-// going is a reader of objects that are being deleted.
+// going is a reader that returns objects as being deleted.
 type going struct{ client.Reader }
 
 func (g going) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

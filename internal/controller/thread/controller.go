@@ -1,5 +1,5 @@
-// Package thread reconciles Threads: it makes the stored thread, shows a small picture of it in the status
-// and purges it when the object goes (SPEC THR-03, SUB-08, K8S-07). The conversation itself is the engine's.
+// Package thread reconciles Threads (THR-03, SUB-08, K8S-07): it creates the stored thread, summarises it in the
+// status, and purges it when the object is deleted. The engine runs the conversation itself.
 package thread
 
 import (
@@ -32,36 +32,36 @@ import (
 // +kubebuilder:rbac:groups=skein.dev,resources=threads/finalizers,verbs=update
 // +kubebuilder:rbac:groups=skein.dev,resources=subagents,verbs=get;list;watch;delete
 
-// Engine is what the controller needs of the engine.
+// Engine is the part of the engine that the controller needs.
 type Engine interface {
 	Wake(threadID string)
 	Abort(ctx context.Context, threadID, reason string)
 	Terminate(ctx context.Context, threadID, reason string) error
-	// ThreadCreated gives what the inbox of a new thread begins with: the hooks that are to be told of it (SPEC HOK-01).
+	// ThreadCreated returns the first inbox items of a new thread: the hooks to call for its creation (HOK-01).
 	ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem
 }
 
-// Sandboxes is told of threads that are gone.
+// Sandboxes is notified of deleted threads.
 type Sandboxes interface {
 	Forget(threadID string)
 }
 
-// Env follows what the specs of Threads and definitions say of variables.
+// Env resolves the variables in the specs of Threads and definitions.
 type Env interface {
 	ThreadEnv(ctx context.Context, t *skeinv1.Thread) ([]thread.SpecEnv, error)
 	ScopedEnv(ctx context.Context, namespace, agent string) ([]string, error)
 }
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Client reads its own writes from the cache.
 	Client client.Client
-	// Live reads from the API server: the cache may not know yet that a child was orphaned.
+	// Live reads from the API server, because the cache may not know yet that a child was orphaned.
 	Live      client.Reader
 	Threads   *thread.Service
 	Engine    Engine
 	Sandboxes Sandboxes
-	Env       Env // nil: no variables
+	Env       Env // nil means no variables
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 	Workers   int
@@ -74,7 +74,7 @@ type Reconciler struct {
 	pace  *pace.Pacer
 }
 
-// New makes a reconciler.
+// New returns a reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o,
@@ -103,29 +103,29 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// scope is what the phases of one reconcile share.
+// scope holds what the phases of one reconcile share.
 type scope struct {
 	req    ctrl.Request
 	object *skeinv1.Thread
-	row    *store.Thread // nil until the stored thread is there
+	row    *store.Thread // nil until the stored thread exists
 	parent string        // name of the parent Thread; "" for a root
-	// agentSpec is of the thread's agent; nil when it is not there. It belongs to the cache.
+	// agentSpec is the spec of the thread's agent, or nil when the agent does not exist. It belongs to the cache.
 	agentSpec *skeinv1.AgentSpec
-	// problem keeps the thread from being Ready; nil when there is none.
+	// problem is what keeps the thread from being Ready, or nil.
 	problem *problem
-	// again is when a thread that waits for its children looks at them without having been told to; 0 for not.
+	// again is when a thread that waits for its children checks them without a notification. 0 means never.
 	again time.Duration
 }
 
-// problem is a reason and a message of Ready.
+// problem is a reason and a message for the Ready condition.
 type problem struct{ reason, message string }
 
-// phase is one step of a reconcile. done ends it before the next phase.
+// phase is one step of a reconcile. When done is true, the later phases are skipped.
 type phase func(ctx context.Context, s *scope) (done bool, err error)
 
-// Reconcile brings one Thread and its stored thread together.
+// Reconcile creates, updates and ends the stored thread of one Thread.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	// Hints of changes after this line lead to another reconcile.
+	// Notifications of later changes cause another reconcile.
 	r.hints.Begin(req)
 	s := &scope{req: req, object: &skeinv1.Thread{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
@@ -135,14 +135,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var failed error
 	for _, step := range []phase{
-		r.delete,    // ends everything when the object is on its way out
-		r.finalizer, // nothing is stored before the object is held until a purge
-		r.decoded,   // a spec that is not understood is not acted upon
-		r.store,     // makes the stored thread, adopts it, or keeps it up with the spec
-		r.handOver,  // and with the agent that the spec names
-		r.env,       // keeps its variables up with the spec
-		r.agent,     // finds out whether it can be served
-		r.expiry,    // and after how long it expires
+		r.delete,    // end everything when the object is being deleted
+		r.finalizer, // store nothing before the finalizer holds the object until a purge
+		r.decoded,   // do not act on a spec that could not be decoded
+		r.store,     // create or adopt the stored thread, or update it to the spec
+		r.handOver,  // hand over to the agent that the spec names
+		r.env,       // update its variables to the spec
+		r.agent,     // check whether its agent can run it
+		r.expiry,    // set after how long it expires
 	} {
 		done, err := step(ctx, s)
 		if done && err == nil {
@@ -156,9 +156,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, failed
 	}
 	if apierrors.IsConflict(failed) {
-		return ctrl.Result{}, failed // somebody wrote the object at the same time: look at it again, and say nothing
+		return ctrl.Result{}, failed // a concurrent write of the object: reconcile again, and report nothing
 	}
-	// The one place where status is written, whatever the phases came to.
+	// Only this place writes the status, whatever the result of the phases.
 	result, err := r.writeStatus(ctx, s, failed)
 	return result, errors.Join(failed, err)
 }
@@ -172,7 +172,7 @@ func parentOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.ParentRef.Name}}}
 }
 
-// entryChanged passes what changes the mirror of a Subagent.
+// entryChanged passes updates that change the mirror of a Subagent.
 func entryChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*skeinv1.Subagent)
@@ -181,7 +181,7 @@ func entryChanged() predicate.Predicate {
 	}}
 }
 
-// finalizersChanged passes updates that somebody may have taken our finalizer away by.
+// finalizersChanged passes updates that may have removed our finalizer.
 func finalizersChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

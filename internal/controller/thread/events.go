@@ -11,11 +11,11 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// maxEventNote bounds the note of an Event, of which the API server takes 1,024 bytes.
+// maxEventNote bounds the note of an Event. The API server accepts 1,024 bytes.
 const maxEventNote = 1000
 
-// tell records Events for the turns of a thread's life. Of runs only those that failed are among them, and of these the newest
-// when a status is written: an Event is a write to the API server, and a busy thread would flood it.
+// tell records Events for changes in a thread's life. Of runs it reports only failed ones, and of those only the
+// newest when a status is written: an Event is a write to the API server, and a busy thread would flood it.
 func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	was, is := conditions.Ready(before.Status.Conditions), conditions.Ready(after.Status.Conditions)
 	switch {
@@ -29,7 +29,7 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "HandedOver", "HandOver", "the conversation passed from Agent %s to Agent %s", was, is)
 	}
 	if d := after.Status.Destroyed; d != nil && (before.Status.Destroyed == nil || !before.Status.Destroyed.Time.Equal(&d.Time)) {
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread goes on to be usable", d.Reason)
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, "Destroyed", "Destroy", "the conversation was cleared (%s); the thread remains usable", d.Reason)
 	}
 	if c := meta.FindStatusCondition(after.Status.Conditions, skeinv1.ConditionStatePersisted); c != nil && c.Status == metav1.ConditionFalse &&
 		!meta.IsStatusConditionFalse(before.Status.Conditions, skeinv1.ConditionStatePersisted) {
@@ -42,7 +42,7 @@ func (r *Reconciler) tell(before, after *skeinv1.Thread) {
 	}
 }
 
-// tellRun records that the last run of a thread has failed.
+// tellRun records an Event when the last run of a thread has failed.
 func (r *Reconciler) tellRun(before *skeinv1.RunStatus, after *skeinv1.Thread) {
 	run := after.Status.LastRun
 	if run == nil || run.Outcome != skeinv1.RunFailed || before != nil && before.ID == run.ID && before.Outcome == run.Outcome {

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// written counts the writes that the rule of K8S-07 bounds.
+// written counts the writes that K8S-07 limits.
 var written = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "skein_thread_status_writes_total",
 	Help: "Writes of Thread statuses to the API server.",

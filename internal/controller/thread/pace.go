@@ -10,29 +10,30 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The rule of status writes (docs/adr/0003-thread-status-writes.md); package pace bounds them besides.
+// The rules for status writes (docs/adr/0003-thread-status-writes.md). Package pace limits them further.
 const (
-	// showRunAfter: a run that is over sooner is never shown as under way, so its turn makes one write.
+	// showRunAfter is how long a run must last to be shown as running. A shorter run is never shown, so its turn
+	// costs one write.
 	showRunAfter = time.Second
 	// familyAfter gathers changes of the children of a thread at rest.
 	familyAfter = time.Second
-	// countsAfter gathers changes that nobody waits for: counts and times of a thread at rest, children of
-	// one whose run is shown.
+	// countsAfter gathers changes that nobody waits for: counts and times of a thread at rest, and children of a
+	// thread whose run is shown.
 	countsAfter = 10 * time.Second
 )
 
-// urgency of a change of status.
+// urgency says how soon a change of the status must be written.
 type urgency int
 
 const (
-	none    urgency = iota // no difference, or one that the end of the run will show
+	none    urgency = iota // no difference, or one that the end of the run will include
 	soft                   // counts and times, or the children of a thread that is shown as running
-	family                 // the mirror of the children
-	running                // a run is under way that is not shown yet
+	family                 // the mirrored children
+	running                // a run that is not shown yet
 	now                    // everything that somebody may wait for
 )
 
-// classify tells how urgent the difference of two statuses is.
+// classify returns how urgent the difference of two statuses is.
 func classify(before, after *skeinv1.ThreadStatus) urgency {
 	if equality.Semantic.DeepEqual(before, after) {
 		return none
@@ -63,7 +64,7 @@ func classify(before, after *skeinv1.ThreadStatus) urgency {
 	}
 }
 
-// gather is how long a change may wait for others.
+// gather returns how long a change may wait for others.
 func gather(u urgency, run *store.Run, at time.Time) time.Duration {
 	switch u {
 	case soft:
@@ -86,7 +87,7 @@ func conditionDiffers(a, b *skeinv1.ThreadStatus, kind string) bool {
 	return x.Status != y.Status || x.Reason != y.Reason || x.Message != y.Message
 }
 
-// endedSince tells whether a run has ended that the status before did not show as ended.
+// endedSince reports whether a run has ended that the earlier status did not show as ended.
 func endedSince(before, after *skeinv1.RunStatus) bool {
 	return after != nil && after.Outcome != "" && (!sameRun(before, after) || before.Outcome == "")
 }

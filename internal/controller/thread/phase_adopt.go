@@ -13,9 +13,9 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// hold makes sure that the stored thread belongs to the object: it does, or it is retained and the object
-// adopts it (SPEC THR-09). A thread that is somebody else's is not even looked at: whether it exists in
-// another namespace does not show.
+// hold makes sure that the stored thread belongs to the object: it does already, or it is retained and the object
+// adopts it (THR-09). A thread of another object is not examined, so that its existence in another namespace stays
+// hidden.
 func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (held bool, err error) {
 	o := s.object
 	switch {
@@ -27,7 +27,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 		return false, nil
 	case row.RetainedAt == 0:
 		s.problem = &problem{skeinv1.ReasonThreadInUse, fmt.Sprintf(
-			"thread %s belongs to Thread %q: delete that one, with spec.deletionPolicy: Retain, and its data passes to this one", row.ID, row.Name)}
+			"thread %s belongs to Thread %q: delete that one, with spec.deletionPolicy: Retain, and this Thread then adopts its data", row.ID, row.Name)}
 		return false, nil
 	case o.Spec.UserID != "" && o.Spec.UserID != row.UserID:
 		s.problem = &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
@@ -40,7 +40,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	err = r.Threads.Store().Apply(ctx, row.ID, nil, &store.Adopt{
 		ObjectUID: string(o.UID), Name: o.Name, Agent: o.Spec.AgentRef.Name, Title: o.Spec.Title,
 	})
-	if errors.Is(err, store.ErrNotRetained) || errors.Is(err, store.ErrNotFound) { // another was faster, or it is being purged
+	if errors.Is(err, store.ErrNotRetained) || errors.Is(err, store.ErrNotFound) { // another object was faster, or it is being purged
 		s.problem = notRetained(o)
 		return false, nil
 	}
@@ -49,14 +49,15 @@ func (r *Reconciler) hold(ctx context.Context, s *scope, row *store.Thread) (hel
 	}
 	said := ""
 	if o.Spec.Message != "" {
-		said = "; spec.message is not sent, because the conversation began before"
+		said = "; spec.message was not sent, because the conversation exists already"
 	}
-	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s belongs to this Thread now%s", row.ID, said)
+	r.Recorder.Eventf(o, nil, corev1.EventTypeNormal, "Adopted", "Adopt", "the retained data of thread %s now belongs to this Thread%s", row.ID, said)
 	s.row = row
 	return true, r.reload(ctx, s)
 }
 
-// differs returns the problem of an object that names what the conversation does not have and cannot get any more.
+// differs returns a problem when the object names a task or arguments that differ from the conversation's, which
+// cannot change any more.
 func differs(o *skeinv1.Thread, row *store.Thread) *problem {
 	if o.Spec.TaskID != "" && o.Spec.TaskID != row.TaskID {
 		return &problem{skeinv1.ReasonInvalidSpec, fmt.Sprintf(
@@ -77,10 +78,10 @@ func sameJSON(a, b []byte) bool {
 	return equality.Semantic.DeepEqual(x, y)
 }
 
-// notRetained is the problem of an object that names data which is not there for it to adopt. It heals when
-// the data is retained.
+// notRetained returns the problem of an object that names data that it cannot adopt. It heals when the data is
+// retained.
 func notRetained(o *skeinv1.Thread) *problem {
 	return &problem{skeinv1.ReasonThreadNotRetained, fmt.Sprintf(
-		"namespace %q has no retained data of thread %s: `kubectl skein retained` lists what there is; create the Thread without spec.threadID for a new conversation",
+		"namespace %q has no retained data of thread %s: `kubectl skein retained` lists the retained threads; create the Thread without spec.threadID for a new conversation",
 		o.Namespace, o.Spec.ThreadID)}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/kube"
 )
 
-// agent finds out whether the thread's agent can run it, and wakes a thread whose work waited for that.
+// agent checks whether the thread's agent can run it. It wakes a thread whose work waited for that.
 func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil || s.row == nil {
 		return false, nil
@@ -47,7 +47,7 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 		if s.problem, err = r.checkArguments(ctx, s.object.Namespace, &a, s.row.Arguments); s.problem != nil || err != nil {
 			return false, err
 		}
-		// A run that found a definition missing has left its work in the inbox (SPEC K8S-02).
+		// A run that found a definition missing has left its work in the inbox (K8S-02).
 		if conditions.Ready(s.object.Status.Conditions).Status != metav1.ConditionTrue {
 			r.Engine.Wake(s.row.ID)
 		}
@@ -55,26 +55,26 @@ func (r *Reconciler) agent(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// checkArguments holds the arguments of a thread against what the prompts of its agent require (SPEC AGT-05).
+// checkArguments checks the arguments of a thread against the schemas of its agent's prompts (AGT-05).
 func (r *Reconciler) checkArguments(ctx context.Context, namespace string, a *skeinv1.Agent, arguments json.RawMessage) (*problem, error) {
 	for _, name := range kube.PromptsOf(&a.Spec) {
 		var p skeinv1.Prompt
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
-			continue // the agent will say so
+			continue // the agent's condition reports it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read Prompt %q: %w", name, err)
 		}
 		if err := engine.CheckArguments(&p.Spec, arguments); err != nil {
 			return &problem{skeinv1.ReasonInvalidArguments, fmt.Sprintf(
-				"spec.arguments do not fit spec.requiredSchema of Prompt %q: %v. Create a new Thread with others: arguments are fixed when a thread is created", name, err)}, nil
+				"spec.arguments do not fit spec.requiredSchema of Prompt %q: %v. Create a new Thread with other arguments: they are fixed when a thread is created", name, err)}, nil
 		}
 	}
 	return nil, nil
 }
 
-// threadsOfPrompt gives the threads of the agents that use a prompt.
+// threadsOfPrompt maps a prompt to the threads of the agents that use it.
 func threadsOfPrompt(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		var out []ctrl.Request
@@ -85,7 +85,8 @@ func threadsOfPrompt(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// requiredSchemaChanged passes edits of what a prompt requires. What else may happen to it its agents say.
+// requiredSchemaChanged passes edits of a prompt's required schema. Other changes of a prompt arrive through its
+// agents.
 func requiredSchemaChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

@@ -15,9 +15,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// delete ends a thread whose object is on its way out: its run is let go of at once, what is stored is
-// purged or kept, as spec.deletionPolicy says, and the object is let go. Before its own data that of its descendants is
-// purged. Nothing here waits for a run or a sandbox.
+// delete ends a thread whose object is being deleted. It aborts the run at once, purges or keeps the stored data as
+// spec.deletionPolicy says, and removes the finalizer. The data of descendants is purged before the thread's own.
+// Nothing here waits for a run or a sandbox.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	if s.object.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -33,18 +33,17 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 		}
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return true, err
-	} // else it is gone, or kept, by an earlier try, or was never this object's
+	} // else an earlier attempt purged or kept it, or it never belonged to this object
 	r.hints.Forget(s.req)
 	r.pace.Forget(s.req)
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)
-	// With a lock: another's finalizer that came meanwhile must not be lost.
+	// The optimistic lock keeps a finalizer that another client added meanwhile.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return true, client.IgnoreNotFound(r.Client.Patch(ctx, s.object, patch))
 }
 
-// part ends what the thread does and purges or keeps what is stored of it. wait reports that descendants are to be
-// purged first.
+// part ends the thread's work and purges or keeps its stored data. wait means that descendants must be purged first.
 func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
 	r.Engine.Abort(ctx, row.ID, "the Thread object was deleted")
 	if err := r.tellParent(ctx, row); err != nil {
@@ -66,16 +65,16 @@ func (r *Reconciler) part(ctx context.Context, s *scope, row *store.Thread) (wai
 	return false, nil
 }
 
-// retains reports whether what is stored of a Thread outlives it. The API server sets a deletionPolicy where there is none, so
-// that it is empty when it could not be decoded: then nothing is lost.
+// retains reports whether the stored data of a Thread outlives it. The API server sets a default deletionPolicy, so
+// an empty one could not be decoded. Then nothing is deleted.
 func retains(o *skeinv1.Thread) bool {
 	return o.Spec.DeletionPolicy == skeinv1.DeletionRetain || (o.Spec.DeletionPolicy == "" && o.Undecodable != "")
 }
 
-// tellParent answers a parent that waits for this child, which will give no result any more.
+// tellParent answers a parent that waits for this child, because the child will not return a result any more.
 func (r *Reconciler) tellParent(ctx context.Context, row *store.Thread) error {
 	if row.ParentID == "" || row.Child == nil || kube.ChildEnded(row.RegistryStatus) || row.TerminatedReason == store.ReasonPurged {
-		return nil // it knows
+		return nil // the parent knows already
 	}
 	if err := r.childStatus(ctx, row, kube.ChildTerminated); err != nil || !row.Child.Blocking {
 		return err
@@ -86,11 +85,11 @@ func (r *Reconciler) tellParent(ctx context.Context, row *store.Thread) error {
 		Name:       row.Child.Name,
 		ToolCallID: row.Child.ToolCallID,
 		Status:     kube.ChildTerminated,
-		Content:    "the child thread was deleted before it gave a result",
+		Content:    "the child thread was deleted before it returned a result",
 	})
 }
 
-// childStatus tells a parent's conversation how a child ended that did not get to say so itself (SPEC MSG-09).
+// childStatus records in a parent's conversation how a child ended that could not report it itself (MSG-09).
 func (r *Reconciler) childStatus(ctx context.Context, child *store.Thread, kind string) error {
 	told := thread.ChildStatusMessage(child, kind, "")
 	err := r.Threads.Store().Apply(ctx, told.To, nil, told)
@@ -100,7 +99,7 @@ func (r *Reconciler) childStatus(ctx context.Context, child *store.Thread, kind 
 	return err
 }
 
-// childResult queues a result on a parent once; a parent that is gone or terminated needs none.
+// childResult queues a result on a parent once. A deleted or terminated parent needs none.
 func (r *Reconciler) childResult(ctx context.Context, parentID string, result store.ChildResult) error {
 	payload, err := json.Marshal(result)
 	if err != nil {

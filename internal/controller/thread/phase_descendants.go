@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// deleters is how many children of one thread are deleted at once.
+	// deleters bounds how many children of one thread are deleted at the same time.
 	deleters = 16
-	// lostHint is when a thread looks again for a child whose end it was not told of.
+	// lostHint is when a thread checks its children again in case a notification was lost.
 	lostHint = 10 * time.Second
 )
 
-// descendants deletes the children of a thread that goes and reports whether the thread has to wait for their data to
-// be purged: each child does the same, so that the innermost is purged first. The garbage collector alone would delete
-// children only once their parent is gone.
+// descendants deletes the children of a thread that is being deleted, and reports whether the thread must wait until
+// their data is purged. Each child does the same, so that the innermost data is purged first. The garbage collector
+// alone would delete children only after their parent is gone.
 //
 // A child belongs to the thread while its Subagent has the thread as an owner. With --cascade=orphan the garbage
-// collector takes that owner away; until it has, its finalizer says so.
+// collector removes that owner reference; until then its finalizer shows the intent.
 func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Thread) (wait bool, err error) {
 	if controllerutil.ContainsFinalizer(s.object, metav1.FinalizerOrphanDependents) {
 		return false, nil
@@ -63,7 +63,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 		}
 		r.hints.Track(rows[i].ID, s.req)
 		if _, err := r.Threads.Store().Thread(ctx, rows[i].ID); errors.Is(err, store.ErrNotFound) {
-			continue // before its hints were asked for
+			continue // it was purged before its notifications were tracked
 		}
 		s.again = lostHint
 		return true, nil
@@ -71,7 +71,7 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 	return false, nil
 }
 
-// halt keeps a thread that waits for its children from any more work, of other replicas too. Its data stays.
+// halt keeps a thread that waits for its children from doing more work, in other replicas too. Its data stays.
 func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
 	if row.TerminatedAt != 0 {
 		return nil
@@ -83,7 +83,7 @@ func (r *Reconciler) halt(ctx context.Context, row *store.Thread) error {
 	return nil
 }
 
-// owned lists the Subagents of a thread that are not being deleted, as the cache has them.
+// owned returns the names of a thread's Subagents in the cache that are not being deleted.
 func (r *Reconciler) owned(ctx context.Context, t *skeinv1.Thread) (names []string, err error) {
 	var list skeinv1.SubagentList
 	if err := r.Client.List(ctx, &list, client.InNamespace(t.Namespace), client.MatchingFields{kube.IndexThread: t.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -106,7 +106,7 @@ func ownedBy(o client.Object, uid types.UID) bool {
 	return false
 }
 
-// deleteChildren deletes Subagents with their Threads. One that cannot be deleted does not keep the others.
+// deleteChildren deletes Subagents with their Threads. A failure does not stop the others.
 func (r *Reconciler) deleteChildren(ctx context.Context, t *skeinv1.Thread, names []string) error {
 	var group errgroup.Group
 	group.SetLimit(deleters)
@@ -117,12 +117,12 @@ func (r *Reconciler) deleteChildren(ctx context.Context, t *skeinv1.Thread, name
 			return nil
 		})
 	}
-	_ = group.Wait() // each error has its place
+	_ = group.Wait() // each goroutine stores its own error
 	return errors.Join(failed...)
 }
 
-// deleteChild deletes a Subagent and its Thread as the API server has them now: the cache may not know yet that they
-// were orphaned. A change in between is a conflict, after which they are looked at again.
+// deleteChild deletes a Subagent and its Thread in the state that the API server has, because the cache may not know
+// yet that they were orphaned. A change in between is a conflict, after which they are checked again.
 func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, name string) error {
 	policy := metav1.DeletePropagationBackground
 	if controllerutil.ContainsFinalizer(parent, metav1.FinalizerDeleteDependents) {
@@ -151,8 +151,8 @@ func (r *Reconciler) deleteChild(ctx context.Context, parent *skeinv1.Thread, na
 	return r.deleteAsRead(ctx, parent, "Subagent", &s, policy)
 }
 
-// deleteAsRead deletes an object unless it has changed since it was read. A refusal keeps the parent waiting, so an
-// Event of the parent says why.
+// deleteAsRead deletes an object unless it has changed since it was read. A refused deletion keeps the parent
+// waiting, so an Event of the parent says why.
 func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, kind string, o client.Object, policy metav1.DeletionPropagation) error {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	err := r.Client.Delete(ctx, o, client.PropagationPolicy(policy), client.Preconditions{UID: &uid, ResourceVersion: &version})
@@ -163,11 +163,12 @@ func (r *Reconciler) deleteAsRead(ctx context.Context, parent *skeinv1.Thread, k
 		return err
 	}
 	r.Recorder.Eventf(parent, nil, corev1.EventTypeWarning, skeinv1.ReasonChildNotDeleted, "Delete",
-		"waits for %s %q, which cannot be deleted: %v; delete it, or take the owner away from its Subagent to keep it", kind, o.GetName(), err)
+		"waits for %s %q, which cannot be deleted: %v; delete it, or remove the owner reference from its Subagent to keep it", kind, o.GetName(), err)
 	return fmt.Errorf("delete %s %q of a subagent: %w", kind, o.GetName(), err)
 }
 
-// goes reports whether a child's data is about to be purged because the child is being deleted, and sees to that.
+// goes reports whether a child's data is about to be purged because the child is being deleted. It starts that
+// deletion if necessary.
 func (r *Reconciler) goes(ctx context.Context, parent *skeinv1.Thread, row *store.Thread) (bool, error) {
 	if row.RetainedAt != 0 {
 		return false, nil
@@ -179,20 +180,20 @@ func (r *Reconciler) goes(ctx context.Context, parent *skeinv1.Thread, row *stor
 	}
 	switch {
 	case err != nil, string(t.UID) != row.OwnerUID():
-		return false, nil // somebody took the finalizer of its object away
+		return false, nil // a person removed the finalizer of its object
 	case !t.DeletionTimestamp.IsZero():
 		return controllerutil.ContainsFinalizer(&t, skeinv1.Finalizer), nil
 	}
 	owner := metav1.GetControllerOf(&t)
 	if owner == nil {
-		return false, nil // it was left to itself
+		return false, nil // it was orphaned
 	}
 	var s skeinv1.Subagent
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: owner.Name}, &s)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read Subagent %q: %w", owner.Name, err)
 	}
-	if err != nil || s.UID != owner.UID { // the garbage collector is about to delete it
+	if err != nil || s.UID != owner.UID { // the garbage collector will delete it
 		return true, r.deleteAsRead(ctx, parent, "Thread", &t, metav1.DeletePropagationBackground)
 	}
 	if !ownedBy(&s, parent.UID) {

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// firstEnv gives a new thread its variables: those of its spec, and the names that it does not inherit.
+// firstEnv sets the variables of a new thread: those of its spec, and the names that it does not inherit.
 func (r *Reconciler) firstEnv(ctx context.Context, s *scope, n *thread.NewThread) (err error) {
 	if r.Env == nil {
 		return nil
@@ -25,8 +25,8 @@ func (r *Reconciler) firstEnv(ctx context.Context, s *scope, n *thread.NewThread
 	return err
 }
 
-// env keeps a thread's variables up with its spec and with what that refers to (SPEC ENV-05), and the names that
-// it does not inherit with its agent (SPEC ENV-04).
+// env updates a thread's variables to its spec and to the objects that the spec refers to (ENV-05). It updates the
+// names that are not inherited to its agent (ENV-04).
 func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 	if r.Env == nil || s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
 		return false, nil
@@ -55,7 +55,7 @@ func (r *Reconciler) env(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// envProblem takes what a user must mend as the state of the thread.
+// envProblem turns an error that the user must correct into a problem of the thread.
 func envProblem(err error) error {
 	var notReady *definition.NotReadyError
 	if errors.As(err, &notReady) {

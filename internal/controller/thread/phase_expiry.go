@@ -11,8 +11,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// expiry tells the store after how long the thread expires (SPEC THR-07): what the Thread says, else what its
-// agent says. While the agent is not there, what held before goes on to hold.
+// expiry stores after how long the thread expires (THR-07): what the Thread sets, else what its agent sets. While the
+// agent does not exist, the previous value applies.
 func (r *Reconciler) expiry(ctx context.Context, s *scope) (bool, error) {
 	if s.row == nil || s.object.Undecodable != "" {
 		return false, nil
@@ -35,7 +35,7 @@ func (r *Reconciler) expiry(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// agentChanged passes changes of what an agent says of its threads: threadIdleExpiry and handoffPolicy.
+// agentChanged passes changes of threadIdleExpiry and handoffPolicy of an agent.
 func agentChanged() predicate.Predicate {
 	none := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },

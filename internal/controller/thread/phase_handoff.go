@@ -11,9 +11,10 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// handOver gives the thread to another agent when spec.agentRef has changed (SPEC AGT-03). What was declared last is
-// kept with the thread: a tool that applies the same manifest again changes nothing, whatever agent the conversation
-// itself has come to since (SPEC K8S-03). A run under way goes on with the new agent before its next model call.
+// handOver gives the thread to another agent when spec.agentRef has changed (AGT-03). The thread stores the agent
+// that was declared last, so that a tool that applies the same manifest again changes nothing, even if the
+// conversation has passed to another agent since (K8S-03). A current run continues with the new agent before its next
+// model call.
 func (r *Reconciler) handOver(ctx context.Context, s *scope) (bool, error) {
 	if s.problem != nil || s.row == nil || s.row.TerminatedAt != 0 {
 		return false, nil
@@ -28,7 +29,7 @@ func (r *Reconciler) handOver(ctx context.Context, s *scope) (bool, error) {
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("read Agent %q: %w", s.row.Agent, err)
 		}
-		// An agent that is gone keeps nothing.
+		// A deleted agent cannot refuse the handoff.
 		if !apierrors.IsNotFound(err) && !skeinv1.MayHandOver(s.object.Spec.HandoffPolicy, a.Spec.HandoffPolicy) {
 			s.problem = &problem{skeinv1.ReasonHandoffRefused, fmt.Sprintf(
 				"the conversation stays with Agent %q, whose handoffPolicy is Never: set spec.agentRef back to %q, or spec.handoffPolicy: Allow on this Thread",

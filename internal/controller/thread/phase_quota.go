@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// fileQuota gives what a spec bounds of the thread's files; nil leaves a bound to the manager (SPEC FIL-08).
+// fileQuota returns the limits that a spec sets for the thread's files. nil leaves a limit to the manager (FIL-08).
 func fileQuota(spec *skeinv1.ThreadSpec) (bytes, files *int64) {
 	q := spec.FileQuota
 	if q == nil {
@@ -21,7 +21,7 @@ func fileQuota(spec *skeinv1.ThreadSpec) (bytes, files *int64) {
 	return bytes, q.Files
 }
 
-// followQuota brings the stored bounds up with the spec.
+// followQuota updates the stored limits to the spec.
 func (r *Reconciler) followQuota(ctx context.Context, s *scope) error {
 	bytes, files := fileQuota(&s.object.Spec)
 	u, err := r.Threads.Store().FileUsage(ctx, s.row.ID)
@@ -32,7 +32,7 @@ func (r *Reconciler) followQuota(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &store.SetFileQuota{Bytes: bytes, Files: files}); err != nil {
-		return fmt.Errorf("bring the thread's quota of files up with the spec: %w", err)
+		return fmt.Errorf("update the thread's quota of files to the spec: %w", err)
 	}
 	return nil
 }

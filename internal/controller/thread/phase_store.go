@@ -17,8 +17,9 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// finalizer holds the object until its stored data is purged, and labels it with its id. Child Threads come
-// with the finalizer; they are found by the labels of their parent, and no write is spent on one of their own.
+// finalizer adds the finalizer, which holds the object until its stored data is purged, and labels the object with
+// its id. Child Threads are created with the finalizer. They are found by the labels of their parent, so no write is
+// spent on a label of their own.
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	before := s.object.DeepCopy()
 	if !controllerutil.AddFinalizer(s.object, skeinv1.Finalizer) {
@@ -38,7 +39,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// decoded makes a problem of fields that could not be decoded. What is stored keeps the settings that it has, and runs wait.
+// decoded reports fields that could not be decoded as a problem. The stored thread keeps its settings, and runs wait.
 func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	if err := kube.CheckDecoded(s.object); err != nil {
 		s.problem = &problem{err.Reason, err.Message}
@@ -46,7 +47,7 @@ func (r *Reconciler) decoded(_ context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// look reads the stored thread, for the status, of an object that has a problem. It changes nothing.
+// look reads the stored thread of an object that has a problem, for the status. It changes nothing.
 func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err error) error {
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(s.object.UID))) {
 		return nil
@@ -59,8 +60,8 @@ func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err 
 	return err
 }
 
-// store makes the stored thread by the one code path for new threads (SPEC THR-03), or brings its row up
-// with what of the spec may change.
+// store creates the stored thread through the one code path for new threads (THR-03), or updates its row to the
+// fields of the spec that may change.
 func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	id := s.object.ThreadID()
 	r.hints.Track(id, s.req)
@@ -108,7 +109,7 @@ func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	return false, r.endWithParent(ctx, s)
 }
 
-// parentName gives the name of a child's parent; what the status says already need not be looked up.
+// parentName returns the name of a child's parent. It uses the status where that has it.
 func (r *Reconciler) parentName(ctx context.Context, s *scope) (string, error) {
 	if s.row.ParentID == "" || s.object.Status.Parent != "" {
 		return s.object.Status.Parent, nil
@@ -123,7 +124,7 @@ func (r *Reconciler) parentName(ctx context.Context, s *scope) (string, error) {
 	return parent.Name, nil
 }
 
-// describe gives what a new thread starts with.
+// describe returns the initial state of a new thread.
 func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.NewThread, error) {
 	n := &thread.NewThread{
 		Thread: store.Thread{
@@ -151,7 +152,7 @@ func (r *Reconciler) describe(ctx context.Context, o *skeinv1.Thread) (*thread.N
 	return n, r.describeChild(ctx, o.Namespace, owner, n)
 }
 
-// describeChild adds what the owning Subagent says, and the parent.
+// describeChild adds the settings of the owning Subagent, and the parent.
 func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner *metav1.OwnerReference, n *thread.NewThread) error {
 	var sub skeinv1.Subagent
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &sub)
@@ -189,7 +190,7 @@ func (r *Reconciler) describeChild(ctx context.Context, namespace string, owner 
 	return nil
 }
 
-// parentID is the id of a parent, which is not its UID when it has adopted its data.
+// parentID returns the id of a parent. It differs from the parent's UID when the parent has adopted its data.
 func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *metav1.OwnerReference) (string, error) {
 	var parent skeinv1.Thread
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: owner.Name}, &parent, client.UnsafeDisableDeepCopy)
@@ -197,12 +198,12 @@ func (r *Reconciler) parentID(ctx context.Context, namespace string, owner *meta
 		return "", fmt.Errorf("read Thread %q: %w", owner.Name, err)
 	}
 	if err != nil || parent.UID != owner.UID {
-		return string(owner.UID), nil // it is gone: so is what is stored of it, or else that is no parent any more
+		return string(owner.UID), nil // the parent is gone: its stored data is gone too, or does not belong to a parent any more
 	}
 	return parent.ThreadID(), nil
 }
 
-// refuse answers a parent that waits for a child which cannot be made.
+// refuse answers a parent that waits for a child that cannot be created.
 func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause error) error {
 	if n.ParentID == "" || n.Child == nil {
 		return nil
@@ -216,12 +217,12 @@ func (r *Reconciler) refuse(ctx context.Context, n *thread.NewThread, cause erro
 		Name:       n.Child.Name,
 		ToolCallID: n.Child.ToolCallID,
 		Status:     kube.ChildFailed,
-		Content:    "the child thread could not be made: " + cause.Error(),
+		Content:    "the child thread could not be created: " + cause.Error(),
 	})
 }
 
-// endWithParent terminates a child whose parent was terminated while it was being made: whoever ended the
-// parent may have looked for children before this one was stored (SPEC SUB-08).
+// endWithParent terminates a child whose parent was terminated while the child was being created. The termination may
+// have looked for children before this one was stored (SUB-08).
 func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	if s.row.ParentID == "" {
 		return nil
@@ -239,7 +240,7 @@ func (r *Reconciler) endWithParent(ctx context.Context, s *scope) error {
 	return r.reload(ctx, s)
 }
 
-// follow brings the row up with a spec that has changed since it was last looked at. Its agent is phase_handoff.go's.
+// follow updates the row to a spec that has changed since the last reconcile. phase_handoff.go handles its agent.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 	if s.object.Status.ObservedGeneration == s.object.Generation {
 		return nil
@@ -255,7 +256,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := r.Threads.Store().Apply(ctx, s.row.ID, nil, &u); err != nil {
-		return fmt.Errorf("bring the stored thread up with the spec: %w", err)
+		return fmt.Errorf("update the stored thread to the spec: %w", err)
 	}
 	return r.reload(ctx, s)
 }
@@ -269,7 +270,7 @@ func (r *Reconciler) reload(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// settle takes a problem as the state of the thread; other errors go on.
+// settle turns a problem into the state of the thread and returns other errors.
 func settle(s *scope, err error) error {
 	var p *problem
 	if errors.As(err, &p) {
@@ -279,5 +280,5 @@ func settle(s *scope, err error) error {
 	return err
 }
 
-// Error implements error, so that phases may give a problem back.
+// Error implements error, so that phases can return a problem.
 func (p *problem) Error() string { return p.message }

@@ -13,15 +13,15 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// computeState shows whether the thread's state could be saved (SPEC STA-05). A thread that never had more than
-// fits has no such condition.
+// computeState sets whether the thread's state could be saved (STA-05). A thread whose state always fitted has no
+// such condition.
 func (r *Reconciler) computeState(ctx context.Context, s *scope, at time.Time) error {
 	if s.row == nil {
 		return nil
 	}
 	warnings, err := r.Threads.Store().StateWarnings(ctx, s.row.ID)
 	if err != nil {
-		return fmt.Errorf("read what of the state is not saved: %w", err)
+		return fmt.Errorf("read the warnings about unsaved state: %w", err)
 	}
 	status := &s.object.Status
 	w := conditions.Writer{List: &status.Conditions, Generation: s.object.Generation, Now: at}

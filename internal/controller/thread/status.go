@@ -26,8 +26,8 @@ const (
 	phaseTerminated = "Terminated"
 )
 
-// writeStatus computes the whole status and writes it when it changed and the pace allows (K8S-07, ADR 3);
-// otherwise it says when to look again.
+// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07, ADR 3).
+// Otherwise it returns when to check again.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	run, err := r.lastRun(ctx, s)
@@ -84,7 +84,7 @@ func (r *Reconciler) lastRun(ctx context.Context, s *scope) (*store.Run, error) 
 	return run, nil
 }
 
-// children mirrors the registry entries of the Subagents of a thread.
+// children returns the registry entries of a thread's Subagents.
 func (r *Reconciler) children(ctx context.Context, o *skeinv1.Thread) ([]skeinv1.ChildStatus, error) {
 	var list skeinv1.SubagentList
 	err := r.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{kube.IndexThread: o.Name}, client.UnsafeDisableDeepCopy)
@@ -94,7 +94,7 @@ func (r *Reconciler) children(ctx context.Context, o *skeinv1.Thread) ([]skeinv1
 	return kube.Entries(list.Items), nil
 }
 
-// compute is the one place where a Thread's status is made.
+// compute is the only function that makes a Thread's status.
 func (s *scope) compute(run *store.Run, children []skeinv1.ChildStatus, failed error, at time.Time) {
 	o, status := s.object, &s.object.Status
 	status.ObservedGeneration = o.Generation
@@ -209,7 +209,7 @@ func outcome(s store.RunStatus) skeinv1.RunOutcome {
 	return ""
 }
 
-// timeOf gives a time in the whole seconds that the API server keeps; nil for none.
+// timeOf returns a time in whole seconds, the precision that the API server keeps, or nil for 0.
 func timeOf(micros int64) *metav1.Time {
 	if micros == 0 {
 		return nil

@@ -31,7 +31,7 @@ func TestThread(t *testing.T) {
 	RunSpecs(t, "thread controller")
 }
 
-// forgotten notes the threads whose sandboxes were dropped.
+// forgotten records the threads whose sandboxes were dropped.
 type forgotten []string
 
 func (f *forgotten) Forget(id string) { *f = append(*f, id) }
@@ -289,7 +289,7 @@ var _ = Describe("The thread controller", func() {
 		Expect(len(told[0])).To(BeNumerically("<=", 1024+len("Warning RunFailed ")))
 	})
 
-	// child makes a Subagent of a parent thread and the Thread that it owns.
+	// child creates a Subagent of a parent thread and the Thread that it owns.
 	child := func(ctx context.Context, parent *skeinv1.Thread, edit ...func(*skeinv1.Subagent)) (*skeinv1.Subagent, *skeinv1.Thread) {
 		GinkgoHelper()
 		s := &skeinv1.Subagent{ObjectMeta: Meta("s"), Spec: skeinv1.SubagentSpec{
@@ -403,7 +403,7 @@ var _ = Describe("The thread controller", func() {
 		Reconcile(ctx, r, t)
 	})
 
-	// generations makes a thread, its child and the child of that, each stored and owned.
+	// generations creates a thread, its child and its grandchild, each stored and owned.
 	generations := func(ctx context.Context) (all []*skeinv1.Thread, subs []*skeinv1.Subagent) {
 		GinkgoHelper()
 		e.ReadyAgent(ctx, "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// computeUsage shows what the thread's runs used (SPEC RUN-07). A thread that has never run is not asked for.
+// computeUsage sets what the thread's runs used (RUN-07). It does not read the usage of a thread that has never run.
 func (r *Reconciler) computeUsage(ctx context.Context, s *scope, run *store.Run) error {
 	if s.row == nil || run == nil {
 		return nil
@@ -25,7 +25,7 @@ func (r *Reconciler) computeUsage(ctx context.Context, s *scope, run *store.Run)
 		Runs: u.Runs, Turns: u.Turns, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CacheReadTokens: u.CacheReadTokens,
 	}
 	if u.Cost > 0 {
-		// Billionths, as the model calls count; beyond them are the rounding errors of sums.
+		// Billionths, the precision of the costs of model calls. Further digits are rounding errors of sums.
 		s.object.Status.Usage.Cost = strconv.FormatFloat(u.Cost, 'f', 9, 64)
 	}
 	return nil

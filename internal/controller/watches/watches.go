@@ -1,4 +1,4 @@
-// Package watches holds what the controllers share about watching objects and working through their queues.
+// Package watches holds what the controllers share about watching objects and configuring their workqueues.
 package watches
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/skein-dev/skein/internal/controller/conditions"
 )
 
-// The pause after a failed reconcile doubles from the first to the last of these. The last is short: what
-// fails is as a rule the store or the API server, and a deletion must not wait long after they are back.
+// The pause after a failed reconcile doubles from firstRetry to lastRetry. lastRetry is short, because usually the
+// store or the API server has failed, and a deletion must not wait long after they are back.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// Options of a controller with so many workers.
+// Options returns the options of a controller with this number of workers.
 func Options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: max(workers, 1),
@@ -40,23 +40,23 @@ func ByIndex(reader client.Reader, newList func() client.ObjectList, index strin
 	return ByIndexOf(reader, newList, index, client.Object.GetName)
 }
 
-// ByIndexOf enqueues the objects of a list whose index has a value that the object of the event gives; of an update
-// those of the old value and of the new one.
+// ByIndexOf enqueues the objects of a list whose index has the value that value returns for the object of the event.
+// For an update it uses the old and the new object.
 func ByIndexOf(reader client.Reader, newList func() client.ObjectList, index string, value func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return Requests(ctx, reader, newList(), o.GetNamespace(), index, value(o))
 	})
 }
 
-// Reaching enqueues the objects of a list whose index names the object of the event, those whose index names one of
-// these, and so on. The object itself is among them only where they go round in a circle.
+// Reaching enqueues the objects of a list whose index names the object of the event, then those whose index names one
+// of these, and so on. The object itself is among them only in a cycle.
 func Reaching(reader client.Reader, newList func() client.ObjectList, index string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return Reach(ctx, reader, newList(), o.GetNamespace(), index, o.GetName())
 	})
 }
 
-// Reach gives the objects whose index names one of a name, those whose index names one of these, and so on.
+// Reach returns the objects whose index names the given name, those whose index names one of these, and so on.
 func Reach(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, name string) []ctrl.Request {
 	var all []ctrl.Request
 	seen := map[string]bool{}
@@ -72,8 +72,8 @@ func Reach(ctx context.Context, reader client.Reader, list client.ObjectList, na
 	return all
 }
 
-// Namespace enqueues all objects of a list that are in the namespace of the event's object, or in the Namespace that the
-// object is.
+// Namespace enqueues all objects of a list in the namespace of the event's object. If that object is a Namespace, it
+// enqueues those in it.
 func Namespace(reader client.Reader, newList func() client.ObjectList) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		namespace := o.GetNamespace()
@@ -84,8 +84,8 @@ func Namespace(reader client.Reader, newList func() client.ObjectList) handler.E
 	})
 }
 
-// Requests gives the objects whose index has a value. A failing list is logged: a cache fails only when it
-// has not started.
+// Requests returns a request for each object whose index has a value. It logs an error of the list, because a cache
+// fails only when it has not started.
 func Requests(ctx context.Context, reader client.Reader, list client.ObjectList, namespace, index, value string) []ctrl.Request {
 	return requests(ctx, reader, list, client.InNamespace(namespace), client.MatchingFields{index: value})
 }

@@ -31,8 +31,8 @@ func runOnce(b *testing.B, c *client.Client, req sandbox.CodeRequest) time.Durat
 	return time.Since(begun)
 }
 
-// BenchmarkRunCode is a runCode call on a claimed sandbox with a child that waits ready: mTLS over loopback,
-// seccomp on. Between calls the pool fills up again, outside of the measured time.
+// BenchmarkRunCode measures a runCode call on a claimed sandbox with a ready child: mTLS over loopback, seccomp on.
+// Between calls the pool refills, outside the measured time.
 func BenchmarkRunCode(b *testing.B) {
 	for name, lang := range map[string]sandbox.Language{"typescript": sandbox.TypeScript, "javascript": sandbox.JavaScript} {
 		b.Run(name, func(b *testing.B) {
@@ -52,8 +52,8 @@ func BenchmarkRunCode(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstResult is the first runCode call in a sandbox that nobody had: what of a claim is not its write.
-// Connected ahead, the handshake is in the time of that write.
+// BenchmarkFirstResult measures the first runCode call in an unclaimed sandbox: everything in a claim except its
+// write. When connected ahead, the handshake happens during that write.
 func BenchmarkFirstResult(b *testing.B) {
 	for name, ahead := range map[string]bool{"dialled-by-the-run": false, "connected-ahead": true} {
 		b.Run(name, func(b *testing.B) {
@@ -79,7 +79,7 @@ func BenchmarkFirstResult(b *testing.B) {
 	}
 }
 
-// BenchmarkHostCall is one awaited call of the host.
+// BenchmarkHostCall measures one awaited call of the host.
 func BenchmarkHostCall(b *testing.B) {
 	for name, source := range map[string]string{
 		"sequential":  "export default async (n) => { let s = 0; for (let i = 0; i < n; i++) s += await echo(i); return s }",
@@ -102,7 +102,7 @@ func BenchmarkHostCall(b *testing.B) {
 	}
 }
 
-// BenchmarkInvoke is one call of a tool in an open isolate.
+// BenchmarkInvoke measures one call of a tool in an open isolate.
 func BenchmarkInvoke(b *testing.B) {
 	c := sandboxtest.Start(b, nil).Dial(b, "bench")
 	i, err := c.OpenIsolate(context.Background(), sandbox.IsolateRequest{Modules: map[string]sandbox.Module{"t": {Code: "export default (state, args) => args.n + 1"}}})
@@ -117,7 +117,7 @@ func BenchmarkInvoke(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenIsolate is opening an isolate and the first call in it, without and with zod.
+// BenchmarkOpenIsolate measures opening an isolate and the first call in it, without and with zod.
 func BenchmarkOpenIsolate(b *testing.B) {
 	for name, code := range map[string]string{
 		"plain": "export default (state, args) => args",

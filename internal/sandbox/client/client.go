@@ -1,6 +1,6 @@
-// Package client drives a supervisor: it implements sandbox.Sandbox over one mTLS HTTP/2 connection, a stream
-// for each isolate. All that comes back is hostile and bounded here once more, whatever the supervisor and the
-// child were meant to bound.
+// Package client drives a supervisor: it implements sandbox.Sandbox over one mTLS HTTP/2 connection, with a stream
+// for each isolate. It treats everything that comes back as hostile and bounds it again, whatever limits the
+// supervisor and the child apply.
 package client
 
 import (
@@ -20,46 +20,48 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// The supervisor's end of the contract; it is a package that only Linux builds.
+// Copies of the supervisor's constants, because its package builds only on Linux.
 const (
 	threadHeader = "Skein-Thread"
 	nestedHeader = "Skein-Nested"
 	streamPath   = "/v1/isolate"
 )
 
-// Options say which supervisor to dial, and for whom.
+// Options say which supervisor to dial, and for which thread.
 type Options struct {
 	Address    string   // host:port
-	ServerName string   // that the supervisor's certificate must carry; see pki.ServerName
-	CA         []byte   // PEM, vouches for the supervisor
+	ServerName string   // the name in the supervisor's certificate; see pki.ServerName
+	CA         []byte   // PEM of the authority that issues the supervisor's certificate
 	Client     pki.Pair // the manager's own certificate
-	// Credentials are asked for CA and Client at each connection instead: they may change while the sandbox lives.
+	// Credentials returns CA and Client for each connection instead, because they may change during the life of the
+	// sandbox.
 	Credentials func(ctx context.Context) (ca []byte, client pki.Pair, err error)
-	// Configs keep what was read of the credentials for the next connections, of all clients that share them. May be nil.
+	// Configs caches the parsed credentials for later connections of all clients that share it. It may be nil.
 	Configs  *pki.ClientConfigs
-	ThreadID string // the one thread that this sandbox is for
-	// Lines may have a connection already, under the name Line. May be nil.
+	ThreadID string // the only thread of this sandbox
+	// Lines may have a connection already, under the name Line. It may be nil.
 	Lines *Lines
 	Line  string
 
-	// DialTimeout bounds how long the address may take to accept the first connection; 5 s when 0, and for those that
-	// come after it: a sandbox that was there once is not given up for a packet. The handshake has its own.
+	// DialTimeout bounds how long the address may take to accept the first connection. 0 means 5 s. Later connections
+	// always have 5 s, because a sandbox that existed is not given up for a lost packet. The handshake has its own
+	// timeout.
 	DialTimeout time.Duration
-	// Dial makes the connection, while its context lasts; net.Dialer when nil.
+	// Dial opens a connection until its context ends. nil means net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// MaxWallTime is the pool's cap, against a supervisor that does not keep it. 0: none.
+	// MaxWallTime is the pool's cap, enforced here too in case the supervisor does not. 0 means none.
 	MaxWallTime time.Duration
-	// Answered is called once, when the sandbox has given its first result. May be nil.
+	// Answered is called once, when the sandbox has returned its first result. It may be nil.
 	Answered func()
 }
 
 const (
-	// lateGrace is how long an execution may take to say that it was terminated before it is given up: the supervisor
-	// kills after a quarter of a second, the rest is for the network.
+	// lateGrace is how long an execution may take to report that it was terminated. The supervisor kills after a
+	// quarter of a second; the rest is for the network.
 	lateGrace = 2 * time.Second
-	// wallGrace is how long past its wall time an execution may be heard of. It is for a supervisor that does not keep the
-	// limit: a busy node, where all comes seconds late, must not make a limit of what ended by itself, or of one call's
-	// limit the end of its isolate.
+	// wallGrace is how long beyond its wall time the client waits for an execution, in case the supervisor does not
+	// enforce the limit. It is long because on a busy node everything may come seconds late. Then code that ended by
+	// itself must not count as timed out, and the timeout of one call must not end its isolate.
 	wallGrace = 10 * time.Second
 )
 
@@ -68,23 +70,23 @@ type Client struct {
 	opts      Options
 	transport *http.Transport
 	early     atomic.Pointer[http.ClientConn] // made by Connect
-	with      atomic.Pointer[credentials]     // of the last handshake
-	answered  func()                          // tells of the first result; later calls do nothing
+	with      atomic.Pointer[credentials]     // the credentials of the last handshake
+	answered  func()                          // reports the first result; later calls do nothing
 	url       string
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 
-	mu      sync.Mutex // of closed and of entering streams
+	mu      sync.Mutex // guards closed, and entering streams
 	closed  bool
 	streams sync.WaitGroup
 }
 
 var _ sandbox.Sandbox = (*Client)(nil)
 
-// errClosed is the cause when Close ended something.
+// errClosed is the cause when Close ends something.
 var errClosed = errors.New("the connection to the sandbox was closed")
 
-// Dial prepares a connection; Connect or the first stream makes it. An error says what is wrong with the options.
+// Dial prepares a connection; Connect or the first stream opens it. An error says what is wrong with the options.
 func Dial(o Options) (*Client, error) {
 	switch {
 	case o.Address == "":
@@ -126,12 +128,12 @@ func (c *Client) newTransport() *http.Transport {
 		Protocols:          protocols,
 		DisableCompression: true,
 		MaxIdleConns:       1,
-		// A pod that is gone without a word is noticed within these.
+		// These detect a pod that disappeared without closing its connections.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second, WriteByteTimeout: 30 * time.Second},
 	}
 }
 
-// enter counts a stream in, unless the connection is closed. streams.Done counts it out.
+// enter counts a stream in and returns true, unless the connection is closed. streams.Done counts it out.
 func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,13 +152,13 @@ func (c *Client) Close() error {
 	c.cancel(errClosed)
 	c.streams.Wait()
 	if conn := c.early.Load(); conn != nil {
-		_ = conn.Close() // nothing is under way in it
+		_ = conn.Close() // nothing runs on it
 	}
 	c.transport.CloseIdleConnections()
 	return nil
 }
 
-// stream is one isolate's conversation.
+// stream is the conversation with one isolate.
 type stream struct {
 	*protocol.Conn
 	body   io.Closer
@@ -165,7 +167,7 @@ type stream struct {
 	ctx    context.Context
 }
 
-// refusedError is an answer of the supervisor other than 200: nothing of the code ran.
+// refusedError is an answer of the supervisor other than 200. None of the code ran.
 type refusedError struct {
 	status int
 	text   string
@@ -173,12 +175,13 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.text }
 
-// Is tells a sandbox that has no room from one that is of no use.
+// Is distinguishes a sandbox that has no room from one that cannot be used.
 func (e *refusedError) Is(target error) bool {
 	return target == sandbox.ErrBusy && e.status == http.StatusTooManyRequests
 }
 
-// open starts a stream with an encoded Open; nested is of a run that another run waits for. The stream ends with ctx, with Close, and by its own close.
+// open starts a stream with an encoded Open. nested means that another run waits for this run. The stream ends with
+// ctx and with its close method, and when the client is closed.
 func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, error) {
 	if c.ctx.Err() != nil {
 		return nil, errClosed
@@ -196,7 +199,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	if nested {
 		req.Header.Set(nestedHeader, "true")
 	}
-	// The transport heeds the context only between two pieces of the request's body, and waits for those here.
+	// The transport checks the context only between two pieces of the request's body, and waits for the pieces here.
 	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
 	s := &stream{pipe: out, ctx: ctx, cancel: func(cause error) { stop(); cancel(cause) }}
 	sent := protocol.NewConn(nil, out, nil)
@@ -216,7 +219,7 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 	}
 	if err != nil {
 		_ = out.CloseWithError(err)
-		var refused *refusedError // an answer that was had stands, whatever has ended the stream since
+		var refused *refusedError // an answer that arrived takes precedence over whatever ended the stream later
 		if cause := context.Cause(ctx); cause != nil && !errors.As(err, &refused) {
 			err = cause
 		}
@@ -224,13 +227,13 @@ func (c *Client) open(ctx context.Context, open []byte, nested bool) (*stream, e
 		return nil, err
 	}
 	s.body = resp.Body
-	// A piece that the sandbox has no room for is waited for regardless of the context: closing the answer ends that.
+	// Waiting for a piece that the sandbox has no room for ignores the context; closing the answer ends that wait.
 	context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
 	s.Conn = protocol.NewConn(resp.Body, out, nil)
 	return s, nil
 }
 
-// close ends the stream; the supervisor kills the child then.
+// close ends the stream. The supervisor then kills the child.
 func (s *stream) close(cause error) {
 	s.cancel(cause)
 	_ = s.pipe.CloseWithError(cause)

@@ -15,7 +15,7 @@ var _ = Describe("Close", Label("COD-04"), func() {
 	var (
 		c    *client.Client
 		iso  sandbox.Isolate
-		host chan string // calls of the host that are under way
+		host chan string // current calls of the host
 	)
 	const modules = `
 		export default { execute: async (state, args) => {
@@ -41,7 +41,7 @@ var _ = Describe("Close", Label("COD-04"), func() {
 					return nil, nil
 				}
 				host <- method
-				select {} // a function of the host that does not heed its context
+				select {} // a function of the host that ignores its context
 			},
 		})
 		Expect(err).NotTo(HaveOccurred())

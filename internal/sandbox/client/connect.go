@@ -14,10 +14,12 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Connect makes the connection ahead of the first stream, or takes the line that waits: a caller that still has to win the sandbox can dial
-// meanwhile, and learns at once when it cannot be reached. The sandbox belongs to nobody until a stream comes.
-// Once connected, Connect does nothing; a connection that is lost later is made again by the next stream. An error
-// that wraps sandbox.ErrNotTrusted is final.
+// Connect opens the connection before the first stream, or takes the connection that Lines has. So a caller that
+// still has to claim the sandbox can dial at the same time, and learns at once when it cannot be reached. The sandbox
+// belongs to no thread until the first stream.
+//
+// Once connected, Connect does nothing. The next stream reopens a connection that is lost later. An error that wraps
+// sandbox.ErrNotTrusted is final.
 func (c *Client) Connect(ctx context.Context) error {
 	if c.ctx.Err() != nil {
 		return errClosed
@@ -36,7 +38,7 @@ func (c *Client) Connect(ctx context.Context) error {
 		_ = conn.Close()
 		return nil
 	}
-	if c.ctx.Err() != nil { // closed meanwhile
+	if c.ctx.Err() != nil { // closed in the meantime
 		_ = conn.Close()
 		return errClosed
 	}
@@ -44,28 +46,28 @@ func (c *Client) Connect(ctx context.Context) error {
 }
 
 const (
-	// usualDialTimeout: a packet that is lost is sent again after a second, and after two more.
+	// usualDialTimeout allows for two lost packets: they are sent again after one second, and after two more.
 	usualDialTimeout = 5 * time.Second
-	handshakeTimeout = 5 * time.Second // of TLS
+	handshakeTimeout = 5 * time.Second // of the TLS handshake
 )
 
-// dialTimeout bounds how long the address may take to accept the next connection: Options.DialTimeout is for a sandbox
-// that may not be there yet.
+// dialTimeout returns how long the address may take to accept the next connection. Options.DialTimeout applies only
+// to the first one, because the sandbox may not exist yet.
 func (c *Client) dialTimeout() time.Duration {
-	if c.early.Load() == nil && c.with.Load() == nil { // there was none
+	if c.early.Load() == nil && c.with.Load() == nil { // there was no connection yet
 		return cmp.Or(c.opts.DialTimeout, usualDialTimeout)
 	}
 	return usualDialTimeout
 }
 
-// dial makes a connection without TLS.
+// dial opens a connection without TLS.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
-	defer cancel() // a connection that is made outlives it
+	defer cancel() // ends dialling only, not the connection
 	return c.opts.Dial(ctx, network, address)
 }
 
-// dialTLS makes a connection with the certificates of the moment.
+// dialTLS opens a connection with the current certificates.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	ca, own, err := c.opts.Credentials(ctx)
 	if err != nil {
@@ -91,7 +93,7 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 	return conn, nil
 }
 
-// roundTrip uses the early connection while it is good.
+// roundTrip uses the early connection while it works.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	if c.good() {
 		return c.early.Load().RoundTrip(req)
@@ -99,11 +101,12 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return c.transport.RoundTrip(req)
 }
 
-// verdictTimeout bounds how long a refused connection is asked for the reason, which comes with the handshake or never.
+// verdictTimeout bounds the wait for the reason of a refused connection, which comes with the handshake or never.
 const verdictTimeout = 5 * time.Second
 
-// refusal explains why no stream could be opened. A sandbox judges the manager's certificate after the manager's
-// handshake is over, so that its alert is often lost in a connection that merely broke: it is asked again.
+// refusal explains why no stream could be opened. A sandbox checks the manager's certificate after the manager's
+// handshake is finished, so that its alert is often lost and the connection just breaks. So refusal connects again to
+// get the alert.
 func (c *Client) refusal(ctx context.Context, err error) error {
 	var network *net.OpError
 	if explained := explain(err); explained != nil {
@@ -128,7 +131,8 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	return err
 }
 
-// explain says what is wrong with a certificate, of either side, and what to do; nil for any other error.
+// explain returns an error that says what is wrong with a certificate, of either side, and what to do. It returns nil
+// for any other error.
 func explain(err error) error {
 	var (
 		invalid   x509.CertificateInvalidError
@@ -140,10 +144,10 @@ func explain(err error) error {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("%w: it has expired or is not valid yet (%w); the pool's Secret is renewed by the manager: check the clocks of the node and of the manager, or delete the pod", sandbox.ErrNotTrusted, err)
 	case errors.As(err, &name):
-		return fmt.Errorf("%w: it is another pool's or namespace's (%w)", sandbox.ErrNotTrusted, err)
+		return fmt.Errorf("%w: it belongs to another pool or namespace (%w)", sandbox.ErrNotTrusted, err)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: it is of another authority (%w); the pod is not one of this manager's, or was started before the authority was replaced", sandbox.ErrNotTrusted, err)
-	case errors.As(err, &remote) && remote.Op == "remote error": // an alert of TLS
+		return fmt.Errorf("%w: another authority issued it (%w); the pod does not belong to this manager, or was started before the authority was replaced", sandbox.ErrNotTrusted, err)
+	case errors.As(err, &remote) && remote.Op == "remote error": // a TLS alert
 		return fmt.Errorf("the sandbox does not trust the manager's certificate (%w); the pod was started under another authority, or its clock is wrong: delete it", err)
 	}
 	return nil

@@ -36,7 +36,7 @@ var _ = Describe("Connecting ahead", func() {
 		DeferCleanup(c.Close)
 		dialling, cancel := context.WithCancel(ctx)
 		Expect(c.Connect(dialling)).To(Succeed())
-		cancel() // it was for the dial only
+		cancel() // it was only for the dial
 		Expect(c.Connect(ctx)).To(Succeed())
 		Expect(dials.Load()).To(BeEquivalentTo(1))
 		for range 3 {
@@ -80,7 +80,7 @@ var _ = Describe("Connecting ahead", func() {
 		var first net.Conn
 		c, err := client.Dial(client.Options{Address: s.Addr, ServerName: sandboxtest.ServerName, CA: s.CA.Cert, Client: s.Client, ThreadID: "t", DialTimeout: little,
 			Dial: func(dialling context.Context, network, address string) (net.Conn, error) {
-				conn, err := (&net.Dialer{}).DialContext(ctx, network, address) // however slow this machine is
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, address) // regardless of how slow this machine is
 				mu.Lock()
 				defer mu.Unlock()
 				deadline, _ := dialling.Deadline()
@@ -132,7 +132,7 @@ var _ = Describe("Connecting ahead", func() {
 
 		It("of another namespace's sandbox", func(ctx SpecContext) {
 			_, err := connect(ctx, func(o *client.Options) { o.ServerName = pki.ServerName("test", "elsewhere") })
-			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another pool's or namespace's"))))
+			Expect(err).To(And(MatchError(sandbox.ErrNotTrusted), MatchError(ContainSubstring("another pool or namespace"))))
 		})
 
 		It("of a foreign sandbox", func(ctx SpecContext) {
@@ -153,7 +153,7 @@ var _ = Describe("Connecting ahead", func() {
 			own, err := pki.IssueClient(at(), ca(), "manager", time.Hour)
 			Expect(err).NotTo(HaveOccurred())
 			c, err := connect(ctx, func(o *client.Options) { o.Client = own })
-			if err == nil { // the sandbox judges after the manager has
+			if err == nil { // the sandbox checks after the manager has finished
 				r := c.RunCode(ctx, two).Wait(ctx)
 				Expect(r.Status).To(Equal(sandbox.StatusTerminated))
 				err = r.Error
@@ -181,7 +181,7 @@ var _ = Describe("Certificates that rotate", Label("COD-08"), func() {
 		s := sandboxtest.Start(GinkgoT(), patiently)
 
 		type side struct {
-			by      pki.Pair // issued what the side shows
+			by      pki.Pair // issued the certificate of that side
 			trusted []byte
 		}
 		var manager atomic.Pointer[side]

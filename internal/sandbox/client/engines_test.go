@@ -10,10 +10,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-// The suites of this package run on each engine (sandboxtest.EngineEnv). What differs between them is told by
-// these, and row by row in docs/sandboxes.md.
+// The suites of this package run on each engine (sandboxtest.EngineEnv). These functions, and docs/sandboxes.md row
+// by row, say what differs between the engines.
 
-// said gives what the engine of this run is expected to say.
+// said returns what the engine of this run is expected to report.
 func said[T any](quickjs, v8 T) T {
 	if sandboxtest.Engine() == sandbox.V8 {
 		return v8

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Bounds on what one execution may send besides its result.
+// Limits on what one execution may send besides its result.
 const (
 	maxReports     = 10_000
 	maxReportBytes = 34 << 20
@@ -27,7 +27,7 @@ type execution struct {
 	req    sandbox.CodeRequest
 	begun  time.Time
 	done   chan struct{}
-	cancel context.CancelCauseFunc // of the stream
+	cancel context.CancelCauseFunc // ends the stream
 
 	mu          sync.Mutex
 	stream      *stream
@@ -45,7 +45,7 @@ type execution struct {
 // RunCode implements sandbox.Sandbox.
 func (c *Client) RunCode(ctx context.Context, req sandbox.CodeRequest) sandbox.Execution {
 	e := &execution{client: c, req: req, begun: time.Now(), done: make(chan struct{})}
-	// The stream outlives ctx, so that a cancelled execution still says how it ended.
+	// The stream outlives ctx, so that a cancelled execution still reports how it ended.
 	streamCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.cancel = cancel
 	if !c.enter() {
@@ -106,7 +106,7 @@ func (e *execution) Terminate(reason string) {
 	}
 	e.terminated = reason
 	if s := e.stream; s != nil {
-		// In a goroutine: the pipe may be full, and whoever terminates must not wait for it.
+		// In a goroutine, because the pipe may be full and the caller must not wait for it.
 		go func() { _ = s.Write(protocol.TypeTerminate, protocol.EncodeText(reason)) }()
 		e.timers = append(e.timers, time.AfterFunc(lateGrace, func() { e.settle(e.ended(sandbox.StatusTerminated, reason)) }))
 		return
@@ -114,7 +114,7 @@ func (e *execution) Terminate(reason string) {
 	go e.settle(e.ended(sandbox.StatusTerminated, reason))
 }
 
-// run carries the request out and settles the execution.
+// run executes the request and settles the execution.
 func (e *execution) run(ctx, streamCtx context.Context) {
 	stop := context.AfterFunc(ctx, func() { e.Terminate(reasonOf(ctx)) })
 	defer stop()
@@ -135,10 +135,11 @@ func (e *execution) run(ctx, streamCtx context.Context) {
 	e.settle(e.read(ctx, s, p))
 }
 
-// errSettled is why a stream ends when its execution has settled.
+// errSettled is the reason why a stream ends after its execution has settled.
 var errSettled = errors.New("the execution has settled")
 
-// attach makes the stream known to Terminate and starts the clock. It gives false when it is too late.
+// attach makes the stream known to Terminate and starts the clock. It returns false when the execution has ended
+// already.
 func (e *execution) attach(s *stream) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +158,7 @@ func (e *execution) attach(s *stream) bool {
 	return true
 }
 
-// read takes the frames until the last.
+// read handles frames up to the last.
 func (e *execution) read(ctx context.Context, s *stream, p *prepared) sandbox.Result {
 	calls := &hostCalls{stream: s}
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -180,7 +181,7 @@ func (e *execution) read(ctx context.Context, s *stream, p *prepared) sandbox.Re
 	}
 }
 
-// take acts on one frame; it gives the result when it was the last.
+// take handles one frame. It returns the result when the frame was the last.
 func (e *execution) take(ctx context.Context, calls *hostCalls, p *prepared, t protocol.Type, content []byte) (*sandbox.Result, error) {
 	switch t {
 	case protocol.TypeStarted:
@@ -257,7 +258,7 @@ func (e *execution) log(l sandbox.Log) {
 	}
 }
 
-// finished makes the result of a Done.
+// finished converts a Done to a result.
 func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
 	e.client.answered()
 	r := sandbox.Result{Status: d.Status, Error: d.Err, MemoryUsedBytes: d.Memory}
@@ -274,7 +275,7 @@ func (e *execution) finished(d *protocol.Done) (*sandbox.Result, error) {
 	return &r, nil
 }
 
-// ended makes the result of code that did not end by itself.
+// ended returns the result of code that did not end by itself.
 func (e *execution) ended(status sandbox.Status, reason string) sandbox.Result {
 	name := "Terminated"
 	if status == sandbox.StatusMemory {
@@ -283,7 +284,7 @@ func (e *execution) ended(status sandbox.Status, reason string) sandbox.Result {
 	return sandbox.Result{Status: status, Error: &sandbox.Error{Name: name, Message: reason}}
 }
 
-// explain puts the reason of our own Terminate in place of whatever the child says.
+// explain sets the reason of our own Terminate in place of the child's error.
 func (e *execution) explain(r *sandbox.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -292,20 +293,20 @@ func (e *execution) explain(r *sandbox.Result) {
 	}
 }
 
-// lost makes the result of a sandbox that went away or refused.
+// lost returns the result for a sandbox that disappeared or refused.
 func (e *execution) lost(err error) sandbox.Result {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.terminated != "" {
 		return sandbox.Result{Status: sandbox.StatusTerminated, Error: &sandbox.Error{Name: "Terminated", Message: e.terminated}}
 	}
-	// A connection is closed under code also when another replica gave the sandbox up between two calls.
+	// Another replica may also have given the sandbox up between two calls, which closes the connection.
 	r := sandbox.Result{Status: sandbox.StatusTerminated, Retriable: !e.started}
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):
 		r.Error = &sandbox.Error{Name: "SandboxError", Message: refused.text}
-		// A sandbox that is busy is a good one: code must not take it away from the code that it runs.
+		// A busy sandbox works well: new code must not take it away from the code that it runs.
 		r.Retriable = refused.status != http.StatusBadRequest && !errors.Is(err, sandbox.ErrBusy)
 	case errors.Is(err, errClosed):
 		r.Error = &sandbox.Error{Name: "Terminated", Message: errClosed.Error()}
@@ -315,7 +316,7 @@ func (e *execution) lost(err error) sandbox.Result {
 	return r
 }
 
-// settle ends the execution; the first result counts.
+// settle ends the execution. Only the first result counts.
 func (e *execution) settle(r sandbox.Result) {
 	if r.Status == sandbox.StatusTerminated && !r.Retriable {
 		e.explain(&r)

@@ -1,12 +1,12 @@
 package client
 
-// Renew is the beat on which lost lines are made anew.
+// Renew does the periodic renewal of lost lines.
 func (l *Lines) Renew() { l.renew() }
 
-// SetMost bounds the lines to fewer.
+// SetMost lowers the maximum number of lines.
 func (l *Lines) SetMost(n int) { l.most = n }
 
-// Names of the pools whose sandboxes have lines, each as often as it has one.
+// Names returns the names of the pools whose sandboxes have lines, one per line.
 func (l *Lines) Names() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

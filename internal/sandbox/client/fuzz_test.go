@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// FuzzRunCodeOptions gives any value to runCode as its options: either it is refused as a link error that says
-// what is wrong, or what goes out can be read by the other side.
+// FuzzRunCodeOptions passes any value to runCode as its options. Either it is refused as a link error that says what
+// is wrong, or the other side can decode what is sent.
 func FuzzRunCodeOptions(f *testing.F) {
 	var deep any = "x"
 	for range 400 {

@@ -11,11 +11,11 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// maxHostCalls bounds the host calls of one isolate under way; the child keeps to less.
+// maxHostCalls bounds the concurrent host calls of one isolate. The child has a lower limit.
 const maxHostCalls = 1100
 
-// maxHostCallBytes bounds the arguments of the host calls of one isolate under way: a thousand calls of the
-// largest values would take the manager's memory.
+// maxHostCallBytes bounds the arguments of the concurrent host calls of one isolate. Otherwise a thousand calls with
+// the largest values would use up the manager's memory.
 const maxHostCallBytes = 96 << 20
 
 // hostCalls answers the host calls of one stream.
@@ -25,7 +25,7 @@ type hostCalls struct {
 	bytes   atomic.Int64
 }
 
-// serve answers one call in a goroutine of its own. An error means that the child went beyond what it may.
+// serve answers one call in a separate goroutine. An error means that the child exceeded its limits.
 func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbox.HostFunc, funcs bool) error {
 	if h.pending.Add(1) > maxHostCalls {
 		return protocol.Violation("more than %d host calls under way", maxHostCalls)
@@ -55,15 +55,15 @@ func (h *hostCalls) serve(ctx context.Context, call *protocol.HostCall, f sandbo
 	return nil
 }
 
-// noArgs encodes no arguments.
+// noArgs is the encoding of no arguments.
 var noArgs, _ = value.Encode([]any{})
 
-// tooMuch answers a call that is one too many.
+// tooMuch answers a call that exceeds maxHostCallBytes.
 func tooMuch(context.Context, []any) (any, error) {
 	return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the calls of the host under way carry more than %d MiB: await some first", maxHostCallBytes>>20)}
 }
 
-// invoke runs a function of the host and encodes what it gives.
+// invoke calls a function of the host and encodes its result.
 func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -81,7 +81,7 @@ func invoke(ctx context.Context, f sandbox.HostFunc, args []any) (o protocol.Out
 	return protocol.Outcome{Value: b}
 }
 
-// asError is what code sees of a Go error: name and message, never a stack of ours.
+// asError returns what code sees of a Go error: name and message, never a Go stack.
 func asError(err error) *sandbox.Error {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
@@ -94,7 +94,7 @@ func (h *hostCalls) reply(id uint64, o protocol.Outcome) {
 	r := protocol.Reply{ID: id, Outcome: o}
 	err := h.stream.Write(protocol.TypeReply, r.Encode())
 	if err != nil && h.stream.ctx.Err() == nil && o.Err == nil {
-		// The stream stands, so the value was too large for it.
+		// The stream works, so the value was too large for it.
 		r.Outcome = protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
 		_ = h.stream.Write(protocol.TypeReply, r.Encode())
 	}

@@ -16,7 +16,7 @@ var _ = Describe("requests and responses in definition code", Label("END-01"), f
 	var i sandbox.Isolate
 	BeforeEach(func() { ctx = within(2 * patience) })
 
-	// run gives what the body of a function returns.
+	// run returns the result of a function body.
 	run := func(body string) any {
 		GinkgoHelper()
 		c := sandboxtest.Start(GinkgoT(), patiently).Dial(GinkgoT(), "thread-1")

@@ -14,20 +14,21 @@ import (
 
 const idlePath = "/v1/idle"
 
-// The parameters of who is about to delete the sandbox, in milliseconds. A sandbox that is older than they are does
-// not know them, and answers as ever.
+// Parameters for a caller that is about to delete the sandbox, in milliseconds. An older sandbox does not know them
+// and answers as before.
 const (
 	idleAtLeast = "atLeast"
 	idleHold    = "hold"
 )
 
-// Idle asks the sandbox for how long nothing has run in it, whoever started it; 0 while something runs.
+// Idle returns for how long nothing has run in the sandbox, regardless of who started it, or 0 while something runs.
 func (c *Client) Idle(ctx context.Context) (time.Duration, error) { return c.askIdle(ctx, "") }
 
-// Retire asks the same. When the answer is atLeast or longer, the sandbox begins nothing more for the time of hold, in which the
-// caller deletes it: whatever would be run in it fails as of a sandbox that is gone, before any of it ran.
+// Retire returns the same as Idle. When that is atLeast or longer, the sandbox accepts no new work for the duration
+// hold, in which the caller deletes it. A request in that time fails as if the sandbox were gone, before any of its
+// code ran.
 func (c *Client) Retire(ctx context.Context, atLeast, hold time.Duration) (time.Duration, error) {
-	up := func(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() } // the answer is rounded down
+	up := func(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() } // rounded up, because the answer is rounded down
 	return c.askIdle(ctx, fmt.Sprintf("?%s=%d&%s=%d", idleAtLeast, up(atLeast), idleHold, up(hold)))
 }
 
@@ -53,11 +54,11 @@ func (c *Client) askIdle(ctx context.Context, query string) (time.Duration, erro
 		return 0, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("the sandbox does not say for how long it has idled: %s: %s", resp.Status, protocol.ParseText(text))
+		return 0, fmt.Errorf("cannot find out for how long the sandbox has been idle: %s: %s", resp.Status, protocol.ParseText(text))
 	}
 	ms, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || ms < 0 || ms > int64(time.Duration(1<<63-1)/time.Millisecond) {
-		return 0, errors.New("the sandbox does not say for how long it has idled: its answer is no number")
+		return 0, errors.New("cannot find out for how long the sandbox has been idle: its answer is not a number")
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

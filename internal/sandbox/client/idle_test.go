@@ -16,7 +16,7 @@ var _ = Describe("Asking a sandbox whether it idles", Label("COD-09"), func() {
 		Expect(c.Connect(ctx)).To(Succeed())
 		Expect(c.Idle(ctx)).Error().NotTo(HaveOccurred())
 		Expect(s.Stop()).To(Succeed())
-		Eventually(ctx, func() error { // the connection that it had may be seen to have ended a moment later
+		Eventually(ctx, func() error { // it may take a moment until the end of its connection is noticed
 			_, err := c.Idle(ctx)
 			Expect(err).To(HaveOccurred())
 			return err

@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// isolate runs definition code.
+// isolate runs definition code. mu guards the fields below it.
 type isolate struct {
 	client *Client
 	req    sandbox.IsolateRequest
@@ -30,7 +30,7 @@ type isolate struct {
 	started     bool
 	lastID      uint64
 	waiting     map[uint64]chan protocol.Outcome
-	invocations map[string]context.Context // under way, by the caller's id
+	invocations map[string]context.Context // current invocations, by the caller's id
 	logs        int
 	logBytes    int
 }
@@ -88,7 +88,7 @@ func encodeIsolate(req sandbox.IsolateRequest) ([]byte, error) {
 	return o.Encode()
 }
 
-// read takes the frames until the isolate ends, and tells everyone who waits.
+// read handles frames until the isolate ends, and then informs all waiting callers.
 func (i *isolate) read() {
 	calls := &hostCalls{stream: i.stream}
 	var end *sandbox.IsolateGoneError
@@ -116,7 +116,7 @@ func (i *isolate) broken(err error) *sandbox.IsolateGoneError {
 	return &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: reason}
 }
 
-// finish makes the isolate unusable; the first reason counts.
+// finish makes the isolate unusable. Only the first reason counts.
 func (i *isolate) finish(end *sandbox.IsolateGoneError) {
 	i.mu.Lock()
 	if i.err == nil {
@@ -130,7 +130,7 @@ func (i *isolate) finish(end *sandbox.IsolateGoneError) {
 	i.stream.close(cause)
 }
 
-// take acts on one frame; it gives why the isolate ended when it was the last.
+// take handles one frame. It returns why the isolate ended when the frame was the last.
 func (i *isolate) take(calls *hostCalls, t protocol.Type, content []byte) (*sandbox.IsolateGoneError, error) {
 	switch t {
 	case protocol.TypeStarted:
@@ -183,7 +183,7 @@ func ending(d *protocol.Done) *sandbox.IsolateGoneError {
 	return end
 }
 
-// settled hands an answer to whoever waits for it.
+// settled passes an answer to the caller that waits for it.
 func (i *isolate) settled(s *protocol.Settled) {
 	i.mu.Lock()
 	waiter := i.waiting[s.ID]
@@ -195,11 +195,11 @@ func (i *isolate) settled(s *protocol.Settled) {
 	}
 }
 
-// methodName is what can follow "state.".
+// methodName matches what can follow "state.".
 var methodName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$.]{0,99}$`)
 
-// hostCall answers a call of state. It is attributed to an invocation only while that is under way: whatever
-// id the code claims, it can only be one that is.
+// hostCall handles a call of state. It is attributed to an invocation only while that runs, so that code can only
+// claim the id of a current invocation.
 func (i *isolate) hostCall(calls *hostCalls, call *protocol.HostCall) error {
 	i.mu.Lock()
 	ctx, active := i.invocations[call.Invocation]
@@ -234,7 +234,7 @@ func (i *isolate) log(l *protocol.Log) {
 	i.mu.Unlock()
 	if i.req.Log != nil && !over {
 		if strings.Contains(l.Message, "\n    at ") {
-			l.Message = i.mapper.Stack(l.Message) // an error, with the positions of the compiled code
+			l.Message = i.mapper.Stack(l.Message) // an error, with positions in the compiled code
 		}
 		i.req.Log(l.Invocation, l.Log)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// hostCall is what a Host was asked.
+// hostCall is a call that a Host got.
 type hostCall struct {
 	Invocation, Method string
 	Args               []any
@@ -297,7 +297,7 @@ export default async (state) => {
 	It("fires timers in the order in which they are due, however late it comes to it", func() {
 		i := open(map[string]string{"t": `export default () => new Promise((done) => {
 			const order: string[] = [];
-			for (;;) { // they are due as they say when they begin together, which a busy machine may part
+			for (;;) { // timers fire in this order when they start together; a busy machine may separate them
 				const begun = Date.now();
 				const all = [setTimeout(() => { order.push('40'); done(order) }, 40)];
 				for (const ms of [30, 10, 20]) all.push(setTimeout(() => order.push(String(ms)), ms));
@@ -467,7 +467,7 @@ export default async (state) => {
 			Eventually(h.seen, patience).Should(HaveLen(1))
 			cancel()
 			Eventually(done, patience).Should(Receive(MatchError(context.Canceled)))
-			// The slot is free again, so the code is gone.
+			// The slot is free again, so the code has ended.
 			Expect(c.RunCode(ctx, sandbox.CodeRequest{Source: "export default () => 1"}).Wait(ctx).Status).To(Equal(sandbox.StatusSuccess))
 		})
 	})
@@ -488,8 +488,8 @@ export default async (state) => {
 			Expect(gone(err).Status).To(Equal(sandbox.StatusMemory))
 		})
 
-		// inTime opens isolates with a wall time until one does in it what it has the time for: on a busy machine to load the
-		// module may take longer, and end the isolate.
+		// inTime opens isolates with a wall time until the code in one finishes within it. On a busy machine loading
+		// the module may take longer and end the isolate.
 		inTime := func(wall time.Duration, source string, works func(Gomega, sandbox.Isolate)) (i sandbox.Isolate) {
 			GinkgoHelper()
 			Eventually(ctx, func(g Gomega) {

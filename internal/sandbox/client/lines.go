@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// maxLines bounds the connections that are kept: each costs the manager and its sandbox some tens of KiB, and a
+	// maxLines bounds the connections that are kept. Each costs the manager and its sandbox some tens of KiB, and a
 	// ping every few seconds.
 	maxLines = 64
-	// linesAtOnce bounds those that are made at a time: it is work ahead of time, and must not be in the way.
+	// linesAtOnce bounds how many are opened at the same time, because this is work ahead of time and must not delay
+	// other work.
 	linesAtOnce = 2
 	lineTimeout = 5 * time.Second
-	// linesRenewed is how often what was lost is made anew.
+	// linesRenewed is how often lost connections are opened again.
 	linesRenewed = 30 * time.Second
 )
 
-// Lines keep connections to sandboxes that are nobody's yet, so that who claims one need not wait for a handshake
-// (docs/adr/0017-sandbox-certificates-and-claims.md). A line takes nothing: a sandbox is a thread's by its first
-// stream. It serves one Client, once, and only while the certificates are those that it was made with.
+// Lines keeps connections to unclaimed sandboxes, so that a thread that claims one need not wait for a handshake
+// (docs/adr/0017-sandbox-certificates-and-claims.md). A line claims nothing: a sandbox becomes a thread's with its
+// first stream. A line serves one Client, once, and only while the certificates have not changed since it was made.
+// mu guards the set.
 type Lines struct {
 	credentials func(ctx context.Context) ([]byte, pki.Pair, error)
 	configs     *pki.ClientConfigs
@@ -36,13 +38,13 @@ type Lines struct {
 	lines map[string]*line
 }
 
-// line is a connection, or one that is being made.
+// line is a connection that is open or being opened.
 type line struct {
-	client *Client // without a thread
+	client *Client // has no thread id
 	made   bool
 }
 
-// NewLines makes an empty set. The arguments are those of Options.
+// NewLines returns an empty set. The arguments are those of Options.
 func NewLines(credentials func(ctx context.Context) ([]byte, pki.Pair, error), configs *pki.ClientConfigs) *Lines {
 	l := &Lines{credentials: credentials, configs: configs, places: make(chan struct{}, linesAtOnce), most: maxLines, lines: map[string]*line{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -61,7 +63,7 @@ func NewLines(credentials func(ctx context.Context) ([]byte, pki.Pair, error), c
 	return l
 }
 
-// renew makes anew what was lost or could not be made: a sandbox that waits gives no other occasion.
+// renew opens again what was lost or could not be opened. A waiting sandbox causes no event that could do it.
 func (l *Lines) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +76,9 @@ func (l *Lines) renew() {
 	}
 }
 
-// Keep connects to a sandbox ahead of time, in the background. name is how Options and Drop call the line; a name that
-// has a good line already, or one under way, keeps that. A sandbox that cannot be reached has none: its claimer dials.
+// Keep connects to a sandbox ahead of time, in the background. name identifies the line for Options and Drop. If the
+// name has a line already that works or is being opened, Keep does nothing. A sandbox that cannot be reached gets no
+// line, and the claimer dials it.
 func (l *Lines) Keep(name, address, serverName string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,9 +96,10 @@ func (l *Lines) Keep(name, address, serverName string) {
 	}
 }
 
-// makePlace takes a place from a sandbox that was not reached, else from one of the pool that has the most of them, if
-// it then still has no fewer than the one that asks: no pool can have all of them where others want some. A pool is
-// known by the name that its sandboxes are dialled by. mu is held.
+// makePlace makes room for one more line and reports whether it could. It removes a line whose sandbox was not
+// reached, or else one of the pool that has the most lines, if that pool then still has no fewer than the pool that
+// asks. So no pool can hold all lines while others want some. A pool is identified by the name with which its
+// sandboxes are dialled. mu is held.
 func (l *Lines) makePlace(serverName string) bool {
 	count := map[string]int{}
 	for name, n := range l.lines {
@@ -123,7 +127,7 @@ func (l *Lines) makePlace(serverName string) bool {
 	return false
 }
 
-// start makes a line; mu is held.
+// start starts opening a line. mu is held.
 func (l *Lines) start(name string, o Options) {
 	n := &line{client: newClient(o)}
 	l.lines[name] = n
@@ -140,21 +144,21 @@ func (l *Lines) start(name string, o Options) {
 		err := n.client.Connect(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		n.made = l.lines[name] == n // or has failed, which renew finds
+		n.made = l.lines[name] == n // a failed one is found by renew
 		if !n.made || err != nil {
 			go func() { _ = n.client.Close() }()
 		}
 	}()
 }
 
-// Drop closes the line of a name, if there is one.
+// Drop closes the line of this name, if there is one.
 func (l *Lines) Drop(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(name)
 }
 
-// remove closes a line without waiting for the network; mu is held.
+// remove closes a line without waiting for the network. mu is held.
 func (l *Lines) remove(name string) {
 	if n := l.lines[name]; n != nil {
 		delete(l.lines, name)
@@ -162,7 +166,7 @@ func (l *Lines) remove(name string) {
 	}
 }
 
-// Close closes all lines, for good.
+// Close closes all lines for good.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +177,7 @@ func (l *Lines) Close() error {
 	return nil
 }
 
-// Count gives how many connections wait.
+// Count returns how many connections wait.
 func (l *Lines) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,22 +190,22 @@ func (l *Lines) Count() int {
 	return n
 }
 
-// take gives the connection that waits under a name, which is the caller's from then on; nil when there is no good one.
-// Where certificates have changed since, all that was made with the old ones is made anew: an authority that was
-// replaced is trusted by nobody who comes after.
+// take returns the waiting connection of a name, which then belongs to the caller, or nil when none works. When the
+// certificates have changed since a line was made, take replaces all lines with new ones, because new peers do not
+// trust a replaced authority.
 func (l *Lines) take(ctx context.Context, name string) *http.ClientConn {
 	if l == nil || name == "" {
 		return nil
 	}
 	ca, own, err := l.credentials(ctx)
 	if err != nil {
-		return nil // dialling says so too
+		return nil // dialling reports the error too
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.lines[name]
 	if n == nil || !n.made {
-		return nil // one under way is closed when its sandbox is seen to be claimed
+		return nil // a line that is being opened is closed when its sandbox is seen to be claimed
 	}
 	if !n.client.shows(ca, own) {
 		for other, stale := range l.lines {
@@ -222,20 +226,20 @@ func (l *Lines) take(ctx context.Context, name string) *http.ClientConn {
 	return n.client.early.Load()
 }
 
-// credentials are what a connection was made with.
+// credentials are the certificates with which a connection was opened.
 type credentials struct {
 	ca  []byte
 	own pki.Pair
 }
 
-// shows tells whether the connection was made with these certificates.
+// shows reports whether the connection was opened with these certificates.
 func (c *Client) shows(ca []byte, own pki.Pair) bool {
 	with := c.with.Load()
 	return with != nil && bytes.Equal(with.ca, ca) && bytes.Equal(with.own.Cert, own.Cert)
 }
 
-// good tells whether the connection made ahead has not been lost. The transport asks the other side every few
-// seconds, and gives it up when no answer comes.
+// good reports whether the early connection still works. The transport pings the other side every few seconds, and
+// closes the connection when no answer comes.
 func (c *Client) good() bool {
 	conn := c.early.Load()
 	return conn != nil && conn.Err() == nil && conn.Available() > 0

@@ -27,7 +27,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		s     *sandboxtest.Supervisor
 		own   atomic.Pointer[pki.Pair] // the manager's certificate
 		lines *client.Lines
-		dials atomic.Int32 // of clients themselves
+		dials atomic.Int32 // by clients themselves
 	)
 	BeforeEach(func() {
 		s = sandboxtest.Start(GinkgoT(), nil)
@@ -48,7 +48,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Expect(c.Connect(ctx)).To(Succeed())
 		return c
 	}
-	// eventually looks again and again, with those made anew meanwhile that a busy machine had no time for.
+	// eventually checks repeatedly, and meanwhile renews lines for which a busy machine had no time.
 	eventually := func(ctx context.Context, look func() int) AsyncAssertion {
 		return Eventually(ctx, func() int {
 			lines.Renew()
@@ -63,7 +63,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 
 	It("serve the one who claims first, once, and bind nobody before", Label("COD-08"), func(ctx SpecContext) {
 		keep(ctx, s.Addr)
-		keep(ctx, s.Addr) // again is nothing
+		keep(ctx, s.Addr) // a repeat does nothing
 		first := dial(ctx, "first")
 		Expect(lines.Count()).To(BeZero())
 		Expect(dials.Load()).To(BeZero(), "the connection was there")
@@ -102,10 +102,10 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 			lines.Keep(fmt.Sprintf("a%d", i), s.Addr, a)
 		}
 		eventually(ctx, lines.Count).Should(Equal(4))
-		lines.Keep("b0", s.Addr, b) // its sandbox proves to be another pool's, so that it never gets one
+		lines.Keep("b0", s.Addr, b) // its sandbox belongs to another pool, so it never gets a line
 		Expect(lines.Names()).To(ConsistOf(a, a, a, b), "no pool has all places")
 		n := 6
-		Eventually(ctx, func() []string { // which is found out in a moment; others have its place from then on
+		Eventually(ctx, func() []string { // that is found out in a moment; then others get its place
 			n++
 			lines.Keep(fmt.Sprintf("a%d", n), s.Addr, a)
 			return lines.Names()
@@ -121,7 +121,7 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
 		accepted, ended := make(chan net.Conn, 8), make(chan error, 8)
-		go func() { // a way to the sandbox that sees what becomes of a connection
+		go func() { // a proxy to the sandbox that observes the end of a connection
 			for {
 				in, err := listener.Accept()
 				if err != nil {
@@ -144,16 +144,16 @@ var _ = Describe("Lines to sandboxes that are nobody's yet", func() {
 		Eventually(ctx, accepted).WithTimeout(patience).Should(Receive())
 		lines.Drop("pod")
 		Expect(lines.Count()).To(BeZero())
-		Eventually(ctx, ended).WithTimeout(patience).Should(Receive()) // by an end or a reset, whichever the kernel makes of it
+		Eventually(ctx, ended).WithTimeout(patience).Should(Receive()) // an end or a reset, depending on the kernel
 
 		keep(ctx, address)
 		var conn net.Conn
 		Eventually(ctx, accepted).WithTimeout(patience).Should(Receive(&conn))
-		for len(accepted) > 0 { // of those that a busy machine had no time for
+		for len(accepted) > 0 { // connections for which a busy machine had no time
 			conn = <-accepted
 		}
 		Expect(conn.Close()).To(Succeed())
-		Eventually(ctx, func(g Gomega) { // the loss is noticed in a moment; a claimer before that asks another sandbox
+		Eventually(ctx, func(g Gomega) { // the loss is noticed in a moment; until then a claimer uses another sandbox
 			lines.Renew()
 			g.Expect(accepted).To(Receive())
 		}).WithTimeout(patience).Should(Succeed())

@@ -13,18 +13,18 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// prepared is a CodeRequest as it goes out, with the functions that HostCall may name.
+// prepared is a CodeRequest in its encoded form, with the functions that a HostCall may name.
 type prepared struct {
 	open  []byte
-	funcs []sandbox.HostFunc // by binding; nil for values
+	funcs []sandbox.HostFunc // by index of the binding; nil for values
 }
 
-// linkError says what is wrong with a request, before anything runs.
+// linkError returns the error of an invalid request, before anything runs.
 func linkError(name, format string, args ...any) *sandbox.Error {
 	return &sandbox.Error{Name: name, Message: fmt.Sprintf(format, args...)}
 }
 
-// filenames that stacks can show.
+// fileName matches the file names that stacks can show.
 var fileName = regexp.MustCompile(`^[^\x00-\x1f\x7f:()]{1,255}$`)
 
 func prepare(req sandbox.CodeRequest) (*prepared, *sandbox.Error) {
@@ -88,7 +88,7 @@ func formOf(name string, lang sandbox.Language) (protocol.Form, *sandbox.Error) 
 	return 0, linkError("TypeError", "the language %.50q is not known: use %q or %q", lang, sandbox.TypeScript, sandbox.JavaScript)
 }
 
-// addModules lays the relative modules out beside the main one.
+// addModules adds the relative modules to the main one.
 func addModules(o *protocol.Open, req sandbox.CodeRequest) *sandbox.Error {
 	seen := map[string]bool{o.Main: true}
 	for _, specifier := range keys(req.Modules) {
@@ -159,7 +159,7 @@ func (p *prepared) bind(o *protocol.Open, specifier, name string, b sandbox.Bind
 	return nil
 }
 
-// keys gives the keys of a map in order, so that the same request is always the same bytes.
+// keys returns the keys of a map in order, so that the same request always has the same encoding.
 func keys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {

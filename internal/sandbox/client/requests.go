@@ -109,9 +109,9 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 		default:
 		}
 		if i.stream.ctx.Err() == nil && !errors.Is(err, io.ErrClosedPipe) {
-			return nil, err // the stream stands: it is the request that cannot be sent
+			return nil, err // the stream works; the request cannot be sent
 		}
-		select { // its reader is about to see that the stream has ended, and why
+		select { // the reader will see that the stream has ended, and why
 		case <-i.gone:
 			return nil, i.goneError()
 		case <-ctx.Done():
@@ -124,7 +124,7 @@ func (i *isolate) request(ctx context.Context, t protocol.Type, encode func(id u
 	case o := <-waiter:
 		return i.outcome(o)
 	case <-i.gone:
-		// An answer that came just before the end is an answer.
+		// An answer that came just before the end still counts.
 		select {
 		case o := <-waiter:
 			return i.outcome(o)
@@ -150,7 +150,7 @@ func (i *isolate) wall() time.Duration {
 	return wall
 }
 
-// clock fires when an answer is later than any answer can be.
+// clock returns a channel that fires when any answer would be too late.
 func (i *isolate) clock() (<-chan time.Time, func()) {
 	wall := i.wall()
 	if wall <= 0 {
@@ -160,7 +160,7 @@ func (i *isolate) clock() (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// outcome decodes an answer; one that is malformed ends the isolate.
+// outcome decodes an answer. A malformed one ends the isolate.
 func (i *isolate) outcome(o protocol.Outcome) (any, error) {
 	if o.Err != nil {
 		if o.Err.Stack != "" {

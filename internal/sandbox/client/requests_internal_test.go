@@ -12,8 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// The transport gives up a request whose answer has ended, maybe before the end of the answer was read here. What is
-// asked of the isolate in between has to be told that the isolate is gone, and why.
+// The transport ends a request whose answer has ended, perhaps before the end of the answer was read here. Requests
+// to the isolate in between must get an error that says that the isolate is gone, and why.
 func TestInvokeAtTheEndOfTheIsolate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, request := io.Pipe()

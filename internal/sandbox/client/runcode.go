@@ -13,17 +13,18 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// methodTerminate is how a handle's terminate(reason) arrives; the isolate takes it, no Host sees it.
+// methodTerminate is the method that a handle's terminate(reason) calls. The isolate handles it; the Host does not
+// see it.
 const methodTerminate = "runCode.terminate"
 
-// runs are the executions that one isolate has started, for terminate.
+// runs are the executions that one isolate has started, for terminate. mu guards both maps.
 type runs struct {
 	mu         sync.Mutex
 	executions map[int64]sandbox.Execution
-	early      map[int64]string // terminated before they were started
+	early      map[int64]string // terminated before they started
 }
 
-// maxEarly bounds what code may terminate that never comes.
+// maxEarly bounds the terminated executions that are remembered although they never start.
 const maxEarly = 1000
 
 func (r *runs) terminate(args []any) error {
@@ -70,9 +71,9 @@ func runID(v any) int64 {
 	return int64(f)
 }
 
-// ServeRunCode serves state.runCode(source, options) for a Host: args are those of its call "runCode", iso the
-// isolate that it came from, sbx where the code shall run. It gives the result object that the code awaits
-// (SPEC COD-05); mistakes in the options are in it, as link_error (SPEC COD-02). Cancelling ctx ends the code.
+// ServeRunCode serves state.runCode(source, options) for a Host. args are the arguments of its call "runCode", iso is
+// the isolate that called, and sbx is where the code runs. It returns the result object that the code awaits
+// (COD-05). That object reports errors in the options too, as link_error (COD-02). Cancelling ctx ends the code.
 func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, args []any) (any, error) {
 	r, err := RunCodeFor(ctx, sbx, iso, args)
 	if err != nil {
@@ -81,7 +82,7 @@ func ServeRunCode(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate,
 	return ResultObject(r), nil
 }
 
-// RunCodeFor is ServeRunCode for a Host that may run the code once more: ResultObject makes of its result what the
+// RunCodeFor is ServeRunCode for a Host that may run the code once more. ResultObject converts its result to what the
 // code awaits.
 func RunCodeFor(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, args []any) (sandbox.Result, error) {
 	req, failed := parseRunCode(iso, args)
@@ -101,7 +102,7 @@ func RunCodeFor(ctx context.Context, sbx sandbox.Sandbox, iso sandbox.Isolate, a
 	return r, nil
 }
 
-// unwrap finds our own isolate in one that others may have wrapped, with a method Unwrap.
+// unwrap returns our own isolate from one that others may have wrapped, using their method Unwrap.
 func unwrap(iso sandbox.Isolate) *isolate {
 	for {
 		switch i := iso.(type) {
@@ -115,7 +116,7 @@ func unwrap(iso sandbox.Isolate) *isolate {
 	}
 }
 
-// parseRunCode reads the arguments of a runCode call.
+// parseRunCode parses the arguments of a runCode call.
 func parseRunCode(iso sandbox.Isolate, args []any) (req sandbox.CodeRequest, failed *sandbox.Error) {
 	source, ok := arg(args, 0).(string)
 	if !ok {
@@ -206,7 +207,7 @@ func parseOption(req *sandbox.CodeRequest, iso sandbox.Isolate, name string, v a
 			return linkError("TypeError", "options.report must be a function")
 		}
 		req.Report = func(v any) {
-			// What the callback throws is its own; the code that reports has gone on.
+			// The callback's errors stay in the callback: the code that reports has continued.
 			_, _ = iso.Call(context.Background(), ref, []any{v})
 		}
 	default:
@@ -241,7 +242,7 @@ func parseExecute(req *sandbox.CodeRequest, v any) *sandbox.Error {
 	return nil
 }
 
-// bindings turns an object's functions into calls back into the isolate.
+// bindings turns the functions of an object into calls back into the isolate.
 func bindings(iso sandbox.Isolate, v any) (map[string]sandbox.Binding, bool) {
 	all, ok := v.(map[string]any)
 	if !ok {
@@ -258,7 +259,7 @@ func bindings(iso sandbox.Isolate, v any) (map[string]sandbox.Binding, bool) {
 	return out, true
 }
 
-// ResultObject is a result as code sees it (SPEC COD-05).
+// ResultObject returns a result in the form that code sees (COD-05).
 func ResultObject(r sandbox.Result) map[string]any {
 	logs := make([]any, len(r.Logs))
 	for i, l := range r.Logs {

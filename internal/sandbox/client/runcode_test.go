@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// within gives a context for one test.
+// within returns a context for one test.
 func within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	DeferCleanup(cancel)

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
-// patience is for what must happen, however busy the machine is; for code that is to end by itself, too.
+// patience bounds what must happen, including code that must end by itself, with room for busy machines.
 const patience = 2 * time.Minute
 
 func patiently(o *supervisor.Options) { o.MaxWallTime = patience }

@@ -9,15 +9,16 @@ import (
 	"syscall"
 )
 
-// broken are the ways in which a connection ends without a word; what they are called helps nobody.
+// broken are the errors of a connection that ends without a reason. Their texts help nobody.
 var broken = []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
 
-// isBroken tells whether a connection has ended without a word. HTTP/2's own errors for that are its alone, but for their text.
+// isBroken reports whether a connection ended without a reason. HTTP/2's own errors for that are not exported, so
+// isBroken recognises them by their text.
 func isBroken(err error) bool {
 	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) }) || strings.Contains(err.Error(), "http2: ")
 }
 
-// wentAway tells whoever runs code why there is no answer, and what to do.
+// wentAway returns a text for people who run code: why there is no answer, and what to do.
 func wentAway(err error, started bool) string {
 	text := "the sandbox went away before any of the code ran"
 	if started {

@@ -14,7 +14,7 @@ func TestWentAway(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("read: %w", syscall.ECONNRESET), lost},
-		// Which of them it is depends on who finds out first.
+		// Which error it is depends on which side notices first.
 		{errors.New("http2: client connection lost"), lost},
 		{fmt.Errorf("send a frame: %w", errors.New("http2: client conn is closed")), lost},
 		{errors.New("a frame of 3 GiB"), "the sandbox went away while the code ran: a frame of 3 GiB"},

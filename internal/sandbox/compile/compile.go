@@ -1,6 +1,6 @@
-// Package compile turns TypeScript and modern JavaScript into ES modules for the engine, and maps positions
-// in stacks back to the source as written (SPEC COD-05). It is cheap and imports no engine, so controllers
-// use it to validate the code of Tools and Effects.
+// Package compile compiles TypeScript and modern JavaScript to ES modules for the engine, and maps positions in
+// stacks back to the original source (COD-05). It is cheap and imports no engine, so that controllers can use it to
+// validate the code of Tools and Effects.
 package compile
 
 import (
@@ -18,17 +18,16 @@ import (
 // MaxSource is the longest source of one module, in bytes.
 const MaxSource = 1 << 20
 
-// tsconfig keeps the compiler to the language alone: whatever a project sets up elsewhere does not exist here.
+// tsconfig limits the compiler to the language itself: settings of a project elsewhere do not apply.
 const tsconfig = `{"compilerOptions":{"target":"esnext","useDefineForClassFields":true,"experimentalDecorators":false,"verbatimModuleSyntax":false}}`
 
-// Compiler is what Compile does, somewhere.
+// Compiler is the type of Compile.
 type Compiler func(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error)
 
-// elsewhere is where Compile compiles, when Delegate said so.
+// elsewhere is the Compiler that Compile uses after Delegate.
 var elsewhere atomic.Pointer[Compiler]
 
-// Delegate makes Compile use c, in a process that may die of what it compiles (see package compiler). nil
-// undoes it.
+// Delegate makes Compile use c, which compiles in a process that may crash (see package compiler). nil undoes it.
 func Delegate(c Compiler) {
 	if c == nil {
 		elsewhere.Store(nil)
@@ -37,11 +36,10 @@ func Delegate(c Compiler) {
 	elsewhere.Store(&c)
 }
 
-// Compile compiles one module. The error carries the position of the first mistake, 1-based, and a Stack
-// that shows it.
+// Compile compiles one module. The error has the 1-based position of the first mistake, and a Stack that shows it.
 //
-// Some short sources take a compiler hours, or more stack than a process may have, which ends it. A long-lived
-// process that compiles code of others calls Delegate first.
+// Some short sources keep a compiler busy for hours, or need more stack than a process may have, which ends the
+// process. A long-lived process that compiles the code of others must call Delegate first.
 func Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	if filename == "" {
 		filename = DefaultFilename(lang)
@@ -59,7 +57,7 @@ func Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *s
 	return Transform(filename, source, lang)
 }
 
-// Transform is Compile in this very process.
+// Transform is Compile within this process.
 func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	if filename == "" {
 		filename = DefaultFilename(lang)
@@ -92,12 +90,12 @@ func Transform(filename, source string, lang sandbox.Language) (sandbox.Module, 
 	}
 	m := sandbox.Module{Code: string(out.Code), SourceMap: out.Map, Filename: filename}
 	if m.ReadsRuntimeContext = readsRuntimeContext(source, options); m.ReadsRuntimeContext {
-		m.Code += "export const " + RuntimeContextMark + " = true;\n" // at the end: positions stay
+		m.Code += "export const " + RuntimeContextMark + " = true;\n" // at the end, so that positions stay the same
 	}
 	return m, nil
 }
 
-// DefaultFilename is the name of source that came without one.
+// DefaultFilename returns the file name for a source without one.
 func DefaultFilename(lang sandbox.Language) string {
 	if lang == sandbox.JavaScript {
 		return "main.js"
@@ -111,8 +109,8 @@ func loaderOf(filename string, lang sandbox.Language) (api.Loader, bool) {
 	default:
 		return 0, false
 	}
-	// What the file is called decides where it says something, so that a module written in the other
-	// language is read as what it is.
+	// The extension of the file name decides, if there is a known one, so that a module in the other language is
+	// compiled correctly.
 	switch path.Ext(filename) {
 	case ".ts", ".mts":
 		return api.LoaderTS, true
@@ -131,7 +129,7 @@ func loaderOf(filename string, lang sandbox.Language) (api.Loader, bool) {
 	return api.LoaderTS, true
 }
 
-// JSON makes a module of a JSON text, which its default export holds.
+// JSON returns a module whose default export is the value of a JSON text.
 func JSON(filename, source string) (sandbox.Module, *sandbox.Error) {
 	var v any
 	if err := json.Unmarshal([]byte(source), &v); err != nil {
@@ -154,7 +152,7 @@ func syntaxError(filename string, m api.Message) *sandbox.Error {
 	return e
 }
 
-// FirstLine gives the message of a compile error with its position, in one line: "tool.ts:2:11: Expected …".
+// FirstLine returns the message of a compile error with its position, on one line: "tool.ts:2:11: Expected …".
 func FirstLine(filename string, e *sandbox.Error) string {
 	if e.Line == 0 {
 		return filename + ": " + e.Message

@@ -5,8 +5,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Module compiles a module of a run as its form says; what is compiled already stays as it is. It compiles in this
-// process, which may die of it: it is for the children of sandboxes, of every engine.
+// Module compiles a module of a run according to its form. Compiled modules stay as they are. It compiles in this
+// process, which the source may crash, so it is for the children of sandboxes only, of every engine.
 func Module(m protocol.Module) (sandbox.Module, *sandbox.Error) {
 	switch m.Form {
 	case protocol.FormTypeScript:

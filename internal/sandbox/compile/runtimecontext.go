@@ -6,20 +6,21 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// RuntimeContext is the property of state that holds what the platform team configured (SPEC TOL-04). Code that names
-// it is given it, and is not portable.
+// RuntimeContext is the property of state with the configuration of the platform team (TOL-04). Only code that names
+// it gets it, and such code is not portable.
 const RuntimeContext = "_notPackableRuntimeContext"
 
-// RuntimeContextMark is the export that tells an isolate that a module names RuntimeContext. Code that reads it by a
-// computed name is not given it, so that none reads it unseen.
+// RuntimeContextMark is the export that marks a module that names RuntimeContext. Code that reads the property by a
+// computed name does not get it, so that no code reads it unnoticed.
 const RuntimeContextMark = "$skeinReadsRuntimeContext"
 
-// readsRuntimeContext finds out whether code has RuntimeContext as the name of a property: not in comments and texts.
+// readsRuntimeContext reports whether code uses RuntimeContext as the name of a property. Comments and texts do not
+// count.
 func readsRuntimeContext(source string, options api.TransformOptions) bool {
 	if !strings.Contains(source, RuntimeContext) {
-		return false // spelled with escapes it is as good as computed
+		return false // a name with escapes counts as computed
 	}
-	// The compiler tells by name which properties it would rename.
+	// The compiler reports which properties with this name it would rename.
 	options.Sourcemap = api.SourceMapNone
 	options.MangleProps = "^" + RuntimeContext + "$"
 	options.MangleQuoted = api.MangleQuotedTrue

@@ -12,8 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Mapper maps the positions in stacks of the engine back to the sources as written. Maps are parsed when
-// the first stack needs them: most code never throws. It is safe for concurrent use.
+// Mapper maps positions in stacks of the engine back to the original sources. It parses a map when the first stack
+// needs it, because most code never throws. It is safe for concurrent use.
 type Mapper struct {
 	mu      sync.Mutex
 	modules map[string]*mapped
@@ -25,7 +25,7 @@ type mapped struct {
 	consumer *sourcemap.Consumer
 }
 
-// NewMapper takes the modules by their name in the engine.
+// NewMapper returns a mapper for modules, by their name in the engine.
 func NewMapper(modules map[string]sandbox.Module) *Mapper {
 	m := &Mapper{modules: make(map[string]*mapped, len(modules))}
 	for name, module := range modules {
@@ -34,10 +34,10 @@ func NewMapper(modules map[string]sandbox.Module) *Mapper {
 	return m
 }
 
-// frame is a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
+// frame matches a line of an engine's stack: "    at fn (main.ts:4:22)" or "    at main.ts:4:22".
 var frame = regexp.MustCompile(`^(\s*at (?:.*?\()?)(.+?):(\d+):(\d+)(\)?)\s*$`)
 
-// Stack maps a stack, frame by frame, and leaves out the frames of our own code and of the engine.
+// Stack maps a stack, frame by frame, and omits the frames of our own code and of the engine.
 func (m *Mapper) Stack(stack string) string {
 	var out []string
 	for line := range strings.SplitSeq(stack, "\n") {
@@ -60,7 +60,7 @@ func (m *Mapper) Stack(stack string) string {
 	return strings.Join(out, "\n")
 }
 
-// Position maps one position, 1-based. What is not mapped stays as it is.
+// Position maps one 1-based position. A position without a mapping stays as it is.
 func (m *Mapper) Position(name string, line, column int) (string, int, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,14 +22,14 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 )
 
-// Arg is the first argument by which a program that embeds this package starts as a compiler process.
+// Arg is the first argument with which a program that embeds this package starts as a compiler process.
 const Arg = "sandbox-compile"
 
 // Limits of the process.
 const (
 	defaultTimeout = 5 * time.Second
-	// patience is how many times its limit a source may take where others have the processors: all that come after it
-	// wait, too.
+	// patience is how many times its limit a source may take by the clock when others use the processors. All later
+	// sources wait for it.
 	patience   = 4
 	maxStack   = 192 << 20
 	maxData    = 1 << 30
@@ -47,7 +47,7 @@ type response struct {
 	Error  *sandbox.Error  `json:",omitempty"`
 }
 
-// Main is the compiler process: it answers requests on standard input until that ends. It gives the exit code.
+// Main runs the compiler process: it answers requests on standard input until that ends. It returns the exit code.
 func Main() int {
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox compiler:", err)
@@ -61,7 +61,7 @@ func serve() error {
 	limits := lockdown.Limits{AddressSpace: maxAddress, Data: maxData}
 	err := lockdown.Apply(limits)
 	if errors.Is(err, lockdown.ErrNoSeccomp) {
-		// The compiler is memory-safe and reaches for nothing; the limits are what matters here.
+		// The compiler is memory-safe and accesses nothing outside, so the resource limits matter here.
 		err = lockdown.ApplyLimits(limits)
 	}
 	if err != nil {
@@ -71,8 +71,8 @@ func serve() error {
 	requests := make(chan request)
 	go func() { ended <- read(requests) }()
 	go func() { ended <- answer(requests) }()
-	// The end of the input ends the process even while a source is compiled that takes forever: who asked is gone, and with it
-	// whoever would have ended this.
+	// When the input ends, the process ends even while it compiles a source that takes forever: the parent is gone,
+	// and with it whatever would have ended this process.
 	return <-ended
 }
 
@@ -104,15 +104,15 @@ func answer(requests <-chan request) error {
 	return nil
 }
 
-// Options of a Compiler. The zero value is usable by a program that handles Arg.
+// Options are the options of a Compiler. The zero value works for a program that handles Arg.
 type Options struct {
-	Command []string      // starts the process; this program with Arg when empty
-	Timeout time.Duration // of one source, in processor time; 5 s when 0
-	Wait    time.Duration // for one source, by the clock; four times Timeout when 0
+	Command []string      // starts the process; empty means this program with Arg
+	Timeout time.Duration // for one source, in processor time; 0 means 5 s
+	Wait    time.Duration // for one source, by the clock; 0 means four times Timeout
 }
 
-// Compiler compiles in its process, which it starts when it is first needed, and again after it died. It is
-// safe for concurrent use; sources are compiled one after the other.
+// Compiler compiles in a separate process. It starts the process when it is first needed, and again after it died. It
+// is safe for concurrent use, and compiles one source at a time.
 type Compiler struct {
 	opts Options
 
@@ -129,7 +129,7 @@ type process struct {
 	err *strings.Builder
 }
 
-// New makes a compiler.
+// New returns a compiler.
 func New(o Options) *Compiler {
 	if len(o.Command) == 0 {
 		o.Command = []string{"/proc/self/exe", Arg}
@@ -143,7 +143,7 @@ func New(o Options) *Compiler {
 	return &Compiler{opts: o}
 }
 
-// Compile compiles one module, like compile.Compile, and tells what it imports and exports.
+// Compile compiles one module, like compile.Compile, and also sets its Facts.
 func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sandbox.Module, *sandbox.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 	if err == nil && (answer.Module == nil) == (answer.Error == nil) {
 		err = errors.New("no answer")
 	}
-	if err != nil || over != inTime { // the latter: it was killed just after it had answered
+	if err != nil || over != inTime { // the process was killed just after it had answered
 		c.proc = nil
 		p.end()
 	}
@@ -181,7 +181,7 @@ func (c *Compiler) Compile(filename, source string, lang sandbox.Language) (sand
 	return *answer.Module, nil
 }
 
-// failure says what the source did to the process.
+// failure returns an error that says what the source did to the process.
 func (c *Compiler) failure(filename string, over overrun, said string, err error) *sandbox.Error {
 	e := &sandbox.Error{Name: "RangeError", Stack: filename}
 	switch {
@@ -215,7 +215,7 @@ func (c *Compiler) start() (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	// When this process dies, the pipe ends, and the compiler with it.
+	// When this process dies, the pipe closes and the compiler ends.
 	p.in, p.enc, p.dec = in, json.NewEncoder(in), json.NewDecoder(out)
 	return p, nil
 }
@@ -226,7 +226,7 @@ func (p *process) end() {
 	_ = p.cmd.Wait()
 }
 
-// Close ends the process.
+// Close ends the process. A closed compiler compiles nothing more.
 func (c *Compiler) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,19 +13,20 @@ import (
 type overrun int
 
 const (
-	inTime  overrun = iota // it was not
+	inTime  overrun = iota // it was not killed
 	tooLong                // the source took more than its limit
-	starved                // others had the processors
+	starved                // other processes used the processors
 )
 
-// watch kills the process when it has worked for longer than limit on what it was just asked, or after wait by the clock.
-// stop ends that, and tells whether it came to it. The limit is of processor time: on a busy machine a source that
-// takes milliseconds may be answered seconds later, and it is not the source that is to be changed then.
+// watch kills the process when it has used more than limit of processor time for its current source, or after wait by
+// the clock. stop ends the watch and returns whether and why it killed the process. The limit is for processor time,
+// because on a busy machine a source that takes milliseconds may be answered seconds later, and then the source is
+// not at fault.
 func (p *process) watch(limit, wait time.Duration) (stop func() overrun) {
 	begun := time.Now()
 	before, known := p.worked()
 	var (
-		mu    sync.Mutex // held from the look to the kill: once stopped, the process is another source's
+		mu    sync.Mutex // held from the check to the kill: once stopped, the process works on another source
 		ended bool
 		over  overrun
 		timer *time.Timer
@@ -64,9 +65,9 @@ func (p *process) watch(limit, wait time.Duration) (stop func() overrun) {
 	}
 }
 
-// worked gives how much processor time the process has had; not ok where the kernel does not say.
+// worked returns the processor time that the process has used. ok is false when the kernel does not report it.
 func (p *process) worked() (time.Duration, bool) {
-	const scheduled = 2 // CPUCLOCK_SCHED: of all threads, user and system
+	const scheduled = 2 // CPUCLOCK_SCHED: user and system time of all threads
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid)<<3|scheduled, &t); err != nil {
 		return 0, false

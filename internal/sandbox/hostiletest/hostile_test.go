@@ -29,7 +29,7 @@ func init() {
 	hostiletest.Features(engine)
 }
 
-// bases are the resident memory of idle children: of V8, of Deno's own and of the keeper beside it.
+// bases are the resident memory of idle children. For V8 it includes Deno and the keeper.
 var bases = map[sandbox.Engine]int64{sandbox.QuickJS: 20_000_000, sandbox.V8: 100_000_000}
 
 var _ = Describe("the collection of programs", func() {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Children gives the ids of a process's children that have not ended.
+// Children returns the ids of a process's children that have not ended.
 func Children(pid int) []int {
 	var out []int
 	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
@@ -25,7 +25,7 @@ func Children(pid int) []int {
 		}
 		for _, field := range strings.Fields(string(b)) {
 			child, _ := strconv.Atoi(field)
-			// gVisor lists threads of children too, and all of them with each thread of the process.
+			// gVisor also lists threads of children, and all of them for each thread of the process.
 			if !slices.Contains(out, child) && status(child, "Tgid:") == field && status(child, "State:") != "Z" {
 				out = append(out, child)
 			}
@@ -34,7 +34,7 @@ func Children(pid int) []int {
 	return out
 }
 
-// status gives the first word of a line of /proc/<pid>/status, "" when the process is gone.
+// status returns the first word of a line of /proc/<pid>/status, or "" when the process is gone.
 func status(pid int, key string) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -52,8 +52,8 @@ func command(pid int) string {
 	return string(b)
 }
 
-// Resident is the resident memory of a process in bytes, once its own Go heap has given back what it can when it
-// is this process.
+// Resident returns the resident memory of a process in bytes. For this process it first returns unused memory of the
+// Go heap to the system.
 func Resident(pid int) int64 {
 	if pid == os.Getpid() {
 		debug.FreeOSMemory()
@@ -62,7 +62,7 @@ func Resident(pid int) int64 {
 	return kib << 10
 }
 
-// Watcher follows the resident memory of a process's children, each with the processes that it started itself.
+// Watcher follows the resident memory of a process's children, including the processes that each has started.
 type Watcher struct {
 	stop chan struct{}
 	once sync.Once
@@ -70,8 +70,8 @@ type Watcher struct {
 	peak int64
 }
 
-// Watch begins to follow the children of a process. Those that have had more than idle bytes already are left out: they
-// had their program before this one, and on a busy machine are still about to end.
+// Watch starts to follow the children of a process. It omits those that have used more than idle bytes already: they
+// ran an earlier program and, on a busy machine, are still ending.
 func Watch(parent int, idle int64) *Watcher {
 	w := &Watcher{stop: make(chan struct{})}
 	own := command(parent)
@@ -98,12 +98,12 @@ func Watch(parent int, idle int64) *Watcher {
 	return w
 }
 
-// highest gives the highest resident memory that a process had, and those that it started, in bytes. The kernel keeps
-// the mark, so that no peak between two looks is missed while they live. parent is the command of its parent.
+// highest returns the peak resident memory of a process and the processes that it started, in bytes. The kernel
+// records the peak, so that none between two readings is missed while they live. parent is the command of its parent.
 func highest(pid int, parent string) int64 {
 	own := command(pid)
 	if own == parent {
-		return 0 // between fork and exec it still has its parent's memory
+		return 0 // between fork and exec it still shows its parent's memory
 	}
 	kib, _ := strconv.ParseInt(status(pid, "VmHWM:"), 10, 64)
 	sum := kib << 10
@@ -113,7 +113,7 @@ func highest(pid int, parent string) int64 {
 	return sum
 }
 
-// Stop ends it and gives the highest resident memory that any child had, in bytes.
+// Stop stops following and returns the peak resident memory of any child, in bytes.
 func (w *Watcher) Stop() int64 {
 	w.once.Do(func() { close(w.stop) })
 	w.done.Wait()

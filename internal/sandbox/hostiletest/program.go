@@ -1,6 +1,6 @@
-// Package hostiletest is a collection of hostile programs and the suite that runs them on an engine: each says
-// how it must end, and after all of them the supervisor must stand as it stood before. The suite takes the
-// engine as a parameter, so that every engine is held against the same programs.
+// Package hostiletest is a collection of hostile programs and a suite that runs them on an engine. Each program says
+// how it must end, and after all of them the supervisor must be as it was before. The engine is a parameter, so that
+// every engine runs the same programs.
 package hostiletest
 
 import (
@@ -18,38 +18,38 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Program is one hostile program and what must come of it.
+// Program is one hostile program and its expected outcome.
 type Program struct {
-	Group  string // the concern: the name of its file
+	Group  string // the topic: the name of its file
 	Name   string
 	Source string
 
-	// Tool says that it runs as the definition of a tool, in an isolate with state, not by runCode.
+	// Tool means that it runs as the definition of a tool, in an isolate with state, instead of by runCode.
 	Tool     bool
 	Language sandbox.Language
-	Memory   int64         // limit, bytes
-	Wall     time.Duration // limit
+	Memory   int64         // memory limit, in bytes
+	Wall     time.Duration // time limit
 
-	Status  []sandbox.Status // any of these
-	Error   string           // the error's name; not looked at when empty
-	Message string           // a part of the error's message
-	Log     string           // a part of one line of the console
-	Result  any              // of a success, as JSON has it; not looked at when HasResult is false
+	Status  []sandbox.Status // any of these is expected
+	Error   string           // the expected name of the error; not checked when empty
+	Message string           // an expected part of the error's message
+	Log     string           // an expected part of one line of the console
+	Result  any              // the expected result as JSON; not checked when HasResult is false
 
 	HasResult bool
 }
 
-// Title names the program in reports.
+// Title returns the name of the program for reports.
 func (p *Program) Title() string { return p.Group + ": " + p.Name }
 
-// ofHost is what a program may be given by the suite.
+// ofHost matches the functions that the suite provides to programs.
 var ofHost = regexp.MustCompile(`\b(echo|big|hold|fail|table)\b|'host'`)
 
-// Alone says that the program is run by runCode and needs nothing of the host, so that any client can run it.
+// Alone reports whether the program is run by runCode and needs nothing from the host, so that any client can run it.
 func (p *Program) Alone() bool { return !p.Tool && !ofHost.MatchString(p.Source) }
 
-// Defaults of a program that says nothing else. One that is to end by itself, or by another limit, gets the time for that on a
-// busy machine too; one that may run out of time is not waited for longer.
+// Defaults for a program. One that must end by itself, or by another limit, gets enough time for that on a busy
+// machine too. One that may reach its time limit gets a short one.
 const (
 	defaultMemory = 16 << 20
 	defaultWall   = 5 * time.Second
@@ -59,11 +59,11 @@ const (
 //go:embed programs/*.txt features/*.txt
 var files embed.FS
 
-// Load gives every hostile program, with what engine is expected to make of it. A line "key@engine: value" in a
-// program's head takes the place of its line "key: value" on that engine.
+// Load returns every hostile program with its expected outcome on an engine. On that engine, a line "key@engine:
+// value" in the head of a program replaces its line "key: value".
 func Load(engine string) ([]Program, error) { return load("programs", engine) }
 
-// LoadFeatures gives the programs that are not hostile: each shows that a feature of the language works.
+// LoadFeatures returns the programs that are not hostile. Each shows that a feature of the language works.
 func LoadFeatures(engine string) ([]Program, error) { return load("features", engine) }
 
 func load(folder, engine string) ([]Program, error) {
@@ -87,8 +87,8 @@ func load(folder, engine string) ([]Program, error) {
 	return all, nil
 }
 
-// Parse reads the programs of a file. Each starts with a line "=== name", goes on with a head of lines
-// "key: value" up to a line "--", and ends where the next begins.
+// Parse parses the programs of a file. Each starts with a line "=== name", continues with a head of lines "key:
+// value" up to a line "--", and ends where the next one begins.
 func Parse(group, content, engine string) ([]Program, error) {
 	parts := strings.Split("\n"+content, "\n=== ")
 	var out []Program
@@ -107,7 +107,7 @@ func Parse(group, content, engine string) ([]Program, error) {
 	return out, nil
 }
 
-// repeated is a text that stands for many of it: @@1000:x@@.
+// repeated matches the notation for a text that is repeated many times: @@1000:x@@.
 var repeated = regexp.MustCompile(`@@(\d+):([^@\n]*)@@`)
 
 func expand(source string) string {

@@ -26,32 +26,32 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Engine is what the programs run on.
+// Engine is the engine that the programs run on.
 type Engine struct {
-	// Name chooses what programs expect where engines differ: "quickjs" or "v8".
+	// Name selects the expectations where engines differ: "quickjs" or "v8".
 	Name string
-	// Change sets a supervisor up for the engine; may be nil.
+	// Change sets up a supervisor for the engine. It may be nil.
 	Change func(*supervisor.Options)
-	// Base is the resident memory of an idle child, in bytes, of which the engine's own text and tables are the
-	// most; it comes on top of twice the limit. 20 MB when 0.
+	// Base is the resident memory of an idle child in bytes, mostly text and tables of the engine. A child may use
+	// twice its limit on top of that. 0 means 20 MB.
 	Base int64
 }
 
 const (
 	defaultBase = 20_000_000
-	// late is how long a program may go on beyond its wall time until it is killed and everybody has heard, on a machine
-	// that is busy with other things too. It takes a quarter of a second.
+	// late is how long a program may run beyond its wall time until it is killed and all sides know, on a machine
+	// that is busy with other work. Usually it takes a quarter of a second.
 	late = 30 * time.Second
-	// patience is for what must happen otherwise.
+	// patience bounds everything else that must happen.
 	patience = 2 * time.Minute
-	// prefork is how many children wait in the supervisor under test.
+	// prefork is how many ready children the supervisor under test keeps.
 	prefork = 1
-	// wholeSuite is above what all programs take together: so long runs the one beside them.
+	// wholeSuite is more than all programs take together. The run beside them lasts this long.
 	wholeSuite = 15 * time.Minute
 )
 
-// SlowerEnv says how many times slower than others this machine is, where it is emulated: a program has so many times
-// its wall time.
+// SlowerEnv is the variable that says how many times slower this machine is because it is emulated. Each program gets
+// that many times its wall time.
 const SlowerEnv = "SKEIN_TEST_SLOWER"
 
 var slower = func() time.Duration {
@@ -59,8 +59,8 @@ var slower = func() time.Duration {
 	return time.Duration(max(n, 1))
 }()
 
-// Specs registers one spec for each program, all in one supervisor, and after them the ones that look at what
-// is left of it.
+// Specs registers one spec for each program, all in one supervisor, and then the specs that check the supervisor
+// afterwards.
 func Specs(engine Engine) {
 	Describe("hostile programs on "+engine.Name, Ordered, ContinueOnFailure, Label("COD-01", "COD-06", "COD-08"), func() {
 		programs, err := Load(engine.Name)
@@ -79,7 +79,7 @@ func Specs(engine Engine) {
 	})
 }
 
-// Features registers one spec for each feature of the language that code may count on.
+// Features registers one spec for each feature of the language that code may use.
 func Features(engine Engine) {
 	Describe("the language on "+engine.Name, Ordered, ContinueOnFailure, Label("COD-01", "COD-03", "COD-07"), func() {
 		programs, err := LoadFeatures(engine.Name)
@@ -96,7 +96,7 @@ func Features(engine Engine) {
 	})
 }
 
-// hold is the supervisor that the programs run in, and a run beside them that they must not reach.
+// hold is the supervisor in which the programs run, and a run beside them that they must not reach.
 type hold struct {
 	engine     Engine
 	client     *client.Client
@@ -140,8 +140,8 @@ func (h *hold) start() {
 	h.goroutines, h.resident = runtime.NumGoroutine(), Resident(os.Getpid())
 }
 
-// settled tells whether all children are there that are to be, and none that is to go: a child that compiles the libraries
-// takes more memory than a program may, and is replaced with all that started before it was done.
+// settled reports whether all expected children exist and no others. A child that compiles the libraries uses more
+// memory than a program may. It is replaced, as are all children that started before it finished.
 func (h *hold) settled() bool {
 	children := Children(os.Getpid())
 	compiled := h.engine.Name != string(sandbox.QuickJS)
@@ -151,13 +151,13 @@ func (h *hold) settled() bool {
 	return compiled && len(children) == prefork+1
 }
 
-// outcome is how a program ended, by runCode or as a tool.
+// outcome says how a program ended, by runCode or as a tool.
 type outcome struct {
 	sandbox.Result
-	peak int64 // resident bytes of its child
+	peak int64 // peak resident memory of its child, in bytes
 }
 
-// hostText is what only this side of the sandbox could have said.
+// hostText matches texts that only the host side of the sandbox could have produced.
 var hostText = regexp.MustCompile(`goroutine \d+|\.go:\d+|modernc\.org|github\.com/skein-dev`)
 
 func (h *hold) check(p *Program) {
@@ -243,7 +243,7 @@ func echo(_ context.Context, args []any) (any, error) {
 	return args[0], nil
 }
 
-// globals is what a program is given of the host.
+// globals returns the functions and values that the host provides to a program.
 func globals() map[string]sandbox.Binding {
 	return map[string]sandbox.Binding{
 		"echo": {Func: echo},

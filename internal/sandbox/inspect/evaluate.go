@@ -6,7 +6,7 @@ import (
 	"github.com/tdewolff/parse/v2/js"
 )
 
-// evaluate follows what the module always does when it is loaded, in its order. It enters no function, and nothing that
+// evaluate follows what the module always does when it is loaded, in order. It enters no function and nothing that
 // depends on a condition.
 func (m *module) evaluate(list []js.IStmt) {
 	for _, s := range list {
@@ -30,7 +30,7 @@ func (m *module) evaluate(list []js.IStmt) {
 	}
 }
 
-// reads follows an expression that is evaluated for certain.
+// reads follows an expression that is certainly evaluated.
 func (m *module) reads(x js.IExpr) {
 	switch x := x.(type) {
 	case *js.Var:
@@ -117,7 +117,7 @@ func (m *module) readArgs(args *js.Args) {
 	}
 }
 
-// optional reports whether an expression may be cut short by ?. within it.
+// optional reports whether a ?. within an expression may end its evaluation early.
 func optional(x js.IExpr) bool {
 	for {
 		switch e := x.(type) {
@@ -157,7 +157,7 @@ func (m *module) read(v *js.Var) {
 	m.order = append(m.order, name)
 }
 
-// dynamic reports whether the code may define globals in a way that does not show.
+// dynamic reports whether the code may define globals in a way that cannot be seen.
 func (m *module) dynamic(ast *js.AST) bool {
 	found := false
 	js.Walk(named(func(name string) {
@@ -166,7 +166,7 @@ func (m *module) dynamic(ast *js.AST) bool {
 	return found
 }
 
-// globals are the names that a sandbox of either engine has, and those of the language.
+// globals are the names that exist in a sandbox of either engine, including those of the language.
 var globals = func() map[string]bool {
 	set := map[string]bool{}
 	for _, name := range strings.Fields(`

@@ -6,13 +6,13 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// The modules with the functions that say of an export what it is.
+// The modules whose functions declare what an export is.
 const (
 	builder = "@standardagents/builder"
 	runtime = "@agentuity/runtime"
 )
 
-// defines are the kinds that the define functions make, by module and name.
+// defines maps the define functions, by module and name, to the kinds that they make.
 var defines = map[imported]string{
 	{builder, "defineTool"}:           "tool",
 	{builder, "defineEffect"}:         "effect",
@@ -24,18 +24,18 @@ var defines = map[imported]string{
 	{runtime, "createAgent"}:          "handler",
 }
 
-// callable are the properties of which a definition of a kind needs one.
+// callable lists, for each kind, the properties of which a definition needs at least one.
 var callable = map[string][]string{
 	"tool":     {"execute", "handler"},
 	"effect":   {"execute", "handler", "run"},
 	"hook":     {"execute", "handler"},
 	"endpoint": {"execute", "handler", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
 	"handler":  {"handler"},
-	// Without a define function the names differ by what the object is used as: any of them will do.
+	// Without a define function, the needed names depend on what the object is used as, so any of these will do.
 	sandbox.ExportObject: {"execute", "handler", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
 }
 
-// defaultExport finds the default export.
+// defaultExport describes the default export.
 func (m *module) defaultExport(list []js.IStmt) sandbox.Export {
 	out := sandbox.Export{Kind: sandbox.ExportNone}
 	for _, s := range list {
@@ -49,7 +49,7 @@ func (m *module) defaultExport(list []js.IStmt) sandbox.Export {
 		for _, a := range e.List {
 			switch {
 			case text(a.Binding) != "default":
-			case e.Module != nil: // of another module, which is not looked into
+			case e.Module != nil: // from another module, which is not examined
 				return sandbox.Export{}
 			default:
 				return m.exportNamed(sourceName(a), 0)
@@ -100,7 +100,7 @@ func (m *module) exportOf(x js.IExpr, hops int) sandbox.Export {
 	return sandbox.Export{}
 }
 
-// callee is the imported function that an expression names.
+// callee returns the imported function that an expression names.
 func (m *module) callee(x js.IExpr) imported {
 	switch x := x.(type) {
 	case *js.GroupExpr:
@@ -125,7 +125,7 @@ func (m *module) callee(x js.IExpr) imported {
 	return imported{}
 }
 
-// incomplete reports whether a define function is certainly given nothing to call.
+// incomplete reports whether the argument of a define function certainly has no function to call.
 func (m *module) incomplete(kind string, call *js.CallExpr) bool {
 	list := call.Args.List
 	at := 0

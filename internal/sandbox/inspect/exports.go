@@ -14,13 +14,14 @@ var (
 	exportsKnown = map[string]map[string]bool{}
 )
 
-// exportsOf gives the names that a module of the sandboxes exports; nil when they cannot be told.
+// exportsOf returns the names that a module of the sandboxes exports, or nil when they cannot be determined. known
+// reports whether sandboxes have the module.
 func exportsOf(specifier string) (names map[string]bool, known bool) {
 	for _, m := range lib.Modules {
 		if m.Name != specifier {
 			continue
 		}
-		if m.Name == "zod/v4" { // all of zod
+		if m.Name == "zod/v4" { // exports everything that zod exports
 			return exportsOf("zod")
 		}
 		exportsMu.Lock()

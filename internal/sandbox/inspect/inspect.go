@@ -1,5 +1,6 @@
-// Package inspect tells of compiled definition code, without running it, whether it can be loaded and what it declares.
-// It reads the module's syntax, so a long-lived process has it done in a process of its own, where the code is compiled.
+// Package inspect reports, without running compiled definition code, whether it can be loaded and what it declares.
+// It parses the module's syntax, so a long-lived process must do this in a separate process, where the code is
+// compiled.
 package inspect
 
 import (
@@ -11,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// Module finds out about a compiled module. It returns nil for code that it cannot read.
+// Module returns the facts about a compiled module, or nil for code that it cannot parse.
 func Module(code string) (facts *sandbox.Facts) {
 	defer func() {
-		if recover() != nil { // the parser's own trouble is no mistake of the code
+		if recover() != nil { // an error of the parser is not a mistake of the code
 			facts = nil
 		}
 	}()
@@ -37,23 +38,23 @@ func Module(code string) (facts *sandbox.Facts) {
 	return facts
 }
 
-// imported is where a name of the module comes from. name is "default" or "*" for those imports.
+// imported is the origin of a name in the module. name is "default" or "*" for such imports.
 type imported struct{ specifier, name string }
 
-// module is one module while it is read.
+// module is one module while it is examined.
 type module struct {
 	list    []sandbox.Import
 	imports map[string]imported // by the local name
-	// values are the initial values of top-level variables that are never assigned again.
+	// values holds the initial values of top-level variables that are never assigned again.
 	values map[string]js.IExpr
-	// functions are the top-level functions; classes are none.
+	// functions holds the top-level functions; classes do not count.
 	functions map[string]bool
 
 	undefined map[string]bool
-	order     []string // of undefined
+	order     []string // the order of undefined
 }
 
-// collect notes imports and top-level declarations.
+// collect records imports and top-level declarations.
 func (m *module) collect(list []js.IStmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -89,7 +90,7 @@ func (m *module) collectImport(s *js.ImportStmt) {
 	}
 	for _, a := range s.List {
 		if a.Binding == nil {
-			continue // a comma at the end
+			continue // a trailing comma
 		}
 		name := sourceName(a)
 		m.imports[string(a.Binding)] = imported{specifier, name}
@@ -110,7 +111,7 @@ func (m *module) addImport(specifier string, names []string) {
 	m.list = append(m.list, i)
 }
 
-// sourceName is the name that an import or a re-export has in the module that it comes from.
+// sourceName returns the name that an import or a re-export has in its source module.
 func sourceName(a js.Alias) string {
 	if a.Name != nil {
 		return string(a.Name)
@@ -133,10 +134,10 @@ func (m *module) declare(d js.IExpr) {
 	}
 }
 
-// text is the value of a string literal as specifiers have them: without escapes.
+// text returns the value of a string literal in the form of specifiers: without escapes.
 func text(literal []byte) string { return string(bytes.Trim(literal, "\"'`")) }
 
-// assigned are the names that are assigned to somewhere, whatever variable a name means there.
+// assigned returns the names that are assigned to anywhere, whatever variable a name means there.
 func assigned(list []js.IStmt) map[string]bool {
 	w := &writes{names: map[string]bool{}}
 	for _, s := range list {
@@ -165,7 +166,7 @@ func (w *writes) Enter(n js.INode) js.IVisitor {
 // Exit implements js.IVisitor.
 func (w *writes) Exit(js.INode) {}
 
-// target notes what is assigned to; a pattern names whatever is in it.
+// target records what is assigned to. In a pattern, every name counts.
 func (w *writes) target(x js.IExpr) {
 	if v, ok := x.(*js.Var); ok {
 		w.names[string(v.Name())] = true
@@ -174,7 +175,7 @@ func (w *writes) target(x js.IExpr) {
 	js.Walk(named(func(name string) { w.names[name] = true }), x)
 }
 
-// named visits all names.
+// named is a visitor of all names.
 type named func(string)
 
 // Enter implements js.IVisitor.

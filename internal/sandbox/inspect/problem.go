@@ -10,15 +10,15 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/js/lib"
 )
 
-// Use is what a module is declared as.
+// Use is the purpose that a module is declared for.
 type Use struct {
-	// Name in messages, with its article.
+	// Name is the name in messages, with its article.
 	Name string
-	// Kind is what the define function of this use makes.
+	// Kind is the kind that the define function of this use makes.
 	Kind string
-	// Define is how a module of this use exports its definition.
+	// Define shows how a module of this use exports its definition.
 	Define string
-	// Also are the kinds that do as well.
+	// Also lists the other kinds that work too.
 	Also []string
 }
 
@@ -31,7 +31,7 @@ var (
 	Handler  = Use{Name: "a handler", Kind: "handler", Define: "export default createAgent('Name', { handler: async (ctx, input) => … })", Also: []string{"agent"}}
 )
 
-// names of what the define functions make, with their articles.
+// names are the texts for what the define functions make.
 var names = map[string]string{
 	"tool": "a tool (defineTool)", "effect": "an effect (defineEffect)", "hook": "a hook (defineHook)", "endpoint": "an endpoint (defineThreadEndpoint)",
 	"handler": "a handler (createAgent)", "agent": "an agent (defineAgent)", "prompt": "a prompt (definePrompt)", "model": "a model (defineModel)",
@@ -40,11 +40,11 @@ var names = map[string]string{
 // Problem is why a module cannot be used.
 type Problem struct {
 	Message string
-	// Near finds the place in the source, by its first group; nil when it has none.
+	// Near finds the position in the source through its first group. It is nil when there is none.
 	Near *regexp.Regexp
 }
 
-// Problems returns what keeps a module from being used, and nothing for a module that nothing is known of.
+// Problems returns what keeps a module from being used. It returns nothing for a module without facts.
 func (u Use) Problems(f *sandbox.Facts) (list []Problem) {
 	if f == nil {
 		return nil
@@ -86,7 +86,7 @@ func importProblems(i sandbox.Import) []Problem {
 	return []Problem{{fmt.Sprintf("%s is not available in sandboxes, which have %s; %s", i.Specifier, available(), bundle), near}}
 }
 
-// available names the modules of the sandboxes.
+// available lists the modules of the sandboxes.
 func available() string {
 	var list []string
 	for _, m := range lib.Modules {
@@ -98,7 +98,7 @@ func available() string {
 // nodeModules are the modules of Node.js that people import without "node:".
 var nodeModules = strings.Fields("assert async_hooks buffer child_process cluster console crypto dgram dns events fs http http2 https module net os path perf_hooks process querystring readline stream string_decoder timers tls tty url util v8 vm worker_threads zlib")
 
-// suggestions are the imports that names most likely come from.
+// suggestions maps names to the modules that they most likely come from.
 var suggestions = func() map[string]string {
 	out := map[string]string{"z": "zod", "v": "valibot", "s": "@agentuity/schema"}
 	for from := range defines {

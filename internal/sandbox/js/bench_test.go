@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// BenchmarkFirstCall is the first call of a tool in an isolate, with an engine that is there: what the libraries cost
-// from their source and from the bytecode that children share.
+// BenchmarkFirstCall measures the first call of a tool in an isolate, with an existing engine: the cost of the
+// libraries from source, and from the bytecode that children share.
 func BenchmarkFirstCall(b *testing.B) {
 	vm, err := qjs.New()
 	if err != nil {
@@ -42,7 +42,7 @@ func BenchmarkFirstCall(b *testing.B) {
 	}
 }
 
-// firstCall gives how long an isolate takes from its Open to the answer of a call.
+// firstCall returns the time from an isolate's Open to the answer of a call.
 func firstCall(b *testing.B, code string, libs js.Libraries) time.Duration {
 	b.Helper()
 	inR, inW, err := os.Pipe()

@@ -19,16 +19,16 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// ChildOptions are the arguments of a child process; Args writes them, ChildMain reads them.
+// ChildOptions are the arguments of a child process. Args formats them, and ChildMain parses them.
 type ChildOptions struct {
-	AddressSpace     uint64 // bytes; 0 for no limit
-	Data             uint64 // bytes of writable memory; 0 for no limit
-	Unconfined       bool   // no seccomp filter: only where the kernel has none and the operator said so
+	AddressSpace     uint64 // bytes; 0 means no limit
+	Data             uint64 // bytes of writable memory; 0 means no limit
+	Unconfined       bool   // no seccomp filter; only where the kernel has none and the operator allowed it
 	Libraries        bool   // file descriptor 3 holds what CompileLibraries wrote
-	CompileLibraries bool   // write the libraries' bytecode to standard output, and end
+	CompileLibraries bool   // write the libraries' bytecode to standard output and end
 }
 
-// Args gives the options as arguments.
+// Args returns the options as arguments.
 func (o ChildOptions) Args() []string {
 	return []string{
 		fmt.Sprintf("--address-space=%d", o.AddressSpace),
@@ -39,15 +39,15 @@ func (o ChildOptions) Args() []string {
 	}
 }
 
-// maxStack bounds the recursion of the compiler and of the engine: enough for every depth that the engine
-// allows, and far below what the process may use.
+// maxStack bounds the recursion of the compiler and the engine. It is enough for every depth that the engine allows,
+// and far below what the process may use.
 const maxStack = 192 << 20
 
-// compileStack is the part of it that the compiler may take: sources that nest some thousand levels.
+// compileStack is the part of maxStack for the compiler: enough for sources that nest some thousand levels.
 const compileStack = 24 << 20
 
-// ChildMain is the whole life of a child: it prepares an engine, locks itself down, says Ready, runs one
-// Open, and ends. It gives the exit code.
+// ChildMain runs a child from start to end: it prepares an engine, locks the process down, sends Ready, executes one
+// Open, and ends. It returns the exit code.
 func ChildMain(args []string) int {
 	var o ChildOptions
 	flags := flag.NewFlagSet("child", flag.ContinueOnError)
@@ -68,7 +68,7 @@ func ChildMain(args []string) int {
 
 func child(o ChildOptions) error {
 	debug.SetMaxStack(maxStack)
-	// When the pod runs out of memory, the kernel shall take a child, never the supervisor.
+	// When the pod runs out of memory, the kernel must kill a child, never the supervisor.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 
 	libs, err := mapLibraries(o)
@@ -79,7 +79,7 @@ func child(o ChildOptions) error {
 	if err != nil {
 		return err
 	}
-	// The compiler builds its tables at its first use: not in the time of a run.
+	// Compile something now, so that the compiler does not build its tables during a run.
 	if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
 		return failed
 	}
@@ -100,7 +100,7 @@ func child(o ChildOptions) error {
 	}
 	err = Serve(vm, conn, libs)
 	if errors.Is(err, io.EOF) {
-		return nil // never used
+		return nil // the child was never used
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Bounds on what the console of a run of code takes; what is above is dropped, and the last line says so.
+// Limits on the console output of a run of code. Output beyond them is dropped, and the last line says so.
 const (
 	maxLogs     = 1000
 	maxLogBytes = 1 << 20
@@ -22,13 +22,13 @@ type console struct {
 	m     *machine
 	lines int
 	bytes int
-	// most and mostBytes bound them.
+	// most and mostBytes limit lines and bytes.
 	most, mostBytes int
-	// invocation names whose call it is, as far as that can be known.
+	// invocation returns the invocation that a call belongs to, as far as that is known.
 	invocation func() string
 }
 
-// levels of the console's methods.
+// levels maps the console's methods to log levels.
 var levels = map[string]string{
 	"debug": "debug", "trace": "debug", "log": "info", "info": "info", "dir": "info", "table": "info", "warn": "warn", "error": "error",
 }
@@ -58,7 +58,7 @@ func (c *console) install(global qjs.Value) bool {
 	return ok && vm.Define(object, "assert", f, qjs.Hidden) && vm.Define(global, "console", object, qjs.Hidden)
 }
 
-// format joins the arguments as consoles do, the usual placeholders of a first text included.
+// format joins the arguments as consoles do, including the usual placeholders in a first text.
 func (c *console) format(args []qjs.Value) string {
 	vm := c.m.vm
 	var out strings.Builder
@@ -83,7 +83,7 @@ func (c *console) format(args []qjs.Value) string {
 	return out.String()
 }
 
-// fill replaces %s, %d and their like, and gives the arguments that are left.
+// fill replaces %s, %d and similar placeholders, and returns the remaining arguments.
 func (c *console) fill(out *strings.Builder, text string, args []qjs.Value) []qjs.Value {
 	for {
 		before, after, found := strings.Cut(text, "%")
@@ -110,7 +110,7 @@ func (c *console) fill(out *strings.Builder, text string, args []qjs.Value) []qj
 	}
 }
 
-// write sends one line, within the bounds.
+// write sends one line, within the limits.
 func (c *console) write(level, message string) {
 	if c.lines > c.most || c.bytes > c.mostBytes {
 		return
@@ -124,6 +124,6 @@ func (c *console) write(level, message string) {
 	if c.invocation != nil {
 		l.Invocation = c.invocation()
 	}
-	// A pipe that broke shows where the machine waits.
+	// A broken pipe is noticed where the machine waits.
 	_ = c.m.conn.Write(protocol.TypeLog, l.Encode())
 }

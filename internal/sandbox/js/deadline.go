@@ -10,23 +10,23 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// deadline bounds the time of one request to an isolate.
+// deadline limits the time of one request to an isolate.
 type deadline struct {
 	task *task // what the request waits for now
 	soft *time.Timer
 	hard *time.Timer
-	over atomic.Bool // the engine was between two turns since
+	over atomic.Bool // whether the engine has been between two turns since the end of the time
 }
 
-// Bounds on what code may take past a deadline.
+// Limits on how far code may exceed a deadline.
 const (
-	// busyGrace is how long the engine may be in one turn before it is stopped: code that awaits is between two turns, so
-	// only its own request fails; code that loops takes the isolate with it. On a busy machine the engine may come round
-	// to its next turn later than that, which is no reason to stop it.
+	// busyGrace is how long the engine may stay in one turn before it is stopped. Code that awaits is between two
+	// turns, so that only its own request fails. Code that loops ends the whole isolate. On a busy machine the engine
+	// may reach its next turn later than that; this is no reason to stop it.
 	busyGrace = 100 * time.Millisecond
-	// maxLooks is how often it may be found that the engine has yet to come round to the end of a request's time.
+	// maxLooks bounds how often the check may find that the engine has yet to handle the end of a request's time.
 	maxLooks = 10
-	// stopGrace is how long the engine may take to stop: what it cannot interrupt is ended with the process.
+	// stopGrace is how long the engine may take to stop. What cannot be interrupted is ended with the process.
 	stopGrace = 150 * time.Millisecond
 )
 
@@ -50,8 +50,9 @@ func (i *isolate) deadline(id uint64) *deadline {
 	return d
 }
 
-// grace stops the engine if it stays in one turn from now on, or is not told in any of so many looks. The grace begins
-// when the time is seen to be up: a process that stood still meanwhile has not been busy.
+// grace stops the engine if it stays in one turn from now on, or has not handled the deadline after that many checks.
+// The grace period begins when the end of the time is noticed, because a process that was suspended until then has
+// not been busy.
 func (i *isolate) grace(d *deadline, reason string, looks int) {
 	turn := i.turns.Load()
 	time.AfterFunc(busyGrace, func() {
@@ -59,9 +60,9 @@ func (i *isolate) grace(d *deadline, reason string, looks int) {
 		case d.over.Load() || i.life.Err() != nil:
 		case turn%2 == inTurn && i.turns.Load() == turn, looks == 1:
 			i.stop(reason)
-			// The supervisor kills a child that has said its last.
+			// The supervisor kills a child that has sent its last frame.
 			time.AfterFunc(stopGrace, func() { _ = i.done(sandbox.StatusTerminated, failure("Terminated", "%s", reason)) })
-		default: // it is about to be told
+		default: // the engine is about to handle it
 			i.grace(d, reason, looks-1)
 		}
 	})

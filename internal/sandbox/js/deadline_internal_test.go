@@ -14,7 +14,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// graceTest is an isolate with the beginning of a request, in a bubble of its own; the test plays its engine.
+// graceTest is an isolate at the start of a request, in its own synctest bubble. The test acts as its engine.
 type graceTest struct {
 	*testing.T
 	*isolate
@@ -48,7 +48,7 @@ func (g graceTest) isStopped() bool {
 	}
 }
 
-// hop goes from turn to turn for so many looks.
+// hop moves from turn to turn for a number of checks.
 func (g graceTest) hop(looks int) {
 	for range looks {
 		time.Sleep(busyGrace / 2)
@@ -57,18 +57,18 @@ func (g graceTest) hop(looks int) {
 	}
 }
 
-// An engine that has yet to come round to the end of a request's time is not busy: only one that stays in a turn is
-// stopped, with all that runs in it.
+// An engine that has yet to handle the end of a request's time is not busy. Only one that stays in a turn is stopped,
+// with everything that runs in it.
 func TestGrace(t *testing.T) {
 	inGrace(t, func(g graceTest) {
-		g.turns.Store(inTurn + 1) // it waits, and nobody wakes it
+		g.turns.Store(inTurn + 1) // it waits, and nothing wakes it
 		g.deadline(1)
 		time.Sleep(g.wall + 3*busyGrace)
 		if g.isStopped() {
 			t.Fatal("an engine that waits was stopped")
 		}
 		g.turns.Add(1)
-		g.hop(maxLooks - 4) // it has turns, but none that tells it
+		g.hop(maxLooks - 4) // it has turns, but none that handles the deadline
 		if g.isStopped() {
 			t.Fatal("an engine that goes from turn to turn was stopped")
 		}
@@ -98,7 +98,7 @@ func TestGraceEnds(t *testing.T) {
 	})
 }
 
-// A built-in that does not look whether it is to stop ends with its process.
+// A built-in that does not check for a stop ends with its process.
 func TestGraceOfWhatDoesNotStop(t *testing.T) {
 	inGrace(t, func(g graceTest) {
 		g.deadline(1)
@@ -118,7 +118,7 @@ func TestGraceOfWhatDoesNotStop(t *testing.T) {
 	})
 }
 
-// However much waits before it, the next turn is told that the time is up.
+// However much waits before it, the next turn handles the deadline.
 func TestDeadlinesComeFirst(t *testing.T) {
 	m := &machine{events: make(chan func() error, 100), late: make(chan func() error, 100), stopped: make(chan struct{})}
 	var order []string

@@ -11,15 +11,15 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// target names what of the host is called: Func for a run, Method and Invocation for an isolate.
+// target names the host function of a call: Func for a run, Method and Invocation for an isolate.
 type target struct {
 	Func       uint64
 	Method     string
 	Invocation string
 }
 
-// hostCall asks the host and gives a promise of the answer. Arguments that cannot cross reject it. released,
-// if any, is called once the call is over.
+// hostCall calls the host and returns a promise of the answer. Arguments that cannot be encoded reject the promise.
+// released, if not nil, is called when the call is over.
 func (m *machine) hostCall(to target, args []qjs.Value, funcs qjs.FuncSink, released func()) (qjs.Value, bool) {
 	if len(m.calls) >= maxCalls {
 		return m.vm.ThrowError("RangeError", "too many calls of the host are under way: await some of the 1000 first")
@@ -50,7 +50,7 @@ func (m *machine) hostCall(to target, args []qjs.Value, funcs qjs.FuncSink, rele
 	return promise, true
 }
 
-// fail rejects a call that never left.
+// fail rejects a call that could not be sent.
 func (m *machine) fail(c *call, err error) {
 	if errors.Is(err, qjs.ErrThrown) {
 		reason := m.vm.Exception()
@@ -62,7 +62,7 @@ func (m *machine) fail(c *call, err error) {
 	m.reject(c, "TypeError", err.Error())
 }
 
-// reject rejects a call with an error that shows the place of the call.
+// reject rejects a call with an error whose stack shows the place of the call.
 func (m *machine) reject(c *call, name, message string) {
 	if m.vm.Reshape(c.site, name, message) {
 		m.settle(c.reject, c.site)
@@ -118,8 +118,8 @@ func (m *machine) reply(content []byte) error {
 	return nil
 }
 
-// tooLarge rejects the call whose reply was larger than all that the code may have. It counts as a failed
-// allocation: that is what it would have been.
+// tooLarge rejects the call whose reply was larger than all memory that the code may use. It counts as a failed
+// allocation, because that is what it would have been.
 func (m *machine) tooLarge(id []byte) error {
 	n, _ := binary.Uvarint(id)
 	if c, ok := m.calls[n]; ok {
@@ -130,7 +130,7 @@ func (m *machine) tooLarge(id []byte) error {
 	return nil
 }
 
-// encodeFailure turns an error of Encode into what the code threw, so to speak.
+// encodeFailure returns the outcome for an error of Encode, as if the code had thrown it.
 func (m *machine) encodeFailure(err error) protocol.Outcome {
 	if errors.Is(err, qjs.ErrThrown) {
 		e, _ := m.pending()

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
-// httpParts evaluates lib.HTTP: httpParts(sys) gives { classes, serve }.
+// httpParts evaluates lib.HTTP: httpParts(sys) returns { classes, serve }.
 func (i *isolate) httpParts(a []qjs.Value) (qjs.Value, bool) {
 	make, ok := i.vm.Eval(internal+"http", lib.HTTP)
 	if !ok {
@@ -17,7 +17,7 @@ func (i *isolate) httpParts(a []qjs.Value) (qjs.Value, bool) {
 	return i.vm.Call(make, qjs.Undefined, a[0])
 }
 
-// handlerParts evaluates lib.Handler: handlerParts(sys, parts) gives { serve }.
+// handlerParts evaluates lib.Handler: handlerParts(sys, parts) returns { serve }.
 func (i *isolate) handlerParts(a []qjs.Value) (qjs.Value, bool) {
 	make, ok := i.vm.Eval(internal+"handler", lib.Handler)
 	if !ok {

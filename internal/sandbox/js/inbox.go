@@ -11,21 +11,20 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// What the manager sends waits here until the engine comes round to it. Code may ask for much and look at
-// nothing: so at most as many bytes wait as the code may have memory, and a reply that could never fit is not
-// even read.
+// The manager's frames wait here until the engine reads them. Code may request much and read nothing, so the bytes
+// that wait are limited to the memory that the code may use. A reply that could never fit is not even read.
 
-// largeFrame is the least size of a frame that has a mapping of its own, which is gone as soon as it was used.
+// largeFrame is the minimum size of a frame with its own mapping, which is freed as soon as the frame was used.
 const largeFrame = 64 << 10
 
 type frame struct {
 	typ     protocol.Type
 	content []byte
-	large   bool // content is a mapping
+	large   bool // whether content is a mapping
 	charged int64
 }
 
-// read takes the manager's frames. A Terminate acts at once, whatever the engine is doing.
+// read receives the manager's frames. A Terminate acts at once, whatever the engine is doing.
 func (m *machine) read() {
 	for {
 		f, err := m.next()
@@ -72,7 +71,7 @@ func (m *machine) next() (frame, error) {
 	return f, m.conn.ReadInto(f.content)
 }
 
-// refuse skips a reply and puts one in its place that says so.
+// refuse skips a reply and returns an errorReply in its place.
 func (m *machine) refuse(h protocol.Header) (frame, error) {
 	start := make([]byte, binary.MaxVarintLen64)
 	if err := m.conn.ReadInto(start); err != nil {
@@ -88,10 +87,10 @@ func (m *machine) refuse(h protocol.Header) (frame, error) {
 	return frame{typ: errorReply, content: binary.AppendUvarint(nil, id)}, nil
 }
 
-// errorReply is our own: the reply of that id was too large.
+// errorReply is an internal type: the reply with that id was too large.
 const errorReply protocol.Type = 0
 
-// used gives back what a frame took.
+// used frees what a frame used.
 func (m *machine) used(f frame) {
 	if f.large {
 		_ = unix.Munmap(f.content)
@@ -101,8 +100,8 @@ func (m *machine) used(f frame) {
 	}
 }
 
-// ownMemory is what the process may use besides the engine's heap before it collects its garbage more often.
+// ownMemory is what the process may use besides the engine's heap before it collects garbage more often.
 const ownMemory = 10 << 20
 
-// boundGarbage keeps what this process leaves uncollected far below what the code may have.
+// boundGarbage keeps the uncollected garbage of this process far below the memory of the code.
 func boundGarbage(memory int64) { debug.SetMemoryLimit(ownMemory + memory/8) }

@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// isolate runs definition code until the manager closes it: any number of invocations share one engine, and
-// with it state.context and the modules' own variables (SPEC STA-08).
+// isolate runs definition code until the manager closes it. All invocations share one engine, and with it
+// state.context and the modules' own variables (STA-08). Its fields belong to the engine's goroutine.
 type isolate struct {
 	*machine
 	wall time.Duration
@@ -24,14 +24,14 @@ type isolate struct {
 	refs    map[sandbox.FuncRef]qjs.Value // functions that the host may call
 	lastRef sandbox.FuncRef
 
-	active    map[uint64]string // invocations under way, by request
+	active    map[uint64]string // current invocations, by request
 	deadlines map[uint64]*deadline
 }
 
-// maxRefs bounds the functions handed to the host at one time.
+// maxRefs bounds the functions that the host holds at the same time.
 const maxRefs = 10_000
 
-// isolate carries out an Open of KindIsolate.
+// isolate executes an Open of KindIsolate.
 func (m *machine) isolate(open *protocol.Open) error {
 	i := &isolate{
 		machine: m, wall: open.Wall,
@@ -53,7 +53,7 @@ func (m *machine) isolate(open *protocol.Open) error {
 	}
 }
 
-// prepare lays out the modules and evaluates our own script.
+// prepare adds the modules and evaluates our own script.
 func (i *isolate) prepare(open *protocol.Open) error {
 	l := &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	for _, m := range lib.Modules {
@@ -95,7 +95,7 @@ func (i *isolate) prepare(open *protocol.Open) error {
 	return nil
 }
 
-// broken is for what only a lack of memory, or a mistake of ours, can bring about.
+// broken returns the error for a failure that only a lack of memory, or a mistake of ours, can cause.
 func (i *isolate) broken() error {
 	e, info := i.pending()
 	if info.IsOutOfMemory() {
@@ -104,7 +104,7 @@ func (i *isolate) broken() error {
 	return fmt.Errorf("preparing the isolate: %w", e)
 }
 
-// speaker names the invocation that a console call belongs to, when there is only one.
+// speaker returns the invocation that a console call belongs to, when there is only one.
 func (i *isolate) speaker() string {
 	if len(i.active) != 1 {
 		return ""
@@ -115,7 +115,7 @@ func (i *isolate) speaker() string {
 	return ""
 }
 
-// handle takes a request of the manager.
+// handle handles a request of the manager.
 func (i *isolate) handle(f frame) error {
 	switch f.typ {
 	case protocol.TypeDescribe:
@@ -131,7 +131,7 @@ func (i *isolate) handle(f frame) error {
 		if err != nil {
 			return err
 		}
-		// The frame is gone once this returns, which is before the module is there.
+		// Decode now: the frame is freed when this returns, before the module is loaded.
 		args, err := i.vm.Decode(inv.Args)
 		if err != nil {
 			return memoryOr(err)
@@ -150,7 +150,7 @@ func (i *isolate) handle(f frame) error {
 	return protocol.Violation("frame type %d in an isolate", f.typ)
 }
 
-// errThrown says that the engine holds an exception.
+// errThrown means that the engine holds an exception.
 var errThrown = errors.New("thrown")
 
 func (i *isolate) call(f qjs.Value, args ...qjs.Value) (qjs.Value, error) {
@@ -170,8 +170,8 @@ func (i *isolate) callInvoke(ns qjs.Value, name string, args qjs.Value) (qjs.Val
 	return i.call(i.invoke, ns, invocation, args)
 }
 
-// withModule imports a module, then calls f with its namespace, and answers the request with what that gives.
-// The values that f needs are freed afterwards, whether it was called or not.
+// withModule imports a module, then calls f with its namespace, and answers the request with the result of f. It
+// frees the values that f needs afterwards, whether f was called or not.
 func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs.Value, error), needs ...qjs.Value) error {
 	free := func() {
 		for _, v := range needs {
@@ -182,7 +182,7 @@ func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs
 		free()
 		return err
 	}
-	deadline := i.deadline(id) // first: Import runs what the module does before it awaits anything
+	deadline := i.deadline(id) // first, because Import runs what the module does before it awaits anything
 	promise, ok := i.vm.Import(internal, module)
 	if !ok {
 		free()
@@ -195,7 +195,7 @@ func (i *isolate) withModule(id uint64, module string, f func(ns qjs.Value) (qjs
 	return nil
 }
 
-// memoryOr tells an engine without memory from a message that is not what it must be.
+// memoryOr distinguishes an engine without memory from a malformed message.
 func memoryOr(err error) error {
 	if errors.Is(err, qjs.ErrNoMemory) {
 		return errMemory
@@ -203,7 +203,7 @@ func memoryOr(err error) error {
 	return err
 }
 
-// answerWith answers a request with what v settles to.
+// answerWith answers a request with the value that v settles to.
 func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadline) error {
 	switch {
 	case errors.Is(err, errThrown):
@@ -232,7 +232,7 @@ func (i *isolate) answerWith(id uint64, v qjs.Value, err error, deadline *deadli
 	return nil
 }
 
-// follow waits for a promise on behalf of a request.
+// follow waits for a promise for a request.
 func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qjs.Value) error) *task {
 	t := &task{promise: promise}
 	t.done = func(state qjs.PromiseState, v qjs.Value) error {
@@ -250,7 +250,7 @@ func (i *isolate) follow(id uint64, promise qjs.Value, d *deadline, then func(qj
 	return t
 }
 
-// callRef calls a function that the code handed out.
+// callRef calls a function that the code passed to the host.
 func (i *isolate) callRef(c *protocol.Call) error {
 	f, ok := i.refs[c.Ref]
 	if !ok {
@@ -287,7 +287,7 @@ func (i *isolate) answerPending(id uint64) error {
 	return i.answerThrown(id, v)
 }
 
-// answerThrown settles a request with what its code threw; running out of memory ends the isolate.
+// answerThrown settles a request with what its code threw. Running out of memory ends the isolate.
 func (i *isolate) answerThrown(id uint64, v qjs.Value) error {
 	if i.vm.Stopped() {
 		return errStopped

@@ -20,7 +20,7 @@ func TestJS(t *testing.T) {
 	RunSpecs(t, "Sandbox child")
 }
 
-// child serves one Open in this process and gives the manager's end.
+// child serves one Open in this process and returns the manager's end.
 func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
 	GinkgoHelper()
 	pipe := func() (*os.File, *os.File) {
@@ -54,7 +54,7 @@ func child(open *protocol.Open, libs js.Libraries) *protocol.Conn {
 	return c
 }
 
-// until reads frames until one of the type.
+// until reads frames up to one of the type.
 func until(c *protocol.Conn, want protocol.Type) []byte {
 	GinkgoHelper()
 	for {

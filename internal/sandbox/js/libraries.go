@@ -11,11 +11,11 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
-// Libraries are what every isolate of definition code needs besides its own modules, as bytecode. What is empty is
-// compiled where it is needed. The engine believes bytecode: it only ever comes from CompileLibraries, in a process
+// Libraries are the bytecode of what every isolate of definition code needs besides its own modules. A missing part
+// is compiled where it is needed. The engine trusts bytecode, so it must only come from CompileLibraries in a process
 // that has never seen foreign code.
 type Libraries struct {
-	Modules    map[string][]byte // by name, those of lib.Modules
+	Modules    map[string][]byte // by name of the modules in lib.Modules
 	Definition []byte            // the script that makes state
 }
 
@@ -27,7 +27,7 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 	}
 	for _, m := range lib.Modules {
 		if len(m.Uses) > 0 {
-			continue // to be compiled where what it imports is there
+			continue // compiled later, in a process that has what it imports
 		}
 		code, ok := vm.Compile(m.Name, m.Code)
 		if !ok {
@@ -43,7 +43,7 @@ func CompileLibraries(vm *qjs.VM) (Libraries, error) {
 	return l, nil
 }
 
-// Pack writes the libraries as one piece, for the file that children share: the modules in the order of lib.Modules,
+// Pack encodes the libraries as one piece, for the file that children share: the modules in the order of lib.Modules,
 // then the script.
 func (l *Libraries) Pack() []byte {
 	var b []byte
@@ -58,7 +58,7 @@ func (l *Libraries) Pack() []byte {
 	return b
 }
 
-// UnpackLibraries reads what Pack wrote, without copying it.
+// UnpackLibraries decodes what Pack encoded, without copying it.
 func UnpackLibraries(b []byte) (Libraries, error) {
 	l := Libraries{Modules: make(map[string][]byte, len(lib.Modules))}
 	next := func() (part []byte, ok bool) {
@@ -83,7 +83,7 @@ func UnpackLibraries(b []byte) (Libraries, error) {
 
 var errDamaged = errors.New("the file of the libraries is damaged")
 
-// module gives a library as a module, from bytecode where there is some.
+// module returns a library as a module, from bytecode if there is some.
 func module(bytecode []byte, code string) func() (qjs.Source, error) {
 	return func() (qjs.Source, error) {
 		if len(bytecode) > 0 {

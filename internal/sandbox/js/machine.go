@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package js is the program of a sandbox's child: one JavaScript engine that runs what a single Open asks
-// for, talking frames (package protocol) over two pipes. It has nothing but those pipes; whatever the code
-// wants of the world it asks of the host.
+// Package js is the program of a sandbox's child: one JavaScript engine that executes what a single Open requests. It
+// exchanges frames (package protocol) over two pipes. It has nothing but those pipes; everything that the code needs
+// from outside it requests from the host.
 package js
 
 import (
@@ -21,32 +21,33 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Bounds on what code may have in flight.
+// Limits on what code may have pending.
 const (
-	maxCalls  = 1000 // host calls under way
+	maxCalls  = 1000 // concurrent host calls
 	maxTimers = 1000
 )
 
-// machine drives one engine: it runs code, waits for replies, and notices when nothing can happen any more.
+// machine drives one engine: it runs code, waits for replies, and detects when nothing can happen any more. The
+// goroutine of the engine owns all fields from started on.
 type machine struct {
 	vm   *qjs.VM
 	conn *protocol.Conn
 	libs Libraries
 
 	in      chan frame          // from the manager
-	room    *semaphore.Weighted // bytes of large frames that wait; nil when nothing is bounded
+	room    *semaphore.Weighted // bytes of large frames that wait; nil when memory is not limited
 	life    context.Context     // ends with stop
 	events  chan func() error   // from timers, run on the engine's goroutine
-	late    chan func() error   // from deadlines, run before all else
+	late    chan func() error   // from deadlines, run before everything else
 	stopped chan struct{}       // closed by stop
 	once    sync.Once
 	die     context.CancelFunc // ends life
-	reason  string             // why stopped; read after stopped is closed
+	reason  string             // why stopped; read only after stopped is closed
 
-	over     atomic.Bool  // the Done is sent
-	compiler atomic.Int64 // bytes that the compiler took, when that was too much
+	over     atomic.Bool  // whether the Done was sent
+	compiler atomic.Int64 // bytes that the compiler used, if that was too much
 
-	turns atomic.Uint64 // counts the beginnings and the ends of turns: inTurn by its lowest bit
+	turns atomic.Uint64 // counts beginnings and ends of turns; its lowest bit is inTurn while no turn runs
 
 	started   bool
 	lastCall  uint64
@@ -57,26 +58,26 @@ type machine struct {
 	console   console
 }
 
-// call is a host call under way.
+// call is a pending host call.
 type call struct {
 	resolve, reject qjs.Value
-	site            qjs.Value // an Error that knows the place of the call
-	released        func()    // called once the host has answered; may be nil
+	site            qjs.Value // an Error that was created at the place of the call
+	released        func()    // called when the host has answered; may be nil
 }
 
-// task is a promise that somebody waits for.
+// task is a promise that something waits for.
 type task struct {
 	promise qjs.Value
 	// done is called once with the state and the value, which it borrows.
 	done func(qjs.PromiseState, qjs.Value) error
 	// stuck is called instead when nothing can settle the promise any more.
 	stuck func() error
-	// over is called last, however it ends: it gives back what the task has kept. It may be nil.
+	// over is called last, however the task ends, and frees what the task has kept. It may be nil.
 	over func()
 }
 
-// Serve runs what the first frame of conn asks for, to its end. vm is a fresh engine. It gives an error only
-// when the manager does not keep to the protocol or the pipes break.
+// Serve executes what the first frame of conn requests, to its end. vm is a fresh engine. It returns an error only
+// when the manager breaks the protocol or the pipes break.
 func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	t, content, err := conn.Read()
 	if err != nil {
@@ -113,7 +114,7 @@ func Serve(vm *qjs.VM, conn *protocol.Conn, libs Libraries) error {
 	return m.run(open)
 }
 
-// stop ends the code for good; the first reason counts.
+// stop ends the code for good. Only the first reason counts.
 func (m *machine) stop(reason string) {
 	m.once.Do(func() {
 		m.reason = reason
@@ -123,14 +124,14 @@ func (m *machine) stop(reason string) {
 	})
 }
 
-// errStopped says that stop was called; errMemory that the engine ran out of memory in a way that no
-// promise shows.
+// errStopped means that stop was called. errMemory means that the engine ran out of memory without rejecting a
+// promise.
 var (
 	errStopped = errors.New("stopped")
 	errMemory  = errors.New("out of memory")
 )
 
-// turn runs all that can run now and settles the tasks that are done.
+// turn runs everything that can run now and settles the tasks that are done.
 func (m *machine) turn() error {
 	for {
 		m.vm.RunJobs()
@@ -148,12 +149,12 @@ func (m *machine) turn() error {
 	}
 }
 
-// settleTasks says whether it settled any, which may have caused more to run.
+// settleTasks reports whether it settled any task. That may have made more code ready to run.
 func (m *machine) settleTasks() (bool, error) {
 	settled := false
 	for _, t := range append([]*task(nil), m.tasks...) {
 		if !slices.Contains(m.tasks, t) {
-			continue // dropped by another's done
+			continue // dropped by the done of another task
 		}
 		state, v := m.vm.State(t.promise)
 		if state == qjs.Pending {
@@ -193,7 +194,7 @@ func (m *machine) remove(t *task) {
 	}
 }
 
-// idle says whether no reply and no timer is to come, so that what is unsettled stays so.
+// idle reports whether no reply and no timer is pending, so that unsettled tasks can never settle.
 func (m *machine) idle() bool { return len(m.calls) == 0 && len(m.timers) == 0 }
 
 // unstick gives up the tasks that nothing can settle any more.
@@ -213,13 +214,13 @@ func (m *machine) unstick() error {
 	return nil
 }
 
-// inTurn is the lowest bit of machine.turns while the engine's goroutine is not waiting.
+// inTurn is the lowest bit of turns while the engine's goroutine does not wait.
 const inTurn = 0
 
-// wait takes the next thing that happens and acts on it.
+// wait takes the next event and handles it.
 func (m *machine) wait(handle func(frame) error) error {
 	select {
-	case event := <-m.late: // else code that keeps the engine in turns would be told of its end after all of them
+	case event := <-m.late: // otherwise code that keeps the engine busy would learn of its end only after all its turns
 		m.turns.Add(2)
 		return event()
 	default:
@@ -247,7 +248,7 @@ func (m *machine) wait(handle func(frame) error) error {
 	}
 }
 
-// after runs f on the engine's goroutine once d has passed, by way of one of the channels that wait reads.
+// after runs f on the engine's goroutine after d, through one of the channels that wait reads.
 func (m *machine) after(to chan<- func() error, d time.Duration, f func() error) *time.Timer {
 	return time.AfterFunc(d, func() {
 		select {
@@ -257,7 +258,7 @@ func (m *machine) after(to chan<- func() error, d time.Duration, f func() error)
 	})
 }
 
-// start says, once, that code of the request is about to run.
+// start reports, once, that code of the request is about to run.
 func (m *machine) start() error {
 	if m.started {
 		return nil
@@ -266,7 +267,7 @@ func (m *machine) start() error {
 	return m.conn.Write(protocol.TypeStarted, nil)
 }
 
-// done ends the conversation.
+// done sends the last frame.
 func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
 	if !m.over.CompareAndSwap(false, true) {
 		return nil
@@ -276,12 +277,12 @@ func (m *machine) done(status sandbox.Status, outcome protocol.Outcome) error {
 	if err == nil {
 		return nil
 	}
-	// Only a result too large for a frame can be helped.
+	// The only failure with a remedy is a result too large for a frame.
 	d.Status, d.Outcome = sandbox.StatusError, protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
 	return m.conn.Write(protocol.TypeDone, d.Encode())
 }
 
-// ended is done for a reason that is not the code's own.
+// ended is done for a reason that is not in the code.
 func (m *machine) ended(err error) error {
 	if errors.Is(err, errStopped) && m.vm.Exhausted() {
 		err = errMemory
@@ -299,7 +300,7 @@ func failure(name, format string, args ...any) protocol.Outcome {
 	return protocol.Outcome{Err: &sandbox.Error{Name: name, Message: fmt.Sprintf(format, args...)}}
 }
 
-// thrown turns a thrown value into an error, with the engine's positions.
+// thrown returns a thrown value as an error, with the engine's positions.
 func (m *machine) thrown(v qjs.Value) (*sandbox.Error, qjs.ErrorInfo) {
 	info := m.vm.Info(v)
 	return &sandbox.Error{Name: info.Name, Message: info.Message, Stack: info.Stack}, info

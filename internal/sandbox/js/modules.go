@@ -13,15 +13,15 @@ import (
 // internal is the prefix of our own modules, which code cannot import.
 const internal = "skein:"
 
-// loader knows the modules of one isolate. Nothing is ever fetched.
+// loader resolves the modules of one isolate. It never fetches anything.
 type loader struct {
 	sources map[string]qjs.Source // by name
 	bare    map[string]func() (qjs.Source, error)
-	// failed is the specifier that could not be resolved, for the error's sake.
+	// failed is the specifier that could not be resolved, for the error.
 	failed string
 }
 
-// extensions that an import may leave out, in the order tried.
+// extensions are what an import may omit, in the order in which they are tried.
 var extensions = []string{"", ".ts", ".tsx", ".mts", ".js", ".mjs", ".jsx", ".json", "/index.ts", "/index.js"}
 
 // Resolve implements qjs.Loader.
@@ -43,7 +43,7 @@ func (l *loader) Resolve(base, specifier string) (string, error) {
 	return "", fmt.Errorf("cannot find module %q (imported by %s): give it among the modules", specifier, base)
 }
 
-// find gives the name of the source that a path means. Ours are not to be had by any path.
+// find returns the name of the source that a path means. No path leads to our own modules.
 func (l *loader) find(name string) (string, bool) {
 	if strings.HasPrefix(name, internal) {
 		return "", false
@@ -53,7 +53,7 @@ func (l *loader) find(name string) (string, bool) {
 			return name + ext, true
 		}
 	}
-	// TypeScript asks for the name of the output; the source is what we have.
+	// TypeScript code imports the name of the output file, but the loader has the source file.
 	for js, ts := range map[string]string{".js": ".ts", ".mjs": ".mts", ".jsx": ".tsx"} {
 		if stem, ok := strings.CutSuffix(name, js); ok {
 			if _, ok := l.sources[stem+ts]; ok {
@@ -64,7 +64,7 @@ func (l *loader) find(name string) (string, bool) {
 	return "", false
 }
 
-// known says what could be imported instead.
+// known returns a text that says what could be imported instead.
 func (l *loader) known() string {
 	if len(l.bare) == 0 {
 		return "nothing can be imported by name here"

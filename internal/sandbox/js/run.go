@@ -18,13 +18,13 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// Bounds on what code may report.
+// Limits on what code may report.
 const (
 	maxReports     = 10_000
 	maxReportBytes = 32 << 20
 )
 
-// runner runs one runCode call.
+// runner executes one runCode call.
 type runner struct {
 	*machine
 	open   *protocol.Open
@@ -37,7 +37,7 @@ type runner struct {
 	outcome     protocol.Outcome
 }
 
-// run carries out an Open of KindRun and sends its Done.
+// run executes an Open of KindRun and sends its Done.
 func (m *machine) run(open *protocol.Open) error {
 	if open.Wall > 0 {
 		reason := fmt.Sprintf("the code ran for longer than %s, its limit", open.Wall)
@@ -59,7 +59,7 @@ func (m *machine) run(open *protocol.Open) error {
 	return m.done(r.status, r.outcome)
 }
 
-// link compiles the modules and lays them out for the engine.
+// link compiles the modules and adds them to the loader.
 func (r *runner) link() *sandbox.Error {
 	r.loader = &loader{sources: map[string]qjs.Source{}, bare: map[string]func() (qjs.Source, error){}}
 	compiled := map[string]sandbox.Module{}
@@ -88,7 +88,7 @@ const (
 	hostModule  = internal + "host"
 )
 
-// globals defines what the code finds: console, report, and what it was given.
+// globals defines the globals of the code: console, report, and what the request provides.
 func (r *runner) globals() error {
 	vm := r.vm
 	global := vm.Global()
@@ -135,7 +135,7 @@ func (r *runner) globals() error {
 	return nil
 }
 
-// bind makes the value of a binding: a function that asks the host, or a plain value.
+// bind returns the value of a binding: a function that calls the host, or a plain value.
 func (r *runner) bind(i int, b protocol.Binding) (qjs.Value, error) {
 	if b.Func {
 		f, ok := r.vm.Func(b.Name, 0, func(args []qjs.Value) (qjs.Value, bool) {
@@ -157,7 +157,7 @@ func (r *runner) decode(b []byte) (qjs.Value, error) {
 	return v, err
 }
 
-// report sends a value to whoever called runCode.
+// report sends a value to the caller of runCode.
 func (r *runner) report(args []qjs.Value) (qjs.Value, bool) {
 	v := qjs.Undefined
 	if len(args) > 0 {
@@ -209,7 +209,7 @@ func (r *runner) execute() error {
 	}
 }
 
-// imported goes on once the main module has run.
+// imported continues after the main module has run.
 func (r *runner) imported(state qjs.PromiseState, v qjs.Value) error {
 	if state == qjs.Rejected {
 		r.failed(v)
@@ -235,7 +235,7 @@ func (r *runner) imported(state qjs.PromiseState, v qjs.Value) error {
 	return nil
 }
 
-// callExport calls the export that was asked for. One that is no function is the result itself.
+// callExport calls the requested export. An export that is not a function is the result itself.
 func (r *runner) callExport(ns qjs.Value) (qjs.Value, bool) {
 	name := r.open.Fn
 	if name == "" {
@@ -273,7 +273,7 @@ func (r *runner) callExport(ns qjs.Value) (qjs.Value, bool) {
 	return result, ok
 }
 
-// returned sends what the export gave.
+// returned sends what the export returned.
 func (r *runner) returned(state qjs.PromiseState, v qjs.Value) error {
 	if state == qjs.Rejected {
 		r.failed(v)
@@ -310,7 +310,7 @@ func (r *runner) failedNow() {
 	r.vm.Free(v)
 }
 
-// missingExport is how the engine words an import of something that a module does not export.
+// missingExport matches the engine's error for an import of something that a module does not export.
 var missingExport = regexp.MustCompile(`in module '([^']*)'`)
 
 // failed settles the code with what it threw.

@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// sys makes the object that lib.Definition takes.
+// sys returns the object that lib.Definition takes.
 func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 	sys, ok := i.vm.Object()
 	if !ok {
@@ -65,7 +65,7 @@ func (i *isolate) sys(open *protocol.Open) (qjs.Value, error) {
 	return sys, nil
 }
 
-// callHost is call(invocation, method, args, functions): functions says whether args may hold any.
+// callHost is call(invocation, method, args, functions); functions says whether args may contain functions.
 func (i *isolate) callHost(a []qjs.Value) (qjs.Value, bool) {
 	invocation, ok1 := i.vm.Text(a[0], protocol.MaxName)
 	method, ok2 := i.vm.Text(a[1], protocol.MaxName)
@@ -96,7 +96,7 @@ func (i *isolate) callHost(a []qjs.Value) (qjs.Value, bool) {
 	})
 }
 
-// elements copies the elements of an array of ours.
+// elements returns copies of the elements of an array of ours.
 func (i *isolate) elements(array qjs.Value) []qjs.Value {
 	length, ok := i.vm.Get(array, "length")
 	if !ok {
@@ -116,10 +116,10 @@ func (i *isolate) elements(array qjs.Value) []qjs.Value {
 	return out
 }
 
-// encodeText is encodeText(text): bytes.
+// encodeText is encodeText(text). It returns bytes.
 func (i *isolate) encodeText(a []qjs.Value) (qjs.Value, bool) { return i.vm.Borrow(a[0], i.vm.Bytes) }
 
-// decodeText is decodeText(bytes, fatal, stream): [text, bytes used].
+// decodeText is decodeText(bytes, fatal, stream). It returns [text, bytes used].
 func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 	b, ok := i.vm.BytesOf(a[0])
 	if !ok {
@@ -147,7 +147,7 @@ func (i *isolate) decodeText(a []qjs.Value) (qjs.Value, bool) {
 	return pair, true
 }
 
-// unfinished counts the bytes at the end that start a character which is not complete.
+// unfinished returns the number of bytes at the end that begin an incomplete character.
 func unfinished(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {
@@ -160,7 +160,7 @@ func unfinished(b []byte) int {
 	return 0
 }
 
-// clone is structuredClone for what crosses a sandbox.
+// clone is structuredClone for values that can cross the sandbox.
 func (i *isolate) clone(a []qjs.Value) (qjs.Value, bool) {
 	b, err := i.vm.Encode(a[0], nil)
 	if errors.Is(err, qjs.ErrThrown) {
@@ -180,7 +180,7 @@ func (i *isolate) clone(a []qjs.Value) (qjs.Value, bool) {
 	return v, true
 }
 
-// atob decodes base64 to a text of one character a byte.
+// atob decodes base64 to a text with one character per byte.
 func (i *isolate) atob(a []qjs.Value) (qjs.Value, bool) {
 	s, ok := i.vm.Text(a[0], -1)
 	if !ok {
@@ -198,7 +198,7 @@ func (i *isolate) atob(a []qjs.Value) (qjs.Value, bool) {
 	return i.vm.String(string(out))
 }
 
-// btoa encodes a text of one character a byte as base64.
+// btoa encodes a text with one character per byte as base64.
 func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
 	return i.vm.Borrow(a[0], func(text []byte) (qjs.Value, bool) {
 		raw := text
@@ -217,7 +217,7 @@ func (i *isolate) btoa(a []qjs.Value) (qjs.Value, bool) {
 
 func (i *isolate) randomUUID([]qjs.Value) (qjs.Value, bool) { return i.vm.String(uuid.NewString()) }
 
-// maxRandom is what crypto.getRandomValues gives at once, as in browsers.
+// maxRandom is the maximum for one call of crypto.getRandomValues, as in browsers.
 const maxRandom = 65536
 
 func (i *isolate) randomBytes(a []qjs.Value) (qjs.Value, bool) {

@@ -15,10 +15,10 @@ type timer struct {
 	args   []qjs.Value
 	timer  *time.Timer
 	due    time.Time
-	repeat time.Duration // 0: once
+	repeat time.Duration // 0 means once
 }
 
-// Bounds of a timer's time: a repetition at zero would never let the engine rest.
+// Limits of a timer's time. A repetition at zero would keep the engine busy forever.
 const (
 	minInterval = time.Millisecond
 	maxTimeout  = 24 * time.Hour
@@ -34,7 +34,7 @@ func (i *isolate) setTimer(a []qjs.Value) (qjs.Value, bool) {
 	}
 	ms, _ := qjs.ToNumber(a[1])
 	if math.IsNaN(ms) {
-		ms = 0 // as browsers have it
+		ms = 0 // as in browsers
 	}
 	d := maxTimeout
 	if ms <= float64(maxTimeout/time.Millisecond) {
@@ -58,7 +58,8 @@ func (i *isolate) arm(id int32, t *timer, d time.Duration) {
 	t.timer = i.after(i.events, d, func() error { return i.fire(id) })
 }
 
-// first gives the timer that is due first: on a busy machine several may be, and they are told of in any order.
+// first returns the timer that is due first. On a busy machine several may be due, and their events come in any
+// order.
 func (i *isolate) first(id int32) int32 {
 	for other, t := range i.timers {
 		if c := t.due.Compare(i.timers[id].due); c < 0 || c == 0 && other < id {
@@ -89,7 +90,7 @@ func (i *isolate) endTimer(id int32) {
 
 func (i *isolate) fire(id int32) error {
 	t, ok := i.timers[id]
-	if !ok || time.Now().Before(t.due) { // the latter: it was fired, and begun again, by another's turn
+	if !ok || time.Now().Before(t.due) { // it was fired, and started again, during another timer's turn
 		return nil
 	}
 	if first := i.first(id); first != id {

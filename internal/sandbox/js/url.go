@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/js/qjs"
 )
 
-// urlClasses evaluates lib.URL: urlClasses() gives { URL, URLSearchParams }.
+// urlClasses evaluates lib.URL: urlClasses() returns { URL, URLSearchParams }.
 func (i *isolate) urlClasses([]qjs.Value) (qjs.Value, bool) {
 	make, ok := i.vm.Eval(internal+"url", lib.URL)
 	if !ok {
@@ -29,10 +29,10 @@ func (i *isolate) urlClasses([]qjs.Value) (qjs.Value, bool) {
 	return i.vm.Call(make, qjs.Undefined, sys)
 }
 
-// defaultPorts are left out of a URL.
+// defaultPorts are omitted from a URL.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
-// parseURL is parseURL(url, base): the parts of the absolute URL; an empty base is none.
+// parseURL is parseURL(url, base). It returns the parts of the absolute URL. An empty base means none.
 func (i *isolate) parseURL(a []qjs.Value) (qjs.Value, bool) {
 	text, ok1 := i.vm.Text(a[0], -1)
 	base, ok2 := i.vm.Text(a[1], -1)
@@ -84,7 +84,7 @@ func urlParts(u *url.URL) map[string]string {
 	} else if path == "" {
 		path = "/"
 	} else {
-		// Resolving against itself takes out the dots.
+		// Resolving the path against / removes the dots.
 		path = (&url.URL{Path: "/"}).ResolveReference(&url.URL{Path: u.Path, RawPath: u.RawPath}).EscapedPath()
 	}
 	port := u.Port()

@@ -11,14 +11,16 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// The compiler is Go code in this process: what it takes is not of the engine's heap. So it is watched while it
-// runs, and code that takes too much to compile ends as code that takes too much to run.
+// The compiler is Go code in this process, and its memory is not in the engine's heap. So it is watched while it
+// runs, and code that needs too much memory to compile ends like code that needs too much to run.
 
-// watchEvery is how often the compiler's memory is looked at: it takes some hundred megabytes a second.
+// watchEvery is the interval at which the compiler's memory is checked. It can allocate some hundred megabytes a
+// second.
 const watchEvery = time.Millisecond
 
-// watchCompiler watches until the function that it gives is called. Beyond one and a half times the code's memory it ends the
-// conversation, which makes the supervisor kill this process: nothing in here can stop the compiler.
+// watchCompiler watches until the returned function is called. If the compiler uses more than one and a half times
+// the code's memory, it ends the conversation, which makes the supervisor kill this process: nothing in here can stop
+// the compiler.
 func (m *machine) watchCompiler(memory int64) (stop func()) {
 	debug.SetMaxStack(compileStack)
 	over := make(chan struct{})
@@ -48,7 +50,7 @@ func (m *machine) watchCompiler(memory int64) (stop func()) {
 	}
 }
 
-// inUse is how many bytes of this process the Go runtime holds of the kernel.
+// inUse returns how many bytes the Go runtime of this process holds.
 func inUse() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

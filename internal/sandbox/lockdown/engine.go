@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// engineRules are for a program of others that makes machine code while it runs: what it needs to schedule and
-// allocate, executable memory included, and, gated, what it needs to start. Sockets are in neither.
+// engineRules are for a third-party program that generates machine code: what it needs to schedule and allocate,
+// including executable memory, and, gated, what it needs to start. They include no sockets.
 func engineRules(pid uint32) []rule {
 	out := []rule{
 		{call: unix.SYS_MMAP}, {call: unix.SYS_MPROTECT}, {call: unix.SYS_PKEY_MPROTECT}, {call: unix.SYS_BRK}, {call: unix.SYS_MEMBARRIER},
 		{call: unix.SYS_PREAD64}, {call: unix.SYS_READV}, {call: unix.SYS_LSEEK}, {call: unix.SYS_FSTAT}, {call: unix.SYS_FCNTL},
 		{call: unix.SYS_CLOCK_GETRES}, {call: unix.SYS_GETCPU}, {call: unix.SYS_GETRUSAGE}, {call: unix.SYS_PPOLL}, {call: unix.SYS_EPOLL_PWAIT2},
 		{call: unix.SYS_SCHED_GETPARAM}, {call: unix.SYS_SCHED_GETSCHEDULER},
-		// Pairs of sockets wake its event loop; they reach nobody else, and it can make no others.
+		// Socket pairs wake its event loop. They connect to nothing else, and it can create no other sockets.
 		{call: unix.SYS_SOCKETPAIR, when: condition{equals, 0, unix.AF_UNIX}}, {call: unix.SYS_SENDTO}, {call: unix.SYS_RECVFROM}, {call: unix.SYS_SENDMSG},
 		{call: unix.SYS_PRCTL, when: condition{equals, 0, unix.PR_SET_NAME}},
 	}
@@ -42,10 +42,10 @@ func engineRules(pid uint32) []rule {
 	return append(out, archEngineRules...)
 }
 
-// ApplyEngine locks the calling thread for a program that it executes next, which makes machine code while it
-// runs. What only starting takes (opening files, executing) is gated: the listener that is returned must go to a
-// Gate in another process, which allows it for so long as it is open. The caller must have locked the goroutine to
-// its thread. An error that wraps ErrNoGate has installed no filter.
+// ApplyEngine locks the calling thread for a program that it executes next and that generates machine code. What only
+// the start needs (opening files, executing) is gated: the returned listener must be passed to a Gate in another
+// process, which allows these calls while it is open. The caller must have locked the goroutine to its thread. An
+// error that wraps ErrNoGate means that no filter was installed.
 func ApplyEngine(l Limits) (listener int, err error) {
 	if !notices() {
 		return -1, ErrNoGate
@@ -69,23 +69,23 @@ func ApplyEngine(l Limits) (listener int, err error) {
 	return int(fd), nil
 }
 
-// ErrNoGate says that the kernel cannot ask another process whether system calls go on.
+// ErrNoGate means that the kernel cannot ask another process whether system calls may continue.
 var ErrNoGate = errors.New("this kernel has no seccomp notifications that let system calls go on")
 
-// Gate lets the gated system calls of a process through until it is closed, for good; they fail from then on. The error
-// says why it did not do so, or that the process was ended instead.
+// Gate allows the gated system calls of a process until it is closed for good. After that they fail. The error says
+// why it did not allow them, or that the process was killed instead.
 type Gate interface {
 	Close() error
 }
 
-// noticeGate answers what the filter of ApplyEngine asks.
+// noticeGate answers the notifications of the filter of ApplyEngine.
 type noticeGate struct {
 	wake *os.File
 	done chan struct{}
-	err  error // once done
+	err  error // valid once done is closed
 }
 
-// notification is struct seccomp_notif, answer is struct seccomp_notif_resp.
+// notification is struct seccomp_notif, and answer is struct seccomp_notif_resp.
 type notification struct {
 	id    uint64
 	pid   uint32
@@ -100,7 +100,7 @@ type answer struct {
 	flags uint32
 }
 
-// OpenGate takes a listener of ApplyEngine over.
+// OpenGate takes over a listener of ApplyEngine.
 func OpenGate(listener int) (Gate, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -111,15 +111,16 @@ func OpenGate(listener int) (Gate, error) {
 	go func() {
 		defer close(g.done)
 		defer r.Close()
-		// Closed by who waits on it: a listener that is waited on stays open for the kernel.
+		// Close the listener in the goroutine that waits on it: the kernel keeps a listener open while it is waited
+		// on.
 		defer func() { _ = unix.Close(listener) }()
 		g.err = serve(listener, int(r.Fd()))
 	}()
 	return g, nil
 }
 
-// serve returns an error when it cannot let calls go on: they fail once the listener is closed, and would wait without
-// end while it is open.
+// serve returns an error when it cannot let calls continue. The calls fail once the listener is closed, and would
+// wait forever while it is open.
 func serve(listener, wake int) error {
 	for {
 		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
@@ -138,7 +139,7 @@ func serve(listener, wake int) error {
 		}
 		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		if errno := control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); errno == unix.EINVAL {
-			return fmt.Errorf("%w: %w", ErrNoGate, errno) // any other is of a thread that has ended
+			return fmt.Errorf("%w: %w", ErrNoGate, errno) // any other error belongs to a thread that has ended
 		}
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule allows a system call, when its condition holds; one that is gated is allowed only for so long as
-// somebody holds the Gate.
+// rule allows a system call when its condition holds. A gated one is allowed only while the Gate is open.
 type rule struct {
 	call  uint32
 	when  condition
 	gated bool
 }
 
-// condition on one argument of a system call, of which it sees the low 32 bits.
+// condition tests one argument of a system call. It sees only the low 32 bits.
 type condition struct {
 	kind     conditionKind
 	argument int
@@ -30,7 +29,7 @@ const (
 	lacksAll               // argument & value == 0
 )
 
-// rules is the allow-list. What the Go runtime needs to schedule, allocate and sleep, and what reading and
+// rules returns the allow-list: what the Go runtime needs to schedule, allocate and sleep, and what reading and
 // writing open pipes needs; nothing else.
 func rules(pid uint32) []rule {
 	noExec := condition{lacksAll, 2, unix.PROT_EXEC}
@@ -41,20 +40,20 @@ func rules(pid uint32) []rule {
 		{call: unix.SYS_RT_SIGACTION}, {call: unix.SYS_RT_SIGPROCMASK}, {call: unix.SYS_RT_SIGRETURN}, {call: unix.SYS_SIGALTSTACK},
 		{call: unix.SYS_GETPID}, {call: unix.SYS_GETTID}, {call: unix.SYS_EXIT}, {call: unix.SYS_EXIT_GROUP},
 		{call: unix.SYS_EPOLL_PWAIT}, {call: unix.SYS_EPOLL_CTL}, {call: unix.SYS_MADVISE}, {call: unix.SYS_MUNMAP}, {call: unix.SYS_MREMAP},
-		// Threads of a build with cgo set these up for themselves, and say why when they cannot.
+		// Threads of a build with cgo set these up for themselves, and report why when they cannot.
 		{call: unix.SYS_RSEQ}, {call: unix.SYS_SET_ROBUST_LIST}, {call: unix.SYS_WRITEV},
-		// The runtime preempts its own threads by signals; nobody else gets one.
+		// The runtime preempts its own threads with signals. No other process gets one.
 		{call: unix.SYS_TGKILL, when: condition{equals, 0, pid}},
-		// More threads, but no process.
+		// More threads, but no processes.
 		{call: unix.SYS_CLONE, when: condition{hasAll, 0, unix.CLONE_THREAD}},
-		// More memory, but none to run code from.
+		// More memory, but none that is executable.
 		{call: unix.SYS_MMAP, when: noExec}, {call: unix.SYS_MPROTECT, when: noExec},
 	}
 	return append(common, archRules...)
 }
 
-// keeperRules are for a process that keeps another one: it waits for it, ends it by the descriptor that it holds of
-// it, and reads files that it has open.
+// keeperRules are for a process that keeps another one: it waits for that process, kills it through its pid
+// descriptor, and reads files that it has open.
 var keeperRules = []rule{{call: unix.SYS_WAITID}, {call: unix.SYS_WAIT4}, {call: unix.SYS_PIDFD_SEND_SIGNAL}, {call: unix.SYS_PREAD64}}
 
 const (
@@ -66,7 +65,7 @@ const (
 	retTrace  = unix.SECCOMP_RET_TRACE
 )
 
-// Offsets in struct seccomp_data; both machines are little endian.
+// Offsets in struct seccomp_data. Both architectures are little endian.
 const (
 	offNumber = 0
 	offArch   = 4
@@ -85,8 +84,8 @@ func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, Jt: yes, Jf: no, K: k}
 }
 
-// filter is the program: the architecture first, for the numbers mean something else on another; then the
-// rules, one by one, those that are gated with an action of their own; then no.
+// filter returns the program: first it checks the architecture, because the numbers mean something else on another;
+// then the rules one by one, with a separate action for gated ones; everything else is denied.
 func filter(rules []rule, gated uint32) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(offArch),
@@ -111,7 +110,7 @@ func filter(rules []rule, gated uint32) []unix.SockFilter {
 		p = append(p, ret(retAllow), ret(retDeny))
 	}
 	return append(p,
-		// Whoever falls back from clone3 to clone must hear that it does not exist.
+		// A caller that falls back from clone3 to clone must learn that clone3 does not exist.
 		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(retAbsent),
 		ret(retDeny))
 }

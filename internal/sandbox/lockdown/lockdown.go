@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package lockdown takes from a process, for good, all that running a JavaScript engine over two open pipes
-// does not need: it cannot open files, make sockets, start programs or processes, signal others, make
-// memory executable, or read the clock of others. It needs no privileges and works inside the restricted Pod
+// Package lockdown permanently removes from a process everything that a JavaScript engine with two open pipes does
+// not need. The process cannot open files, make sockets, start programs or processes, signal others, make memory
+// executable, or read the clocks of others. Package lockdown needs no privileges and works inside the restricted Pod
 // Security Standard, under RuntimeDefault and in gVisor.
 package lockdown
 
@@ -17,24 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoSeccomp says that the kernel has no seccomp filters.
+// ErrNoSeccomp means that the kernel has no seccomp filters.
 var ErrNoSeccomp = errors.New("this kernel has no seccomp filters, which untrusted code needs")
 
-// Limits of the locked process.
+// Limits are the limits of the locked process.
 type Limits struct {
-	AddressSpace uint64 // bytes that it may map; 0 for no limit
-	Data         uint64 // bytes of writable memory; 0 for no limit
-	Files        uint64 // descriptors; 0 for what a child of ours needs
-	// Keeper lets the process wait for, and end, those that it started before, and read at a place of files that
-	// it has open.
+	AddressSpace uint64 // bytes that it may map; 0 means no limit
+	Data         uint64 // bytes of writable memory; 0 means no limit
+	Files        uint64 // descriptors; 0 means what a child of ours needs
+	// Keeper lets the process wait for and kill processes that it started before, and read files that it has open at
+	// an offset.
 	Keeper bool
 }
 
 // maxFiles is enough for the pipes and what the runtime keeps open.
 const maxFiles = 16
 
-// Apply locks the calling process, all its threads included. There is no way back. It must come before
-// anything of the untrusted side is read.
+// Apply locks the calling process with all its threads, permanently. It must be called before anything from the
+// untrusted side is read.
 func Apply(l Limits) error {
 	if err := ApplyLimits(l); err != nil {
 		return err
@@ -48,7 +48,7 @@ func Apply(l Limits) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
-	// Not dumpable: no other process of this user may look into it, nor it into others through /proc.
+	// Not dumpable, so that no other process of this user can inspect it, nor it others through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("clearing dumpable: %w", err)
 	}
@@ -59,7 +59,7 @@ func Apply(l Limits) error {
 	return install(filter(allowed, retDeny))
 }
 
-// openPoller makes the runtime open its poller, on which its timers wait: afterwards it could not.
+// openPoller makes the runtime open its poller, on which its timers wait. Afterwards it could not.
 func openPoller() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -76,7 +76,7 @@ func unlimited(n uint64) uint64 {
 	return n
 }
 
-// ApplyLimits sets the resource limits only: for kernels without seccomp, where the operator accepted that.
+// ApplyLimits only sets the resource limits, for kernels without seccomp where the operator accepted that.
 func ApplyLimits(l Limits) error {
 	for _, r := range []struct {
 		what int
@@ -93,7 +93,7 @@ func ApplyLimits(l Limits) error {
 			return fmt.Errorf("setting resource limit %d: %w", r.what, err)
 		}
 	}
-	// gVisor lets nobody set this one; the filter has no queues to make, with or without it.
+	// gVisor does not allow setting this one. The filter allows no message queues anyway.
 	err := unix.Setrlimit(unix.RLIMIT_MSGQUEUE, &unix.Rlimit{})
 	if err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("setting the limit of message queues: %w", err)
@@ -101,7 +101,7 @@ func ApplyLimits(l Limits) error {
 	return nil
 }
 
-// install puts the filter on every thread at once.
+// install installs the filter on every thread at once.
 func install(program []unix.SockFilter) error {
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	failed, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p)))
@@ -117,9 +117,9 @@ func install(program []unix.SockFilter) error {
 	return nil
 }
 
-// Supported says whether this kernel filters system calls, by an error that wraps ErrNoSeccomp. It asks by installing
-// a program that is not there, which changes nothing: a kernel that could take one says that it cannot read this one.
-// What is available can be asked for only on Linux itself; gVisor filters, and does not answer.
+// Supported returns an error that wraps ErrNoSeccomp when this kernel does not filter system calls. It tries to
+// install a program at an invalid address, which changes nothing: a kernel with filters answers that it cannot read
+// the program. Only Linux itself reports what is available; gVisor filters but does not report it.
 func Supported() error {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, 0)
 	if errno != unix.EFAULT {

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notices tells whether the answer to a seccomp notification may be that the call goes on: since Linux 5.5. The
-// notifications themselves are older (5.0), and before 5.5 nobody can be asked whether they can do it but by a call that
-// waits for the answer. What a distribution has brought to an older kernel is not known, and not needed.
+// notices reports whether the answer to a seccomp notification can be that the call continues, which Linux 5.5
+// introduced. The notifications themselves are older (5.0). Before 5.5 the only way to find out is a call that waits
+// for the answer. Backports of distributions to older kernels are not recognised, and not needed.
 func notices() bool {
 	var name unix.Utsname
 	return unix.Uname(&name) != nil || !olderThan(unix.ByteSliceToString(name.Release[:]), 5, 5)
 }
 
-// olderThan compares a release of Linux, such as 5.4.0-150-generic, with a version. One that cannot be read is not older.
+// olderThan compares a release of Linux, such as 5.4.0-150-generic, with a version. A release that cannot be parsed
+// is not older.
 func olderThan(release string, major, minor int) bool {
 	var has, and int
 	if n, _ := fmt.Sscanf(release, "%d.%d", &has, &and); n != 2 {

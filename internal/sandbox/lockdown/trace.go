@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ApplyTracedEngine does what ApplyEngine does, for kernels that have no seccomp notifications (gVisor, Linux before
-// 5.0), or none that let a call go on (Linux before 5.5): what is gated asks the tracer of the process, and fails where
-// there is none. OpenTraceGate must have been called for the calling thread before.
+// ApplyTracedEngine does what ApplyEngine does, for kernels without seccomp notifications (gVisor, Linux before 5.0),
+// or without ones that let a call continue (Linux before 5.5). Gated calls ask the tracer of the process, and fail
+// when there is none. OpenTraceGate must have been called for the calling thread before.
 func ApplyTracedEngine(l Limits) error {
 	if err := ApplyLimits(l); err != nil {
 		return err
@@ -33,23 +33,23 @@ func ApplyTracedEngine(l Limits) error {
 	return nil
 }
 
-// traceGate lets the gated system calls of a process through for so long as it traces it.
+// traceGate allows the gated system calls of a process while it traces the process.
 type traceGate struct {
 	pid     int
-	first   int // the thread that is traced first; its own by another number once it executes a program
+	first   int // the thread that is traced first; its number changes once it executes a program
 	closing chan struct{}
 	done    chan struct{}
 }
 
-// OpenTraceGate traces a thread of a child process, and all that come from it. The child ends with this process
-// for so long as it is traced.
+// OpenTraceGate traces a thread of a child process and all its descendants. While it is traced, the child ends with
+// this process.
 func OpenTraceGate(pid, tid int) (Gate, error) {
 	g := &traceGate{pid: pid, first: tid, closing: make(chan struct{}), done: make(chan struct{})}
 	attached := make(chan error)
 	go func() {
 		defer close(g.done)
-		// A tracer is a thread. The runtime ends this one with the function, and the kernel what it still traces then;
-		// but not the thread that the program began with, which only stops being used.
+		// A tracer is a thread. The runtime ends this thread with the function, and the kernel then kills what it
+		// still traces. If this is the initial thread of the program, it does not end, but is just not used any more.
 		runtime.LockOSThread()
 		const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
 		if err := ptrace(unix.PTRACE_SEIZE, tid, options); err != nil {
@@ -69,7 +69,7 @@ func OpenTraceGate(pid, tid int) (Gate, error) {
 	return g, nil
 }
 
-// serve lets every stopped thread go on, and, once the gate is to be closed, lets each of them go.
+// serve lets every stopped thread continue. When the gate is to be closed, it detaches each of them.
 func (g *traceGate) serve() {
 	threads := map[int]bool{g.first: true}
 	leaving := false
@@ -79,7 +79,7 @@ func (g *traceGate) serve() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil: // all have ended
+		case err != nil: // all threads have ended
 			return
 		case !status.Stopped():
 			delete(threads, tid)
@@ -89,7 +89,7 @@ func (g *traceGate) serve() {
 			continue
 		}
 		threads[tid] = true
-		signal, called := 0, false // a thread goes on with the signals that are its own
+		signal, called := 0, false // a thread continues with its own signals
 		switch cause := status.TrapCause(); {
 		case cause == unix.PTRACE_EVENT_CLONE:
 			var started uint64
@@ -101,7 +101,8 @@ func (g *traceGate) serve() {
 		case uint32(status)>>16 == 0:
 			signal = int(status.StopSignal())
 		}
-		// Not before Close's signal is here: it would stop the process that nobody traces any more, for good.
+		// Not before the signal of Close has arrived: otherwise it would permanently stop the process, which nobody
+		// traces any more.
 		if called && !leaving {
 			leaving = true
 			for other := range threads {
@@ -116,7 +117,7 @@ func (g *traceGate) serve() {
 		}
 		if ptrace(unix.PTRACE_DETACH, tid, signal) == nil {
 			delete(threads, tid)
-		} // else it was killed where it stopped, and Wait4 tells of its end
+		} // otherwise it was killed while it was stopped, and Wait4 reports its end
 	}
 }
 
@@ -129,10 +130,11 @@ func (g *traceGate) isClosing() bool {
 	}
 }
 
-// closeTimeout is how long the threads may take to be let go. They need a moment.
+// closeTimeout bounds how long detaching from the threads may take. Usually it takes a moment.
 const closeTimeout = 10 * time.Second
 
-// Close implements Gate. A process that cannot be let go is ended: it is never run with its gate open.
+// Close implements Gate. It kills a process that it cannot detach from, so that the process never runs with its gate
+// open.
 func (g *traceGate) Close() error {
 	close(g.closing)
 	select {
@@ -140,7 +142,8 @@ func (g *traceGate) Close() error {
 		return nil
 	default:
 	}
-	// A traced thread stops for its tracer alone; to the process it could go by one that is not traced.
+	// A traced thread stops only for its tracer. A signal to the whole process could reach a thread that is not
+	// traced.
 	if unix.Tgkill(g.pid, g.first, unix.SIGSTOP) != nil {
 		_ = unix.Tgkill(g.pid, g.pid, unix.SIGSTOP)
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// traced opens a file whenever it is told to by a line, and says what came of it.
+// traced opens a file whenever a line tells it to, and reports the result.
 func traced() {
 	runtime.LockOSThread()
 	in := bufio.NewReader(os.Stdin)
@@ -54,8 +54,8 @@ func traced() {
 	}
 }
 
-// What is gated works while the gate is open, and for nobody and never once it is shut: on kernels without seccomp
-// notifications, too, which this test does not need to run on.
+// Gated calls work while the gate is open, and never after it is closed. This also holds on kernels without seccomp
+// notifications, but the test does not need such a kernel.
 func TestTraceGate(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", tracedArg)
 	cmd.Stderr = os.Stderr
@@ -111,7 +111,7 @@ func TestTraceGate(t *testing.T) {
 		t.Fatalf("it does not end as it would: %v", err)
 	}
 
-	// A process that ends before its gate is shut leaves nobody waiting.
+	// A process that ends before its gate is closed must not leave a caller waiting.
 	cmd = exec.CommandContext(t.Context(), "/proc/self/exe", tracedArg)
 	if in, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTraceGate(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// Where tracing is forbidden, as it is to a process of its own threads, the error says what to do.
+// Where tracing is forbidden, as a process may not trace its own threads, the error says what to do.
 func TestTraceGateForbidden(t *testing.T) {
 	_, err := lockdown.OpenTraceGate(os.Getpid(), os.Getpid())
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "kernel.yama.ptrace_scope") {

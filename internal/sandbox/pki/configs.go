@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// ClientConfigs reads certificates and keys for ClientConfig once and not at each connection: checking a key takes
-// as long as a good part of a handshake. It holds those of the last call. Its zero value is ready, and safe for concurrent use.
+// ClientConfigs caches the parsed certificates and keys for ClientConfig, because checking a key takes about as long
+// as a large part of a handshake. It holds those of the last call. Its zero value is ready for use, and it is safe
+// for concurrent use.
 type ClientConfigs struct {
 	mu     sync.Mutex
 	ca     []byte
 	client Pair
-	config *tls.Config // without a server name; never handed out itself
+	config *tls.Config // without a server name; callers get copies
 }
 
-// Get is ClientConfig. The caller may change what it gets.
+// Get does the same as ClientConfig. The caller may change the result.
 func (c *ClientConfigs) Get(ca []byte, client Pair, serverName string) (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,8 @@ var _ = Describe("Configurations of clients", Label("COD-08"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		return p
 	}
-	// same tells whether two certificates for the same need were read once, and that they are what would be read now.
+	// same reports whether two certificates for the same purpose were parsed only once, and equal what would be
+	// parsed now.
 	same := func(a, b []byte, p, q pki.Pair) bool {
 		GinkgoHelper()
 		first, err := configs.Get(a, p, "one")

@@ -1,5 +1,5 @@
-// Package pki makes the certificates by which a manager and its sandboxes know each other: a CA a pool (or a
-// process), a server certificate for the sandboxes and a client certificate for the manager. Everything is
+// Package pki issues the certificates with which a manager and its sandboxes authenticate each other: one CA for each
+// pool (or process), a server certificate for the sandboxes and a client certificate for the manager. Everything is
 // PEM, ready for a Secret.
 package pki
 
@@ -19,12 +19,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ServerName is the name that the sandboxes of a pool go by.
+// ServerName returns the name of the sandboxes of a pool in certificates.
 func ServerName(pool, namespace string) string {
 	return fmt.Sprintf("sandbox.%s.%s.skein.dev", pool, namespace)
 }
 
-// Pair is a certificate and its key, PEM.
+// Pair is a certificate and its key, as PEM.
 type Pair struct {
 	Cert []byte
 	Key  []byte
@@ -33,7 +33,7 @@ type Pair struct {
 // backdate allows for clocks that differ.
 const backdate = 5 * time.Minute
 
-// NewCA makes a CA.
+// NewCA returns a new CA.
 func NewCA(c clock.PassiveClock, name string, lifetime time.Duration) (Pair, error) {
 	t := template(c, name, lifetime)
 	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
@@ -45,7 +45,7 @@ func NewCA(c clock.PassiveClock, name string, lifetime time.Duration) (Pair, err
 	return sign(t, t, key, key)
 }
 
-// IssueServer makes a certificate with which a supervisor serves under a name. It is of no use as a client.
+// IssueServer issues a certificate with which a supervisor serves under a name. It is not valid for clients.
 func IssueServer(c clock.PassiveClock, ca Pair, name string, lifetime time.Duration) (Pair, error) {
 	t := template(c, name, lifetime)
 	t.DNSNames = []string{name}
@@ -53,7 +53,7 @@ func IssueServer(c clock.PassiveClock, ca Pair, name string, lifetime time.Durat
 	return issue(ca, t)
 }
 
-// IssueClient makes a certificate with which a manager dials. It is of no use as a server.
+// IssueClient issues a certificate with which a manager dials. It is not valid for servers.
 func IssueClient(c clock.PassiveClock, ca Pair, name string, lifetime time.Duration) (Pair, error) {
 	t := template(c, name, lifetime)
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -106,10 +106,10 @@ func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, err
 	}, nil
 }
 
-// ErrExpired wraps the error of Check about a certificate that is due for renewal.
+// ErrExpired is wrapped by the error of Check for a certificate that is due for renewal.
 var ErrExpired = errors.New("certificate expires")
 
-// Check says whether a pair is whole, was issued by ca, and is still good for at least remaining.
+// Check returns an error unless a pair is complete, was issued by ca, and is valid for at least remaining.
 func Check(c clock.PassiveClock, ca []byte, p Pair, remaining time.Duration) error {
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
@@ -126,7 +126,7 @@ func Check(c clock.PassiveClock, ca []byte, p Pair, remaining time.Duration) err
 	return err
 }
 
-// NotAfter is when the first certificate of a PEM text ends.
+// NotAfter returns when the first certificate of a PEM text expires.
 func NotAfter(cert []byte) (time.Time, error) {
 	block, _ := pem.Decode(cert)
 	if block == nil {
@@ -139,8 +139,8 @@ func NotAfter(cert []byte) (time.Time, error) {
 	return c.NotAfter, nil
 }
 
-// Good gathers the certificates of PEM texts that have not ended, each once and in the order given, and tells
-// when the first of them ends. What is no certificate is left out.
+// Good collects the certificates in PEM texts that have not expired, each once and in the given order, and returns
+// when the first of them expires. It skips everything that is not a certificate.
 func Good(c clock.PassiveClock, texts ...[]byte) (bundle []byte, earliest time.Time) {
 	seen := map[string]bool{}
 	for _, rest := range texts {
@@ -163,7 +163,7 @@ func Good(c clock.PassiveClock, texts ...[]byte) (bundle []byte, earliest time.T
 	return bundle, earliest
 }
 
-// Pool makes a pool of the PEM certificates.
+// Pool returns a pool of the PEM certificates.
 func Pool(ca []byte) (*x509.CertPool, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
@@ -172,7 +172,7 @@ func Pool(ca []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// ClientConfig is how a manager dials the sandboxes that go by serverName.
+// ClientConfig returns the configuration with which a manager dials the sandboxes named serverName.
 func ClientConfig(ca []byte, client Pair, serverName string) (*tls.Config, error) {
 	roots, err := Pool(ca)
 	if err != nil {
@@ -185,7 +185,7 @@ func ClientConfig(ca []byte, client Pair, serverName string) (*tls.Config, error
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: serverName, MinVersion: tls.VersionTLS13}, nil
 }
 
-// ServerConfig is how a supervisor serves managers that ca vouches for.
+// ServerConfig returns the configuration with which a supervisor serves managers whose certificates ca issued.
 func ServerConfig(ca []byte, server Pair) (*tls.Config, error) {
 	roots, err := Pool(ca)
 	if err != nil {

@@ -33,7 +33,7 @@ var _ = Describe("certificates", Label("COD-08"), func() {
 		Expect(err).NotTo(HaveOccurred())
 		return ca, server, client
 	}
-	// handshake connects the two and gives what each side says.
+	// handshake connects the two and returns the error of each side.
 	handshake := func(serverCA []byte, server pki.Pair, clientCA []byte, client pki.Pair, name string) (error, error) {
 		GinkgoHelper()
 		sc, err := pki.ServerConfig(serverCA, server)

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// counted is a sandbox that knows since when it has been idle.
+// counted is a sandbox that records since when it has been idle.
 type counted struct {
 	sandbox.Sandbox
 	clock clock.PassiveClock
@@ -43,7 +43,7 @@ func (c *counted) end() {
 	c.mu.Unlock()
 }
 
-// idleFor is how long nothing has run.
+// idleFor returns for how long nothing has run.
 func (c *counted) idleFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,5 +86,5 @@ func (i *countedIsolate) Close() error {
 	return i.Isolate.Close()
 }
 
-// Unwrap gives the isolate that this one counts.
+// Unwrap returns the isolate that this one counts.
 func (i *countedIsolate) Unwrap() sandbox.Isolate { return i.Isolate }

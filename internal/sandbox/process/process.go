@@ -1,6 +1,6 @@
-// Package process gives threads sandboxes that are local processes, for machines without a node
-// (--sandbox=process). Each is the same supervisor that runs in a pod, on loopback, with mTLS by a CA that lives as
-// long as the pool. What a pod adds (a namespace of its own, NetworkPolicy, cgroup limits) is missing.
+// Package process provides sandboxes that are local processes, for machines without a node (--sandbox=process). Each
+// is the same supervisor that runs in a pod, on loopback, with mTLS from a CA that lives as long as the pool. It
+// lacks what a pod adds: separate namespaces, NetworkPolicy and cgroup limits.
 package process
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/pki"
 )
 
-// Options of a Pool. The zero value is usable.
+// Options are the options of a Pool. The zero value works.
 type Options struct {
-	// Command starts a supervisor. When empty it is a program "sandbox" beside this one, else this program
-	// with the argument "sandbox", which it must hand to supervisor.Dispatch.
+	// Command starts a supervisor. Empty means a program "sandbox" beside this one, else this program with the
+	// argument "sandbox", which it must pass to supervisor.Dispatch.
 	Command []string
-	// IdleTimeout after which a process that runs nothing is ended. 5 minutes when 0.
+	// IdleTimeout is after how long without running code a process is ended. 0 means 5 minutes.
 	IdleTimeout time.Duration
-	MaxMemory   int64         // bytes of an engine's heap; the supervisor's default when 0
-	MaxWallTime time.Duration // of one execution; the supervisor's default when 0
-	Concurrency int           // executions at a time; the supervisor's default when 0
-	Prefork     int           // children that wait ready; 1 when 0
-	Deno        string        // the Deno program, for sandbox.V8; without it there is none
+	MaxMemory   int64         // bytes of an engine's heap; 0 means the supervisor's default
+	MaxWallTime time.Duration // for one execution; 0 means the supervisor's default
+	Concurrency int           // concurrent executions; 0 means the supervisor's default
+	Prefork     int           // ready children; 0 means 1
+	Deno        string        // the Deno program, for sandbox.V8; without it there is no such engine
 	Clock       clock.WithTicker
-	Log         io.Writer // what the supervisors say; dropped when nil
+	Log         io.Writer // the output of the supervisors; nil discards it
 }
 
 const (
@@ -44,10 +44,10 @@ const (
 	serverName   = "sandbox.process.skein.dev"
 )
 
-// Pool is the sandboxes of this process, one process a thread.
+// Pool holds the sandboxes of this process, one process per thread.
 type Pool struct {
 	opts   Options
-	dir    string // the certificates
+	dir    string // of the certificates
 	ca     pki.Pair
 	client pki.Pair
 	stop   chan struct{}
@@ -60,16 +60,16 @@ type Pool struct {
 
 // member is one thread's process.
 type member struct {
-	ready   chan struct{} // closed when started or failed
+	ready   chan struct{} // closed when it has started or failed
 	err     error
 	proc    *supervised
 	sandbox *counted
 }
 
-// ErrClosed says that the pool was closed.
+// ErrClosed means that the pool was closed.
 var ErrClosed = errors.New("the pool of sandbox processes is closed")
 
-// New makes a pool.
+// New returns a pool.
 func New(o Options) (*Pool, error) {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = defaultIdle
@@ -137,9 +137,9 @@ func (p *Pool) Acquire(ctx context.Context, threadID string) (sandbox.Sandbox, e
 	return p.AcquireOn(ctx, threadID, sandbox.QuickJS)
 }
 
-// AcquireOn gives the thread's sandbox, starting its process, with that engine, when it has none. The sandbox stays
-// the thread's until Release or until it has been idle; after that its calls fail as retriable, and AcquireOn gives
-// another.
+// AcquireOn returns the thread's sandbox. When it has none, AcquireOn starts a process with the engine. The sandbox
+// belongs to the thread until Release or until it has been idle. After that its calls fail as retriable, and
+// AcquireOn returns another one.
 func (p *Pool) AcquireOn(ctx context.Context, threadID string, engine sandbox.Engine) (sandbox.Sandbox, error) {
 	switch {
 	case threadID == "":
@@ -177,7 +177,7 @@ func (p *Pool) AcquireOn(ctx context.Context, threadID string, engine sandbox.En
 	}
 }
 
-// member finds the thread's entry, or makes one that the caller must fill.
+// member returns the thread's entry, or a new one that the caller must fill.
 func (p *Pool) member(threadID string) (m *member, mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Pool) forgetWhenEnded(threadID string, m *member) {
 	_ = m.sandbox.Close()
 }
 
-// Release ends the thread's process, and whatever runs in it.
+// Release ends the thread's process and everything that runs in it.
 func (p *Pool) Release(threadID string) {
 	p.mu.Lock()
 	m := p.threads[threadID]
@@ -263,7 +263,7 @@ func (p *Pool) sweep() {
 	}
 }
 
-// idle takes out the members that are due.
+// idle removes and returns the members that have been idle for too long.
 func (p *Pool) idle() []*member {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience bounds what must happen, with room for busy machines.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestProcess(t *testing.T) {
 	RunSpecs(t, "Sandbox processes")
 }
 
-// children gives the pids of the direct children of a process.
+// children returns the pids of the direct children of a process.
 func children(pid int) []int {
 	var out []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -54,7 +54,7 @@ func children(pid int) []int {
 	return out
 }
 
-// running gives os.ErrNotExist once a process has ended, whether or not somebody has buried it.
+// running returns os.ErrNotExist once a process has ended, even if it was not reaped.
 func running(pid int) error {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err == nil && strings.HasPrefix(string(b[strings.LastIndex(string(b), ")")+2:]), "Z") {
@@ -164,7 +164,7 @@ var _ = Describe("a pool of sandbox processes", func() {
 		defer isolate.Close()
 		Expect(children(os.Getpid())).To(HaveLen(before + 2))
 		Eventually(clock.HasWaiters, patience).Should(BeTrue())
-		Eventually(func() int { // it idles from when its run was seen to have ended, which may be after a step
+		Eventually(func() int { // its idle time starts when the end of its run was noticed, which may be after a step
 			clock.Step(2 * time.Minute)
 			return len(children(os.Getpid()))
 		}, patience).Should(Equal(before + 1))

@@ -34,8 +34,8 @@ func (p *Pool) arguments(engine sandbox.Engine) []string {
 	return args
 }
 
-// supervised is a running supervisor. It holds a pipe to its standard input: when we die, however that comes
-// about, the pipe closes and the supervisor ends itself and its children.
+// supervised is a running supervisor. It holds a pipe to its standard input: when this process dies, in whatever way,
+// the pipe closes and the supervisor ends itself and its children.
 type supervised struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
@@ -99,7 +99,7 @@ func (s *supervised) stop() {
 	}
 }
 
-// firstLines keeps the beginning of what a process says.
+// firstLines keeps the beginning of a process's output.
 type firstLines struct {
 	mu   sync.Mutex
 	text strings.Builder

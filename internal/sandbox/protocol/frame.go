@@ -1,10 +1,9 @@
-// Package protocol is what manager, supervisor and child say to each other: frames over one HTTP/2 stream
-// between manager and supervisor, and the same frames over two pipes between supervisor and child.
+// Package protocol is the protocol between manager, supervisor and child: frames over one HTTP/2 stream between
+// manager and supervisor, and the same frames over two pipes between supervisor and child.
 //
-// A frame is four bytes of length (big endian, of all that follows), one byte of type, and the content.
-// The supervisor passes frames on without reading more than their type and, of an Open, its limits.
-// Everything that comes from a child is hostile: each type has a direction and a size, and the parsers
-// bound every count and text.
+// A frame has four bytes of length (big endian, of everything that follows), one byte of type, and the content. The
+// supervisor passes frames on and reads only their type and the limits in an Open. Everything that comes from a child
+// is hostile: each type has a direction and a size, and the parsers limit every count and text.
 package protocol
 
 import (
@@ -18,47 +17,47 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Type of a frame.
+// Type is the type of a frame.
 type Type byte
 
-// Frames of the manager, for the child.
+// Frames from the manager to the child.
 const (
 	TypeOpen      Type = 1 // first frame of a stream: what to run
-	TypeReply     Type = 2 // what a host call gave
+	TypeReply     Type = 2 // the result of a host call
 	TypeTerminate Type = 3 // end the code, with a reason
-	TypeDescribe  Type = 4 // isolate: what does a module declare?
+	TypeDescribe  Type = 4 // isolate: describe what a module declares
 	TypeInvoke    Type = 5 // isolate: run a module's definition
-	TypeCall      Type = 6 // isolate: call a function that the code handed out
+	TypeCall      Type = 6 // isolate: call a function that the code passed to the host
 )
 
-// Frames of the child, for the manager; Ready is for the supervisor.
+// Frames from the child to the manager. Ready is for the supervisor.
 const (
 	TypeReady    Type = 16 // the child is locked down and waits
 	TypeStarted  Type = 17 // code of the request is about to run
 	TypeHostCall Type = 18 // call a function of the host
 	TypeReport   Type = 19 // report(value)
 	TypeLog      Type = 20 // console
-	TypeSettled  Type = 21 // isolate: what Describe, Invoke or Call gave
-	TypeDone     Type = 22 // last frame of a child
+	TypeSettled  Type = 21 // isolate: the result of Describe, Invoke or Call
+	TypeDone     Type = 22 // the last frame of a child
 )
 
 // TypeGone is the supervisor's last frame when the child ended without Done.
 const TypeGone Type = 32
 
-// Sizes. MaxFrame leaves room for a largest value and what goes with it.
+// Sizes. MaxFrame has room for the largest value and what is sent with it.
 const (
 	MaxFrame      = value.MaxBytes + 8<<20
 	maxSmallFrame = 512 << 10
 	headerSize    = 5
 )
 
-// FromManager says whether a manager may send this type.
+// FromManager reports whether a manager may send this type.
 func (t Type) FromManager() bool { return t >= TypeOpen && t <= TypeCall }
 
-// FromChild says whether a child may send this type to its manager.
+// FromChild reports whether a child may send this type to its manager.
 func (t Type) FromChild() bool { return t >= TypeStarted && t <= TypeDone }
 
-// maxSize is the largest frame of a type, its type byte included.
+// maxSize returns the size of the largest frame of a type, including the type byte.
 func (t Type) maxSize() int {
 	switch t {
 	case TypeTerminate, TypeDescribe, TypeReady, TypeStarted, TypeLog, TypeGone:
@@ -67,15 +66,15 @@ func (t Type) maxSize() int {
 	return MaxFrame
 }
 
-// ErrProtocol wraps every error about a peer that does not keep to the protocol.
+// ErrProtocol is wrapped by every error about a peer that breaks the protocol.
 var ErrProtocol = errors.New("sandbox protocol violation")
 
-// Violation makes an ErrProtocol.
+// Violation returns an error that wraps ErrProtocol.
 func Violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// Header starts a frame.
+// Header is the beginning of a frame.
 type Header struct {
 	Type Type
 	Size int // of the content
@@ -96,7 +95,7 @@ func ReadHeader(r io.Reader) (Header, error) {
 	return h, nil
 }
 
-// ReadContent reads the content of a frame. Memory grows with what arrives, not with what was announced.
+// ReadContent reads the content of a frame. Its memory grows with what arrives, not with the announced size.
 func ReadContent(r io.Reader, h Header) ([]byte, error) {
 	if h.Size <= maxSmallFrame {
 		b := make([]byte, h.Size)
@@ -124,7 +123,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// Conn reads and writes frames. Reading is for one goroutine, writing for any number.
+// Conn reads and writes frames. One goroutine may read; any number may write.
 type Conn struct {
 	r     *bufio.Reader
 	mu    sync.Mutex
@@ -132,7 +131,7 @@ type Conn struct {
 	flush func() error
 }
 
-// NewConn makes a Conn. flush may be nil.
+// NewConn returns a Conn. flush may be nil.
 func NewConn(r io.Reader, w io.Writer, flush func() error) *Conn {
 	return &Conn{r: bufio.NewReaderSize(r, 32<<10), w: w, flush: flush}
 }
@@ -147,28 +146,28 @@ func (c *Conn) Read() (Type, []byte, error) {
 	return h.Type, b, err
 }
 
-// ReadHeader reads the header of a frame, whose content is to be read next.
+// ReadHeader reads the header of a frame. The caller must read the content next.
 func (c *Conn) ReadHeader() (Header, error) { return ReadHeader(c.r) }
 
-// ReadContent reads the content of the frame that h began.
+// ReadContent reads the content of the frame with header h.
 func (c *Conn) ReadContent(h Header) ([]byte, error) { return ReadContent(c.r, h) }
 
-// ReadInto fills b with the content, or a part of it.
+// ReadInto fills b with the content, or with a part of it.
 func (c *Conn) ReadInto(b []byte) error {
 	_, err := io.ReadFull(c.r, b)
 	return noEOF(err)
 }
 
-// Skip passes over n bytes of the content.
+// Skip skips n bytes of the content.
 func (c *Conn) Skip(n int64) error {
 	_, err := io.CopyN(io.Discard, c.r, n)
 	return noEOF(err)
 }
 
-// Write writes a frame. The content is not kept.
+// Write writes a frame. It does not keep the content.
 func (c *Conn) Write(t Type, content []byte) error { return c.WriteParts(t, content, nil) }
 
-// WriteParts writes a frame whose content is head followed by body, without a copy of a large body.
+// WriteParts writes a frame whose content is head followed by body, without copying a large body.
 func (c *Conn) WriteParts(t Type, head, body []byte) error {
 	if size := len(head) + len(body); size+1 > t.maxSize() {
 		return fmt.Errorf("a sandbox message of %d bytes is too large: at most %d MiB cross at once", size, MaxFrame>>20)
@@ -182,7 +181,7 @@ func writeFrame(w io.Writer, t Type, head, body []byte, flush func() error) erro
 	if len(head) > maxSmallFrame {
 		head, body = nil, append(head, body...)
 	}
-	// A small frame goes out in one write: one system call on a pipe, one DATA frame on HTTP/2.
+	// A small frame is one write: one system call on a pipe, one DATA frame on HTTP/2.
 	content := body
 	raw := make([]byte, headerSize, headerSize+len(head)+min(len(body), maxSmallFrame))
 	binary.BigEndian.PutUint32(raw, uint32(len(head)+len(body)+1))
@@ -205,7 +204,7 @@ func writeFrame(w io.Writer, t Type, head, body []byte, flush func() error) erro
 	return flush()
 }
 
-// Copy passes a frame on whose header was read from r, without holding it in memory.
+// Copy passes on a frame whose header was read from r, without holding it in memory.
 func Copy(w io.Writer, r io.Reader, h Header) error {
 	if h.Size <= maxSmallFrame {
 		b, err := ReadContent(r, h)

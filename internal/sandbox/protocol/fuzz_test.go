@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// message is any of the protocol's.
+// message is any message of the protocol.
 type message interface{ Encode() []byte }
 
-// parsers are the decoders of both sides, by the type of frame.
+// parsers are the decoders of both sides, by type of frame.
 var parsers = map[protocol.Type]func([]byte) (message, error){
 	protocol.TypeReply:    func(b []byte) (message, error) { return parsed(protocol.ParseReply(b)) },
 	protocol.TypeDescribe: func(b []byte) (message, error) { return parsed(protocol.ParseDescribe(b)) },
@@ -46,8 +46,8 @@ func openOf(b []byte) (openMessage, error) {
 
 func parsed[M message](m M, err error) (message, error) { return m, err }
 
-// FuzzFrames reads any bytes as what the other side of a pipe says: every frame is one, or the stream ends with
-// an error that says so; and what was understood is said again in the same words.
+// FuzzFrames reads any bytes as the input from the other side of a pipe. Every frame must be valid, or the stream
+// must end with an error, and a parsed message must encode to the same bytes again.
 func FuzzFrames(f *testing.F) {
 	v, _ := value.Encode([]any{1.0, "x", map[string]any{"k": nil}})
 	failed := protocol.Outcome{Err: &sandbox.Error{Name: "TypeError", Message: "m", Stack: "at x", Specifier: "./a", Line: 1, Column: 2}}

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Longest texts. Encoders cut to these, and so do parsers: a child may say what it likes.
+// Maximum lengths of texts. Encoders cut to these, and so do parsers, because a child may send anything.
 const (
 	MaxName    = 1 << 10
 	MaxMessage = 16 << 10
@@ -19,7 +19,7 @@ const (
 	MaxReason  = 4 << 10
 )
 
-// Cut shortens a text to at most n bytes without breaking a character.
+// Cut shortens a text to at most n bytes without splitting a character.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -32,9 +32,9 @@ func Cut(s string, n int) string {
 	return s[:n] + more
 }
 
-// Outcome is what a call gave: a value or an error.
+// Outcome is the result of a call: a value or an error.
 type Outcome struct {
-	Value []byte // encoded, when Err is nil
+	Value []byte // encoded; used when Err is nil
 	Err   *sandbox.Error
 }
 
@@ -46,7 +46,7 @@ func (o Outcome) append(b []byte) []byte {
 	return appendError(b, o.Err)
 }
 
-// head is append without the bytes of the value, which are to follow.
+// head is append without the bytes of the value, which follow.
 func (o Outcome) head(b []byte) []byte {
 	if o.Err != nil {
 		return o.append(b)
@@ -140,7 +140,7 @@ func ParseInvoke(b []byte) (*Invoke, error) {
 type Call struct {
 	ID   uint64
 	Ref  sandbox.FuncRef
-	Args []byte // encoded array
+	Args []byte // an encoded array
 }
 
 // Encode encodes a Call.
@@ -156,19 +156,19 @@ func ParseCall(b []byte) (*Call, error) {
 	return m, p.end("call")
 }
 
-// HostCall asks for a function of the host: Bindings[Func] of a run, or Method of an isolate's state.
+// HostCall calls a function of the host: Bindings[Func] of a run, or Method of an isolate's state.
 type HostCall struct {
 	ID         uint64
 	Func       uint64
 	Method     string
 	Invocation string
-	Args       []byte // encoded array
+	Args       []byte // an encoded array
 }
 
 // Encode encodes a HostCall.
 func (m *HostCall) Encode() []byte { return append(m.Head(), m.Args...) }
 
-// Head is Encode without Args, which are to follow: a frame of both is written without a copy of them.
+// Head is Encode without Args, which follow. So a frame of both is written without copying Args.
 func (m *HostCall) Head() []byte {
 	b := binary.AppendUvarint(make([]byte, 0, 64), m.ID)
 	b = appendText(binary.AppendUvarint(b, m.Func), m.Method)
@@ -208,7 +208,7 @@ func ParseLog(b []byte) (*Log, error) {
 	return m, p.end("log")
 }
 
-// Settled answers Describe, Invoke and Call. A Describe gives an object with kind, description and args.
+// Settled answers Describe, Invoke and Call. For a Describe it has an object with kind, description and args.
 type Settled struct {
 	ID uint64
 	Outcome
@@ -217,7 +217,7 @@ type Settled struct {
 // Encode encodes a Settled.
 func (m *Settled) Encode() []byte { return m.append(binary.AppendUvarint(nil, m.ID)) }
 
-// Head is Encode without Value, which is to follow.
+// Head is Encode without Value, which follows.
 func (m *Settled) Head() []byte { return m.head(binary.AppendUvarint(nil, m.ID)) }
 
 // ParseSettled decodes a Settled.
@@ -230,7 +230,7 @@ func ParseSettled(b []byte) (*Settled, error) {
 // Done ends an isolate.
 type Done struct {
 	Status sandbox.Status
-	Memory int64 // peak of the engine's heap, bytes
+	Memory int64 // peak size of the engine's heap in bytes
 	Outcome
 }
 
@@ -240,13 +240,13 @@ func (m *Done) Encode() []byte {
 	return m.append(binary.AppendUvarint(b, uint64(max(m.Memory, 0))))
 }
 
-// Head is Encode without Value, which is to follow.
+// Head is Encode without Value, which follows.
 func (m *Done) Head() []byte {
 	b := appendText(nil, string(m.Status))
 	return m.head(binary.AppendUvarint(b, uint64(max(m.Memory, 0))))
 }
 
-// ParseDone decodes a Done. A status that makes no sense with the outcome is a violation.
+// ParseDone decodes a Done. A status that contradicts the outcome is a violation.
 func ParseDone(b []byte) (*Done, error) {
 	p := parser{r: value.NewReader(b)}
 	m := &Done{Status: sandbox.Status(p.text()), Memory: int64(p.uint() & (1<<62 - 1)), Outcome: p.outcome()}

@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Kind of an isolate.
+// Kind is the kind of an isolate.
 type Kind byte
 
 // The kinds.
@@ -17,14 +17,15 @@ const (
 	KindIsolate Kind = 2 // definition code, until the manager closes it
 )
 
-// Limits of an isolate: the first bytes of an Open, so that a supervisor can cap them without reading on.
+// Limits are the limits of an isolate: the first bytes of an Open, so that a supervisor can cap them without reading
+// further.
 type Limits struct {
 	Kind   Kind
 	Memory int64         // bytes of the engine's heap
-	Wall   time.Duration // of the run, or of each Invoke
+	Wall   time.Duration // for the run, or for each Invoke
 }
 
-// LimitsSize is how many bytes of an Open the limits take.
+// LimitsSize is the number of bytes of the limits in an Open.
 const LimitsSize = 17
 
 // Append appends the limits in their fixed form.
@@ -34,7 +35,7 @@ func (l Limits) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(max(l.Wall, 0)))
 }
 
-// ParseLimits reads the limits at the start of an Open.
+// ParseLimits parses the limits at the start of an Open.
 func ParseLimits(b []byte) (Limits, error) {
 	if len(b) < LimitsSize {
 		return Limits{}, Violation("short open")
@@ -48,12 +49,12 @@ func ParseLimits(b []byte) (Limits, error) {
 	return l, nil
 }
 
-// Form of a module's source.
+// Form is the form of a module's source.
 type Form byte
 
 // The forms.
 const (
-	FormCompiled   Form = 0 // an ES module for the engine as it is
+	FormCompiled   Form = 0 // an ES module that the engine runs unchanged
 	FormTypeScript Form = 1
 	FormJavaScript Form = 2
 	FormJSON       Form = 3
@@ -61,7 +62,7 @@ const (
 
 // Module is source that an isolate may import.
 type Module struct {
-	Name   string // "main.ts", "lib/a.ts", normalised, without "./"
+	Name   string // "main.ts", "lib/a.ts": normalised, without "./"
 	Form   Form
 	Source string
 }
@@ -70,7 +71,7 @@ type Module struct {
 type Binding struct {
 	Specifier string
 	Name      string
-	Func      bool   // a function of the host; HostCall names it by its place in Open.Bindings
+	Func      bool   // a function of the host; HostCall names it by its index in Open.Bindings
 	Value     []byte // encoded, unless Func
 }
 
@@ -79,13 +80,13 @@ type Open struct {
 	Limits
 	Main     string // KindRun: the module to run
 	Fn       string // KindRun: the export to call
-	Args     []byte // KindRun: encoded array
+	Args     []byte // KindRun: an encoded array
 	Modules  []Module
 	Bindings []Binding
-	Static   []byte // KindIsolate: encoded object, the properties of state
+	Static   []byte // KindIsolate: an encoded object, the properties of state
 }
 
-// Bounds of an Open.
+// Limits of an Open.
 const (
 	MaxModules  = 1000
 	MaxBindings = 10_000

@@ -23,8 +23,8 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// parser reads the fields of a message one after the other and keeps the first error, so that a message
-// is one composite literal.
+// parser reads the fields of a message one after the other and keeps the first error, so that a message can be parsed
+// in one composite literal.
 type parser struct {
 	r   *value.Reader
 	err error
@@ -70,7 +70,7 @@ func (p *parser) count(most int) int {
 	return n
 }
 
-// end gives the first error, or one when something is left over.
+// end returns the first error, or an error when bytes are left over.
 func (p *parser) end(what string) error {
 	if p.err != nil {
 		return Violation("bad %s: %v", what, p.err)

@@ -1,7 +1,7 @@
 //go:build linux && (amd64 || arm64)
 
-// Package sandboxtest runs a real supervisor, with real children, inside a test. The test binary is its own
-// child: call Main from TestMain.
+// Package sandboxtest runs a real supervisor, with real children, inside a test. The test binary is its own child, so
+// TestMain must call Main.
 package sandboxtest
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
-// Main turns the test binary into a child or a supervisor when it was started as one. TestMain calls it first.
+// Main turns the test binary into a child or a supervisor when it was started as one. TestMain must call it first.
 func Main() {
 	if code, ok := supervisor.Dispatch(os.Args); ok {
 		os.Exit(code)
 	}
 }
 
-// ServerName of the supervisors of this package.
+// ServerName is the name of the supervisors of this package.
 const ServerName = "sandbox.test.default.skein.dev"
 
-// T is what this package needs of *testing.T and GinkgoT().
+// T is the part of *testing.T and GinkgoT() that this package needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -53,7 +53,7 @@ type Supervisor struct {
 	err    error
 }
 
-// Start starts a supervisor for the time of the test. change may adjust its options.
+// Start starts a supervisor for the duration of the test. change may adjust its options.
 func Start(t T, change func(*supervisor.Options)) *Supervisor {
 	t.Helper()
 	s := &Supervisor{CertDir: t.TempDir(), done: make(chan error, 1)}
@@ -90,11 +90,12 @@ func Start(t T, change func(*supervisor.Options)) *Supervisor {
 	return s
 }
 
-// ChildEnv names another program for the children: a race detector in the engine would make it crawl.
+// ChildEnv is the variable that names another program for the children, because an engine with a race detector is too
+// slow.
 const ChildEnv = "SKEIN_TEST_SANDBOX"
 
-// EngineEnv names the engine of the children, DenoEnv the program that sandbox.V8 takes: so a whole suite runs on
-// another engine.
+// EngineEnv is the variable that names the engine of the children, and DenoEnv the program for sandbox.V8, so that a
+// whole suite can run on another engine.
 const (
 	EngineEnv = "SKEIN_TEST_ENGINE"
 	DenoEnv   = "SKEIN_TEST_DENO"
@@ -102,7 +103,7 @@ const (
 
 func engine() (sandbox.Engine, string) { return Engine(), os.Getenv(DenoEnv) }
 
-// Engine is the engine of the children.
+// Engine returns the engine of the children.
 func Engine() sandbox.Engine { return cmp.Or(sandbox.Engine(os.Getenv(EngineEnv)), sandbox.QuickJS) }
 
 func childProgram() (string, error) {
@@ -132,15 +133,15 @@ func (s *Supervisor) issue() error {
 	return s.WriteServerCert()
 }
 
-// WriteServerCert issues another certificate for the supervisor and puts it where that reads it.
+// WriteServerCert issues another certificate for the supervisor and writes it where the supervisor reads it.
 func (s *Supervisor) WriteServerCert() error { return s.WriteServerCertAt(clock.RealClock{}) }
 
-// WriteServerCertAt does so at another time: the certificate is good for an hour from then.
+// WriteServerCertAt does the same at another time. The certificate is valid for an hour from then.
 func (s *Supervisor) WriteServerCertAt(c clock.PassiveClock) error {
 	return s.writeCerts(c, s.CA, s.CA.Cert)
 }
 
-// WriteCerts makes the supervisor serve with a certificate of one authority and trust those of a PEM text.
+// WriteCerts makes the supervisor serve with a certificate of one authority and trust those in a PEM text.
 func (s *Supervisor) WriteCerts(by pki.Pair, trusted []byte) error {
 	return s.writeCerts(clock.RealClock{}, by, trusted)
 }
@@ -151,8 +152,8 @@ func (s *Supervisor) writeCerts(c clock.PassiveClock, by pki.Pair, trusted []byt
 		return err
 	}
 	for name, content := range map[string][]byte{"tls.crt": server.Cert, "tls.key": server.Key, "ca.crt": trusted} {
-		// Another file each time, and whole at once, as in a Secret's volume: two may well come within one tick of the
-		// clock by which files are stamped.
+		// A new file each time, put in place atomically, as in a Secret's volume: two writes may come within one tick
+		// of the clock for file times.
 		file := filepath.Join(s.CertDir, name)
 		if err := os.WriteFile(file+".new", content, 0o600); err != nil {
 			return err

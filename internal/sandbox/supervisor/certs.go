@@ -19,8 +19,8 @@ const (
 	caFile   = "ca.crt"
 )
 
-// certificates are the files of a folder, read again when they have changed: a Secret's volume is renewed
-// under a running pod.
+// certificates are the files of a folder. They are read again when they have changed, because a Secret's volume is
+// updated under a running pod. mu guards what was read.
 type certificates struct {
 	dir string
 
@@ -29,8 +29,8 @@ type certificates struct {
 	stamp  [3]stamp
 }
 
-// stamp tells one state of a file from the next. Two that come within one tick of the kernel's clock have one time of
-// change, but are two files where they were put in place as a Secret's volume does it.
+// stamp distinguishes two states of a file. Two states within one tick of the kernel's clock have the same
+// modification time, but they are two files when written as a Secret's volume is.
 type stamp struct {
 	size  int64
 	mod   time.Time
@@ -42,14 +42,14 @@ func loadCertificates(dir string) (*certificates, error) {
 	return c, c.refresh()
 }
 
-// serverConfig is a tls.Config that looks at the files at each handshake.
+// serverConfig returns a tls.Config that checks the files at each handshake.
 func (c *certificates) serverConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{"h2"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			if err := c.refresh(); err != nil {
-				// Files in the middle of a change: the ones before still serve.
+				// The files are being changed, so use the previous ones.
 				logf("reading the certificates again: %v", err)
 			}
 			c.mu.Lock()

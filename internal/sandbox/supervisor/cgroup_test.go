@@ -19,8 +19,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/supervisor"
 )
 
-// memoryMaxEnv says that the test is alone in a control group v2, which it sees at its place as a container does,
-// and how many bytes that may use (make test-arm64).
+// memoryMaxEnv means that the test is alone in a control group v2, which it sees at the place where a container does,
+// and says how many bytes the group may use (make test-arm64).
 const memoryMaxEnv = "SKEIN_TEST_MEMORY_MAX"
 
 var _ = func() bool {
@@ -55,7 +55,7 @@ func cgroupSpecs(limit int64) {
 	})
 }
 
-// oomKills is how many processes the kernel has killed because the group was full.
+// oomKills returns how many processes the kernel has killed because the group was full.
 func oomKills() int {
 	GinkgoHelper()
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.events")

@@ -20,7 +20,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// hostileChild is what a child is once its engine is broken: native code under the lockdown of the real
+// hostileChild is what a child becomes when its engine is compromised: native code under the lockdown of the real
 // child, with the supervisor at the other end of its pipes.
 func hostileChild(attack string) {
 	if err := lockdown.Apply(lockdown.Limits{AddressSpace: 8 << 30, Data: 1 << 30}); err != nil {
@@ -55,13 +55,13 @@ func text(err error) string {
 	return err.Error()
 }
 
-// cstr is a NUL-terminated path for a raw system call.
+// cstr returns a NUL-terminated path for a raw system call.
 func cstr(s string) uintptr {
 	b, _ := syscall.BytePtrFromString(s)
 	return uintptr(unsafe.Pointer(b))
 }
 
-// routes are ways out. Each says how the kernel answered.
+// routes are ways to escape. Each reports the kernel's answer.
 var routes = map[string]func() string{
 	"open a file": func() string { _, err := os.ReadFile("/etc/passwd"); return text(err) },
 	"open by openat2": func() string {
@@ -107,7 +107,7 @@ var routes = map[string]func() string{
 		return outcome(syscall.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(os.Getppid()), 0, 0))
 	},
 	"do what it may": func() string {
-		// Threads, memory and time must go on working under the filter.
+		// Threads, memory and time must continue to work under the filter.
 		done := make(chan int, 8)
 		for range 8 {
 			go func() {
@@ -132,14 +132,14 @@ var routes = map[string]func() string{
 	},
 }
 
-// raw writes bytes to the supervisor as they are.
+// raw writes bytes to the supervisor unchanged.
 func raw(b ...byte) { _, _ = os.Stdout.Write(b) }
 
 func header(t protocol.Type, size uint32) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, size), byte(t))
 }
 
-// forgeries are what a child may send that it must not.
+// forgeries are messages that a child can send but must not.
 var forgeries = map[string]func(*protocol.Conn){
 	"a frame of no known type":       func(*protocol.Conn) { raw(header(99, 1)...) },
 	"a frame of the supervisor's":    func(*protocol.Conn) { raw(append(header(protocol.TypeGone, 2), 0)...) },

@@ -46,7 +46,7 @@ var _ = Describe("a child whose engine is broken", Label("COD-01", "COD-08"), fu
 	}
 })
 
-// attack has a run of a supervisor of its own done by a child that does what a broken engine might.
+// attack runs code in a separate supervisor whose child does what a compromised engine might.
 func attack(name string, wall time.Duration) sandbox.Result {
 	GinkgoHelper()
 	exe, err := os.Executable()

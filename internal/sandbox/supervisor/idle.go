@@ -9,33 +9,35 @@ import (
 	"time"
 )
 
-// IdlePath answers for how many milliseconds nothing has run for the thread, 0 while something does. Managers
-// ask before they give a sandbox up: what another of them runs in it, or ran until it crashed, is known here alone.
-// Who is about to delete the sandbox adds the parameters below.
+// IdlePath answers for how many milliseconds nothing has run for the thread, 0 while something runs. Managers ask it
+// before they give a sandbox up, because only the sandbox knows what another manager runs in it, or ran until it
+// crashed. A caller that is about to delete the sandbox adds the parameters below.
 const IdlePath = "/v1/idle"
 
 const (
-	// IdleAtLeast (milliseconds) makes the sandbox take no new streams from the moment of an answer that is this long
-	// or longer: between the answer and the deletion nobody begins what would be lost.
+	// IdleAtLeast (milliseconds) makes the sandbox refuse new streams from the moment of an answer of this length or
+	// more, so that nothing starts between the answer and the deletion.
 	IdleAtLeast = "atLeast"
-	// IdleHold (milliseconds) is for how long: whoever asked may die before it deletes the sandbox, which is then as good as before.
+	// IdleHold (milliseconds) limits how long it refuses them: if the caller dies before it deletes the sandbox, the
+	// sandbox accepts streams again after that time.
 	IdleHold = "hold"
 )
 
-// maxHold bounds IdleHold.
+// maxHold limits IdleHold.
 const maxHold = 2 * time.Minute
 
-// activity is how many streams there are, since when there is none, and whether there may be more.
+// activity counts the streams, and records since when there is none and whether new ones may start. mu guards all
+// fields.
 type activity struct {
 	mu      sync.Mutex
 	running int
 	since   time.Time
-	held    time.Time // until then none may begin
+	held    time.Time // no stream may start before this time
 }
 
 func newActivity() *activity { return &activity{since: time.Now()} }
 
-// begin counts a stream until end is called; not ok: the sandbox is about to be deleted.
+// begin counts a stream until end is called. ok is false when the sandbox is about to be deleted.
 func (a *activity) begin() (end func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,8 +53,8 @@ func (a *activity) begin() (end func(), ok bool) {
 	}, true
 }
 
-// idle gives for how long nothing has run. With a hold, an answer of atLeast or more lets none begin for that time: the
-// answer and the end of intake are one step.
+// idle returns for how long nothing has run. With a hold, an answer of atLeast or more also refuses new streams for
+// that time, in the same step.
 func (a *activity) idle(atLeast, hold time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,14 +62,14 @@ func (a *activity) idle(atLeast, hold time.Duration) time.Duration {
 		return 0
 	}
 	now := time.Now()
-	idle := now.Sub(a.since).Truncate(time.Millisecond) // as it is told
+	idle := now.Sub(a.since).Truncate(time.Millisecond) // as it is sent
 	if until := now.Add(hold); hold > 0 && idle >= atLeast && until.After(a.held) {
 		a.held = until
 	}
 	return idle
 }
 
-// tellIdle answers whoever may open streams too. It binds the sandbox to no thread.
+// tellIdle answers every caller that may open streams. It does not bind the sandbox to a thread.
 func (s *Server) tellIdle(w http.ResponseWriter, r *http.Request) {
 	if pinned := s.thread.Load(); pinned != nil && *pinned != r.Header.Get(ThreadHeader) {
 		http.Error(w, "this sandbox belongs to another thread", http.StatusForbidden)

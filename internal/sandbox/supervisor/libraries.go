@@ -15,19 +15,19 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// maxLibraries bounds the bytecode of the libraries.
+// maxLibraries limits the bytecode of the libraries.
 const maxLibraries = 16 << 20
 
-// compileTimeout is far above what it takes on any node: without the bytecode every child is slower.
+// compileTimeout is far above the usual time on any node, because without the bytecode every child is slower.
 const compileTimeout = 2 * time.Minute
 
-// prepareLibraries has a fresh child, which never saw foreign code, compile the libraries, and keeps the
-// bytecode in a sealed file in memory that all children share. Without it they compile for themselves. The children
-// that are to wait come first: somebody may be waiting for this sandbox.
+// prepareLibraries lets a fresh child, which never saw foreign code, compile the libraries, and keeps the bytecode in
+// a sealed file in memory that all children share. Without it children compile for themselves. The ready children
+// start first, because a thread may already wait for this sandbox.
 func (s *Server) prepareLibraries() {
 	defer close(s.libsDone)
 	if s.opts.Engine != sandbox.QuickJS {
-		return // the other engine has its own way to have them
+		return // the other engine loads them in another way
 	}
 	select {
 	case <-s.pool.filled:
@@ -70,7 +70,7 @@ func (s *Server) compileLibraries() (*os.File, error) {
 	return sealed("skein-libraries", code)
 }
 
-// sealed makes a file in memory that nobody can change any more.
+// sealed returns a file in memory that cannot be changed any more.
 func sealed(name string, content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
-// Dispatch is for a program that embeds the supervisor: when its first argument is ChildArg, ServeArg,
-// compiler.Arg or one of package v8, it runs that and gives the exit code and true. Call it first thing in main:
+// Dispatch is for a program that embeds the supervisor. When the first argument is ChildArg, ServeArg, compiler.Arg
+// or one of package v8, it runs that and returns the exit code and true. Call it first in main:
 //
 //	if code, ok := supervisor.Dispatch(os.Args); ok {
 //		os.Exit(code)
@@ -40,7 +40,7 @@ func Dispatch(args []string) (code int, ok bool) {
 	return v8.Dispatch(args)
 }
 
-// Main runs a supervisor by command line and gives the exit code.
+// Main runs a supervisor with command-line arguments and returns the exit code.
 func Main(args []string) int {
 	o := Defaults()
 	flags := flag.NewFlagSet("sandbox", flag.ContinueOnError)

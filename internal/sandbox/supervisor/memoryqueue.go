@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// memoryQueue hands out an amount of memory. Whoever finds too little waits, first come, first served, so that one
-// who wants much is not passed over for ever; nested ones come before all others. Behind those they would wait for
-// the memory of the very runs that wait for them.
+// memoryQueue distributes an amount of memory. A claim that finds too little waits, first come, first served, so that
+// a large claim is not passed over forever. Nested claims come before all others: otherwise they would wait for the
+// memory of the very runs that wait for them. mu guards all fields.
 type memoryQueue struct {
 	mu      sync.Mutex
 	total   int64
 	free    int64
-	kept    int64 // by definition isolates, which last for as long as what they are opened for
+	kept    int64 // by definition isolates, which live as long as the run that opened them
 	nested  []*memoryWaiter
 	waiting []*memoryWaiter
 }
@@ -25,30 +25,30 @@ type memoryQueue struct {
 type memoryWaiter struct {
 	memoryClaim
 	had     chan struct{} // closed when it has its memory
-	refused chan struct{} // closed when its patience was over
-	timer   *time.Timer   // of its patience, while isolates leave no room for it
+	refused chan struct{} // closed when its patience has ended
+	timer   *time.Timer   // for its patience, while isolates leave no room for it
 	since   time.Time     // when that began
 }
 
-// memoryClaim is what acquire takes.
+// memoryClaim describes a request for memory.
 type memoryClaim struct {
 	bytes  int64
 	nested bool // of a run that another run waits for
 	keeps  bool // of a definition isolate
-	// patience is for how long on end isolates may leave no room for it, whichever of the runs end: an isolate may well
-	// be what waits for it. 0: as long as for anything else.
+	// patience is for how long without interruption isolates may leave no room for the claim, even if all runs ended.
+	// The claim must not wait longer, because an isolate may itself wait for it. 0 means no separate limit.
 	patience time.Duration
-	// begun is when its patience began, if there is no room for it from the first; the time of acquire when zero.
+	// begun is when its patience began, if there is no room for it from the start. Zero means the time of acquire.
 	begun time.Time
 }
 
-// Why acquire gives no memory.
+// Reasons why acquire returns no memory.
 var (
 	errMemoryKept = errors.New("isolates leave too little memory")
 	errMemoryUsed = errors.New("too little memory came free")
 )
 
-// acquire takes memory, or tells why there was none before ctx ended or its patience.
+// acquire takes memory, or returns why there was none before ctx or its patience ended.
 func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 	w := &memoryWaiter{memoryClaim: c, had: make(chan struct{}), refused: make(chan struct{})}
 	q.mu.Lock()
@@ -69,14 +69,14 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
-	case <-w.had: // in the meantime
+	case <-w.had: // it got its memory in the meantime
 		return nil
 	case <-w.refused:
 		return errMemoryKept
 	default:
 	}
-	// Its timer may be about to say so, later than it should: what tells is the clock. With patience left, isolates may
-	// have left no room only just now.
+	// Its timer may fire late, so the clock decides. While patience is left, isolates may have taken the room only
+	// just now.
 	kept := q.tooMuchKept(w) && (w.patience == 0 || w.timer != nil && time.Since(w.since) >= w.patience)
 	q.leave(w)
 	if kept {
@@ -85,7 +85,7 @@ func (q *memoryQueue) acquire(ctx context.Context, c memoryClaim) error {
 	return errMemoryUsed
 }
 
-// line is where a waiter waits.
+// line returns the queue of a waiter.
 func (q *memoryQueue) line(w *memoryWaiter) *[]*memoryWaiter {
 	if w.nested {
 		return &q.nested
@@ -93,15 +93,15 @@ func (q *memoryQueue) line(w *memoryWaiter) *[]*memoryWaiter {
 	return &q.waiting
 }
 
-// leave takes a waiter out; mu is held.
+// leave removes a waiter. mu is held.
 func (q *memoryQueue) leave(w *memoryWaiter) {
 	w.calm()
 	line := q.line(w)
 	*line = slices.DeleteFunc(*line, func(o *memoryWaiter) bool { return o == w })
-	q.serve() // those behind it may want less
+	q.serve() // those behind it may need less
 }
 
-// tooMuchKept tells whether there would be no room for a waiter even if all runs ended; mu is held.
+// tooMuchKept reports whether there would be no room for a waiter even if all runs ended. mu is held.
 func (q *memoryQueue) tooMuchKept(w *memoryWaiter) bool { return q.total-q.kept < w.bytes }
 
 func (q *memoryQueue) release(c memoryClaim) {
@@ -114,7 +114,7 @@ func (q *memoryQueue) release(c memoryClaim) {
 	q.serve()
 }
 
-// serve gives what there is to those who come first; mu is held.
+// serve distributes the free memory in the order of the queues. mu is held.
 func (q *memoryQueue) serve() {
 	passed := false
 	if q.serveLine(&q.nested, &passed) {
@@ -127,9 +127,9 @@ func (q *memoryQueue) serve() {
 	}
 }
 
-// serveLine serves a line up to the first that must wait for a run to end, and tells whether there is none. Whoever must
-// wait for an isolate to end is passed over by runs: they take nothing that it could have, and the isolates may be
-// waiting for them. Other isolates do not pass it.
+// serveLine serves a queue up to the first waiter that must wait for a run to end, and reports whether there is none.
+// Runs pass a waiter that must wait for an isolate to end: they take nothing that it could have, and the isolates may
+// be waiting for them. Other isolates do not pass it.
 func (q *memoryQueue) serveLine(line *[]*memoryWaiter, passed *bool) bool {
 	for i := 0; i < len(*line); {
 		w := (*line)[i]
@@ -152,7 +152,7 @@ func (q *memoryQueue) serveLine(line *[]*memoryWaiter, passed *bool) bool {
 	return true
 }
 
-// time begins or ends the time of a waiter's patience; mu is held.
+// time starts or stops the patience timer of a waiter. mu is held.
 func (q *memoryQueue) time(w *memoryWaiter) {
 	switch {
 	case !q.tooMuchKept(w):
@@ -162,7 +162,7 @@ func (q *memoryQueue) time(w *memoryWaiter) {
 		t = time.AfterFunc(w.patience, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if w.timer == t { // else it was served or has gone, or there was room meanwhile
+			if w.timer == t { // otherwise it was served or has gone, or there was room meanwhile
 				q.leave(w)
 				close(w.refused)
 			}
@@ -171,7 +171,7 @@ func (q *memoryQueue) time(w *memoryWaiter) {
 	}
 }
 
-// calm ends the time of a waiter's patience; mu of the queue is held.
+// calm stops the patience timer of a waiter. mu of the queue is held.
 func (w *memoryWaiter) calm() {
 	if w.timer != nil {
 		w.timer.Stop()

@@ -1,8 +1,8 @@
 //go:build linux && (amd64 || arm64)
 
-// Package supervisor is the server in a sandbox: it takes one stream of frames (package protocol) for each
-// isolate from the manager of one thread, and gives each isolate to a child process of its own, locked down and
-// used once. It never looks at code or values, and never runs an engine.
+// Package supervisor is the server in a sandbox. It accepts one stream of frames (package protocol) for each isolate
+// from the manager of one thread, and gives each isolate to a separate, locked-down, single-use child process. It
+// never reads code or values, and never runs an engine.
 package supervisor
 
 import (
@@ -16,41 +16,41 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// ChildArg is the first argument by which a program that embeds this package starts as a child, ServeArg
-// the one by which it starts as a supervisor; see Dispatch.
+// ChildArg is the first argument with which a program that embeds this package starts as a child, ServeArg the one
+// with which it starts as a supervisor; see Dispatch.
 const (
 	ChildArg = "sandbox-child"
 	ServeArg = "sandbox"
 )
 
-// Options of a supervisor.
+// Options are the options of a supervisor.
 type Options struct {
 	Listen       string        // address of the mTLS listener
-	HealthListen string        // address of the plain listener for /healthz; none when empty
-	CertDir      string        // holds tls.crt, tls.key and ca.crt, read again when they change
+	HealthListen string        // address of the plain listener for /healthz; empty means none
+	CertDir      string        // has tls.crt, tls.key and ca.crt, which are read again when they change
 	MaxMemory    int64         // bytes of an engine's heap
-	MaxWallTime  time.Duration // of a run, or of a call of an isolate
-	Prefork      int           // children that wait ready
-	Concurrency  int           // runs at a time, as many runs that they wait for, and as many definition isolates
-	TotalMemory  int64         // bytes of the heaps of all engines together; 0: what the container's own limit leaves
-	Drain        time.Duration // how long the streams under way may go on after SIGTERM
-	// AllowUnconfined lets children run where the kernel has no seccomp filters. Untrusted code is then kept
-	// by the engine and the pod alone.
+	MaxWallTime  time.Duration // for a run, or for a call of an isolate
+	Prefork      int           // ready children
+	Concurrency  int           // concurrent runs; the same number of runs that they wait for, and of definition isolates
+	TotalMemory  int64         // bytes of the heaps of all engines together; 0 means what the container's own limit leaves
+	Drain        time.Duration // how long current streams may continue after SIGTERM
+	// AllowUnconfined lets children run where the kernel has no seccomp filters. Then only the engine and the pod
+	// confine untrusted code.
 	AllowUnconfined bool
-	// Lifeline ends the supervisor when its standard input ends: whoever started it is gone then.
+	// Lifeline ends the supervisor when its standard input ends, because then its parent is gone.
 	Lifeline bool
 	// Announce prints the address that it listens on, as one line on standard output.
 	Announce bool
-	// Engine of the children: sandbox.QuickJS (when empty) or sandbox.V8, which takes Deno.
+	// Engine is the engine of the children: sandbox.QuickJS (when empty) or sandbox.V8, which needs Deno.
 	Engine sandbox.Engine
 	Deno   string // the Deno program, for sandbox.V8
-	// Program is the program of a child, which hands its arguments to Dispatch; this very program when empty.
+	// Program is the program of a child, which passes its arguments to Dispatch. Empty means this program.
 	Program string
-	// Child is the command of a child in place of Program; for tests.
+	// Child is the command of a child in place of Program, for tests.
 	Child []string
 }
 
-// Defaults are the options of a pod.
+// Defaults returns the options of a pod.
 func Defaults() Options {
 	return Options{
 		Listen:       ":8443",
@@ -93,7 +93,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.BoolVar(&o.Announce, "announce", o.Announce, "print the address listened on, as one line")
 }
 
-// parseBytes reads a number of bytes as Kubernetes writes it in binary units.
+// parseBytes parses a number of bytes in the binary units of Kubernetes.
 func parseBytes(s string) (int64, error) {
 	var n int64
 	var unit string
@@ -109,7 +109,7 @@ func parseBytes(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error for invalid options.
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxMemory < 1<<20:

@@ -16,12 +16,12 @@ type pool struct {
 	refill chan struct{}
 	done   chan struct{}
 	ended  chan struct{}
-	// renewed is closed when the children that wait have what was compiled after they started.
+	// renewed is closed when the ready children have what was compiled after they started.
 	renewed chan struct{}
 
-	filled   chan struct{} // closed when all that are to wait do so for the first time
-	starting atomic.Bool   // a child is being started for those that wait
-	awaited  atomic.Bool   // somebody waits for that child
+	filled   chan struct{} // closed when all ready children exist for the first time
+	starting atomic.Bool   // whether a ready child is being started
+	awaited  atomic.Bool   // whether a stream waits for that child
 	calm     atomic.Pointer[time.Time]
 }
 
@@ -40,7 +40,7 @@ func newPool(s *Server) *pool {
 	return p
 }
 
-// retry is how long to wait after a child that did not start.
+// retry is the pause after a child that did not start.
 const retry = 200 * time.Millisecond
 
 // keep fills the pool whenever it is told to.
@@ -80,8 +80,8 @@ func (p *pool) keep() {
 	}
 }
 
-// renew replaces the children that started before there were libraries for them: a sandbox waits long for its first
-// code, which should not be the one that compiles for itself.
+// renew replaces the children that started before there were libraries for them. A sandbox waits long for its first
+// code, which should not run in a child that compiles the libraries itself.
 func (p *pool) renew() {
 	if p.server.libraries() == nil {
 		return
@@ -94,14 +94,14 @@ func (p *pool) renew() {
 		}
 		select {
 		case old := <-p.ready:
-			if old.libraries { // of the newest
+			if old.libraries { // the child has the newest libraries
 				old, child = child, old
 			}
-			p.ready <- child // there is room: nobody else puts any in
+			p.ready <- child // there is room, because only this goroutine adds children
 			old.dispose()
 		default:
 			child.dispose()
-			return // they are in use, and others are about to start
+			return // they are in use, and others will start soon
 		}
 	}
 }
@@ -115,11 +115,11 @@ func (p *pool) pause(d time.Duration) bool {
 	}
 }
 
-// awaitStart is how long to wait for a child that is being started; one takes a few milliseconds.
+// awaitStart is how long to wait for a child that is being started. Starting takes a few milliseconds.
 const awaitStart = 50 * time.Millisecond
 
-// take gives a ready child, else the one that is being started, else starts one: two that start at once take longer
-// than one, and the second would come too late.
+// take returns a ready child, else the one that is being started, else it starts one. Starting two at once takes
+// longer than one, and the second would come too late.
 func (p *pool) take(ctx context.Context) (*process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,18 +142,18 @@ func (p *pool) take(ctx context.Context) (*process, error) {
 	return p.server.spawn()
 }
 
-// calmFor keeps the pool from filling up for a while, as long as a child is ready.
+// calmFor keeps the pool from refilling for a while, as long as a child is ready.
 func (p *pool) calmFor(d time.Duration) {
 	until := time.Now().Add(d)
 	p.calm.Store(&until)
 	time.AfterFunc(d, p.wanted)
 }
 
-// wanted says that the pool may fill up again. A run calls it when it is over, or has run for a while: starting
-// the next child at once would take the processor from the run.
+// wanted allows the pool to refill. A run calls it when it is over, or has run for a while: starting the next child
+// at once would take processor time from the run.
 func (p *pool) wanted() {
 	if until := p.calm.Load(); until != nil && len(p.ready) > 0 && time.Now().Before(*until) {
-		return // it is called again then
+		return // it is called again after that time
 	}
 	select {
 	case p.refill <- struct{}{}:
@@ -161,7 +161,7 @@ func (p *pool) wanted() {
 	}
 }
 
-// full says whether the pool has what it is meant to have.
+// full reports whether the pool has all its ready children.
 func (p *pool) full() bool { return len(p.ready) >= p.server.opts.Prefork }
 
 func (p *pool) close() {

@@ -21,22 +21,22 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
-// process is one child: single-use, locked down, talking over two pipes.
+// process is one child: single-use, locked down, connected by two pipes. mu guards cause.
 type process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
 	outEnd io.Closer
 	stderr tail
-	// libraries says whether it has their bytecode.
+	// libraries reports whether it has the libraries' bytecode.
 	libraries bool
 
 	mu    sync.Mutex
-	cause *protocol.Gone // why we killed it
-	wait  func() error   // once
+	cause *protocol.Gone // why it was killed
+	wait  func() error   // runs once
 }
 
-// spawner starts processes on one thread that never ends: a child's parent-death signal is bound to the
+// spawner starts processes on one thread that never ends, because a child's parent-death signal is bound to the
 // thread that started it.
 type spawner struct {
 	jobs chan func()
@@ -84,10 +84,10 @@ func (s *Server) spawn() (*process, error) {
 	return p, nil
 }
 
-// program is what children are started as.
+// program returns the program of the children.
 func (s *Server) program() string { return cmp.Or(s.opts.Program, "/proc/self/exe") }
 
-// child is the command of a child of the default engine.
+// child returns the command of a child of the default engine.
 func (s *Server) child(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 	command := s.opts.Child
 	if len(command) == 0 {
@@ -102,7 +102,7 @@ func (s *Server) child(o js.ChildOptions, libraries *os.File) *exec.Cmd {
 	return cmd
 }
 
-// engineChild is the command of a child of another engine, nil for the default one.
+// engineChild returns the command of a child of another engine, or nil for the default engine.
 func (s *Server) engineChild() *exec.Cmd {
 	if s.opts.Engine != sandbox.V8 || len(s.opts.Child) > 0 {
 		return nil
@@ -139,7 +139,7 @@ func (s *Server) launch(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// kill ends the child at once. The first cause counts.
+// kill ends the child at once. Only the first cause counts.
 func (p *process) kill(cause protocol.Gone) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *process) kill(cause protocol.Gone) {
 	_ = p.cmd.Process.Kill()
 }
 
-// gone says why a child ended that did not say so itself. It waits for the child.
+// gone returns why a child ended that did not report it itself. It waits for the child.
 func (p *process) gone() protocol.Gone {
 	_ = p.wait()
 	p.mu.Lock()
@@ -181,8 +181,8 @@ func (p *process) dispose() {
 	_ = p.outEnd.Close()
 }
 
-// tail keeps the start and the end of what a child says on standard error: the reason of a crash is at the
-// start of a long dump.
+// tail keeps the start and the end of a child's standard error, because the reason of a crash is at the start of a
+// long dump.
 type tail struct {
 	mu   sync.Mutex
 	head bytes.Buffer

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper buries, when the supervisor is PID 1 of its pod, processes that were orphaned onto it (of a kubectl
-// exec, for one). Its own children are waited for by who started them.
+// reaper reaps orphaned processes when the supervisor is PID 1 of its pod, for example those of a kubectl exec. Own
+// children are waited for by the code that started them. mu guards mine.
 type reaper struct {
 	mu      sync.Mutex
 	mine    map[int]bool
 	signals chan os.Signal
 }
 
-// newReaper makes a reaper; active says whether orphans come here, as they do to PID 1.
+// newReaper returns a reaper. active says whether orphans become its children, as they do for PID 1.
 func newReaper(active bool) *reaper {
 	r := &reaper{mine: map[int]bool{}}
 	if !active {
@@ -43,7 +43,7 @@ func (r *reaper) close() {
 	}
 }
 
-// A child is ours from before it can end, so starting one holds the lock.
+// Starting a child holds the lock, so that the child is known as ours before it can end.
 func (r *reaper) lock()   { r.mu.Lock() }
 func (r *reaper) unlock() { r.mu.Unlock() }
 
@@ -54,7 +54,7 @@ func (r *reaper) forget(pid int) {
 	delete(r.mine, pid)
 	r.mu.Unlock()
 	if r.signals != nil {
-		// While one of ours was waiting to be reaped, it hid those behind it.
+		// While one of ours waited to be reaped, it hid those behind it.
 		select {
 		case r.signals <- syscall.SIGCHLD:
 		default:
@@ -62,7 +62,7 @@ func (r *reaper) forget(pid int) {
 	}
 }
 
-// sweep reaps ended processes until none is left or the next is one of ours.
+// sweep reaps ended processes until none is left or the next one is ours.
 func (r *reaper) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *reaper) sweep() {
 	}
 }
 
-// nextEnded looks at the next ended child without reaping it.
+// nextEnded returns the next ended child without reaping it.
 func nextEnded() int {
 	// struct siginfo on 64 bits: three integers, padding, then the pid; 128 bytes in all.
 	var info [128]byte

@@ -18,18 +18,18 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/v8"
 )
 
-// nestedWait is how long a run queues that another run waits for: those that hold the places may all be waiting
-// for such ones, and would wait for each other until their time is up.
+// nestedWait is how long a run queues for which another run waits. All runs that hold places may be waiting for such
+// runs, and would otherwise wait for each other until their time is up.
 const nestedWait = 2 * time.Second
 
-// room bounds what runs at a time, by number and by the sum of its memory. Who finds none queues, first come,
-// first served; but what another run waits for does not queue for memory behind those that nobody waits for.
+// room limits what runs at the same time, by number and by total memory. A request without room queues, first come,
+// first served. But a run for which another run waits does not queue for memory behind runs that no other waits for.
 type room struct {
 	opts     Options
 	runs     *semaphore.Weighted
-	nested   *semaphore.Weighted // runs that runs wait for: they must not wait for the places of those
+	nested   *semaphore.Weighted // runs that other runs wait for: they must not wait for the places of those
 	isolates *semaphore.Weighted
-	memory   *memoryQueue // bytes of engines' heaps; nil: unbounded
+	memory   *memoryQueue // bytes of engines' heaps; nil means no limit
 	total    int64
 }
 
@@ -45,13 +45,13 @@ func newRoom(o Options) *room {
 	return r
 }
 
-// cgroupLimit is where a container finds how much memory it may use.
+// cgroupLimit is the file with the memory limit of a container.
 const cgroupLimit = "/sys/fs/cgroup/memory.max"
 
-// ownShare is what of a container's memory is not for engines: the supervisor, and the children that wait.
+// ownShare is the part of a container's memory that is not for engines: the supervisor and the ready children.
 var ownShare = map[sandbox.Engine]int64{sandbox.QuickJS: 64 << 20, sandbox.V8: 160 << 20}
 
-// cost is what an execution with a limit may take of the container's memory.
+// cost returns how much of the container's memory an execution with a limit may use.
 func (r *room) cost(limit int64) int64 {
 	if r.opts.Engine == sandbox.V8 {
 		return v8.Footprint(limit)
@@ -59,27 +59,27 @@ func (r *room) cost(limit int64) int64 {
 	return limit
 }
 
-// ownMemory gives what of the container's memory is for engines, at least what one of them may use; 0 when the
-// container has no limit.
+// ownMemory returns how much of the container's memory is for engines, at least what one engine may use. It returns 0
+// when the container has no limit.
 func ownMemory(file string, share, one int64) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return 0 // no container
+		return 0 // not in a container
 	}
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return 0 // "max"
+		return 0 // the text is "max"
 	}
 	return max(limit-share, one)
 }
 
-// memoryKeptError refuses a run for which isolates leave no memory. Its text is for whoever wrote the code.
+// memoryKeptError refuses a run for which isolates leave no memory. Its text is for the author of the code.
 type memoryKeptError struct{ text string }
 
 func (e *memoryKeptError) Error() string { return e.text }
 
-// enter waits for room for one more isolate; leave gives it back. An error says what is used up: a *memoryKeptError
-// where waiting is of no use.
+// enter waits for room for one more isolate; leave frees it. The error says what is used up. It is a *memoryKeptError
+// when waiting is useless.
 func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave func(), err error) {
 	places, wait := r.runs, r.opts.MaxWallTime
 	switch {
@@ -98,7 +98,8 @@ func (r *room) enter(ctx context.Context, l protocol.Limits, nested bool) (leave
 	}
 	c := memoryClaim{bytes: min(r.cost(l.Memory), r.total), nested: nested, keeps: l.Kind == protocol.KindIsolate}
 	if !c.keeps {
-		// Over before the wait is, of which the wait for a place has had its part, so that it is known which of the two it was.
+		// The patience ends before the wait does, a part of which was spent waiting for a place, so that it is clear
+		// which of the two ended.
 		c.begun = time.Now()
 		until, _ := ctx.Deadline()
 		c.patience = max(1, min(nestedWait, until.Sub(c.begun)*9/10))

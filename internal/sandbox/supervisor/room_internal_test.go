@@ -39,7 +39,7 @@ func TestMemoryQueue(t *testing.T) {
 		return q.acquire(ctx, memoryClaim{bytes: n, nested: nested}) == nil
 	}
 	now, cancel := context.WithCancel(t.Context())
-	cancel() // who asks with it gets what there is at once, or nothing
+	cancel() // a request with it gets what is free at once, or nothing
 	if !acquire(now, 6, false) {
 		t.Fatal("there is room")
 	}
@@ -79,12 +79,12 @@ func TestMemoryQueue(t *testing.T) {
 	}
 }
 
-// An isolate that waits for other isolates to end holds up no run, which may be what these wait for.
+// An isolate that waits for other isolates to end delays no run, because they may be waiting for that run.
 func TestRunsPassAnIsolateThatWaitsForIsolates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &memoryQueue{total: 7, free: 7}
 		now, cancel := context.WithCancel(t.Context())
-		cancel() // who asks with it gets what there is at once, or nothing
+		cancel() // a request with it gets what is free at once, or nothing
 		isolate := memoryClaim{bytes: 2, keeps: true}
 		for range 3 {
 			if err := q.acquire(now, isolate); err != nil {
@@ -109,7 +109,7 @@ func TestRunsPassAnIsolateThatWaitsForIsolates(t *testing.T) {
 	})
 }
 
-// Patience is for as long as isolates leave no room on end, and not for how long one has waited before.
+// Patience counts how long isolates leave no room without interruption, not how long a request has waited before.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &memoryQueue{total: 10, free: 10}
@@ -142,13 +142,13 @@ func TestPatience(t *testing.T) {
 		if err := q.acquire(t.Context(), run); !errors.Is(err, errMemoryKept) || time.Since(begun) != run.patience {
 			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}
-		// One whose time is over before its patience may have room later.
+		// A request whose time is over before its patience may have had room later.
 		brief, cancel := context.WithTimeout(t.Context(), run.patience/2)
 		defer cancel()
 		if err := q.acquire(brief, run); !errors.Is(err, errMemoryUsed) {
 			t.Fatalf("with patience left: %v", err)
 		}
-		// On a busy machine the timer of its patience is told of after its time is over.
+		// On a busy machine the timer of its patience fires after its time is over.
 		for range 50 {
 			both, cancel := context.WithTimeout(t.Context(), run.patience)
 			if err := q.acquire(both, run); !errors.Is(err, errMemoryKept) {
@@ -156,7 +156,7 @@ func TestPatience(t *testing.T) {
 			}
 			cancel()
 		}
-		// Its patience began before it came to the queue.
+		// Its patience began before it entered the queue.
 		left, cancel := context.WithTimeout(t.Context(), run.patience/2)
 		defer cancel()
 		before := memoryClaim{bytes: run.bytes, patience: run.patience, begun: time.Now().Add(-run.patience)}
@@ -173,7 +173,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A run that had to wait for its place has the rest of its time for memory, and is still told which of the two it lacks.
+// A run that had to wait for its place has the rest of its time for memory, and its error still says which of the two
+// it lacks.
 func TestPatienceAfterTheWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Defaults()

@@ -24,7 +24,7 @@ var _ = Describe("the room of a sandbox", Label("COD-06"), func() {
 		})
 		c := s.Dial(GinkgoT(), "thread")
 		var isolates []sandbox.Isolate
-		for range 2 { // each asks for nothing, and so gets the cap
+		for range 2 { // each requests nothing, and so gets the cap
 			i, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
 			Expect(err).NotTo(HaveOccurred())
 			isolates = append(isolates, i)

@@ -19,8 +19,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 )
 
-// ThreadHeader names the thread that a stream is for, NestedHeader is set on a run that another run waits for;
-// Path is where streams go.
+// ThreadHeader names the thread of a stream. NestedHeader is set on a run for which another run waits. Path is the
+// path of streams.
 const (
 	ThreadHeader = "Skein-Thread"
 	NestedHeader = "Skein-Nested"
@@ -41,7 +41,7 @@ type Server struct {
 	room     *room
 	thread   atomic.Pointer[string] // the one thread that this supervisor serves
 	activity *activity
-	mu       sync.Mutex // of draining and of entering streams
+	mu       sync.Mutex // guards draining, and entering streams
 	draining bool
 	streams  sync.WaitGroup
 	libs     atomic.Pointer[os.File]
@@ -50,7 +50,7 @@ type Server struct {
 	cancel   context.CancelFunc
 }
 
-// New makes a supervisor and starts its first children.
+// New returns a supervisor and starts its first children.
 func New(o Options) (*Server, error) {
 	o.Engine = cmp.Or(o.Engine, sandbox.QuickJS)
 	if err := o.Validate(); err != nil {
@@ -78,8 +78,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// childOptions are the limits of every child. Writable memory is bounded by what the engine may use, twice
-// (a growing array holds old and new at once), and what the process itself needs.
+// childOptions returns the limits of every child. Writable memory is limited to twice what the engine may use (a
+// growing array holds old and new at once) plus what the process itself needs.
 func (s *Server) childOptions() js.ChildOptions {
 	return js.ChildOptions{
 		AddressSpace: uint64(4<<30 + 4*s.opts.MaxMemory),
@@ -88,7 +88,7 @@ func (s *Server) childOptions() js.ChildOptions {
 	}
 }
 
-// Serve serves until ctx ends, then lets the streams under way finish for the time of Options.Drain.
+// Serve serves until ctx ends, then lets current streams finish within Options.Drain.
 func (s *Server) Serve(ctx context.Context, listener, health net.Listener) error {
 	defer s.close()
 	streams := &http.Server{
@@ -120,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, listener, health net.Listener) error
 	return err
 }
 
-// enter counts a stream in, unless the supervisor is on its way out.
+// enter counts a stream in and returns true, unless the supervisor is shutting down.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// drain waits for the streams under way, for so long as they may take. New ones are refused meanwhile.
+// drain waits for the current streams, at most as long as they may take. New streams are refused meanwhile.
 func (s *Server) drain() {
 	if s.opts.Drain <= 0 {
 		return
@@ -164,7 +164,7 @@ func (s *Server) close() {
 	s.reaper.close()
 }
 
-// health answers the kubelet: ready once children wait, not any more while draining.
+// health answers the kubelet: ready once children wait, and not ready while draining.
 func (s *Server) health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -180,7 +180,7 @@ func (s *Server) health() http.Handler {
 	return mux
 }
 
-// pin binds the supervisor to the first thread that comes, for its whole life (SPEC COD-08).
+// pin binds the supervisor to the first thread that comes, for its whole life (COD-08).
 func (s *Server) pin(thread string) bool {
 	if s.thread.CompareAndSwap(nil, &thread) {
 		s.pool.calmFor(firstRefill)

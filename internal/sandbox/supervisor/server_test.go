@@ -31,7 +31,7 @@ import (
 
 const one = "export default () => 1"
 
-// patience is for what must happen, however busy the machine is.
+// patience bounds what must happen, with room for busy machines.
 const patience = 2 * time.Minute
 
 func within(d time.Duration) context.Context {
@@ -40,7 +40,7 @@ func within(d time.Duration) context.Context {
 	return ctx
 }
 
-// children gives the pids of this process's children that still run.
+// children returns the pids of this process's running children.
 func children() []int {
 	var out []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -58,7 +58,7 @@ func children() []int {
 	return out
 }
 
-// stands tells whether all threads of a process are stopped, or it has ended.
+// stands reports whether all threads of a process are stopped, or it has ended.
 func stands(pid int) bool {
 	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
 	for _, file := range stats {
@@ -70,7 +70,7 @@ func stands(pid int) bool {
 	return true
 }
 
-// unread gives how many bytes wait in the pipe that a process reads.
+// unread returns how many bytes wait in the pipe that a process reads.
 func unread(pid int) int {
 	in, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd/0", unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -192,7 +192,7 @@ var _ = Describe("a supervisor", func() {
 			before := serial()
 			Expect(s.WriteServerCert()).To(Succeed())
 			Expect(serial()).NotTo(Equal(before))
-			// A file in the middle of being written does no harm.
+			// A file that is being written does no harm.
 			Expect(os.WriteFile(filepath.Join(s.CertDir, "tls.crt"), []byte("half"), 0o600)).To(Succeed())
 			Expect(serial()).NotTo(Equal(before))
 		})
@@ -206,7 +206,7 @@ var _ = Describe("a supervisor", func() {
 		defer release()
 		for _, pid := range children() {
 			if !contains(before, pid) {
-				// The one that compiles the libraries may have ended by itself.
+				// The child that compiles the libraries may have ended by itself.
 				Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Or(Succeed(), MatchError(syscall.ESRCH)))
 			}
 		}
@@ -220,7 +220,7 @@ var _ = Describe("a supervisor", func() {
 	It("bounds how many run at a time, and lets the others wait", func() {
 		s := sandboxtest.Start(GinkgoT(), func(o *supervisor.Options) { o.Concurrency, o.MaxWallTime = 1, time.Hour })
 		c := s.Dial(GinkgoT(), "t")
-		// A definition isolate must not take the place of the runs that it starts.
+		// A definition isolate must not take the places of the runs that it starts.
 		i, err := c.OpenIsolate(ctx, sandbox.IsolateRequest{})
 		Expect(err).NotTo(HaveOccurred())
 		defer i.Close()
@@ -289,7 +289,7 @@ var _ = Describe("a supervisor", func() {
 		e := c.RunCode(ctx, sandbox.CodeRequest{Source: "export default async () => await big()", Globals: map[string]sandbox.Binding{"big": {Func: func(context.Context, []any) (any, error) {
 			for _, pid := range children() {
 				if line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(line, []byte("--compile-libraries=false")) {
-					_ = syscall.Kill(pid, syscall.SIGSTOP) // the code's, not the one that compiles the libraries
+					_ = syscall.Kill(pid, syscall.SIGSTOP) // the child of the code, not the one that compiles the libraries
 					Eventually(stands, patience).WithArguments(pid).Should(BeTrue(), "no thread of it reads any more")
 				}
 			}
@@ -323,7 +323,7 @@ var _ = Describe("a supervisor", func() {
 				Expect(r.Value).To(Equal(float64(i + 1)))
 			}
 			run(0)
-			// The pool fills up behind the last run, and the libraries get compiled.
+			// The pool refills after the last run, and the libraries get compiled.
 			Eventually(func() int { return len(children()) }, patience).Should(Equal(2))
 			before := descriptors()
 			for i := range 200 {
@@ -336,8 +336,8 @@ var _ = Describe("a supervisor", func() {
 				}
 				all.Wait()
 			}
-			// A child is gone before its pipes are closed, and before was read while one may have started or ended; what
-			// leaks in each of 401 runs is far more.
+			// A child is gone before its pipes are closed, and during the earlier reading one may have started or
+			// ended. A leak in each of 401 runs would be far larger.
 			Eventually(func() int { return len(children()) }, patience).Should(Equal(2))
 			Eventually(descriptors, patience).Should(BeNumerically("<=", before+16))
 			Expect(c.Close()).To(Succeed())

@@ -19,11 +19,12 @@ import (
 // hardGrace is how long a child may take to stop by itself before it is killed.
 const hardGrace = 250 * time.Millisecond
 
-// refillDelay is when the pool fills up again during a longer run.
+// refillDelay is when the pool refills during a longer run.
 const refillDelay = 10 * time.Millisecond
 
-// firstRefill is when the pool fills up after the first run that a sandbox was claimed for, while children are left. In
-// a burst of claims the sandboxes that are done would else take the processors from those that have yet to answer.
+// firstRefill is when the pool refills after the first run for which a sandbox was claimed, while children are left.
+// In a burst of claims, sandboxes that are done would otherwise take the processors from those that have yet to
+// answer.
 const firstRefill = 100 * time.Millisecond
 
 func (s *Server) handler() http.Handler {
@@ -44,7 +45,7 @@ func (s *Server) handler() http.Handler {
 			http.Error(w, "this sandbox belongs to another thread and never serves a second one", http.StatusForbidden)
 		default:
 			end, ok := s.activity.begin()
-			if !ok { // the client takes it for one that has gone, and its caller goes on to another
+			if !ok { // the client treats it like a sandbox that is gone, and its caller uses another one
 				http.Error(w, "the sandbox has idled for its time and is about to be deleted", http.StatusServiceUnavailable)
 				return
 			}
@@ -56,7 +57,7 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// stream is one isolate: it gives a child the Open and passes frames on until one side ends.
+// stream serves one isolate: it passes the Open to a child, and frames in both directions until one side ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	body := bufio.NewReaderSize(r.Body, 32<<10)
 	open, limits, err := readOpen(body)
@@ -95,7 +96,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := sendOpen(child.in, body, open, limits); err != nil {
-		// Either the manager went away, or the child did: its end says which.
+		// Either the manager or the child disappeared; the end of the child shows which.
 		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the stream broke before the code was there"})
 	}
 	if limits.Kind == protocol.KindRun {
@@ -103,12 +104,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: fmt.Sprintf("the code ran for longer than %s, its limit", limits.Wall)})
 		}).Stop()
 	}
-	// A manager that gives the stream up is not waited for behind what the child has yet to read: its frames may fill
-	// the pipe, and a Terminate be stuck behind them.
+	// When the manager gives up the stream, do not wait until the child reads the manager's frames: they may fill the
+	// pipe, with a Terminate stuck behind them.
 	defer context.AfterFunc(r.Context(), func() {
 		child.kill(protocol.Gone{Status: sandbox.StatusTerminated, Reason: "the manager closed the stream"})
 	})()
-	// The manager's side. It ends with the stream, which ends with this function.
+	// The manager's side ends with the stream, which ends with this function.
 	go func() {
 		err := toChild(child, body)
 		if err != nil {
@@ -142,7 +143,7 @@ func readOpen(body io.Reader) (protocol.Header, protocol.Limits, error) {
 	return h, limits, err
 }
 
-// sendOpen passes the first frame on, with the limits that hold here.
+// sendOpen passes on the first frame, with the limits that apply here.
 func sendOpen(w io.Writer, body io.Reader, h protocol.Header, l protocol.Limits) error {
 	head := binary.BigEndian.AppendUint32(nil, uint32(h.Size+1))
 	head = l.Append(append(head, byte(h.Type)))
@@ -164,7 +165,7 @@ func sendOpen(w io.Writer, body io.Reader, h protocol.Header, l protocol.Limits)
 	return err
 }
 
-// toChild passes the manager's frames on. It returns nil when the child no longer reads.
+// toChild passes on the manager's frames. It returns nil when the child no longer reads.
 func toChild(child *process, body *bufio.Reader) error {
 	for {
 		h, err := protocol.ReadHeader(body)
@@ -194,7 +195,7 @@ func toChild(child *process, body *bufio.Reader) error {
 	}
 }
 
-// toManager passes the child's frames on until its last, or says why there was none.
+// toManager passes on the child's frames up to its last, or reports why there was none.
 func toManager(child *process, w io.Writer, out *http.ResponseController) {
 	for {
 		h, err := protocol.ReadHeader(child.out)

@@ -13,7 +13,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-// hostileArg starts the test binary as a child that does what a broken engine might.
+// hostileArg starts the test binary as a child that does what a compromised engine might.
 const hostileArg = "hostile-child"
 
 func TestMain(m *testing.M) {

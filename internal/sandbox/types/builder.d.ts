@@ -1,73 +1,73 @@
-// Types of the module "@standardagents/builder" as Skein's sandboxes have it. `kubectl skein types` prints this file.
-// Put it into a TypeScript project beside the packages `typescript` and `zod`; compile with "strict". AbortSignal and
-// Request are of globals.d.ts, or of TypeScript's "dom".
+// Types of the module "@standardagents/builder" in Skein's sandboxes. `kubectl skein types` prints this file.
+// Put it into a TypeScript project with the packages `typescript` and `zod`; compile with "strict". AbortSignal and
+// Request come from globals.d.ts or from TypeScript's "dom".
 declare module '@standardagents/builder' {
   import type { z } from 'zod';
 
   // ---- the thread -----------------------------------------------------------------------------------------
 
-  /** One thread, as tools, hooks, effects and endpoints get it. Times are in microseconds since 1970. */
+  /** One thread, as tools, hooks, effects and endpoints receive it. Times are in microseconds since 1970. */
   export interface ThreadState {
     readonly threadId: string;
-    /** The agent that the thread has now. */
+    /** The current agent of the thread. */
     readonly agentId: string;
     readonly userId: string | null;
     readonly createdAt: number;
-    /** What the thread was created with; {} when with nothing. */
+    /** The arguments that the thread was created with; {} without any. */
     readonly arguments: Record<string, unknown>;
-    /** The children that go on after their result. */
+    /** The children that continue after their result. */
     readonly children: SubagentRegistryEntry[];
     /** When the thread was terminated. */
     readonly terminated: number | null;
-    /** Scratch of one execution, shared by its tools and hooks; gone after it. */
+    /** Temporary data of one execution, shared by its tools and hooks and discarded afterwards. */
     context: Record<string, unknown>;
-    /** The run that this code is part of; null outside of one. */
+    /** The run that this code is part of; null outside a run. */
     readonly execution: ExecutionState | null;
     /** State of this call, of the run and of the thread; see docs/state.md. */
     readonly request: { readonly state: StateScope };
     readonly session: { readonly id: string; readonly state: StateScope };
     readonly thread: { readonly id: string; readonly state: ThreadStateScope };
-    /** Work that goes on after the call has answered; it is saved with the run. */
+    /** Work that continues after the call has returned; it is saved with the run. */
     waitUntil(work: Promise<unknown> | (() => unknown)): void;
-    /** What the platform team configured, frozen; undefined when nothing. Code that names it cannot be packed. */
+    /** The configuration of the platform team, frozen; undefined without one. Code that uses it cannot be packed. */
     readonly _notPackableRuntimeContext?: { readonly [name: string]: unknown };
 
-    /** Without an order: the newest slice, oldest first. */
+    /** Without an order: the newest messages, oldest first. */
     getMessages(options?: GetMessagesOptions): Promise<MessagesResult>;
     getMessage(messageId: string): Promise<Message | null>;
     /** Appends a message; never starts a run. */
     injectMessage(input: MessageInput): Promise<Message>;
-    /** Queues a message for the next step; starts a run when the thread is at rest. */
+    /** Queues a message for the next step; starts a run when none is active. */
     queueMessage(input: MessageInput): Promise<void>;
-    /** queueMessage that gives the message as it waits. */
+    /** Like queueMessage, and returns the queued message. */
     sendMessage(input: MessageInput): Promise<Message>;
-    /** Merges metadata and replaces what else is given. */
+    /** Merges metadata, and replaces the other fields that are set. */
     updateMessage(messageId: string, updates: MessageUpdates): Promise<Message>;
     deleteMessage(messageId: string): Promise<boolean>;
 
     writeFile(path: string, data: ArrayBuffer | Uint8Array | string, mimeType?: string, options?: WriteFileOptions): Promise<FileRecord>;
-    /** At most 16 MiB; larger files are read as streams. */
+    /** At most 16 MiB; read larger files as streams. */
     readFile(path: string): Promise<ArrayBuffer | null>;
     readFileStream(path: string, options?: ReadFileStreamOptions): Promise<AsyncIterable<FileChunk> | null>;
     statFile(path: string): Promise<FileRecord | null>;
     readdirFile(path: string): Promise<ReaddirResult>;
     unlinkFile(path: string): Promise<void>;
     mkdirFile(path: string): Promise<FileRecord>;
-    /** Refuses a folder that is not empty. */
+    /** Fails for a folder that is not empty. */
     rmdirFile(path: string): Promise<void>;
     getFileStats(): Promise<FileStats>;
-    /** Lines of text files that an RE2 expression matches. */
+    /** Returns the lines of text files that match an RE2 expression. */
     grepFiles(pattern: string): Promise<GrepResult[]>;
-    /** Files by a glob of *, ** and ?. */
+    /** Returns the files that match a glob of *, ** and ?. */
     findFiles(pattern: string): Promise<FindResult>;
-    /** Null for what is no JPEG, PNG, GIF or WebP. */
+    /** Returns null for a file that is not a JPEG, PNG, GIF or WebP image. */
     getFileThumbnail(path: string, options?: ThumbnailOptions): Promise<ArrayBuffer | null>;
 
     getValue<T = unknown>(key: string): Promise<T | null>;
     /** null and undefined delete the key. */
     setValue(key: string, value: unknown): Promise<void>;
 
-    /** The first of thread, user, instance, agent and prompt that has the variable; fails when none does. */
+    /** Returns the variable of the first of thread, user, instance, agent and prompt that has it; fails if none has it. */
     env(propertyName: string): Promise<string>;
     envType(propertyName: string): Promise<EnvType>;
     setEnv(propertyName: string, value: string, options?: { type?: EnvType }): Promise<void>;
@@ -79,11 +79,11 @@ declare module '@standardagents/builder' {
     getPromptNames(): string[];
     getAgentNames(): string[];
 
-    /** Has a tool called in the run, or starts one. */
+    /** Calls a tool in the run, or starts a run for it. */
     queueTool(toolName: string, args: Record<string, unknown>): void;
     invokeTool(toolName: string, args: Record<string, unknown>): Promise<ToolResult>;
 
-    /** Gives the id of the scheduled effect; the delay is in milliseconds. */
+    /** Returns the id of the scheduled effect; the delay is in milliseconds. */
     scheduleEffect(name: string, args: Record<string, unknown>, delay?: number): Promise<string>;
     getScheduledEffects(name?: string): Promise<ScheduledEffect[]>;
     removeScheduledEffect(id: string): Promise<boolean>;
@@ -91,16 +91,16 @@ declare module '@standardagents/builder' {
     /** Sends an event to the connected clients; the data must be JSON. */
     emit(event: string, data?: unknown): void;
 
-    /** Runs JavaScript or TypeScript in an isolate of its own that has nothing but what the options give it. */
+    /** Runs JavaScript or TypeScript in a separate isolate that has only what the options pass to it. */
     runCode<T = unknown>(source: string, options?: CodeExecutionOptions): CodeExecution<T>;
 
     getChildThread(referenceId: string): Promise<ThreadState | null>;
     getParentThread(): Promise<ThreadState | null>;
-    /** Queues a silent message on the parent. */
+    /** Queues a silent message for the parent. */
     notifyParent(content: string): Promise<void>;
-    /** Changes what the parent's registry shows of this thread. */
+    /** Changes the status of this thread in the parent's registry. */
     setStatus(status: string): Promise<void>;
-    /** Ends the thread softly, and all of its descendants. */
+    /** Terminates the thread and all of its descendants. */
     terminate(): Promise<void>;
   }
 
@@ -108,10 +108,10 @@ declare module '@standardagents/builder' {
     get<T = unknown>(key: string): T | undefined;
     has(key: string): boolean;
     set(key: string, value: unknown): void;
-    /** Tells whether it was there. */
+    /** Returns whether the key existed. */
     delete(key: string): boolean;
     clear(): void;
-    /** Appends to an array and keeps the last max elements. */
+    /** Appends to an array and keeps its last max elements. */
     push(key: string, value: unknown, max?: number): void;
     keys(): string[];
     values<T = unknown>(): T[];
@@ -119,7 +119,7 @@ declare module '@standardagents/builder' {
     readonly size: number;
   }
 
-  /** Loaded at the first read; what is only written is merged where it is stored. */
+  /** Loaded at the first read. Writes without a read are merged into the stored state. */
   export interface ThreadStateScope {
     get<T = unknown>(key: string): Promise<T | undefined>;
     has(key: string): Promise<boolean>;
@@ -137,25 +137,25 @@ declare module '@standardagents/builder' {
 
   export type Side = 'a' | 'b';
 
-  /** A run. Of an ai_human agent, side b is the person. */
+  /** A run. Side b of an ai_human agent is the person. */
   export interface ExecutionState {
     readonly flowId: string;
     readonly currentSide: Side;
-    /** Model calls so far, in all and by side. */
+    /** The number of model calls so far, in total and by side. */
     readonly stepCount: number;
     readonly sideAStepCount: number;
     readonly sideBStepCount: number;
     readonly stopped: boolean;
     readonly stoppedBy?: Side;
-    /** The prompts that led here, outermost first. */
+    /** The prompts that led to this call, outermost first. */
     readonly promptPath: string[];
-    /** The conversation as the run has it. Only code that names this property is given it. */
+    /** The conversation as the run sees it. Only code that mentions this property receives it. */
     readonly messageHistory: Message[];
-    /** Aborted by stop(). A run that is stopped from outside takes its code with it. */
+    /** Aborted by stop(). A run that is stopped from outside ends its code too. */
     readonly abortSignal: AbortSignal;
     /** Gives the next turn to a side. */
     forceTurn(side: Side): void;
-    /** Ends the run once the calls of the present step have their results. */
+    /** Ends the run once the calls of the current step have their results. */
     stop(): void;
   }
 
@@ -230,7 +230,7 @@ declare module '@standardagents/builder' {
     /** 100 by default. */
     limit?: number;
     offset?: number;
-    /** asc: the oldest slice; desc: the newest first. */
+    /** asc: the oldest messages, oldest first; desc: the newest first. */
     order?: 'asc' | 'desc';
     includeSilent?: boolean;
     maxDepth?: number;
@@ -282,7 +282,7 @@ declare module '@standardagents/builder' {
 
   export interface FileChunk {
     data: Uint8Array;
-    /** From 0. */
+    /** Counted from 0. */
     index: number;
     totalChunks: number;
     isLast: boolean;
@@ -329,7 +329,7 @@ declare module '@standardagents/builder' {
 
   export type EnvType = 'text' | 'secret';
 
-  /** The result of a tool's call: what invokeTool returns, and what a tool may return. */
+  /** The result of a tool call: invokeTool returns it, and a tool may return it. */
   export type ToolResult =
     | { status: 'success'; result: string; error?: undefined; attachments?: Attachment[] }
     | { status: 'error'; error: string; result?: undefined; attachments?: Attachment[] };
@@ -356,7 +356,7 @@ declare module '@standardagents/builder' {
     report?: (value: any) => void;
   }
 
-  /** The handle of runCode: await it for the result. */
+  /** The handle of a runCode call: await it for the result. */
   export interface CodeExecution<T = unknown> extends PromiseLike<CodeExecutionResult<T>> {
     readonly running: boolean;
     readonly reports: unknown[];
@@ -371,7 +371,7 @@ declare module '@standardagents/builder' {
       | { status: 'error' | 'link_error' | 'memory' | 'terminated'; result?: undefined; error: CodeExecutionError }
     );
 
-  /** What a result of runCode has whatever the code came to. */
+  /** The fields of every result of runCode, whatever its status. */
   export interface CodeExecutionReport {
     reports: unknown[];
     logs: { level: string; message: string; time: Date }[];
@@ -401,7 +401,7 @@ declare module '@standardagents/builder' {
       ? { [K in keyof A]: z.output<A[K]> }
       : any; // a JSON Schema, here or in the manifest: the compiler cannot tell what it allows
 
-  /** A result as code may write it: one that is no text becomes JSON. */
+  /** A result as code may return it: a value that is not a text becomes JSON. */
   export type ToolOutcome =
     | { status: 'success'; result?: unknown; error?: undefined; attachments?: ToolAttachment[] }
     | { status: 'error'; error: string; result?: unknown; attachments?: ToolAttachment[] };
@@ -418,10 +418,10 @@ declare module '@standardagents/builder' {
     | undefined
     | void;
 
-  /** A file of the thread, or contents that become one. */
+  /** A file of the thread, or content that becomes one. */
   export type ToolAttachment = { path: string; name?: string } | { name: string; mimeType?: string; data: Uint8Array | string };
 
-  /** The function of a definition, by either name. */
+  /** The function of a definition, which may have either name. */
   type Executable<F> = { execute: F; handler?: undefined } | { handler: F; execute?: undefined };
 
   export type ToolDefinition<A = undefined> = { description: string; args?: A } & Executable<
@@ -435,14 +435,14 @@ declare module '@standardagents/builder' {
   export function defineTool<A extends ArgsSchema | undefined = undefined>(definition: ToolDefinition<A>): ToolDefinition<A>;
   export function defineEffect<A extends ArgsSchema | undefined = undefined>(definition: EffectDefinition<A>): EffectDefinition<A>;
 
-  /** What each hook gets after the state, and may give back; nothing leaves the data as it is. */
+  /** The data that each hook receives after the state and may return changed; returning nothing leaves it unchanged. */
   export interface HookSignatures {
     after_thread_created(state: ThreadState): Awaitable<void>;
     after_subagent_created(state: ThreadState, child: SubagentRegistryEntry): Awaitable<void>;
     after_system_message(state: ThreadState, message: { role: 'system'; content: string }): Awaitable<void>;
-    /** Only messages that were given may be given back. */
+    /** Only messages that were received may be returned. */
     filter_messages(state: ThreadState, messages: Message[]): Awaitable<Message[] | null | undefined>;
-    /** What the model is about to read; messages may be added. */
+    /** The messages that the model will read; a hook may add messages. */
     prefilter_llm_history(state: ThreadState, history: HistoryMessage[]): Awaitable<HistoryMessage[] | null | undefined>;
     before_create_message(state: ThreadState, message: Message): Awaitable<Partial<Message> | null | undefined | void>;
     after_create_message(state: ThreadState, message: Message): Awaitable<void>;
@@ -471,7 +471,7 @@ declare module '@standardagents/builder' {
     arguments: unknown;
   }
 
-  /** A result and the id of the message that it is in. */
+  /** A result and the id of the message that contains it. */
   export type StoredResult = ToolResult & { messageId: string };
 
   export interface HookDefinition<N extends HookName = HookName> {
@@ -486,19 +486,19 @@ declare module '@standardagents/builder' {
 
   // ---- endpoints ------------------------------------------------------------------------------------------
 
-  /** A request to a thread's endpoint. Its body is null with GET and HEAD; formData() and blob() are not there. */
+  /** A request to a thread's endpoint. Its body is null for GET and HEAD; there is no formData() or blob(). */
   export interface ThreadRequest extends Request {
-    /** Who asked, as Kubernetes knows them. */
+    /** The caller, as Kubernetes authenticated it. */
     readonly user: { readonly name: string };
     clone(): ThreadRequest;
   }
 
-  /** The thread of an endpoint: a request is no part of a run. */
+  /** The thread of an endpoint. A request is not part of a run. */
   export interface ThreadEndpointState extends ThreadState {
     readonly execution: null;
   }
 
-  /** Segments of the path by name; what [*] stands for is params['*'], joined by "/". */
+  /** The segments of the path by name; params['*'] has those that [*] matched, joined by "/". */
   export type ThreadEndpointParams = Record<string, string>;
 
   /**
@@ -518,7 +518,7 @@ declare module '@standardagents/builder' {
     [M in ThreadEndpointMethod]: { [K in M]: ThreadEndpointHandler<P> };
   }[ThreadEndpointMethod];
 
-  /** A function for each method, or execute for those without one. GET answers HEAD too. */
+  /** A function for each method, or execute for methods without one. The function for GET also answers HEAD. */
   export type ThreadEndpointDefinition<P extends ThreadEndpointParams = ThreadEndpointParams> = {
     description?: string;
   } & MethodHandlers<P> &
@@ -531,7 +531,7 @@ declare module '@standardagents/builder' {
     definition: ThreadEndpointDefinition<P>,
   ): ThreadEndpointDefinition<P>;
 
-  // What these three give is marked with what it is, and declared to the cluster by a manifest.
+  // The results of these three functions are marked with their kind; a manifest declares them to the cluster.
   export function defineAgent<const D extends object>(definition: D): D;
   export function definePrompt<const D extends object>(definition: D): D;
   export function defineModel<const D extends object>(definition: D): D;

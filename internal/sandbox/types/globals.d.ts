@@ -86,7 +86,7 @@ interface ReadableStreamDefaultReader<R = any> {
 }
 interface UnderlyingSource<R = any> {
   start?(controller: ReadableStreamDefaultController<R>): unknown;
-  /** Called when a read finds nothing. */
+  /** Called when a read finds no data. */
   pull?(controller: ReadableStreamDefaultController<R>): unknown;
   cancel?(reason?: any): unknown;
 }
@@ -101,7 +101,7 @@ declare class ReadableStream<R = any> {
 }
 
 type BodyChunk = string | ArrayBuffer | ArrayBufferView;
-/** Text, bytes, a form, what gives texts or bytes one after the other, or an object, which becomes JSON. */
+/** Text, bytes, a form, an iterable or stream of texts or bytes, or an object, which becomes JSON. */
 type BodyInit =
   | BodyChunk
   | URLSearchParams
@@ -122,7 +122,7 @@ interface Body {
 interface RequestInit {
   method?: string;
   headers?: HeadersInit;
-  /** Not with GET and HEAD. */
+  /** Not allowed with GET and HEAD. */
   body?: BodyInit | null;
 }
 interface Request extends Body {}
@@ -131,7 +131,7 @@ declare class Request {
   readonly method: string;
   readonly url: string;
   readonly headers: Headers;
-  /** Not of a body that is a stream. */
+  /** Fails if the body is a stream. */
   clone(): Request;
 }
 interface ResponseInit {
@@ -150,7 +150,7 @@ declare class Response {
   readonly ok: boolean;
   readonly type: 'default';
   readonly headers: Headers;
-  /** Not of a body that is a stream. */
+  /** Fails if the body is a stream. */
   clone(): Response;
 }
 

@@ -1,10 +1,10 @@
-// Types of what handlers of agents are written with: "@agentuity/runtime", the part of "ai" by which they ask models, and
-// the modules of "@ai-sdk". `kubectl skein types --handlers` prints this file. Put it beside what `kubectl skein types`
-// prints; "@agentuity/schema" and "valibot" bring types of their own.
+// Types of the modules for handlers of agents: "@agentuity/runtime", the part of "ai" with which they call models, and
+// the modules of "@ai-sdk". `kubectl skein types --handlers` prints this file. Put it beside the output of
+// `kubectl skein types`; "@agentuity/schema" and "valibot" have their own types.
 declare module '@agentuity/runtime' {
   import type { Message, StateScope, ThreadState, ThreadStateScope } from '@standardagents/builder';
 
-  /** A schema of @agentuity/schema, zod, valibot, or anything else of the standard schema interface. */
+  /** A schema of @agentuity/schema, zod, valibot, or any other library with the Standard Schema interface. */
   export interface Schema<In = any, Out = any> {
     readonly '~standard': {
       readonly version: 1;
@@ -19,7 +19,7 @@ declare module '@agentuity/runtime' {
   type Listener<Event extends string, Args extends unknown[]> = (event: Event, ...args: Args) => unknown;
 
   export interface Session {
-    /** sess_…: the run's. */
+    /** The id of the run: sess_…. */
     readonly id: string;
     readonly state: StateScope;
     readonly thread: Thread;
@@ -28,17 +28,17 @@ declare module '@agentuity/runtime' {
     removeEventListener(event: 'completed', listener: Listener<'completed', [session: Session]>): void;
   }
   export interface Thread {
-    /** thrd_…: the conversation's. */
+    /** The id of the conversation: thrd_…. */
     readonly id: string;
     readonly state: ThreadStateScope;
-    /** Whether thread state holds nothing. */
+    /** Returns whether thread state is empty. */
     empty(): Promise<boolean>;
     /** Clears thread state at once, and the conversation when the answer is stored. */
     destroy(): Promise<void>;
     addEventListener(event: 'destroyed', listener: Listener<'destroyed', [thread: Thread]>): void;
     removeEventListener(event: 'destroyed', listener: Listener<'destroyed', [thread: Thread]>): void;
   }
-  /** Lines go into the thread's log, without secrets. */
+  /** Lines go into the thread's log, with secrets removed. */
   export interface Logger {
     trace(message: unknown, ...args: unknown[]): void;
     debug(message: unknown, ...args: unknown[]): void;
@@ -52,30 +52,30 @@ declare module '@agentuity/runtime' {
   /** The key-values of the namespace, in stores by name. */
   export interface KeyValueStorage {
     get<T = unknown>(store: string, key: string): Promise<KVResult<T>>;
-    /** ttl is in seconds; without one the value stays. */
+    /** ttl is in seconds; without one the value does not expire. */
     set(store: string, key: string, value: unknown, options?: { ttl?: number | null }): Promise<void>;
     delete(store: string, key: string): Promise<void>;
     getKeys(store: string): Promise<string[]>;
   }
 
   export interface AgentContext {
-    /** Of this call. */
+    /** The state of this call. */
     readonly state: StateScope;
     readonly session: Session;
     readonly thread: Thread;
     readonly sessionId: string;
-    /** Of this call: a repeat after a crash has the same. */
+    /** Identifies this call: a repetition after a crash has the same. */
     readonly callId: string;
     readonly agentName: string;
     readonly current: AgentMetadata;
     readonly app: Record<string, unknown>;
     readonly logger: Logger;
     readonly kv: KeyValueStorage;
-    /** Work that goes on after the answer, for a minute at most. */
+    /** Work that continues after the answer, for at most a minute. */
     waitUntil(work: Promise<unknown> | (() => unknown)): void;
-    /** The message that is answered. */
+    /** The message to answer. */
     readonly message: Message | null;
-    /** The thread as tools have it. */
+    /** The thread as tools see it. */
     readonly skein: ThreadState;
   }
 
@@ -106,7 +106,7 @@ declare module '@agentuity/runtime' {
   export type AppEvent = 'agent.started' | 'agent.completed' | 'agent.errored' | 'session.started' | 'session.completed' | 'thread.destroyed';
   export function addEventListener(event: AppEvent, listener: (event: AppEvent, ...args: any[]) => unknown): void;
   export function removeEventListener(event: AppEvent, listener: (event: AppEvent, ...args: any[]) => unknown): void;
-  /** There is no server of one's own here; what setup gives is ctx.app. */
+  /** Does not start a server, because Skein is the server; ctx.app has what setup returns. */
   export function createApp(config?: { setup?: () => unknown }): Promise<{ readonly state: Record<string, unknown> }>;
 }
 
@@ -183,17 +183,17 @@ declare module 'ai' {
     messages?: ModelMessage[];
     tools?: Record<string, Tool>;
     toolChoice?: 'auto' | 'none' | 'required';
-    /** After one step when not said. */
+    /** The default is one step. */
     stopWhen?: StopCondition | StopCondition[];
     abortSignal?: AbortSignal;
     onStepFinish?: (step: Step) => unknown;
-    /** These are the Model's to say: given here they are in warnings. */
+    /** The Model sets these; if set here, they only cause warnings. */
     temperature?: number;
     topP?: number;
     seed?: number;
     stopSequences?: string[];
     maxOutputTokens?: number;
-    /** So are retries. */
+    /** The Model sets the retries too. */
     maxRetries?: number;
   }
   export interface GenerateTextResult extends Step {

@@ -27,10 +27,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// brokenEngine is what Deno is once V8 is broken: native code behind the same lockdown, with the keeper at the other
-// end of its pipes. The name of the program says what it tries.
+// brokenEngine is what Deno becomes when V8 is compromised: native code behind the same lockdown, with the keeper at
+// the other end of its pipes. The name of the program says what it tries.
 func brokenEngine() {
-	// What this runtime opens for its timers it must open while it starts.
+	// The runtime must open what it needs for its timers during the start.
 	if r, _, err := os.Pipe(); err != nil || r.SetDeadline(time.Time{}) != nil {
 		panic("no pipe")
 	}
@@ -69,7 +69,7 @@ func cstr(s string) uintptr {
 	return uintptr(unsafe.Pointer(b))
 }
 
-// routes are ways out, tried once the engine is ready. Each says how the kernel answered.
+// routes are ways to escape, tried once the engine is ready. Each reports the kernel's answer.
 var routes = map[string]func() string{
 	"open a file":        func() string { _, err := os.ReadFile("/etc/passwd"); return text(err) },
 	"look for a file":    func() string { _, err := os.Stat("/etc/passwd"); return text(err) },
@@ -114,7 +114,7 @@ var routes = map[string]func() string{
 	},
 }
 
-// forgeries are what an engine may send, or do, that it must not.
+// forgeries are what an engine can send or do but must not.
 var forgeries = map[string]func(*protocol.Conn){
 	"a frame of the supervisor's": func(*protocol.Conn) { _, _ = os.Stdout.Write([]byte{0, 0, 0, 2, byte(protocol.TypeGone), 0}) },
 	"a frame of the manager's":    func(*protocol.Conn) { _, _ = os.Stdout.Write([]byte{0, 0, 0, 2, byte(protocol.TypeReply), 0}) },
@@ -132,7 +132,7 @@ var forgeries = map[string]func(*protocol.Conn){
 		}
 	},
 	"a frame larger than its memory": func(*protocol.Conn) {
-		const pieces, piece = 20, 1 << 20 // by and by, so that the engine itself stays small
+		const pieces, piece = 20, 1 << 20 // gradually, so that the engine itself stays small
 		_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, pieces*piece+1), byte(protocol.TypeReport)))
 		for b := make([]byte, piece); ; {
 			if _, err := os.Stdout.Write(b); err != nil {
@@ -150,8 +150,8 @@ var forgeries = map[string]func(*protocol.Conn){
 	},
 }
 
-// frameLimit is the memory of the code whose engine sends a larger frame: what the keeper would hold of it is no
-// memory that the watch sees.
+// frameLimit is the memory limit of code whose engine sends a larger frame. The watch does not see what the keeper
+// would hold of it.
 const frameLimit = 16 << 20
 
 var _ = Describe("an engine that is broken", Label("COD-01", "COD-08"), func() {

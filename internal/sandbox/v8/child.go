@@ -15,10 +15,11 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// maxStack bounds the recursion of the compiler: sources that nest some thousand levels, as in the child of package js.
+// maxStack bounds the recursion of the compiler: enough for sources that nest some thousand levels, as in the child
+// of package js.
 const maxStack = 24 << 20
 
-// Limits of the keeper's own process. What it holds is the request, twice while it is compiled.
+// Limits of the keeper's own process. It holds the request, and two copies of it during compilation.
 const (
 	keeperAddressSpace = 8 << 30
 	keeperData         = 512 << 20
@@ -38,7 +39,7 @@ func Dispatch(args []string) (code int, ok bool) {
 	return 0, false
 }
 
-// childMain is the whole life of a keeper: it starts an engine, says Ready, carries out one Open, and ends.
+// childMain runs a keeper from start to end: it starts an engine, sends Ready, executes one Open, and ends.
 func childMain(args []string) int {
 	var o ChildOptions
 	if err := o.parse(args); err != nil {
@@ -58,7 +59,7 @@ func child(o ChildOptions) error {
 	if err != nil {
 		return err
 	}
-	// The compiler builds its tables at its first use: not in the time of a run.
+	// Compile something now, so that the compiler does not build its tables during a run.
 	if _, failed := compile.Transform("warm.ts", "export default (a: number): number => a", sandbox.TypeScript); failed != nil {
 		return failed
 	}
@@ -66,10 +67,10 @@ func child(o ChildOptions) error {
 	if err := conn.Write(protocol.TypeReady, nil); err != nil {
 		return err
 	}
-	// The limits come first, and from the supervisor. Nothing of the code is read before the lock is on.
+	// The limits come first, and from the supervisor. Nothing of the code is read before the process is locked down.
 	h, limits, err := readLimits(os.Stdin)
 	if errors.Is(err, io.EOF) {
-		return nil // never used
+		return nil // the keeper was never used
 	}
 	if err != nil {
 		return err
@@ -88,8 +89,9 @@ func child(o ChildOptions) error {
 	return keep(conn, e, open)
 }
 
-// fitting gives an engine for a limit: the one that waits, unless the limit is well below what it was made for. V8
-// takes its limit when it starts, and would leave its garbage lying where the watch sees it as memory in use.
+// fitting returns an engine for a limit: the one that waits, unless the limit is far below what that was started for.
+// V8 takes its limit at the start. With a higher limit it would leave garbage uncollected, which the watch would
+// count as memory in use.
 func fitting(o ChildOptions, e *engine, limit int64) (*engine, error) {
 	if limit <= 0 || limit*4 >= o.MaxMemory*3 {
 		return e, nil

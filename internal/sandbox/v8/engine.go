@@ -22,7 +22,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// engine is a Deno process, locked down, its harness waiting for the one Open of its life.
+// engine is a locked-down Deno process whose harness waits for the one Open of its life.
 type engine struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -32,16 +32,17 @@ type engine struct {
 	done   chan struct{} // closed when the process has ended
 }
 
-// denoArgs leave Deno nothing to look for, to fetch or to ask.
+// denoArgs keep Deno from looking for, fetching or asking for anything.
 var denoArgs = []string{
 	"run", "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--cached-only", "--no-code-cache", "--ext=js",
 }
 
-// dataLimit bounds the writable memory of the process: what V8 and Deno reserve and never touch, and what the code
-// may have. A buffer beyond it is refused at once, where the watch would only notice it being filled.
+// dataLimit returns the limit of the process's writable memory: what V8 and Deno reserve but never touch, plus what
+// the code may use. A larger buffer is refused at once, while the watch would only notice that it is being filled.
 func dataLimit(limit int64) uint64 { return uint64(640<<20 + 2*limit) }
 
-// starter starts processes on one thread that never ends: an engine's parent-death signal is bound to it.
+// starter starts processes on one thread that never ends, because an engine's parent-death signal is bound to that
+// thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	jobs := make(chan func())
 	go func() {
@@ -59,7 +60,7 @@ func startEngine(o ChildOptions, limit int64) (*engine, error) {
 	args := []string{ExecArg, fmt.Sprintf("--data=%d", dataLimit(limit)), fmt.Sprintf("--unconfined=%t", o.Unconfined), "--", o.Deno}
 	args = append(append(args, denoArgs...), h.flags(), fmt.Sprintf("/proc/self/fd/%d", harnessFd))
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"} // of the moment before it is Deno
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"} // for the moment before it becomes Deno
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	e := &engine{cmd: cmd, done: make(chan struct{})}
 	cmd.Stderr = &e.stderr
@@ -102,11 +103,12 @@ func startEngine(o ChildOptions, limit int64) (*engine, error) {
 	return e, nil
 }
 
-// startTimeout bounds the start of an engine, which takes a tenth of a second, and some on a busy node in gVisor.
+// startTimeout bounds the start of an engine. That takes a tenth of a second, and some seconds on a busy node in
+// gVisor.
 const startTimeout = time.Minute
 
-// ready lets the engine start behind the gate, and shuts the gate once its harness says Ready. An engine that does not
-// say so in time is killed.
+// ready lets the engine start behind the gate, and closes the gate once its harness says Ready. It kills an engine
+// that does not say so in time.
 func (e *engine) ready(socket int, unconfined bool, within time.Duration) error {
 	late := time.AfterFunc(within, e.kill)
 	err := e.begun(socket, unconfined)
@@ -124,7 +126,7 @@ func (e *engine) begun(socket int, unconfined bool) (err error) {
 		}
 		defer func() {
 			if shut := gate.Close(); shut != nil {
-				err = shut // it says why nothing more came, where the harness was waited for in vain
+				err = shut // when the harness never answered, this error says why
 			}
 		}()
 	}
@@ -153,7 +155,7 @@ func (e *engine) discard() {
 
 func (e *engine) kill() { _ = e.cmd.Process.Kill() }
 
-// memoryFile makes a file in memory that nobody can change any more.
+// memoryFile returns a file in memory that cannot be changed any more.
 func memoryFile(name, content string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -171,7 +173,7 @@ func memoryFile(name, content string) (*os.File, error) {
 	return f, nil
 }
 
-// head keeps the beginning of what a process says.
+// head keeps the beginning of a process's output.
 type head struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -195,7 +197,7 @@ func (h *head) String() string {
 	return strings.ToValidUTF8(strings.TrimSpace(h.text.String()), "\uFFFD")
 }
 
-// ranOut says whether the engine ended itself for want of memory.
+// ranOut reports whether the engine ended itself for lack of memory.
 func (h *head) ranOut() bool {
 	said := strings.ToLower(h.String())
 	return strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory")

@@ -16,16 +16,16 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/lockdown"
 )
 
-// Descriptors that the keeper hands over: the harness, and a socket to send the gate's listener through.
+// Descriptors that the keeper passes: the harness, and a socket for sending the gate's listener.
 const (
 	harnessFd = 3
 	gateFd    = 4
 )
 
-// maxEngineFiles is what Deno has open: pipes, its event loop's, and those of its start.
+// maxEngineFiles is what Deno has open: pipes, the files of its event loop and of its start.
 const maxEngineFiles = 64
 
-// execMain locks this process down and becomes the program of the arguments. It returns only when that fails.
+// execMain locks this process down and becomes the program in the arguments. It returns only when that fails.
 func execMain(args []string) int {
 	var data uint64
 	var unconfined bool
@@ -42,8 +42,8 @@ func execMain(args []string) int {
 }
 
 func become(command []string, limits lockdown.Limits, unconfined bool) error {
-	runtime.LockOSThread() // the filter is of this thread, which executes
-	// So is the signal: the keeper has it set for the thread that the program began with, which need not be this one.
+	runtime.LockOSThread() // the filter applies to this thread, which executes the program
+	// So does the signal. The keeper sets it for the initial thread of the program, which may be another one.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("binding the engine's life to its keeper's: %w", err)
 	}
@@ -61,20 +61,20 @@ func become(command []string, limits lockdown.Limits, unconfined bool) error {
 	return syscall.Exec(command[0], command, engineEnv)
 }
 
-// engineEnv names no place to keep anything at, and no language and zone but the default ones.
+// engineEnv names no place to store anything, and the default language and time zone.
 var engineEnv = []string{
 	"DENO_DIR=/proc/self/none", "HOME=/proc/self/none", "DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "LANG=C",
 }
 
-// lockBehindGate locks this thread and hands the gate over: the listener of the filter, or, where the kernel has none
-// that serves, the thread to trace, for which the keeper says when it does.
+// lockBehindGate locks this thread and hands the gate over: the listener of the filter or, where the kernel has no
+// suitable one, the thread to trace. In that case the keeper says when it traces the thread.
 func lockBehindGate(limits lockdown.Limits) error {
 	listener, err := lockdown.ApplyEngine(limits)
 	if err == nil {
 		if err := unix.Sendmsg(gateFd, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
 			return fmt.Errorf("handing the gate over: %w", err)
 		}
-		return unix.Close(listener) // calls fail, and do not wait, once the keeper has closed the only one
+		return unix.Close(listener) // so that calls fail, instead of waiting, once the keeper has closed the only other descriptor
 	}
 	if !errors.Is(err, lockdown.ErrNoGate) {
 		return err

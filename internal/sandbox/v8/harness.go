@@ -1,11 +1,11 @@
-// Package v8 is the child of a sandbox whose engine is V8: a Deno process without any permission runs the code, and a
-// keeper, which is this program, stands between it and the supervisor. It speaks the same frames as the child of
+// Package v8 is the child of a sandbox whose engine is V8. A Deno process without any permission runs the code. A
+// keeper, which is this program, stands between Deno and the supervisor. It uses the same frames as the child of
 // package js.
 //
-// The keeper compiles TypeScript, starts Deno locked down (package lockdown), holds it to the limits on memory and
-// time, which V8 does not keep by itself, ends it when told to, and maps positions. It is locked down itself before
-// it reads anything of the code. Deno runs the harness, JavaScript of our own that takes every global away that is
-// not of the language, keeps the built-ins that it needs to itself, and carries the request out.
+// The keeper compiles TypeScript, starts Deno locked down (package lockdown), enforces the limits on memory and time,
+// which V8 does not do by itself, ends Deno when told to, and maps positions. It is locked down itself before it
+// reads anything of the code. Deno runs the harness: our own JavaScript, which removes every global that is not part
+// of the language, keeps private copies of the built-ins that it needs, and executes the request.
 package v8
 
 import (

@@ -12,29 +12,29 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// What crosses the keeper takes its memory, which the watch of the engine does not see and no limit of V8 bounds.
-// Code may ask for much and look at nothing: so at most maxWaiting bytes of the manager's frames wait for an engine
-// that is busy, what comes after them waits at the manager, and one frame at a time is on its way out.
+// Frames that pass through the keeper use its memory, which the watch of the engine does not see and no limit of V8
+// covers. Code may request much and read nothing. So at most maxWaiting bytes of the manager's frames wait for a busy
+// engine, further frames wait at the manager, and one frame at a time is on its way out.
 
 const (
-	// largeFrame is the least size of a frame that has a mapping of its own, which is gone as soon as it was used.
+	// largeFrame is the minimum size of a frame with its own mapping, which is freed as soon as the frame was used.
 	largeFrame = 64 << 10
-	// maxFrames is how many frames may wait, large or not: more than code can have asked for, so that a Terminate is
-	// read however many answers to calls, which nobody looks at, came before it.
+	// maxFrames is how many frames may wait, large or small. It is more than code can have requested, so that a
+	// Terminate is read however many unread answers came before it.
 	maxFrames = 2048
-	// maxSmall bounds the bytes of the frames below largeFrame that wait, with what each takes besides its content.
+	// maxSmall limits the waiting bytes of frames below largeFrame, including what each uses besides its content.
 	maxSmall   = 4 << 20
 	frameBytes = 128
-	// maxWaiting bounds the bytes of large frames that wait, where the code's own limit is not below it. One that is
-	// larger than that waits alone.
+	// maxWaiting limits the waiting bytes of large frames, unless the code's own limit is lower. A frame that is
+	// larger waits alone.
 	maxWaiting = 16 << 20
 )
 
 type frame struct {
 	typ     protocol.Type
 	content []byte
-	large   bool  // content is a mapping
-	charged int64 // of the room for frames like it
+	large   bool  // whether content is a mapping
+	charged int64 // what it takes of the room for such frames
 }
 
 // readFrame reads the content that h announces.
@@ -45,7 +45,7 @@ func readFrame(c *protocol.Conn, h protocol.Header) (frame, error) {
 		f.content, err = c.ReadContent(h)
 		return f, err
 	}
-	// Pages are taken as they fill: one that announces more than it sends takes what it sends.
+	// Pages are allocated as they fill, so that a frame that announces more than it sends uses only what it sends.
 	if f.content, err = unix.Mmap(-1, 0, h.Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
 		return f, err
 	}
@@ -56,7 +56,7 @@ func readFrame(c *protocol.Conn, h protocol.Header) (frame, error) {
 	return f, err
 }
 
-// free gives back what the content took. It must not be looked at any more.
+// free frees the content, which must not be read any more.
 func (f *frame) free() {
 	if f.large {
 		_ = unix.Munmap(f.content)
@@ -64,7 +64,7 @@ func (f *frame) free() {
 	f.large, f.content = false, nil
 }
 
-// inbox is where the manager's frames wait.
+// inbox holds the manager's waiting frames.
 type inbox struct {
 	frames chan frame
 	room   *semaphore.Weighted // bytes of large frames
@@ -74,7 +74,7 @@ type inbox struct {
 	die    context.CancelFunc
 }
 
-// newInbox makes one for code with a limit in bytes, 0 for none.
+// newInbox returns an inbox for code with a memory limit in bytes. 0 means no limit.
 func newInbox(memory int64) *inbox {
 	in := &inbox{frames: make(chan frame, maxFrames), size: maxWaiting, small: semaphore.NewWeighted(maxSmall)}
 	if memory > 0 {
@@ -85,8 +85,8 @@ func newInbox(memory int64) *inbox {
 	return in
 }
 
-// untilTerminate takes the manager's frames until its Terminate, whose reason it gives, and does not wait for those
-// that came before it to be looked at. An error is that the manager went away, or that the keeper ended.
+// untilTerminate receives the manager's frames until its Terminate, and returns the reason. It does not wait until
+// earlier frames are read. An error means that the manager disappeared, or that the keeper ended.
 func (in *inbox) untilTerminate(c *protocol.Conn) (reason string, err error) {
 	for {
 		f, err := in.read(c)
@@ -104,7 +104,7 @@ func (in *inbox) untilTerminate(c *protocol.Conn) (reason string, err error) {
 	}
 }
 
-// read reads the manager's next frame, once there is room for it. There always is for a Terminate.
+// read reads the manager's next frame, once there is room for it. A Terminate always has room.
 func (in *inbox) read(c *protocol.Conn) (frame, error) {
 	h, err := c.ReadHeader()
 	if err != nil {
@@ -125,7 +125,7 @@ func (in *inbox) read(c *protocol.Conn) (frame, error) {
 	return f, err
 }
 
-// used gives back what a frame of the manager took.
+// used frees the room of a frame.
 func (in *inbox) used(f frame) {
 	room := in.small
 	if f.large {
@@ -137,10 +137,10 @@ func (in *inbox) used(f frame) {
 	}
 }
 
-// ownMemory is what the keeper may use for itself before it collects its garbage more often.
+// ownMemory is what the keeper itself may use before it collects garbage more often.
 const ownMemory = 10 << 20
 
-// boundGarbage keeps what the keeper leaves uncollected far below what the code may have.
+// boundGarbage keeps the uncollected garbage of the keeper far below the memory of the code.
 func boundGarbage(memory int64) {
 	if memory > 0 {
 		debug.SetMemoryLimit(ownMemory + memory/8)

@@ -19,7 +19,7 @@ var _ = Describe("the frames that wait for an engine", func() {
 		var sent bytes.Buffer
 		manager := protocol.NewConn(nil, &sent, nil)
 		text := strings.Repeat("x", 1000)
-		for id := range uint64(1100) { // the client's bound of calls under way
+		for id := range uint64(1100) { // the client's limit of concurrent calls
 			Expect(manager.Write(protocol.TypeReply, (&protocol.Reply{ID: id, Outcome: protocol.Outcome{Value: []byte(text)}}).Encode())).To(Succeed())
 		}
 		Expect(manager.Write(protocol.TypeTerminate, protocol.EncodeText("enough"))).To(Succeed())

@@ -18,31 +18,32 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// keeper stands between the supervisor and an engine for one Open.
+// keeper connects the supervisor and an engine for one Open. mu guards over, requests and writing to conn.
 type keeper struct {
 	conn   *protocol.Conn // to the supervisor
 	engine *engine
 	open   *protocol.Open
 	inbox  *inbox
-	mapper *compile.Mapper // of a run; the client maps for isolates
+	mapper *compile.Mapper // for a run; the client maps for isolates
 
-	ending   atomic.Bool  // the reason is decided
-	compiler atomic.Int64 // bytes that the compiler took, when that was too much
+	ending   atomic.Bool  // whether the reason of the end is decided
+	compiler atomic.Int64 // bytes that the compiler used, if that was too much
 	mu       sync.Mutex
 	over     bool
-	requests map[uint64]*time.Timer // of an isolate, under way
-	ended    chan struct{}          // closed when the last frame is out
+	requests map[uint64]*time.Timer // current requests of an isolate
+	ended    chan struct{}          // closed when the last frame is sent
 }
 
-// busyGrace is how long past its limit an engine may be busy before it is ended: code that awaits has answered its
-// own request by then, on a busy machine too. From here it cannot be told from an engine that has yet to come to it.
+// busyGrace is how long beyond its limit an engine may be busy before it is ended. By then code that awaits has
+// answered its own request, even on a busy machine. The keeper cannot distinguish a busy engine from one that has yet
+// to reach the answer.
 const busyGrace = time.Second
 
-// keep carries an Open out, to its last frame.
+// keep executes an Open, up to its last frame.
 func keep(conn *protocol.Conn, e *engine, open *protocol.Open) error {
 	k := &keeper{conn: conn, engine: e, open: open, inbox: newInbox(open.Memory), requests: map[uint64]*time.Timer{}, ended: make(chan struct{})}
-	// From here on the keeper ends when the manager says so, the time is up or the engine ends, whatever else it
-	// is doing.
+	// From here on the keeper ends when the manager says so, when the time is up or when the engine ends, whatever
+	// else it is doing.
 	if open.Kind == protocol.KindRun && open.Wall > 0 {
 		time.AfterFunc(open.Wall, func() { k.end(terminated(overtime(open.Wall))) })
 	}
@@ -81,9 +82,9 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// end sends the last frame, once, and ends the engine. The engine is dead before the frame is out, so that a
-// thread that is told is not still paying. The first reason counts, from before the kill: who then finds the engine
-// dead must not say that it died by itself. When end returns the frame is out.
+// end sends the last frame, once, and ends the engine. The engine is dead before the frame is sent, so that a thread
+// that gets the frame no longer uses processor time. Only the first reason counts, from before the kill: code that
+// then finds the engine dead must not report that it died by itself. When end returns, the frame has been sent.
 func (k *keeper) end(d protocol.Done) {
 	if !k.ending.CompareAndSwap(false, true) {
 		<-k.ended
@@ -96,7 +97,7 @@ func (k *keeper) end(d protocol.Done) {
 	k.over = true
 	d.Memory = max(k.engine.memory.used(), k.compiler.Load())
 	if err := k.conn.Write(protocol.TypeDone, d.Encode()); err != nil {
-		// Only a result too large for a frame can be helped.
+		// The only failure with a remedy is a result too large for a frame.
 		d.Status, d.Outcome = sandbox.StatusError, protocol.Outcome{Err: &sandbox.Error{Name: "RangeError", Message: err.Error()}}
 		_ = k.conn.Write(protocol.TypeDone, d.Encode())
 	}
@@ -104,7 +105,7 @@ func (k *keeper) end(d protocol.Done) {
 	k.inbox.die()
 }
 
-// fromManager takes the manager's frames. A Terminate acts at once.
+// fromManager receives the manager's frames. A Terminate acts at once.
 func (k *keeper) fromManager() {
 	reason, err := k.inbox.untilTerminate(k.conn)
 	if err != nil {
@@ -113,7 +114,7 @@ func (k *keeper) fromManager() {
 	k.end(terminated(reason))
 }
 
-// serve prepares the code, hands it to the engine and passes frames on. An error is one of the manager or of ours.
+// serve prepares the code, passes it to the engine and passes frames on. An error is the manager's or ours.
 func (k *keeper) serve() error {
 	if k.open.Kind == protocol.KindIsolate {
 		addLibraries(k.open)
@@ -136,7 +137,7 @@ func (k *keeper) serve() error {
 	return k.fromEngine()
 }
 
-// toEngine hands the Open and what comes after it to the engine.
+// toEngine passes the Open and what follows it to the engine.
 func (k *keeper) toEngine(to *protocol.Conn, open []byte) {
 	k.engine.memory.sent(len(open))
 	err := to.Write(protocol.TypeOpen, open)
@@ -156,12 +157,12 @@ func (k *keeper) toEngine(to *protocol.Conn, open []byte) {
 			k.inbox.used(f)
 		}
 	}
-	// The engine no longer reads: fromEngine says why.
+	// The engine no longer reads: fromEngine reports why.
 }
 
-// fits gives what to pass on of a frame of the manager. A value that is larger than all that the code may use does
-// not go to the engine, which would take it: a reply becomes an error that code can catch, as it does in the
-// default engine; else it ends the code.
+// fits returns what to pass on of a frame of the manager. A value larger than all memory that the code may use is not
+// passed to the engine, which would accept it. A reply becomes an error that code can catch, as in the default
+// engine; any other frame ends the code.
 func (k *keeper) fits(f frame) ([]byte, bool) {
 	if k.open.Memory <= 0 || int64(len(f.content)) <= k.open.Memory {
 		return f.content, true
@@ -176,7 +177,7 @@ func (k *keeper) fits(f frame) ([]byte, bool) {
 	return nil, false
 }
 
-// begin starts the clock of a request to an isolate. The engine answers late requests itself, unless it is busy.
+// begin starts the clock of a request to an isolate. The engine itself answers late requests, unless it is busy.
 func (k *keeper) begin(content []byte) {
 	id, n := binary.Uvarint(content)
 	if n <= 0 || k.open.Wall <= 0 {
@@ -200,7 +201,7 @@ func (k *keeper) settled(content []byte) {
 	}
 }
 
-// fromEngine passes the engine's frames on until its last, or says why there was none.
+// fromEngine passes on the engine's frames up to its last, or reports why there was none.
 func (k *keeper) fromEngine() error {
 	from := protocol.NewConn(k.engine.out, nil, nil)
 	for {
@@ -209,7 +210,7 @@ func (k *keeper) fromEngine() error {
 			err = protocol.Violation("frame type %d from an engine", h.Type)
 		}
 		if err == nil && k.open.Memory > 0 && int64(h.Size) > k.open.Memory {
-			// The keeper would take as much once more to hold what the code may not have once.
+			// The keeper would need as much memory again to hold what the code may not even have once.
 			k.end(memoryDone(k.open.Memory))
 			return nil
 		}
@@ -237,7 +238,7 @@ func (k *keeper) fromEngine() error {
 	}
 }
 
-// pass hands a frame to the supervisor, unless the last one is out.
+// pass sends a frame to the supervisor, unless the last one was sent.
 func (k *keeper) pass(t protocol.Type, content []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,7 +248,7 @@ func (k *keeper) pass(t protocol.Type, content []byte) error {
 	return k.conn.Write(t, content)
 }
 
-// done takes the engine's own last frame, with positions mapped.
+// done handles the engine's own last frame, and maps its positions.
 func (k *keeper) done(content []byte) error {
 	d, err := protocol.ParseDone(content)
 	if err != nil {
@@ -264,7 +265,7 @@ func (k *keeper) done(content []byte) error {
 	return nil
 }
 
-// died says why an engine ended without a last frame. It waits for the process.
+// died returns why an engine ended without a last frame. It waits for the process.
 func (k *keeper) died() protocol.Done {
 	<-k.engine.done
 	state := k.engine.cmd.ProcessState

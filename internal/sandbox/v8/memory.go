@@ -13,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchPeriod is how often the memory of the engine is looked at. A program that fills memory as fast as it can
-// gets a few megabytes further in that time.
+// watchPeriod is the interval at which the memory of the engine is checked. A program that fills memory as fast as it
+// can gets a few megabytes further in that time.
 const watchPeriod = 2 * time.Millisecond
 
-// memory watches what an engine's process takes beyond what it took when it was ready.
+// memory watches how much an engine's process uses beyond what it used when it was ready.
 type memory struct {
 	file *os.File // /proc/PID/statm, opened before the keeper is locked down
-	most int64    // bytes beyond the start at which it is too much
+	most int64    // the maximum of bytes beyond the start
 	base int64
 	peak atomic.Int64
-	// message is the size of the largest message so far: until it is read, it is there besides what it says.
+	// message is the size of the largest message so far. Until the message is read, it uses memory besides the values
+	// in it.
 	message atomic.Int64
 }
 
@@ -40,7 +41,7 @@ func openMemory(pid int, most int64) (*memory, error) {
 	return m, nil
 }
 
-// read gives the resident memory of the process that is its own, in bytes.
+// read returns the private resident memory of the process, in bytes.
 func (m *memory) read() (int64, error) {
 	var raw [128]byte
 	n, err := unix.Pread(int(m.file.Fd()), raw[:], 0)
@@ -64,11 +65,11 @@ func (m *memory) read() (int64, error) {
 
 func (m *memory) close() { _ = m.file.Close() }
 
-// look takes a reading and says whether it is too much.
+// look takes a reading and reports whether it is too high.
 func (m *memory) look() (over bool) {
 	now, err := m.read()
 	if err != nil {
-		return false // it has ended
+		return false // the process has ended
 	}
 	used := now - m.base
 	if used > m.peak.Load() {
@@ -77,17 +78,17 @@ func (m *memory) look() (over bool) {
 	return used > m.most+m.message.Load()
 }
 
-// sent says that a message of so many bytes went to the engine.
+// sent records that a message of n bytes went to the engine.
 func (m *memory) sent(n int) {
 	if int64(n) > m.message.Load() {
 		m.message.Store(int64(n))
 	}
 }
 
-// used is the highest reading so far, in bytes.
+// used returns the highest reading so far, in bytes.
 func (m *memory) used() int64 { return max(m.peak.Load(), 0) }
 
-// guard calls over once when the memory is too much. It returns when ended is closed.
+// guard calls over once when the memory is too high. It returns when ended is closed.
 func (m *memory) guard(ended <-chan struct{}, over func()) {
 	t := time.NewTicker(watchPeriod)
 	defer t.Stop()

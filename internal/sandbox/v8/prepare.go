@@ -9,10 +9,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/protocol"
 )
 
-// internal is the prefix of the modules that the harness gets from the keeper.
+// internal is the prefix of the modules that the keeper provides to the harness.
 const internal = "skein:"
 
-// compileModules compiles the modules of a run, in place, and gives what maps positions back.
+// compileModules compiles the modules of a run in place, and returns a mapper for their positions.
 func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 	compiled := map[string]sandbox.Module{}
 	for i, m := range open.Modules {
@@ -29,8 +29,8 @@ func compileModules(open *protocol.Open) (*compile.Mapper, *sandbox.Error) {
 	return compile.NewMapper(compiled), nil
 }
 
-// addLibraries adds what definition code may import, as far as a module may name it, and the script that gives it its
-// state.
+// addLibraries adds the modules that definition code may import, as far as a module may name them, and the script
+// that makes its state.
 func addLibraries(open *protocol.Open) {
 	sources := make([]string, 0, len(open.Modules))
 	for _, m := range open.Modules {

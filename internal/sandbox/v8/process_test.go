@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/sandboxtest"
 )
 
-// Deno itself is there in the v8 tier (make test-v8); the specs about broken engines need none.
+// Deno itself is available in the v8 tier (make test-v8). The specs about compromised engines need none.
 var _ = func() bool {
 	if deno := os.Getenv(sandboxtest.DenoEnv); deno != "" {
 		Describe("a sandbox process with Deno", Label("COD-01", "COD-06"), func() { processSpecs(deno) })
@@ -44,7 +44,7 @@ func processSpecs(deno string) {
 	})
 
 	It("stays when Deno has been up for longer than it takes to have second thoughts", func() {
-		// It opens things half a second after its start, behind a gate that is shut by then.
+		// It opens files half a second after its start, behind a gate that is closed by then.
 		asked, release := make(chan struct{}), make(chan struct{})
 		time.AfterFunc(1500*time.Millisecond, func() { close(release) })
 		r := s.RunCode(ctx, sandbox.CodeRequest{Source: "export default async () => await hold()", Globals: map[string]sandbox.Binding{"hold": {Func: func(context.Context, []any) (any, error) {

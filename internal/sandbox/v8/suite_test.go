@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	sandboxtest.Main()
 	if len(os.Args) > 1 && os.Args[1] == "run" {
-		brokenEngine() // in place of Deno
+		brokenEngine() // replaces Deno
 		os.Exit(0)
 	}
 	m.Run()

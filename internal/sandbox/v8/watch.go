@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// compilerPeriod is how often the compiler's memory is looked at: it takes some hundred megabytes a second.
+// compilerPeriod is the interval at which the compiler's memory is checked. It can allocate some hundred megabytes a
+// second.
 const compilerPeriod = time.Millisecond
 
-// watchCompiler ends code that takes too much to compile, by the same measure as the default engine: one and a half
-// times its memory. The compiler is Go code in the keeper, which nothing of the engine bounds. stop ends the watch.
+// watchCompiler ends code that needs too much memory to compile, by the same measure as the default engine: one and a
+// half times its memory. The compiler is Go code in the keeper, which no limit of the engine covers. stop ends the
+// watch.
 func (k *keeper) watchCompiler() (stop func()) {
 	over := make(chan struct{})
 	var watcher sync.WaitGroup
@@ -43,7 +45,7 @@ func (k *keeper) watchCompiler() (stop func()) {
 	}
 }
 
-// inUse is how many bytes of this process the Go runtime holds of the kernel.
+// inUse returns how many bytes the Go runtime of this process holds.
 func inUse() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

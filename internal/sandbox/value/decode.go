@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed wraps every error about bytes that are no encoded value, or one beyond the bounds.
+// ErrMalformed is wrapped by every error about bytes that are not an encoded value, or that exceed the limits.
 var ErrMalformed = errors.New("malformed value")
 
-// maxDate is the largest Date either way, in milliseconds (ECMA-262).
+// maxDate is the largest Date in either direction, in milliseconds (ECMA-262).
 const maxDate = 8_640_000_000_000_000
 
-// Reader reads encoded values. It trusts nothing: a count is believed only as far as bytes are left.
+// Reader reads encoded values. It trusts nothing: a count is accepted only as far as bytes are left.
 type Reader struct {
 	buf   []byte
 	pos   int
@@ -24,13 +24,13 @@ type Reader struct {
 	Funcs bool
 }
 
-// NewReader reads from b, which it keeps no part of.
+// NewReader returns a reader of b. Decoded values do not refer to b.
 func NewReader(b []byte) *Reader { return &Reader{buf: b} }
 
-// Decode decodes exactly one value; no functions.
+// Decode decodes exactly one value, without functions.
 func Decode(b []byte) (any, error) { return decode(b, false) }
 
-// DecodeWithFuncs is Decode that also takes references to functions.
+// DecodeWithFuncs is Decode that also accepts references to functions.
 func DecodeWithFuncs(b []byte) (any, error) { return decode(b, true) }
 
 func decode(b []byte, funcs bool) (any, error) {
@@ -50,7 +50,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Left is the number of bytes not read yet.
+// Left returns the number of bytes that are not read yet.
 func (r *Reader) Left() int { return len(r.buf) - r.pos }
 
 // Tag reads a tag.
@@ -86,7 +86,7 @@ func (r *Reader) Int() (int64, error) {
 	return n, nil
 }
 
-// Span reads a length and that many bytes, which stay the buffer's.
+// Span reads a length and that many bytes, which remain part of the buffer.
 func (r *Reader) Span() ([]byte, error) {
 	n, err := r.Uint()
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Reader) Span() ([]byte, error) {
 	return b, nil
 }
 
-// Text reads a length and that much UTF-8.
+// Text reads a length and that many bytes of UTF-8.
 func (r *Reader) Text() (string, error) {
 	b, err := r.Span()
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Reader) Text() (string, error) {
 	return string(b), nil
 }
 
-// Count reads the count of a container whose members take at least size bytes each.
+// Count reads the count of a container whose members use at least size bytes each.
 func (r *Reader) Count(size int) (int, error) {
 	n, err := r.Uint()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // Encode encodes a Go value. Errors are *Error.
 func Encode(v any) ([]byte, error) { return Append(nil, v) }
 
-// Append is Encode onto a buffer.
+// Append is Encode, appending to a buffer.
 func Append(b []byte, v any) ([]byte, error) {
 	e := encoder{w: Writer{Buf: b}, start: len(b)}
 	if err := e.value(v, 0); err != nil {
@@ -32,7 +32,7 @@ type encoder struct {
 	w     Writer
 	start int
 	nodes int
-	path  []any // int or string; only complete while an error goes up
+	path  []any // int or string; complete only while an error is returned
 }
 
 func (e *encoder) where() string {
@@ -207,7 +207,7 @@ func (e *encoder) json(raw []byte, depth int) error {
 	return e.value(v, depth)
 }
 
-// reflected encodes what has no case of its own: other numbers by kind, the rest by way of encoding/json.
+// reflected encodes values without a case of their own: other numbers by kind, the rest with encoding/json.
 func (e *encoder) reflected(v any, depth int) error {
 	r := reflect.ValueOf(v)
 	switch r.Kind() {

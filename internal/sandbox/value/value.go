@@ -1,4 +1,4 @@
-// Package value is how values cross between code in an isolate and the host (SPEC COD-07).
+// Package value is how values cross between code in an isolate and the host (COD-07).
 //
 // What crosses, and its Go type:
 //
@@ -34,32 +34,32 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// The kinds of values that Go has none for are those that programs outside see too.
+// These kinds of values have no Go counterpart. They are the same types that other programs see.
 type (
 	// Undefined is JavaScript's undefined.
 	Undefined = values.Undefined
-	// Map is a JavaScript Map, its entries in order.
+	// Map is a JavaScript Map with its entries in order.
 	Map = values.Map
-	// Set is a JavaScript Set, its members in order.
+	// Set is a JavaScript Set with its members in order.
 	Set = values.Set
 )
 
 // FuncRef is a function that lives in an isolate.
 type FuncRef = sandbox.FuncRef
 
-// Bounds of every value, on both ends.
+// Limits of every value, at both ends.
 const (
 	MaxDepth = values.MaxDepth // nesting of arrays, objects, maps and sets
 	MaxNodes = 2_000_000       // values and property names in one value
 	MaxBytes = 32 << 20        // encoded size
-	// MaxBigIntBytes is the longest magnitude of a bigint: turning one into text takes quadratic time.
+	// MaxBigIntBytes is the longest magnitude of a bigint, because converting one to text takes quadratic time.
 	MaxBigIntBytes = 64 << 10
 )
 
 // Tag says what follows on the wire.
 type Tag byte
 
-// The tags. Numbers are part of the protocol: supervisor and manager may be of different versions.
+// The tags. Their numbers are part of the protocol, because supervisor and manager may have different versions.
 const (
 	TagUndefined Tag = iota
 	TagNull
@@ -78,9 +78,9 @@ const (
 	TagFunc   // uvarint
 )
 
-// Error says that a value cannot cross, and where in it.
+// Error means that a value cannot be encoded, and says where in it.
 type Error struct {
-	Path   string // "" for the value itself, else like .items[3].name
+	Path   string // "" for the value itself, else a path such as .items[3].name
 	Reason string
 }
 
@@ -92,16 +92,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the value at %s cannot cross the sandbox: %s", e.Path, e.Reason)
 }
 
-// maxSafe is the largest integer up to which every integer is a number of its own.
+// maxSafe is the largest integer up to which a number represents every integer exactly.
 const maxSafe = 1<<53 - 1
 
-// DateOf gives the time of a Date's milliseconds.
+// DateOf returns the time for a Date's milliseconds.
 func DateOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func bigBytes(n *big.Int) int { return (n.BitLen() + 7) / 8 }
 
-// ToJSON writes a value as plain JSON, for those who know no more than JSON: see values.Plain.
+// ToJSON encodes a value as plain JSON, for readers that know only JSON: see values.Plain.
 func ToJSON(v any) (json.RawMessage, error) { return values.Plain(v) }
 
-// Into stores a value in dst as json.Unmarshal of its JSON would.
+// Into stores a value in dst as json.Unmarshal would store its JSON.
 func Into(v, dst any) error { return values.Into(v, dst) }

@@ -21,7 +21,7 @@ func TestValue(t *testing.T) {
 	RunSpecs(t, "Sandbox values")
 }
 
-// anyValue draws any value that crosses.
+// anyValue draws any value that can be encoded.
 func anyValue(depth int) *rapid.Generator[any] {
 	leaves := []*rapid.Generator[any]{
 		rapid.Just[any](nil), rapid.Just[any](value.Undefined{}), rapid.Bool().AsAny(), rapid.String().AsAny(),

@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Writer appends encoded values to a buffer. Containers are announced with their count and followed by
-// that many values; the caller keeps that promise.
+// Writer appends encoded values to a buffer. A container is announced with its count, and the caller must then append
+// that many values.
 type Writer struct {
 	Buf []byte
-	// Grow, if any, gives a buffer with the same content and room for n bytes more, where buffers are counted. Once
-	// it gives false, nothing more is written.
+	// Grow, if not nil, returns a buffer with the same content and room for n more bytes, for buffers that are
+	// counted. Once it returns false, nothing more is written.
 	Grow func(buf []byte, n int) ([]byte, bool)
 	full bool
 }
 
-// Full says whether Grow has given up, so that Buf is not complete.
+// Full reports whether Grow has failed, so that Buf is incomplete.
 func (w *Writer) Full() bool { return w.full }
 
-// room says whether n bytes more, and a tag and a length, can be appended.
+// room reports whether n more bytes, a tag and a length can be appended.
 func (w *Writer) room(n int) bool {
 	n += 2 * binary.MaxVarintLen64
 	if w.Grow == nil || w.full || cap(w.Buf)-len(w.Buf) >= n {
@@ -48,14 +48,14 @@ func (w *Writer) Number(f float64) {
 	}
 }
 
-// Int appends a number that is an integer. It must not be beyond 2^53 either way.
+// Int appends a number that is an integer of at most 2^53 in either direction.
 func (w *Writer) Int(n int64) {
 	if w.room(0) {
 		w.Buf = binary.AppendVarint(append(w.Buf, byte(TagInt)), n)
 	}
 }
 
-// String appends a string; whatever is not UTF-8 in it becomes U+FFFD.
+// String appends a string. Bytes that are not UTF-8 become U+FFFD.
 func (w *Writer) String(s string) {
 	w.Tag(TagString)
 	w.text(s)
@@ -110,8 +110,8 @@ func (w *Writer) Func(ref FuncRef) {
 	}
 }
 
-// WellFormed replaces each byte sequence that is not UTF-8 by U+FFFD, the three bytes of a lone surrogate
-// (which is how the engine writes one) by a single U+FFFD.
+// WellFormed replaces each byte sequence that is not UTF-8 by U+FFFD. The three bytes of a lone surrogate (the
+// engine's form of one) become a single U+FFFD.
 func WellFormed(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -1,5 +1,5 @@
-// The containerd shim of gVisor, for machines on which root may not make the kernel spare a process when memory is
-// short (it lacks SYS_RESOURCE): upstream's gives up there.
+// The containerd shim of gVisor, for machines on which root lacks SYS_RESOURCE and so cannot make the kernel spare a
+// process when memory is short. The upstream shim fails there.
 package main
 
 import (
@@ -22,13 +22,14 @@ func main() {
 	shim.Run(context.Background(), manager{v1.NewShimManager("io.containerd.runsc.v1")})
 }
 
-// manager is upstream's but for the start of the process that serves a pod. Each container has one of its own.
+// manager is the upstream manager with a different start of the process that serves a pod. Each container has its
+// own.
 type manager struct{ shim.Manager }
 
-// spared is how little the kernel should like to end a shim, where that can be said.
+// spared is the OOM score adjustment of a shim, where it can be set: the kernel almost never kills it.
 const spared = -999
 
-// Start starts the serving process and says where it listens. The working folder is the container's bundle.
+// Start starts the serving process and returns its address. The working folder is the container's bundle.
 func (m manager) Start(ctx context.Context, id string, opts shim.StartOpts) (shim.BootstrapParams, error) {
 	params := shim.BootstrapParams{Version: 2, Protocol: "ttrpc"}
 	namespace, err := namespaces.NamespaceRequired(ctx)
@@ -57,7 +58,7 @@ func (m manager) Start(ctx context.Context, id string, opts shim.StartOpts) (shi
 // serve starts this program again with a listening socket.
 func serve(address string, args ...string) (pid int, err error) {
 	socket, err := shim.NewSocket(address)
-	if shim.SocketEaddrinuse(err) { // one that crashed has left it
+	if shim.SocketEaddrinuse(err) { // left by a shim that crashed
 		if err := shim.RemoveSocket(address); err != nil {
 			return 0, err
 		}
@@ -81,7 +82,7 @@ func serve(address string, args ...string) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	go func() { _ = cmd.Wait() }() // it outlives this process, as a rule
+	go func() { _ = cmd.Wait() }() // it usually outlives this process
 	return cmd.Process.Pid, nil
 }
 

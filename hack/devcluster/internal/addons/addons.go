@@ -1,5 +1,5 @@
-// Package addons installs what a cluster with a node needs inside: permissions of the node's
-// helpers, cluster DNS, and on demand the RuntimeClass of gVisor.
+// Package addons installs what a cluster with a node needs inside: permissions of the node's helpers, cluster DNS,
+// and optionally the RuntimeClass of gVisor.
 package addons
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// DNSImage and PauseImage are the images that the node loads for itself.
+// DNSImage and PauseImage are images that the node loads itself.
 const (
 	DNSImage   = "devcluster.local/coredns:1"
 	PauseImage = "devcluster.local/pause:1"
@@ -57,7 +57,7 @@ func role(ctx context.Context, client kubernetes.Interface, name string, to rbac
 	return err
 }
 
-// GVisorClass is the RuntimeClass of pods that run on gVisor; its handler is a runtime of containerd's configuration.
+// GVisorClass is the RuntimeClass of pods that run on gVisor. Its handler is a runtime in containerd's configuration.
 const GVisorClass = "gvisor"
 
 func installGVisor(ctx context.Context, client kubernetes.Interface) error {
@@ -67,7 +67,8 @@ func installGVisor(ctx context.Context, client kubernetes.Interface) error {
 
 const dnsNamespace = "kube-system"
 
-// corefile serves cluster.local; everything else goes to the given servers, if any.
+// corefile returns the configuration that serves cluster.local, and forwards everything else to the given servers, if
+// any.
 func corefile(servers []string) string {
 	forward := ""
 	if len(servers) > 0 {
@@ -86,8 +87,8 @@ func corefile(servers []string) string {
 `
 }
 
-// installDNS runs CoreDNS as an ordinary, restricted pod, under the names and labels that NetworkPolicies written for
-// other clusters select.
+// installDNS runs CoreDNS as an ordinary, restricted pod, with the names and labels that NetworkPolicies for other
+// clusters select.
 func installDNS(ctx context.Context, client kubernetes.Interface, cfg layout.Config) error {
 	labels := map[string]string{"k8s-app": "kube-dns"}
 	meta := metav1.ObjectMeta{Name: "coredns", Namespace: dnsNamespace, Labels: labels}

@@ -1,4 +1,4 @@
-// Package cli is the devcluster's own commands.
+// Package cli implements the commands of devcluster.
 package cli
 
 import (
@@ -36,7 +36,7 @@ var errUsage = errors.New("usage")
 
 type command func(ctx context.Context, args []string) (code int, err error)
 
-// Run executes a command line without the program's name, and gives the exit code.
+// Run executes a command line without the program's name, and returns the exit code.
 func Run(args []string, start supervisor.StartControlPlane) (int, error) {
 	name := ""
 	if len(args) > 0 {
@@ -87,7 +87,7 @@ func inNode(args []string, f func(layout.Dir) error) (int, error) {
 	return 0, nil
 }
 
-// place are the flags that say which cluster is meant.
+// place are the flags that identify the cluster.
 type place struct{ dir, name string }
 
 func (p *place) register(fs *flag.FlagSet) {
@@ -97,7 +97,7 @@ func (p *place) register(fs *flag.FlagSet) {
 
 func (p *place) resolve() (layout.Dir, error) { return layout.ResolveDir(p.dir, p.name) }
 
-// parse reads flags and refuses anything else.
+// parse parses flags and refuses other arguments.
 func parse(fs *flag.FlagSet, args []string) error {
 	fs.SetOutput(os.Stderr)
 	if err := fs.Parse(args); err != nil {

@@ -32,7 +32,7 @@ func down(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// takeDown stops the cluster in d, in whatever state it is, and removes everything of it.
+// takeDown stops the cluster in d, whatever its state, and removes everything of it.
 func takeDown(ctx context.Context, d layout.Dir) error {
 	if err := os.RemoveAll(failedLogs(d)); err != nil {
 		return err
@@ -45,7 +45,7 @@ func takeDown(ctx context.Context, d layout.Dir) error {
 		return err
 	}
 	lock, err := flock.Wait(ctx, d.Lock(), sayWaiting)
-	if errors.Is(err, fs.ErrNotExist) { // the other down removed it
+	if errors.Is(err, fs.ErrNotExist) { // another down removed it
 		fmt.Println("devcluster: nothing is up in", d)
 		return nil
 	}
@@ -72,7 +72,7 @@ func stopAndClean(ctx context.Context, d layout.Dir) error {
 	return os.RemoveAll(string(d))
 }
 
-// stopSupervisor asks the supervisor to stop everything in order, and insists after a while.
+// stopSupervisor asks the supervisor to stop everything in order, and kills it after a while.
 func stopSupervisor(ctx context.Context, d layout.Dir) error {
 	pid := flock.Holder(d.SupervisorLock())
 	if pid == 0 {
@@ -102,7 +102,7 @@ func stopSupervisor(ctx context.Context, d layout.Dir) error {
 	return nil
 }
 
-// clean removes what a cluster without a supervisor left outside and inside of its run directory, the lock aside.
+// clean removes what a cluster without a supervisor left, outside and inside its run directory, except the lock.
 func clean(d layout.Dir) error {
 	cfg, err := d.ReadConfig()
 	switch {
@@ -125,7 +125,7 @@ func clean(d layout.Dir) error {
 			}
 		}
 	}
-	// Last: as long as it exists, another down knows what there is to clean up.
+	// Last: as long as it exists, another down knows what to clean up.
 	if err := os.Remove(d.Config()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -33,7 +33,7 @@ func env(_ context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// assetsDir is the folder beside this binary that has it under the names that envtest looks for.
+// assetsDir returns the folder beside this binary with the names that envtest looks for.
 func assetsDir() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

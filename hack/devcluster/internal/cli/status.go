@@ -56,7 +56,7 @@ func status(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// report writes one line for each part and says whether all of them work.
+// report writes one line for each part, and reports whether all of them work.
 func report(ctx context.Context, w io.Writer, d layout.Dir, cfg layout.Config, s layout.State) bool {
 	pid := flock.Holder(d.SupervisorLock())
 	if pid == 0 {
@@ -101,7 +101,7 @@ func report(ctx context.Context, w io.Writer, d layout.Dir, cfg layout.Config, s
 	return ok
 }
 
-// probe asks a component for its health as the administrator.
+// probe requests a component's health as the administrator.
 func probe(ctx context.Context, d layout.Dir, port int, path string) error {
 	if port == 0 {
 		return errors.New("not started")
@@ -146,7 +146,7 @@ func nodeReady(ctx context.Context, d layout.Dir, cfg layout.Config) error {
 	return ready.IsNodeReady(n)
 }
 
-// versions reads from the programs' build information what they were made from.
+// versions reads the versions of the components from the programs' build information.
 func versions(cfg layout.Config) []string {
 	self, _ := os.Executable()
 	var out []string
@@ -157,7 +157,7 @@ func versions(cfg layout.Config) []string {
 		{filepath.Join(cfg.DNSBin, "bin", "coredns"), "github.com/coredns/coredns", "coredns"},
 		{filepath.Join(cfg.GVisorBin, "bin", "runsc"), "gvisor.dev/gvisor", "gvisor"},
 	} {
-		i, err := buildinfo.ReadFile(b.path) // without a node, or without gVisor, there is none
+		i, err := buildinfo.ReadFile(b.path) // without a node, or without gVisor, the program does not exist
 		if err != nil {
 			continue
 		}

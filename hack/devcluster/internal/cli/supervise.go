@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/supervisor"
 )
 
-// superviseCommand is the hidden command that up starts; its argument is the run directory.
+// superviseCommand is the hidden command that up starts. Its argument is the run directory.
 const superviseCommand = "supervise"
 
 // progressFD is the pipe to up.

@@ -2,6 +2,6 @@ package cli
 
 import "syscall"
 
-// endWithParent lets the supervisor stop when the up that stays in the foreground is killed. The signal comes with the end
-// of the starting thread, so the caller must be locked to its own.
+// endWithParent makes the supervisor stop when an up in the foreground is killed. The kernel sends the signal when
+// the starting thread ends, so the caller must be locked to its thread.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGTERM }

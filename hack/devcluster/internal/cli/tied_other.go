@@ -4,5 +4,5 @@ package cli
 
 import "syscall"
 
-// endWithParent needs Linux; elsewhere a killed up leaves the cluster to down.
+// endWithParent does nothing here: it needs Linux. Elsewhere a killed up leaves the cluster for down.
 func endWithParent(*syscall.SysProcAttr) {}

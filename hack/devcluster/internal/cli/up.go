@@ -88,7 +88,7 @@ func up(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// start brings the cluster up, or finds it up already.
+// start starts the cluster, or reports that it is up already.
 func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err error) {
 	cfg, err := f.config()
 	if err != nil {
@@ -115,7 +115,7 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 		printUsage(d)
 		return true, nil
 	}
-	if err := clean(d); err != nil { // what a crash left
+	if err := clean(d); err != nil { // remove what a crash left
 		return false, err
 	}
 	fmt.Printf("devcluster: starting %s: %s\n", cfg.Name, cfg.NodeReason)
@@ -141,8 +141,8 @@ func start(ctx context.Context, d layout.Dir, f upFlags) (already bool, err erro
 	return false, nil
 }
 
-// answers says whether a cluster runs in d. A supervisor that is just ending still holds its lock, so one whose API server
-// does not answer is given time to end.
+// answers reports whether a cluster runs in d. A supervisor that is about to end still holds its lock, so if its API
+// server does not answer, answers waits until it has ended.
 func answers(ctx context.Context, d layout.Dir) (bool, error) {
 	for began := time.Now(); flock.Held(d.SupervisorLock()); time.Sleep(50 * time.Millisecond) {
 		s, err := d.ReadState()
@@ -160,7 +160,7 @@ func printUsage(d layout.Dir) {
 	fmt.Printf("  export KUBECONFIG=%s\n", d.Kubeconfig())
 }
 
-// config decides what the cluster will be, ranges aside.
+// config decides the settings of the cluster, except for its address ranges.
 func (f upFlags) config() (layout.Config, error) {
 	cfg := layout.Config{Name: f.name, Audit: f.audit, Egress: f.egress,
 		NodeBin: os.Getenv("SKEIN_DEVCLUSTER_NODE"), DNSBin: os.Getenv("SKEIN_DEVCLUSTER_DNS")}
@@ -225,14 +225,14 @@ func (f upFlags) config() (layout.Config, error) {
 	return cfg, nil
 }
 
-// claim makes the run directory and takes its lock.
+// claim creates the run directory and takes its lock.
 func claim(ctx context.Context, d layout.Dir) (*flock.Lock, error) {
 	for {
 		if err := claimDir(d); err != nil {
 			return nil, err
 		}
 		l, err := flock.Wait(ctx, d.Lock(), sayWaiting)
-		if !errors.Is(err, fs.ErrNotExist) { // else a down that was waited for removed it
+		if !errors.Is(err, fs.ErrNotExist) { // otherwise a down that was waited for removed it
 			return l, err
 		}
 	}
@@ -240,8 +240,8 @@ func claim(ctx context.Context, d layout.Dir) (*flock.Lock, error) {
 
 func sayWaiting(pid int) { fmt.Printf("devcluster: waiting for another up or down (pid %d)\n", pid) }
 
-// claimDir makes the run directory, which only this user may enter. The folder of temporary files is everyone's, so a
-// directory of that name that belongs to somebody else is refused.
+// claimDir creates the run directory, which only this user may enter. Everyone can write to the folder of temporary
+// files, so a directory of that name that belongs to another user is refused.
 func claimDir(d layout.Dir) error {
 	if err := os.MkdirAll(filepath.Dir(string(d)), 0o755); err != nil {
 		return err
@@ -259,7 +259,7 @@ func claimDir(d layout.Dir) error {
 	return foreign(d)
 }
 
-// foreign refuses a directory that holds something else than a cluster: down removes it.
+// foreign refuses a directory that contains anything other than a cluster, because down removes it.
 func foreign(d layout.Dir) error {
 	entries, err := os.ReadDir(string(d))
 	if err != nil || len(entries) == 0 {
@@ -273,7 +273,7 @@ func foreign(d layout.Dir) error {
 	return fmt.Errorf("%s is not empty and is not a cluster's: choose another with --dir", d)
 }
 
-// launch starts the supervisor and passes its progress on, until the cluster is ready.
+// launch starts the supervisor and prints its progress until the cluster is ready.
 func launch(ctx context.Context, d layout.Dir, tied bool) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -334,7 +334,7 @@ func launch(ctx context.Context, d layout.Dir, tied bool) error {
 	}
 }
 
-// keepLogs moves the logs of a failed start out of the run directory and says where they are.
+// keepLogs moves the logs of a failed start out of the run directory, and returns an error that says where they are.
 func keepLogs(d layout.Dir) error {
 	_ = os.RemoveAll(failedLogs(d))
 	if err := os.Rename(filepath.Dir(d.Log("x")), failedLogs(d)); err != nil {
@@ -343,5 +343,5 @@ func keepLogs(d layout.Dir) error {
 	return fmt.Errorf("the logs are in %s", failedLogs(d))
 }
 
-// failedLogs is where the logs of the last failed start are, until the next down.
+// failedLogs returns the folder of the logs of the last failed start, which stay until the next down.
 func failedLogs(d layout.Dir) string { return string(d) + "-failed-logs" }

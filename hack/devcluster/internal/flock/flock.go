@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package flock is file locks that the kernel drops with their process: what tells a living cluster from a dead one,
-// whatever happened to pids in between.
+// Package flock implements file locks that the kernel releases with their process. They distinguish a living cluster
+// from a dead one, even if pids were reused.
 package flock
 
 import (
@@ -21,7 +21,7 @@ var ErrHeld = errors.New("held by another process")
 // Lock is a lock that this process holds.
 type Lock struct{ f *os.File }
 
-// Try takes the lock on path, which is created, or gives ErrHeld. The file then holds this process's pid.
+// Try takes the lock on path, creating the file, or returns ErrHeld. The file then contains this process's pid.
 func Try(path string) (*Lock, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -35,7 +35,7 @@ func Try(path string) (*Lock, error) {
 			}
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
-		if !same(f, path) { // the holder before us removed it with its folder
+		if !same(f, path) { // the previous holder removed it with its folder
 			f.Close()
 			continue
 		}
@@ -59,7 +59,7 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Wait takes the lock, waiting for its holder as long as ctx lasts; waiting is called once if it has to.
+// Wait takes the lock, waiting for its holder until ctx ends. It calls waiting once if it has to wait.
 func Wait(ctx context.Context, path string, waiting func(pid int)) (*Lock, error) {
 	said := false
 	for {
@@ -79,10 +79,10 @@ func Wait(ctx context.Context, path string, waiting func(pid int)) (*Lock, error
 	}
 }
 
-// Unlock gives the lock up.
+// Unlock releases the lock.
 func (l *Lock) Unlock() { l.f.Close() }
 
-// Held says whether a process holds the lock on path.
+// Held reports whether a process holds the lock on path.
 func Held(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -92,14 +92,14 @@ func Held(path string) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
 }
 
-// Holder gives the pid of the process that holds the lock on path, or 0 when none does. The pid is as its holder
-// sees it, which in a pid namespace is not as others do.
+// Holder returns the pid of the process that holds the lock on path, or 0 when none does. It is the pid that the
+// holder sees, which differs from what others see when the holder is in a pid namespace.
 func Holder(path string) int {
 	for Held(path) {
 		if pid := pidIn(path); pid != 0 {
 			return pid
 		}
-		time.Sleep(time.Millisecond) // taken, and not yet written
+		time.Sleep(time.Millisecond) // taken, but the pid is not written yet
 	}
 	return 0
 }

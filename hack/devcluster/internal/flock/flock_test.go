@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestMain lets this program be its own other process: with HOLD it takes that lock, says so and waits to be killed.
+// TestMain lets this program be its own other process: with HOLD it takes that lock, reports it and waits to be
+// killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("HOLD"); path != "" {
 		if _, err := Try(path); err != nil {

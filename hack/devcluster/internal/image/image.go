@@ -19,21 +19,21 @@ import (
 	"time"
 )
 
-// Spec says what an image holds. It is a scratch image: /tmp, /etc/passwd and the given files.
+// Spec describes an image. It is a scratch image with /tmp, /etc/passwd and the given files.
 type Spec struct {
 	// Name is the reference, as in a pod's image field; see Normalize.
 	Name string
-	// Files are copied from the host, by path in the image. They get mode 0755.
+	// Files are copied from the host, by their path in the image. They get mode 0755.
 	Files map[string]string
 	// Entrypoint is the program and its first arguments.
 	Entrypoint []string
-	// User is the number under which it runs.
+	// User is the id of the user under which it runs.
 	User int
 }
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]+(?:[._:/-]+[A-Za-z0-9_]+)*$`)
 
-// Normalize completes a reference as the kubelet does: docker.io where there is no registry, latest where there is no tag.
+// Normalize completes a reference as the kubelet does: docker.io without a registry, latest without a tag.
 func Normalize(name string) (string, error) {
 	if !nameRE.MatchString(name) || strings.Contains(name, "@") {
 		return "", fmt.Errorf("the image name %q is not valid: write it like skein.dev/manager:dev", name)
@@ -58,7 +58,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// path is where the blob is in the archive.
+// path returns the path of the blob in the archive.
 func (d descriptor) path() string { return "blobs/" + strings.Replace(d.Digest, ":", "/", 1) }
 
 func digest(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }
@@ -139,8 +139,8 @@ func write(s Spec, name string, out io.Writer) error {
 	return w.Close()
 }
 
-// putLayer adds the one file system layer of an image. It reads the files twice instead of holding them: the archive wants
-// to know the layer's digest and size before the layer.
+// putLayer adds the one file system layer of an image. It reads the files twice instead of keeping them in memory,
+// because the archive needs the layer's digest and size before the layer.
 func putLayer(s Spec, mediaType string, w *tar.Writer) (descriptor, error) {
 	sum, size := sha256.New(), counter(0)
 	if err := writeLayer(s, io.MultiWriter(sum, &size)); err != nil {
@@ -182,7 +182,7 @@ func writeLayer(s Spec, to io.Writer) error {
 	if err := put(w, "etc/passwd", 0o644, []byte(passwd)); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Files)) { // sorted: the same files make the same image
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) { // sorted, so that the same files make the same image
 		if err := putFile(w, strings.TrimPrefix(path.Clean("/"+name), "/"), s.Files[name]); err != nil {
 			return err
 		}

@@ -16,8 +16,8 @@ import (
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// The components are started below their cobra commands: those install signal handlers and exit the process. Feature
-// gates and logging are one set for the whole process, so the API server, which comes first, sets both.
+// The components are started below their cobra commands, which install signal handlers and exit the process. Feature
+// gates and logging are shared by the whole process. The API server starts first and sets both.
 
 func runAPIServer(ctx context.Context, l *listener, flags []string) error {
 	o := apiserveroptions.NewServerRunOptions()

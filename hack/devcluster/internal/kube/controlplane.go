@@ -19,7 +19,7 @@ import (
 
 // ControlPlane is etcd, the API server, the controller manager and the scheduler, running in this process.
 type ControlPlane struct {
-	// Ports are where they listen.
+	// Ports are the ports on which they listen.
 	Ports layout.State
 
 	dir  layout.Dir
@@ -28,15 +28,15 @@ type ControlPlane struct {
 	etcd *embed.Etcd
 
 	stopControllers, stopAPI func()
-	failed                   chan error // one for each component that ended
+	failed                   chan error // gets one error for each component that ended
 	controllers, api         sync.WaitGroup
 }
 
-// Start brings the control plane up and returns once the API server is ready. The certificates must exist already.
-// Progress gets a few words after each stage. A process can do this once.
+// Start starts the control plane and returns once the API server is ready. The certificates must exist already. It
+// calls progress with a few words after each stage. A process can call it only once.
 func Start(ctx context.Context, d layout.Dir, cfg layout.Config, progress func(string)) (_ *ControlPlane, err error) {
 	logs.InitLogs()
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the components' own use of old APIs is not our user's concern
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // users need not know that the components use old APIs
 	c := &ControlPlane{dir: d, cfg: cfg, pki: pki.Dir(d.PKI()), failed: make(chan error, 3)}
 	apiCtx, stopAPI := context.WithCancel(context.Background())
 	ctlCtx, stopControllers := context.WithCancel(context.Background())
@@ -102,11 +102,11 @@ func (c *ControlPlane) run(group *sync.WaitGroup, name string, f func() error) {
 	})
 }
 
-// Failed delivers an error when a component ends. Before Stop none should.
+// Failed returns a channel that gets an error when a component ends. None should end before Stop.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
-// Stop ends the controllers, then the API server, then etcd, as each needs the next. A component that does not end in
-// time is left to the end of the process.
+// Stop ends the controllers, then the API server, then etcd, because each needs the next. A component that does not
+// end in time ends with the process.
 func (c *ControlPlane) Stop() error {
 	c.stopControllers()
 	ok := within(4*time.Second, c.controllers.Wait)
@@ -121,7 +121,7 @@ func (c *ControlPlane) Stop() error {
 	return nil
 }
 
-// within says whether f returned in time.
+// within reports whether f returned in time.
 func within(d time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() { f(); close(done) }()

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installCRDs creates the custom resources of a folder and waits until they can be used. The controllers are not running yet: the
-// garbage collector looks for new kinds when it starts, and then only every 30 s.
+// installCRDs creates the custom resources of a folder and waits until they can be used. The controllers must not run
+// yet: the garbage collector looks for new kinds when it starts, and then only every 30 s.
 func (c *ControlPlane) installCRDs(ctx context.Context) error {
 	definitions, err := readCRDs(c.cfg.CRDs)
 	if err != nil {
@@ -65,7 +65,7 @@ func established(d *apiextensions.CustomResourceDefinition) bool {
 	return false
 }
 
-// readCRDs reads the custom resources of a folder, one a file.
+// readCRDs returns the custom resources of a folder, one per file.
 func readCRDs(dir string) ([]apiextensions.CustomResourceDefinition, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {

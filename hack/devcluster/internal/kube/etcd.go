@@ -15,12 +15,12 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/pki"
 )
 
-// startEtcd runs a single etcd on a free loopback port that only holders of the API server's certificate can use.
+// startEtcd runs a single etcd on a free loopback port. Only holders of the API server's certificate can use it.
 func startEtcd(ctx context.Context, d layout.Dir) (e *embed.Etcd, port int, err error) {
 	for range 5 {
 		e, port, err = tryEtcd(d)
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			break // else somebody took a port between finding and using it
+			break // otherwise another process took the port before etcd could use it
 		}
 	}
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/pki"
 )
 
-// auditPolicy records who called what, without bodies: enough to count writes by user agent, and no secret in it.
+// auditPolicy records who called what, without bodies: enough to count writes by user agent, without secrets.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -37,9 +37,9 @@ func (c *ControlPlane) apiServerFlags() ([]string, error) {
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.Key(pki.ServiceAccounts), "--service-account-signing-key-file=" + p.Key(pki.ServiceAccounts),
-		// The aggregation layer: how an aggregated API server knows on whose behalf a request comes. With a node,
-		// requests go to endpoints, not to Service addresses, as kube-proxy does not run where the API server does.
-		// Without one, an aggregated server can only be a process of this machine: it is reached by name, as a
+		// The aggregation layer tells an aggregated API server on whose behalf a request comes. With a node, requests
+		// go to endpoints and not to Service addresses, because kube-proxy does not run where the API server does.
+		// Without a node, an aggregated server can only be a process of this machine. It is reached by name, as a
 		// Service of type ExternalName, because endpoints cannot be loopback addresses.
 		"--requestheader-client-ca-file=" + p.Cert(pki.FrontProxyCA), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -64,7 +64,7 @@ func (c *ControlPlane) controllerManagerFlags() []string {
 		"--service-account-private-key-file="+p.Key(pki.ServiceAccounts), "--root-ca-file="+p.Cert(pki.CA),
 		"--cluster-signing-cert-file="+p.Cert(pki.CA), "--cluster-signing-key-file="+p.Key(pki.CA),
 		"--allocate-node-cidrs=true", "--cluster-cidr="+c.cfg.PodCIDR.String(), "--service-cluster-ip-range="+c.cfg.ServiceCIDR.String(),
-		fmt.Sprintf("--node-cidr-mask-size=%d", c.cfg.PodCIDR.Bits()), // one node: it gets the whole range
+		fmt.Sprintf("--node-cidr-mask-size=%d", c.cfg.PodCIDR.Bits()), // the one node gets the whole range
 	)
 }
 
@@ -72,19 +72,19 @@ func (c *ControlPlane) schedulerFlags() []string {
 	return c.clientFlags(pki.Scheduler, c.Ports.SchedulerPort)
 }
 
-// clientFlags are what the controller manager and the scheduler have in common.
+// clientFlags returns the flags that the controller manager and the scheduler share.
 func (c *ControlPlane) clientFlags(name string, port int) []string {
 	k := c.pki.Kubeconfig(name)
 	return []string{
 		"--kubeconfig=" + k, "--authentication-kubeconfig=" + k, "--authorization-kubeconfig=" + k,
 		fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file=" + c.pki.Cert(name), "--tls-private-key-file=" + c.pki.Key(name),
 		"--leader-elect=false",
-		"--kube-api-qps=1000", "--kube-api-burst=1000", // the defaults make the start wait for seconds
+		"--kube-api-qps=1000", "--kube-api-burst=1000", // with the defaults the start would wait for seconds
 	}
 }
 
-// kubeconfigs makes the kubeconfig of everyone who talks to this API server: over loopback on the host, over the link
-// from the node.
+// kubeconfigs writes the kubeconfig of each client of this API server: over loopback on the host, over the link from
+// the node.
 func (c *ControlPlane) kubeconfigs() error {
 	at := func(host string) string { return fmt.Sprintf("https://%s:%d", host, c.Ports.APIPort) }
 	write := func(path, name, server string) error {

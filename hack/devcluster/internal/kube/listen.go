@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// listener accepts on several addresses with one port. The API server takes one listener only, and 0.0.0.0 would offer
-// it to the machine's network.
+// listener accepts on several addresses with one port. The API server takes only one listener, and 0.0.0.0 would
+// expose it to the machine's network.
 type listener struct {
 	parts []net.Listener
 	conns chan accepted
@@ -23,7 +23,7 @@ type accepted struct {
 	err  error
 }
 
-// listen binds addrs, the first with a free port and the others with the same one.
+// listen binds addrs: the first with a free port, and the others with the same port.
 func listen(addrs ...netip.Addr) (*listener, error) {
 	for {
 		l, err := tryListen(addrs)
@@ -93,12 +93,12 @@ func (l *listener) closeParts() error {
 	return errors.Join(errs...)
 }
 
-// Addr is the first address.
+// Addr returns the first address.
 func (l *listener) Addr() net.Addr { return l.parts[0].Addr() }
 
 func (l *listener) port() int { return l.Addr().(*net.TCPAddr).Port }
 
-// freePort gives a loopback port that is free now.
+// freePort returns a loopback port that is free now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

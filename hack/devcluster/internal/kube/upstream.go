@@ -1,6 +1,6 @@
-// Package kube holds the upstream programs: the commands as they are, and a control plane that runs etcd, the API
-// server, the controller manager and the scheduler in one process. It is what makes the binary big and slow to build;
-// only main imports it.
+// Package kube contains the upstream programs: their unchanged commands, and a control plane that runs etcd, the API
+// server, the controller manager and the scheduler in one process. It makes the binary big and slow to build, so only
+// main imports it.
 package kube
 
 import (
@@ -19,10 +19,10 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// Command is one upstream program: it reads os.Args and gives the exit code.
+// Command is one upstream program: it reads os.Args and returns the exit code.
 type Command func() int
 
-// Commands are the upstream programs by the name under which they are called.
+// Commands are the upstream programs, by the name with which they are called.
 var Commands = map[string]Command{
 	"etcd": func() int { etcdmain.Main(os.Args); return 0 },
 	"kubectl": func() int {

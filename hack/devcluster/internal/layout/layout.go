@@ -1,5 +1,5 @@
-// Package layout says where a cluster's files are and what its configuration and state look like on disk.
-// Everything of a cluster lives in one run directory that down removes.
+// Package layout defines where a cluster's files are, and the format of its configuration and state on disk.
+// Everything of a cluster is in one run directory that down removes.
 package layout
 
 import (
@@ -31,20 +31,21 @@ func (d Dir) Node() string           { return d.join("node") }
 func (d Dir) AuditPolicy() string    { return d.join("audit-policy.yaml") }
 func (d Dir) AuditLog() string       { return d.Log("audit") }
 
-// Log is the log file of a component.
+// Log returns the log file of a component.
 func (d Dir) Log(component string) string { return d.join("logs", component+".log") }
 
-// Containerd is the socket of the node's container runtime; it can be used from outside of the node's namespaces.
+// Containerd returns the socket of the node's container runtime. It can be used from outside the node's namespaces.
 func (d Dir) Containerd() string { return d.join("node", "containerd.sock") }
 
 func (d Dir) join(p ...string) string { return filepath.Join(append([]string{string(d)}, p...)...) }
 
-// MaxDirLen bounds a run directory's path: a Unix socket in it may have 107 bytes.
+// MaxDirLen limits the length of a run directory's path, because the path of a Unix socket in it has at most 107
+// bytes.
 const MaxDirLen = 80
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$`)
 
-// ResolveDir gives the run directory for --dir and --name; dir wins when it is set.
+// ResolveDir returns the run directory for --dir and --name. dir takes precedence when it is set.
 func ResolveDir(dir, name string) (Dir, error) {
 	if !nameRE.MatchString(name) {
 		return "", fmt.Errorf("the cluster name %q is not valid: use up to 30 lower-case letters, digits and inner dashes", name)
@@ -66,26 +67,26 @@ func ResolveDir(dir, name string) (Dir, error) {
 	return Dir(abs), nil
 }
 
-// Config is what up decided; the supervisor and the node read it.
+// Config is what up decided. The supervisor and the node read it.
 type Config struct {
 	Name string `json:"name"`
-	// Node is whether there is a node; NodeReason says why, in words for people.
+	// Node is whether there is a node. NodeReason says why, for people.
 	Node       bool   `json:"node"`
 	NodeReason string `json:"nodeReason"`
 	Audit      bool   `json:"audit"`
 	// Egress lets pods reach what the host reaches, through address translation on the host.
 	Egress bool `json:"egress"`
-	// Nameservers are where cluster DNS sends questions about other domains, with egress.
+	// Nameservers are the servers to which cluster DNS forwards other domains, with egress.
 	Nameservers []string `json:"nameservers,omitempty"`
-	// CRDs is a folder of custom resources that are there before the controllers start; none when empty.
+	// CRDs is a folder of custom resources to create before the controllers start. Empty means none.
 	CRDs string `json:"crds,omitempty"`
-	// PodCIDR, ServiceCIDR and LinkCIDR are the node's address ranges; the link has two addresses, host end first.
-	// The zero ones are chosen when the node is started.
+	// PodCIDR, ServiceCIDR and LinkCIDR are the node's address ranges. The link has two addresses, the host's first.
+	// Zero ranges are chosen when the node is started.
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
 	LinkCIDR    netip.Prefix `json:"linkCIDR"`
-	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor. The last is empty in a
-	// cluster without gVisor.
+	// NodeBin, DNSBin and GVisorBin are the folders of the node's programs, of cluster DNS and of gVisor. GVisorBin
+	// is empty in a cluster without gVisor.
 	NodeBin   string `json:"nodeBin,omitempty"`
 	DNSBin    string `json:"dnsBin,omitempty"`
 	GVisorBin string `json:"gvisorBin,omitempty"`
@@ -94,22 +95,22 @@ type Config struct {
 // GVisor reports whether pods can run on gVisor.
 func (c Config) GVisor() bool { return c.GVisorBin != "" }
 
-// NodeName is the name of the cluster's Node object and the host name inside it.
+// NodeName returns the name of the cluster's Node object, which is also the host name inside it.
 func (c Config) NodeName() string { return c.Name + "-node" }
 
-// Cgroup is the parent of everything the kubelet creates, below each cgroup hierarchy's root.
+// Cgroup returns the parent of everything that the kubelet creates, below the root of each cgroup hierarchy.
 func (c Config) Cgroup() string { return "skein-devcluster-" + c.Name }
 
-// HostIP is the host's end of the link: the API server's advertised address.
+// HostIP returns the host's address on the link: the API server's advertised address.
 func (c Config) HostIP() netip.Addr { return c.LinkCIDR.Masked().Addr().Next() }
 
-// NodeIP is the node's end of the link: the kubelet's address.
+// NodeIP returns the node's address on the link: the kubelet's address.
 func (c Config) NodeIP() netip.Addr { return c.HostIP().Next() }
 
-// APIServiceIP is the address of the Service kubernetes.default.
+// APIServiceIP returns the address of the Service kubernetes.default.
 func (c Config) APIServiceIP() netip.Addr { return c.ServiceCIDR.Masked().Addr().Next() }
 
-// DNSServiceIP is the address of cluster DNS, the tenth of the range as everywhere.
+// DNSServiceIP returns the address of cluster DNS, the tenth of the range by convention.
 func (c Config) DNSServiceIP() netip.Addr {
 	a := c.ServiceCIDR.Masked().Addr()
 	for range 10 {
@@ -118,10 +119,10 @@ func (c Config) DNSServiceIP() netip.Addr {
 	return a
 }
 
-// State is what the supervisor found out while starting.
+// State is what the supervisor found out during the start.
 type State struct {
 	SupervisorPID int `json:"supervisorPID"`
-	// NodeInitPID is the host's pid of the node's first process, 0 without a node.
+	// NodeInitPID is the host's pid of the node's first process, or 0 without a node.
 	NodeInitPID   int `json:"nodeInitPID,omitempty"`
 	APIPort       int `json:"apiPort,omitempty"`
 	EtcdPort      int `json:"etcdPort,omitempty"`
@@ -133,10 +134,10 @@ type State struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// ReadConfig reads what up decided. The error is fs.ErrNotExist where there is no cluster.
+// ReadConfig returns what up decided. The error is fs.ErrNotExist when there is no cluster.
 func (d Dir) ReadConfig() (Config, error) { return read[Config](d.Config()) }
 
-// ReadState reads the supervisor's state; a zero one when it wrote none yet.
+// ReadState returns the supervisor's state, or a zero state when it has written none yet.
 func (d Dir) ReadState() (State, error) {
 	s, err := read[State](d.State())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +164,7 @@ func read[T any](path string) (T, error) {
 	return v, nil
 }
 
-// write replaces path in one step, so that a reader never sees half a file.
+// write replaces path in one step, so that a reader never sees an incomplete file.
 func write(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -25,7 +25,7 @@ type Enforcer struct {
 	last      string
 }
 
-// New makes an enforcer for pods with addresses in podCIDR that run in the container runtime at socket.
+// New returns an enforcer for pods with addresses in podCIDR in the container runtime at socket.
 func New(podCIDR netip.Prefix, socket string) (*Enforcer, error) {
 	e := &Enforcer{podCIDR: podCIDR, dirty: make(chan struct{}, 1)}
 	var err error
@@ -40,12 +40,12 @@ func (e *Enforcer) mark() {
 	}
 }
 
-// Lock installs the table for no pods at all: nothing of the pods' range passes.
+// Lock installs the table for a state without pods, which blocks the pods' whole range.
 func (e *Enforcer) Lock(ctx context.Context) error {
 	return e.apply(ctx, State{PodCIDR: e.podCIDR})
 }
 
-// Run follows pods, namespaces and policies until ctx ends. It leaves the last table where it is.
+// Run follows pods, namespaces and policies until ctx ends. It leaves the last table in place.
 func (e *Enforcer) Run(ctx context.Context, kubeconfig string) error {
 	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -98,7 +98,7 @@ func (e *Enforcer) Run(ctx context.Context, kubeconfig string) error {
 			return err
 		}
 		if err := e.apply(ctx, s); err != nil && ctx.Err() == nil {
-			// The table stays as it is: what is new stays shut out.
+			// The table stays as it is, so that new pods stay blocked.
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

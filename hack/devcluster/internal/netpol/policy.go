@@ -1,9 +1,9 @@
-// Package netpol enforces NetworkPolicies on a node whose pods have routed links of their own.
+// Package netpol enforces NetworkPolicies on a node whose pods have separate routed links.
 //
-// It renders one nftables table from pods, namespaces and policies, and replaces it in one transaction ([Render]). Packets
-// are judged by their connection, in both directions, so that a connection that a new policy forbids is cut and not only
-// kept from being made; see [Render] for how. Addresses of the pods' range are dropped until their pod is known, so a new
-// pod is never outside of the policies that select it.
+// It renders one nftables table from pods, namespaces and policies, and replaces it in one transaction ([Render]).
+// Packets are judged by their connection, in both directions, so that a new policy also cuts existing connections
+// that it forbids; see [Render]. Addresses in the pods' range are dropped until their pod is known, so that a new pod
+// is never outside the policies that select it.
 package netpol
 
 import (
@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what policies need to know of a pod with a network of its own.
+// Pod is what policies need to know about a pod that does not use the host's network.
 type Pod struct {
 	Namespace, Name string
 	Labels          map[string]string
@@ -26,12 +26,12 @@ type Pod struct {
 	Ports           []corev1.ContainerPort
 }
 
-// State is everything that the rules follow from.
+// State is everything that determines the rules.
 type State struct {
 	// PodCIDR is the range of all pods' addresses.
 	PodCIDR netip.Prefix
 	Pods    []Pod
-	// Namespaces are the labels of each namespace.
+	// Namespaces holds the labels of each namespace.
 	Namespaces map[string]map[string]string
 	Policies   []*netv1.NetworkPolicy
 }
@@ -43,15 +43,15 @@ type direction struct {
 	peer string
 }
 
-// A connection's client is the source of its original direction. Its server is the source of its reply direction, which
-// tells the pod's address and port where the client was told a Service's.
+// The client of a connection is the source of its original direction. Its server is the source of its reply
+// direction, which has the pod's address and port even if the client used a Service's.
 var (
 	ingress = direction{netv1.PolicyTypeIngress, "ct original ip saddr"}
 	egress  = direction{netv1.PolicyTypeEgress, "ct reply ip saddr"}
 )
 
-// isolated says whether any policy selects the pod in a direction, and renders what those allow: nftables rules that
-// return. Everything else is to be dropped.
+// isolated reports whether any policy selects the pod in a direction, and renders what those policies allow: nftables
+// rules that return. Everything else must be dropped.
 func (s State) isolated(p Pod, d direction, sets *sets) (rules []string, yes bool) {
 	for _, np := range s.Policies {
 		if np.Namespace != p.Namespace || !slices.Contains(np.Spec.PolicyTypes, d.kind) || !matches(&np.Spec.PodSelector, p.Labels) {
@@ -72,7 +72,8 @@ func (s State) isolated(p Pod, d direction, sets *sets) (rules []string, yes boo
 	return slices.Compact(rules), yes
 }
 
-// allow renders one rule of a policy. target is the pod whose named ports are meant; with nil, those of the peers are.
+// allow renders one rule of a policy. target is the pod that defines named ports; nil means that the peers define
+// them.
 func (s State) allow(ns string, d direction, peers []netv1.NetworkPolicyPeer, ports []netv1.NetworkPolicyPort, target *Pod, sets *sets) []string {
 	var rules []string
 	if len(ports) == 0 {
@@ -91,7 +92,7 @@ func (s State) allow(ns string, d direction, peers []netv1.NetworkPolicyPeer, po
 	return rules
 }
 
-// allowNamed renders a rule for a named port: the number is what each serving pod calls so.
+// allowNamed renders a rule for a named port. Each serving pod defines the number.
 func (s State) allowNamed(ns string, d direction, peers []netv1.NetworkPolicyPeer, port netv1.NetworkPolicyPort, target *Pod, sets *sets) []string {
 	var rules []string
 	if target != nil {
@@ -116,7 +117,7 @@ func (s State) allowNamed(ns string, d direction, peers []netv1.NetworkPolicyPee
 	return rules
 }
 
-// peerMatches renders who is meant by a rule's peers: one match each, "" for everyone.
+// peerMatches renders a match for each peer of a rule. "" matches everyone.
 func (s State) peerMatches(ns string, d direction, peers []netv1.NetworkPolicyPeer, sets *sets) []string {
 	if len(peers) == 0 {
 		return []string{""}
@@ -150,7 +151,7 @@ func (s State) peerMatches(ns string, d direction, peers []netv1.NetworkPolicyPe
 	return out
 }
 
-// selects says whether a peer of a policy in namespace ns means pod p.
+// selects reports whether a peer of a policy in namespace ns selects pod p.
 func (s State) selects(ns string, peer netv1.NetworkPolicyPeer, p Pod) bool {
 	switch {
 	case peer.IPBlock != nil:
@@ -198,7 +199,7 @@ func numberMatch(protocol, number string) string {
 	return "meta l4proto " + protocol + " ct reply proto-src " + number + " "
 }
 
-// namedPorts are the numbers that a pod has for a named port.
+// namedPorts returns the port numbers of a pod for a named port.
 func namedPorts(p Pod, port netv1.NetworkPolicyPort) []int32 {
 	var out []int32
 	for _, c := range p.Ports {

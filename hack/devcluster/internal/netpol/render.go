@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Table is the name of the nftables table, in the node's network namespace.
+// Table is the name of the nftables table in the node's network namespace.
 const Table = "devcluster-policy"
 
-// sets collects named sets of addresses; equal ones are shared.
+// sets collects named sets of addresses. Equal sets are shared.
 type sets struct{ byName map[string]string }
 
 func (s *sets) name(ips []netip.Addr) string {
@@ -38,19 +38,19 @@ func addresses(ips []netip.Addr) string {
 	return strings.Join(out, ", ")
 }
 
-// Render gives the nft script that replaces the table by one for s.
+// Render returns the nft script that replaces the table with one for s.
 //
-// Every packet of a connection is judged in both directions, by the connection's client and server: so rules need no
-// exception for established connections, and one that becomes forbidden stops. The chains are:
+// Every packet of a connection is judged in both directions, by the connection's client and server. So rules need no
+// exception for established connections, and a connection that becomes forbidden stops. The chains are:
 //   - forward, for what passes through the node: pod to pod, pod to the world and back, the API server to pods;
-//   - input, for what pods send to the node itself. Answers to what the node began are let through: the node may always
-//     talk to its pods, which probes depend on. That it has no output chain follows.
+//   - input, for what pods send to the node itself. Answers to connections of the node are accepted: the node may
+//     always talk to its pods, because probes depend on it. For the same reason it has no output chain.
 //
-// A pod may always talk to itself. Pods that the same rules apply to share a chain.
+// A pod may always talk to itself. Pods with the same rules share a chain.
 func Render(s State) string {
 	ss := &sets{byName: map[string]string{}}
 	chains := map[string][]string{}
-	verdicts := map[string][]string{} // direction to elements of its map
+	verdicts := map[string][]string{} // maps a direction to the elements of its map
 	var known []netip.Addr
 	var self []string
 	pods := slices.Clone(s.Pods)

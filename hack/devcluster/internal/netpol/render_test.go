@@ -140,7 +140,7 @@ func TestPodsWithTheSameRulesShareAChain(t *testing.T) {
 	}
 }
 
-// check lets nft itself parse the rules, where it can.
+// check lets nft itself parse the rules, if it is available.
 func check(t *testing.T, rules string) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil || os.Geteuid() != 0 {

@@ -19,8 +19,8 @@ type sandbox struct {
 	ip                   netip.Addr
 }
 
-// sandboxes follows the pods' addresses at their source. The container runtime tells them when a pod's network exists and
-// before its containers start; the pod's status would have them up to a second later.
+// sandboxes follows the pods' addresses at their source. The container runtime reports them when a pod's network
+// exists, before its containers start. The pod's status would have them up to a second later.
 type sandboxes struct {
 	client  cri.RuntimeServiceClient
 	changed func()
@@ -47,7 +47,7 @@ func (s *sandboxes) list() []sandbox {
 	return out
 }
 
-// follow reads the runtime's events until ctx ends, and begins anew when the runtime was started again.
+// follow reads the runtime's events until ctx ends, and reconnects when the runtime was restarted.
 func (s *sandboxes) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.stream(ctx); err != nil && ctx.Err() == nil {
@@ -67,7 +67,7 @@ func (s *sandboxes) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Listed after subscribing, so that nothing falls between the two.
+	// List after subscribing, so that nothing is missed in between.
 	if err := s.relist(ctx); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *sandboxes) relist(ctx context.Context) error {
 	s.byID = map[string]sandbox{}
 	s.mu.Unlock()
 	for _, p := range list.Items {
-		// One that is gone by now has no status, and needs none.
+		// A sandbox that is gone by now has no status, and needs none.
 		if st, err := s.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Id}); err == nil {
 			s.update(p.Id, st.Status)
 		}

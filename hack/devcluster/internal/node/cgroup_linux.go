@@ -18,17 +18,17 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// wantedControllers are those that the kubelet needs to find below its cgroup root.
+// wantedControllers are the controllers that the kubelet needs below its cgroup root.
 var wantedControllers = []string{"cpu", "cpuset", "memory", "pids", "io", "hugetlb"}
 
-// cgroupV2 says whether this host has the unified hierarchy only.
+// cgroupV2 reports whether this host has only the unified hierarchy.
 func cgroupV2() bool {
 	var s unix.Statfs_t
 	return unix.Statfs(cgroupRoot, &s) == nil && s.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// hierarchies are the mount points of the host's cgroup hierarchies: one with version 2, one for each controller with
-// version 1.
+// hierarchies returns the mount points of the host's cgroup hierarchies: one with version 2, one for each controller
+// with version 1.
 func hierarchies() ([]string, error) {
 	if cgroupV2() {
 		return []string{cgroupRoot}, nil
@@ -41,7 +41,7 @@ func hierarchies() ([]string, error) {
 	for _, e := range entries {
 		d := filepath.Join(cgroupRoot, e.Name())
 		var s unix.Statfs_t
-		// Links like cpu,cpuacct lead to a hierarchy that is listed under its own name.
+		// Links such as cpu,cpuacct lead to a hierarchy that is listed under its own name.
 		if e.IsDir() && unix.Statfs(d, &s) == nil && (s.Type == unix.CGROUP_SUPER_MAGIC || s.Type == unix.CGROUP2_SUPER_MAGIC) {
 			dirs = append(dirs, d)
 		}
@@ -52,7 +52,7 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
-// cgroupsUsable says why the kubelet could not manage cgroups here.
+// cgroupsUsable returns why the kubelet cannot manage cgroups here, or nil.
 func cgroupsUsable() error {
 	if !cgroupV2() {
 		for _, c := range []string{"cpu", "memory", "pids"} {
@@ -73,7 +73,7 @@ func cgroupsUsable() error {
 			return fmt.Errorf("the cgroup controller %s is not available", c)
 		}
 	}
-	// Controllers can be handed down from the real root, which has no type, and from one without processes.
+	// The real root, which has no type, can enable controllers for its children, and so can a root without processes.
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.type")); err != nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func cgroupsUsable() error {
 	return nil
 }
 
-// makeCgroups makes the parent of everything that the kubelet will create.
+// makeCgroups creates the parent of everything that the kubelet will create.
 func makeCgroups(d layout.Dir, name string) error {
 	if err := removeCgroups(d, name); err != nil {
 		return err
@@ -109,7 +109,7 @@ func makeCgroups(d layout.Dir, name string) error {
 		if err := os.Mkdir(filepath.Join(h, name), 0o755); err != nil {
 			return fmt.Errorf("making the node's cgroup: %w", err)
 		}
-		// Version 1 lets no process into a cpuset before it has processors and memory nodes.
+		// With version 1, no process may enter a cpuset before it has processors and memory nodes.
 		for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 			b, err := os.ReadFile(filepath.Join(h, f))
 			if errors.Is(err, fs.ErrNotExist) || cgroupV2() {
@@ -126,7 +126,8 @@ func makeCgroups(d layout.Dir, name string) error {
 	return nil
 }
 
-// controllersOff lists the controllers that the kubelet needs and that the version 2 root does not hand down yet.
+// controllersOff returns the controllers that the kubelet needs and that the version 2 root does not enable for its
+// children yet.
 func controllersOff() ([]string, error) {
 	have, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
 	if err != nil {
@@ -145,7 +146,7 @@ func controllersOff() ([]string, error) {
 	return off, nil
 }
 
-// enableControllers makes the version 2 root hand down what the kubelet needs, and notes what it changed.
+// enableControllers makes the version 2 root enable what the kubelet needs, and records what it changed.
 func enableControllers(d layout.Dir) error {
 	off, err := controllersOff()
 	if err != nil || len(off) == 0 {
@@ -162,7 +163,7 @@ func enableControllers(d layout.Dir) error {
 	return nil
 }
 
-// disableControllers undoes enableControllers. A controller that somebody else has come to use stays.
+// disableControllers undoes enableControllers. A controller that others use by now stays enabled.
 func disableControllers(d layout.Dir) {
 	b, err := os.ReadFile(controllersFile(d))
 	if err != nil {
@@ -176,7 +177,7 @@ func disableControllers(d layout.Dir) {
 
 func controllersFile(d layout.Dir) string { return filepath.Join(string(d), "cgroup-controllers") }
 
-// removeCgroups removes the parent and everything below it, deepest first, killing what still runs there.
+// removeCgroups removes the parent and everything below it, deepest first. It kills what still runs there.
 func removeCgroups(d layout.Dir, name string) error {
 	dirs, err := hierarchies()
 	if err != nil {

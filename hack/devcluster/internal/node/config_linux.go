@@ -15,12 +15,13 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/pki"
 )
 
-// settings fill in the configuration files of the node's programs.
+// settings are the values in the configuration files of the node's programs.
 type settings struct {
 	layout.Config
 	NodeDir, Socket, Bin, CNI, GVisorPrograms, PauseImage, Snapshotter string
 	CACert, Cert, Key                                                  string
-	// NoOOMPriority is whether this machine forbids processes that the kernel should spare when memory is short.
+	// NoOOMPriority means that this machine does not allow processes that the kernel should spare when memory is
+	// short.
 	NoOOMPriority bool
 	CgroupV1      bool
 	MaxFiles      uint64
@@ -41,7 +42,7 @@ func newSettings(d layout.Dir, cfg layout.Config) (settings, error) {
 	}, nil
 }
 
-// hasCapability says whether a capability, by its number, is in this process's effective set.
+// hasCapability reports whether a capability, by its number, is in this process's effective set.
 func hasCapability(n uint) bool {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -59,8 +60,8 @@ func hasCapability(n uint) bool {
 	return false
 }
 
-// The paths below are in the node's own /run and /var, so they are the usual ones. Only the socket of containerd is in
-// the run directory, where the host can reach it too.
+// The paths below are in the node's own /run and /var, so they are the usual ones. Only containerd's socket is in the
+// run directory, where the host can reach it too.
 var containerdConfig = template.Must(template.New("containerd").Parse(`version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -97,15 +98,16 @@ ConfigPath = "{{.NodeDir}}/runsc.toml"
 {{- end}}
 `))
 
-// The shim reads it. Systrap needs nothing of the machine, neither KVM nor ptrace.
+// The shim reads this file. Systrap needs neither KVM nor ptrace from the machine.
 var runscConfig = template.Must(template.New("runsc").Parse(`binary_name = "{{.GVisorPrograms}}/runsc"
 root = "/run/containerd/runsc"
 [runsc_config]
 platform = "systrap"
 `))
 
-// Each pod gets a routed link of its own: whatever it sends passes the node's forward hook, where policies are enforced.
-// A bridge would need the br_netfilter module for that, and would let pods reach each other on the link layer.
+// Each pod gets a separate routed link, so that everything that it sends passes the node's forward hook, where
+// policies are enforced. A bridge would need the br_netfilter module for that, and would let pods reach each other on
+// the link layer.
 var cniConfig = template.Must(template.New("cni").Parse(`{
   "cniVersion": "1.0.0", "name": "devcluster", "plugins": [
     {"type": "ptp", "ipMasq": false, "ipam": {"type": "host-local", "dataDir": "/run/cni",
@@ -140,7 +142,7 @@ nodeStatusUpdateFrequency: 5s
 shutdownGracePeriod: 0s
 `))
 
-// writeConfigs writes what containerd, the CNI plugins and the kubelet read.
+// writeConfigs writes the files that containerd, the CNI plugins and the kubelet read.
 func writeConfigs(s settings) error {
 	if err := os.MkdirAll(filepath.Join(s.NodeDir, "cni"), 0o755); err != nil {
 		return err

@@ -25,7 +25,7 @@ type daemon struct {
 // maxRestarts is how often a daemon may end in its first minutes before the node gives up.
 const maxRestarts = 5
 
-// run keeps the daemon running until ctx ends, and stops it then. It returns an error when the daemon keeps ending.
+// run keeps the daemon running until ctx ends, and then stops it. It returns an error when the daemon keeps ending.
 func (d daemon) run(ctx context.Context) error {
 	for n := 0; ; n++ {
 		began := time.Now()

@@ -12,9 +12,10 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// With egress the host forwards for the node and translates its addresses. Forwarding is one setting for all clusters and
-// the host, so each cluster's nftables table remembers, in the name of an empty chain, how the setting was before the first
-// of them; whoever removes the last table restores it. The state is in the kernel: no crash can lose it.
+// With egress the host forwards packets for the node and translates its addresses. Forwarding is one setting for all
+// clusters and the host. So each cluster's nftables table records, in the name of an empty chain, what the setting
+// was before the first cluster. The last table's removal restores the setting. The state is in the kernel, so that no
+// crash can lose it.
 
 const (
 	forwardSetting = "/proc/sys/net/ipv4/ip_forward"
@@ -22,7 +23,7 @@ const (
 	wasPrefix      = "forwarding-was-"
 )
 
-// table is the name of the cluster's nftables table on the host.
+// table returns the name of the cluster's nftables table on the host.
 func table(cfg layout.Config) string { return tablePrefix + cfg.Name }
 
 func openEgress(cfg layout.Config) error {
@@ -59,7 +60,7 @@ table ip %[1]s {
 	return os.WriteFile(forwardSetting, []byte("1"), 0o644)
 }
 
-// closeEgress undoes openEgress. It does nothing where there is nothing to undo.
+// closeEgress undoes openEgress. It does nothing when there is nothing to undo.
 func closeEgress(cfg layout.Config) error {
 	unlock, err := lockHost()
 	if err != nil {
@@ -74,7 +75,7 @@ func closeEgress(cfg layout.Config) error {
 	if !ours {
 		return nil
 	}
-	// The setting first: as long as the table exists, another attempt knows what there is to restore.
+	// The setting first: as long as the table exists, another attempt knows what to restore.
 	if len(tables) == 1 {
 		if err := os.WriteFile(forwardSetting, []byte(was), 0o644); err != nil {
 			return err
@@ -83,7 +84,7 @@ func closeEgress(cfg layout.Config) error {
 	return nft(fmt.Sprintf("delete table ip %s\n", table(cfg)))
 }
 
-// egressTables are the tables of all clusters on this host, and how forwarding was before the first.
+// egressTables returns the tables of all clusters on this host, and the forwarding setting from before the first.
 func egressTables() (map[string]string, error) {
 	out, err := exec.Command("nft", "list", "chains", "ip").CombinedOutput()
 	if err != nil {
@@ -103,8 +104,8 @@ func egressTables() (map[string]string, error) {
 	return tables, nil
 }
 
-// lockHost keeps clusters from changing the host's settings at the same time. The lock is on a folder that every host has,
-// so that it leaves no file.
+// lockHost keeps clusters from changing the host's settings at the same time. The lock is on a folder that every host
+// has, so that it leaves no file.
 func lockHost() (unlock func(), err error) {
 	f, err := os.Open("/")
 	if err != nil {
@@ -127,7 +128,7 @@ func nft(rules string) error {
 	return nil
 }
 
-// HostNameservers are the DNS servers of this host that pods could use too: not those on loopback.
+// HostNameservers returns the DNS servers of this host that pods can use too, which excludes those on loopback.
 func HostNameservers() []string {
 	for _, path := range []string{"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"} {
 		b, err := os.ReadFile(path)

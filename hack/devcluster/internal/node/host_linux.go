@@ -1,8 +1,8 @@
 // Package node runs a real Kubernetes node: containerd, runc, kubelet, kube-proxy and a NetworkPolicy enforcer.
 //
-// All of it lives in pid, mount, network, UTS and IPC namespaces of its own. Their first process, [Init], dies with the
-// supervisor, whatever kills that; and with it the kernel ends every process, mount, network interface and nftables
-// table of the node. What is left for [Cleanup] are cgroups and files.
+// Everything runs in separate pid, mount, network, UTS and IPC namespaces. Their first process, [Init], dies with the
+// supervisor, however that ends. Then the kernel ends every process, mount, network interface and nftables table of
+// the node. [Cleanup] removes the rest: cgroups and files.
 //
 // This file is the host's side; init_linux.go, mounts_linux.go and manager_linux.go are the inside.
 package node
@@ -24,13 +24,13 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// File descriptors of the node's processes: what they report, and what the supervisor tells them.
+// File descriptors of the node's processes: for their reports, and for messages of the supervisor.
 const (
 	reportFD  = 3
 	controlFD = 4
 )
 
-// usableLine is reported once Services and cluster DNS work from the node. Other lines are words for people.
+// usableLine is reported once Services and cluster DNS work from the node. Other lines are for people.
 const usableLine = "@usable"
 
 // Messages on the control pipe, in this order.
@@ -39,7 +39,8 @@ const (
 	apiReady = "api"
 )
 
-// InitCommand and ManageCommand are the hidden commands of the node's first two processes; their argument is the run directory.
+// InitCommand and ManageCommand are the hidden commands of the node's first two processes. Their argument is the run
+// directory.
 const (
 	InitCommand   = "node-init"
 	ManageCommand = "node-manage"
@@ -56,7 +57,7 @@ type Node struct {
 	done    chan struct{}
 }
 
-// Start makes the node's namespaces, gives them the link that Claim made, and starts what needs no API server.
+// Start creates the node's namespaces, gives them the link that Claim created, and starts what needs no API server.
 func Start(d layout.Dir, cfg layout.Config, progress func(string)) (_ *Node, err error) {
 	if err := makeCgroups(d, cfg.Cgroup()); err != nil {
 		return nil, err
@@ -95,8 +96,8 @@ func Start(d layout.Dir, cfg layout.Config, progress func(string)) (_ *Node, err
 	return n, nil
 }
 
-// spawn starts cmd from a thread that lives as long as the node: the parent-death signal is sent when the starting
-// thread ends, not the process.
+// spawn starts cmd from a thread that lives as long as the node, because the parent-death signal is sent when the
+// starting thread ends, not the process.
 func (n *Node) spawn(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
@@ -149,13 +150,13 @@ func (n *Node) tell(message string) error {
 	return err
 }
 
-// PID is the host's pid of the node's first process.
+// PID returns the host's pid of the node's first process.
 func (n *Node) PID() int { return n.process.Pid }
 
-// Ended delivers an error when the node ends. Before Stop it should not.
+// Ended returns a channel that gets an error when the node ends. It should not end before Stop.
 func (n *Node) Ended() <-chan error { return n.ended }
 
-// APIReady tells the node that the API server can be used and its kubeconfigs exist.
+// APIReady tells the node that the API server can be used and that its kubeconfigs exist.
 func (n *Node) APIReady() error { return n.tell(apiReady) }
 
 // WaitUsable returns once Services and cluster DNS work from the node.
@@ -168,7 +169,7 @@ func (n *Node) WaitUsable(ctx context.Context) error {
 	}
 }
 
-// Stop ends the node and returns when its link is gone, the last thing to vanish.
+// Stop ends the node and returns when its link, which vanishes last, is gone.
 func (n *Node) Stop() error {
 	_ = n.process.Signal(syscall.SIGTERM)
 	select {
@@ -181,8 +182,8 @@ func (n *Node) Stop() error {
 	return errors.Join(closeEgress(n.cfg), removeLink(n.cfg), removeCgroups(n.dir, n.cfg.Cgroup()))
 }
 
-// Cleanup removes what a node left, in whatever state its supervisor was when it ended. It does nothing when there is
-// nothing to do.
+// Cleanup removes what a node left, whatever the state of its supervisor was when it ended. It does nothing when
+// there is nothing to do.
 func Cleanup(d layout.Dir, cfg layout.Config) error {
 	for start := time.Now(); flock.Held(d.NodeLock()); time.Sleep(20 * time.Millisecond) {
 		for _, pid := range processes(InitCommand, string(d)) {
@@ -195,7 +196,7 @@ func Cleanup(d layout.Dir, cfg layout.Config) error {
 	return errors.Join(closeEgress(cfg), removeLink(cfg), removeCgroups(d, cfg.Cgroup()))
 }
 
-// processes finds those of the host that were started as devcluster with these arguments.
+// processes returns the pids of the host's processes that were started as devcluster with these arguments.
 func processes(args ...string) []int {
 	var pids []int
 	entries, err := os.ReadDir("/proc")

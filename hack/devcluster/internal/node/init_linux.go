@@ -14,7 +14,7 @@ import (
 )
 
 // Init is the first process of the node's namespaces: it sets up the mounts, starts the manager, reaps every orphan,
-// and ends with the manager. As pid 1 it must not wait for single children, so it has only that one.
+// and ends with the manager. As pid 1 it must not wait for single children, so the manager is its only child.
 func Init(d layout.Dir) error {
 	if os.Getpid() != 1 {
 		return errors.New("this is the first process of a node; use up")

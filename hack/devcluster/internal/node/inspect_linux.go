@@ -9,7 +9,8 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// PIDs gives the host's pids of the node's daemons that run, by name. initPID is the host's pid of its first process.
+// PIDs returns the host's pids of the node's running daemons, by name. initPID is the host's pid of its first
+// process.
 func PIDs(d layout.Dir, initPID int) map[string]int {
 	inside := map[int]string{}
 	for _, name := range Daemons {
@@ -45,7 +46,7 @@ func PIDs(d layout.Dir, initPID int) map[string]int {
 	return out
 }
 
-// innerPID is what a process of a pid namespace has as pid in there.
+// innerPID returns the pid of a process inside its pid namespace.
 func innerPID(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

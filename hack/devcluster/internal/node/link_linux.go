@@ -15,20 +15,20 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// Link is the name of the host's end of the link; an interface name has at most 15 bytes.
+// Link returns the name of the host's end of the link. An interface name has at most 15 bytes.
 func Link(cfg layout.Config) string {
 	h := fnv.New32a()
 	h.Write([]byte(cfg.Name))
 	return fmt.Sprintf("skdc-%08x", h.Sum32())
 }
 
-// nodeLink is the node's end, inside.
+// nodeLink is the name of the node's end, inside the node.
 const nodeLink = "eth0"
 
-// peer is the name of the node's end as long as it is on the host.
+// peer returns the name of the node's end while it is on the host.
 func peer(cfg layout.Config) string { return "skdn-" + strings.TrimPrefix(Link(cfg), "skdc-") }
 
-// makeLink makes both ends on the host, and gives the host's.
+// makeLink creates both ends on the host, and returns the host's.
 func makeLink(cfg layout.Config) (netlink.Link, error) {
 	if err := removeLink(cfg); err != nil {
 		return nil, err
@@ -42,15 +42,16 @@ func makeLink(cfg layout.Config) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No IPv6 on the link: NetworkPolicies are enforced for IPv4. A kernel without IPv6 has nothing to switch off.
+	// No IPv6 on the link, because NetworkPolicies are enforced for IPv4. A kernel without IPv6 has nothing to switch
+	// off.
 	if err := setSysctl("net/ipv6/conf/"+attrs.Name+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	return host, netlink.LinkSetUp(host)
 }
 
-// addressLink gives the host's end its address and routes the pods' range over it. The error is EEXIST, and nothing is
-// changed, when another cluster has the range.
+// addressLink gives the host's end its address and routes the pods' range over it. When another cluster has the
+// range, the error is EEXIST and nothing is changed.
 func addressLink(host netlink.Link, cfg layout.Config) error {
 	addr := netip.PrefixFrom(cfg.HostIP(), cfg.LinkCIDR.Bits())
 	if err := addAddress(host, addr); err != nil {
@@ -75,7 +76,7 @@ func giveLink(cfg layout.Config, pid int) error {
 	return nil
 }
 
-// removeLink returns when the host's end is gone; the kernel takes a moment after the node's namespace ended.
+// removeLink returns when the host's end is gone. The kernel takes a moment after the node's namespace ended.
 func removeLink(cfg layout.Config) error {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		l, err := netlink.LinkByName(Link(cfg))
@@ -103,7 +104,7 @@ func setUpInside(cfg layout.Config) error {
 	}
 	for _, s := range [][2]string{
 		{"net/ipv4/ip_forward", "1"},
-		// A pod that sends with another's address is dropped: the answer would not go back to its own interface.
+		// A packet with another pod's address is dropped: the answer would not return to the sender's interface.
 		{"net/ipv4/conf/all/rp_filter", "1"},
 		{"net/ipv4/conf/default/rp_filter", "1"},
 		{"net/ipv4/conf/all/send_redirects", "0"},
@@ -131,8 +132,9 @@ func setUpInside(cfg layout.Config) error {
 	if cfg.Egress {
 		return addRoute(eth, netip.PrefixFrom(netip.IPv4Unspecified(), 0), cfg.HostIP())
 	}
-	// Without a default route what leads nowhere fails at once instead of timing out. The Services' range needs a route
-	// for the node's own connections: it is looked up before kube-proxy translates the address.
+	// Without a default route, connections to unknown addresses fail at once instead of timing out. The Services'
+	// range needs a route for the node's own connections, because the route is looked up before kube-proxy translates
+	// the address.
 	return addRoute(eth, cfg.ServiceCIDR, cfg.HostIP())
 }
 

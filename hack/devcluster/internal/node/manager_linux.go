@@ -27,7 +27,7 @@ import (
 // Daemons are the node's programs, in the order in which they start.
 var Daemons = []string{"containerd", "kubelet", "kube-proxy"}
 
-// snapshotterFile names the containerd snapshotter that the node uses.
+// snapshotterFile returns the file with the name of the node's containerd snapshotter.
 func snapshotterFile(d layout.Dir) string { return filepath.Join(d.Node(), "snapshotter") }
 
 func pidFile(d layout.Dir, name string) string { return filepath.Join(d.Node(), name+".pid") }
@@ -38,12 +38,12 @@ type manager struct {
 	cfg     layout.Config
 	set     settings
 	report  *os.File
-	control <-chan string // what the supervisor says; closed when it is gone
+	control <-chan string // messages of the supervisor; closed when the supervisor is gone
 	env     []string
 }
 
-// Manage is the second process of the node: it runs everything else until it gets a signal, its supervisor ends or a
-// part keeps failing. What is left then ends with the namespaces.
+// Manage is the second process of the node. It runs everything else until it gets a signal, its supervisor ends or a
+// part keeps failing. Whatever remains then ends with the namespaces.
 func Manage(d layout.Dir) error {
 	syscall.CloseOnExec(reportFD)
 	syscall.CloseOnExec(controlFD)
@@ -64,7 +64,7 @@ func Manage(d layout.Dir) error {
 
 func (m *manager) say(line string) { fmt.Fprintln(m.report, line) }
 
-// lines delivers what is read from f line by line. It ends with f, or with the process.
+// lines returns a channel with the lines of f. It ends with f, or with the process.
 func lines(f *os.File) <-chan string {
 	c := make(chan string)
 	go func() {
@@ -76,7 +76,7 @@ func lines(f *os.File) <-chan string {
 	return c
 }
 
-// await returns when the supervisor says message.
+// await returns when the supervisor sends message.
 func (m *manager) await(ctx context.Context, message string) error {
 	select {
 	case <-ctx.Done():
@@ -124,7 +124,7 @@ func (m *manager) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// From here on nothing of the pods' range passes unless its pod and policies are known.
+	// From here on nothing in the pods' range passes unless its pod and policies are known.
 	if err := policies.Lock(ctx); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (m *manager) startPods(ctx context.Context, g *errgroup.Group, policies *ne
 	g.Go(func() error {
 		return m.daemon("kube-proxy", "/proc/self/exe", "--kubeconfig="+p.Kubeconfig(pki.KubeProxy), "--proxy-mode=nftables",
 			"--cluster-cidr="+m.cfg.PodCIDR.String(), "--hostname-override="+m.cfg.NodeName(), "--nodeport-addresses=primary",
-			"--oom-score-adj=0", "--conntrack-max-per-core=0", "--conntrack-min=0", // both are the whole machine's
+			"--oom-score-adj=0", "--conntrack-max-per-core=0", "--conntrack-min=0", // both are settings of the whole machine
 			"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249").run(ctx)
 	})
 	if err := m.awaitDNS(ctx); err != nil {
@@ -178,7 +178,7 @@ func (m *manager) daemon(name, path string, args ...string) daemon {
 	return daemon{name: name, path: path, args: args, dir: m.dir, env: m.env}
 }
 
-// loadImages gives containerd the images of the node itself.
+// loadImages imports the node's own images into containerd.
 func (m *manager) loadImages(ctx context.Context) error {
 	for _, i := range []struct{ name, bin, as string }{
 		{addons.PauseImage, filepath.Join(m.set.Bin, "pause"), "pause"},
@@ -198,7 +198,7 @@ func (m *manager) loadImages(ctx context.Context) error {
 	return nil
 }
 
-// Import loads an image archive, OCI or Docker, into the node. It can be called on the host.
+// Import loads an image archive, OCI or Docker, into the node. It may be called on the host.
 func Import(ctx context.Context, d layout.Dir, cfg layout.Config, archive string) error {
 	snap, err := os.ReadFile(snapshotterFile(d))
 	if err != nil {
@@ -212,7 +212,7 @@ func Import(ctx context.Context, d layout.Dir, cfg layout.Config, archive string
 	return nil
 }
 
-// awaitDNS returns when cluster DNS answers on its Service address: the last thing to work, as it needs the kubelet,
+// awaitDNS returns when cluster DNS answers on its Service address. It works last, because it needs the kubelet,
 // kube-proxy and a pod.
 func (m *manager) awaitDNS(ctx context.Context) error {
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -231,8 +231,8 @@ func (m *manager) awaitDNS(ctx context.Context) error {
 	})
 }
 
-// writeResolvConf makes the resolv.conf of pods that do not use cluster DNS, CoreDNS among them: the host's servers when
-// pods can reach them, else none.
+// writeResolvConf writes the resolv.conf of pods that do not use cluster DNS, including CoreDNS: the host's servers
+// when pods can reach them, else none.
 func writeResolvConf(cfg layout.Config, path string) error {
 	out := "# no servers: this cluster has no egress\n"
 	if cfg.Egress {

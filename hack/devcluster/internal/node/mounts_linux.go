@@ -11,9 +11,9 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// kernelSettings are those that belong to the whole machine and that the kubelet would change: it finds the values it
-// wants in files mounted over them in the node's mount namespace, and leaves the machine's alone. None of them matters
-// to pods.
+// kernelSettings are settings of the whole machine that the kubelet would change. In the node's mount namespace,
+// files with the values that it wants are mounted over them, so that it leaves the machine's settings alone. None of
+// them matters to pods.
 var kernelSettings = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -23,10 +23,10 @@ var kernelSettings = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// setUpMounts turns a copy of the host's mounts into the node's file system: the host's programs and devices, but /proc,
-// /sys, /run and /var of its own. It runs as the first process of new pid, mount and network namespaces.
+// setUpMounts turns a copy of the host's mounts into the node's file system: the host's programs and devices, with
+// separate /proc, /sys, /run and /var. It runs as the first process of new pid, mount and network namespaces.
 func setUpMounts(d layout.Dir, cfg layout.Config) error {
-	// First of all: nothing that is mounted from here on reaches the host.
+	// This comes first: later mounts do not reach the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("separating the mounts: %w", err)
 	}
@@ -42,7 +42,7 @@ func setUpMounts(d layout.Dir, cfg layout.Config) error {
 	if err := coverKernelSettings(); err != nil {
 		return err
 	}
-	// Among themselves the node's mounts are shared, as on a host that systemd started: mount propagation into pods
+	// The node's mounts are shared among themselves, as on a host with systemd, because mount propagation into pods
 	// depends on it.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing the node's mounts: %w", err)
@@ -50,7 +50,7 @@ func setUpMounts(d layout.Dir, cfg layout.Config) error {
 	return nil
 }
 
-// mountSys gives the node a /sys that shows its own network interfaces, with the host's cgroups in it.
+// mountSys gives the node a /sys with its own network interfaces and the host's cgroups.
 func mountSys() error {
 	cgroups, err := unix.OpenTree(unix.AT_FDCWD, cgroupRoot, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -66,12 +66,12 @@ func mountSys() error {
 	return nil
 }
 
-// mountRunAndVar puts an empty file system on /run and a folder of the run directory on /var. Paths below them that the
-// node needs from the host stay where they are.
+// mountRunAndVar mounts an empty file system on /run and a folder of the run directory on /var. Host paths below them
+// that the node needs stay where they are.
 func mountRunAndVar(d layout.Dir, cfg layout.Config) error {
 	var keep []kept
 	for _, p := range []string{string(d), cfg.NodeBin, cfg.DNSBin, cfg.GVisorBin} {
-		if p == "" { // a cluster without gVisor
+		if p == "" { // empty in a cluster without gVisor
 			continue
 		}
 		k, err := keepPath(p)
@@ -165,8 +165,8 @@ func coverKernelSettings() error {
 	return nil
 }
 
-// snapshotter is what containerd shall use: overlayfs where the kernel can mount it on the run directory's file system,
-// else plain copies, as inside of containers.
+// snapshotter returns the snapshotter for containerd: overlayfs if the kernel can mount it on the run directory's
+// file system, else plain copies, as inside containers.
 func snapshotter(d layout.Dir) string {
 	dir := filepath.Join(d.Node(), "overlay-test")
 	defer os.RemoveAll(dir)

@@ -11,10 +11,10 @@ import (
 
 var errLinux = errors.New("a node needs Linux")
 
-// Node is the node of a cluster; there is none on this system.
+// Node is the node of a cluster. There is none on this system.
 type Node struct{}
 
-// Possible says why there can be no node here.
+// Possible returns why there can be no node here.
 func Possible() error { return errLinux }
 
 // Claim fills in what the control plane needs.
@@ -23,17 +23,17 @@ func Claim(cfg *layout.Config) error {
 	return nil
 }
 
-// Start gives an error.
+// Start returns an error.
 func Start(layout.Dir, layout.Config, func(string)) (*Node, error) { return nil, errLinux }
 
 // Cleanup has nothing to do.
 func Cleanup(layout.Dir, layout.Config) error { return nil }
 
-// Init and Manage are the node's own processes.
+// Init and Manage would be the node's own processes.
 func Init(layout.Dir) error   { return errLinux }
 func Manage(layout.Dir) error { return errLinux }
 
-// PID, Ended, APIReady, WaitUsable and Stop are never called, as Start gives no Node.
+// PID, Ended, APIReady, WaitUsable and Stop are never called, because Start returns no Node.
 func (*Node) PID() int                         { return 0 }
 func (*Node) Ended() <-chan error              { return nil }
 func (*Node) APIReady() error                  { return errLinux }
@@ -46,14 +46,14 @@ const (
 	ManageCommand = "node-manage"
 )
 
-// Daemons are none.
+// Daemons is empty.
 var Daemons []string
 
-// PIDs gives none.
+// PIDs returns none.
 func PIDs(layout.Dir, int) map[string]int { return nil }
 
-// Import gives an error.
+// Import returns an error.
 func Import(context.Context, layout.Dir, layout.Config, string) error { return errLinux }
 
-// HostNameservers are not needed.
+// HostNameservers returns none, because none are needed.
 func HostNameservers() []string { return nil }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Possible says why no node can run on this machine, in words for people; nil when one can.
+// Possible returns why no node can run on this machine, for people, or nil when one can.
 func Possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a node needs root")

@@ -6,7 +6,7 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// setDefaults fills in the ranges that need no claim: Services exist in the node only, and without a node nothing has
+// setDefaults fills in the ranges that need no claim: Services exist only in the node, and without a node nothing has
 // a pod's address.
 func setDefaults(cfg *layout.Config) {
 	if !cfg.ServiceCIDR.IsValid() {

@@ -11,10 +11,10 @@ import (
 	"github.com/skein-dev/skein/hack/devcluster/internal/layout"
 )
 
-// Claim makes the cluster's link and fills in its address ranges. The defaults are in 100.64.0.0/10, which is meant for
-// networks that are not routed further and which few machines use. A range that this host has an address or a route in is
-// passed over, so several clusters can run side by side. What decides between clusters that start at the same moment is the
-// route to the pods: the kernel takes only one for a range.
+// Claim creates the cluster's link and fills in its address ranges. The defaults are in 100.64.0.0/10, which is for
+// networks that are not routed further and which few machines use. Claim skips a range in which this host has an
+// address or a route, so that several clusters can run side by side. The route to the pods decides between clusters
+// that start at the same moment: the kernel accepts only one for a range.
 func Claim(cfg *layout.Config) error {
 	setDefaults(cfg)
 	if !cfg.Node {
@@ -62,7 +62,7 @@ func Claim(cfg *layout.Config) error {
 	return errors.New("no free address range for the node: name some with --pod-cidr (a /24 or larger) and --link-cidr (a /30)")
 }
 
-// usedRanges are those the host has addresses or routes in, default routes aside.
+// usedRanges returns the ranges in which the host has addresses or routes, except default routes.
 func usedRanges() ([]netip.Prefix, error) {
 	var used []netip.Prefix
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_V4)

@@ -1,4 +1,4 @@
-// Package pki makes a cluster's certificates and kubeconfigs. They are made anew for each start and live as long as
+// Package pki creates a cluster's certificates and kubeconfigs. They are created for each start and live as long as
 // the run directory.
 package pki
 
@@ -38,22 +38,22 @@ const (
 	KubeProxy         = "kube-proxy"
 	Admin             = "admin"
 	NetworkPolicy     = "network-policy"
-	// ServiceAccounts is the key that signs tokens; it has no certificate.
+	// ServiceAccounts is the key that signs tokens. It has no certificate.
 	ServiceAccounts = "service-accounts"
 )
 
 // Dir is the folder of the certificates.
 type Dir string
 
-// Cert is the path of a certificate, Key that of its key, Kubeconfig that of the kubeconfig that uses both.
+// Cert returns the path of a certificate, Key that of its key, and Kubeconfig that of the kubeconfig that uses both.
 func (d Dir) Cert(name string) string       { return filepath.Join(string(d), name+".crt") }
 func (d Dir) Key(name string) string        { return filepath.Join(string(d), name+".key") }
 func (d Dir) Kubeconfig(name string) string { return filepath.Join(string(d), name+".kubeconfig") }
 
-// Names are the addresses and names for which server certificates are made.
+// Names are the addresses and names in server certificates.
 type Names struct {
 	NodeName string
-	// APIServer are the addresses of the API server, Kubelet those of the node; loopback is always included.
+	// APIServer are the addresses of the API server, Kubelet those of the node. Loopback is always included.
 	APIServer, Kubelet []netip.Addr
 }
 
@@ -70,7 +70,7 @@ type spec struct {
 	ips     []netip.Addr
 }
 
-// Write makes every certificate.
+// Write creates every certificate.
 func Write(d Dir, n Names) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
@@ -111,7 +111,7 @@ func Write(d Dir, n Names) error {
 	return writeKey(d.Key(ServiceAccounts), key)
 }
 
-// issue makes one certificate; without a ca it is an authority itself.
+// issue creates one certificate. Without a ca it is an authority itself.
 func (d Dir) issue(s spec) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -158,7 +158,7 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// WriteKubeconfig makes the kubeconfig at path that authenticates as the certificate name, everything embedded.
+// WriteKubeconfig writes a kubeconfig to path that authenticates with the certificate name, with everything embedded.
 func (d Dir) WriteKubeconfig(path, name, server, cluster string) error {
 	ca, err := os.ReadFile(d.Cert(CA))
 	if err != nil {
@@ -180,7 +180,7 @@ func (d Dir) WriteKubeconfig(path, name, server, cluster string) error {
 	return clientcmd.WriteToFile(*c, path)
 }
 
-// ClientTLS is the client side of a connection to the API server as the certificate name.
+// ClientTLS returns the client configuration for connecting to the API server with the certificate name.
 func (d Dir) ClientTLS(name string) (*tls.Config, error) {
 	ca, err := os.ReadFile(d.Cert(CA))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Exists calls get until it gives no error, at most until ctx ends; what names the thing in the error.
+// Exists calls get until it returns no error, at most until ctx ends. what is the name in the error.
 func Exists(ctx context.Context, what string, get func(context.Context) error) error {
 	t := time.NewTicker(50 * time.Millisecond)
 	defer t.Stop()
@@ -40,7 +40,7 @@ func Node(ctx context.Context, client kubernetes.Interface, name string) error {
 	})
 }
 
-// IsNodeReady gives nil when the node's Ready condition is true, and else what it says.
+// IsNodeReady returns nil when the node's Ready condition is true, else an error with its content.
 func IsNodeReady(n *corev1.Node) error {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -1,5 +1,5 @@
-// Package supervisor is the long-running process of a cluster: it runs the control plane in itself and, where there is
-// a node, is the parent of the node's first process.
+// Package supervisor is the long-running process of a cluster: it runs the control plane itself and, if there is a
+// node, is the parent of the node's first process.
 package supervisor
 
 import (
@@ -28,17 +28,18 @@ type ControlPlane interface {
 	Stop() error
 }
 
-// StartControlPlane starts one and gives its ports. It is a parameter so that this package does not import Kubernetes.
+// StartControlPlane starts a control plane and returns its ports. It is a parameter, so that this package does not
+// import Kubernetes.
 type StartControlPlane func(ctx context.Context, d layout.Dir, cfg layout.Config, progress func(string)) (ControlPlane, layout.State, error)
 
-// Lines that the supervisor writes to up: words for people, or one of these.
+// Lines that the supervisor writes to up: text for people, or one of these.
 const (
 	ReadyLine    = "@ready"
 	FailedPrefix = "@failed "
 )
 
-// Run brings up the cluster that up configured in d, keeps it running until ctx ends or a part of it fails, and stops it.
-// It writes progress, one line each, to out, and closes it when the cluster is ready or cannot be.
+// Run starts the cluster that up configured in d, keeps it running until ctx ends or a part of it fails, and stops
+// it. It writes progress to out, one line each, and closes out when the cluster is ready or has failed.
 func Run(ctx context.Context, d layout.Dir, start StartControlPlane, out io.WriteCloser) error {
 	lockCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	lock, err := flock.Wait(lockCtx, d.SupervisorLock(), nil)
@@ -75,7 +76,7 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 	if s.cfg, err = s.dir.ReadConfig(); err != nil {
 		return err
 	}
-	// The link to the node comes first: it claims the address ranges, and the API server listens on it.
+	// The link to the node comes first: creating it claims the address ranges, and the API server listens on it.
 	if err := node.Claim(&s.cfg); err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *supervisor) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.cfg.Node {
-		// Its container runtime starts beside the control plane.
+		// The container runtime of the node starts at the same time as the control plane.
 		if s.node, err = node.Start(s.dir, s.cfg, s.progress); err != nil {
 			return fmt.Errorf("starting the node: %w", err)
 		}
@@ -146,8 +147,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// makeUsable returns when pods can be created: the default ServiceAccount exists and, with a node, the node is Ready and
-// cluster DNS answers on its Service address.
+// makeUsable returns when pods can be created: the default ServiceAccount exists and, with a node, the node is Ready
+// and cluster DNS answers on its Service address.
 func (s *supervisor) makeUsable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()

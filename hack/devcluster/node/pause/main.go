@@ -1,4 +1,4 @@
-// Pause is the process that holds a pod's namespaces: it waits, and reaps what is left to it.
+// Pause is the process that holds a pod's namespaces. It waits, and reaps orphaned processes.
 package main
 
 import (

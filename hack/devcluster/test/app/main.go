@@ -1,4 +1,5 @@
-// App is what the tests run in pods: one static binary that serves, asks, resolves, holds a connection or eats memory.
+// App is the program that the tests run in pods: one static binary that serves, requests, resolves, holds a
+// connection or uses memory.
 package main
 
 import (
@@ -70,7 +71,7 @@ func serve(ports []string) error {
 	}
 }
 
-// echo sends back what it gets.
+// echo returns what it receives.
 func echo(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -93,7 +94,7 @@ func get(url, connect string) error {
 	if err != nil {
 		return err
 	}
-	// The kernel answers whoever may connect; what answers then may be busy.
+	// The kernel accepts the connection if it is allowed; the server behind it may be busy.
 	dialer := &net.Dialer{Timeout: d}
 	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	r, err := c.Get(url)

@@ -1,5 +1,5 @@
-// AbortController, AbortSignal and DOMException for definition code, as far as streams and runs need them: without
-// EventTarget, whose events have no page to travel through.
+// AbortController, AbortSignal and DOMException for definition code, limited to what streams and runs need: without
+// EventTarget, because there is no page through which its events could propagate.
 (function () {
   'use strict';
   const define = (name, value) => {

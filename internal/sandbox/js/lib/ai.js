@@ -1,5 +1,5 @@
-// The module "ai": the part of the AI SDK by which handlers ask models. Its calls go to the host, which has a Model
-// object of the namespace answer them (SPEC AGT-09).
+// The module "ai": the part of the AI SDK with which handlers call models. Its calls go to the host, which lets a Model
+// object of the namespace answer them (AGT-09).
 const hub = () => {
   const models = globalThis[Symbol.for('skein.models')];
   if (models === undefined) throw new Error('models can be asked by the handlers of an agent only: this code is a tool, an effect, a hook or an endpoint');
@@ -10,7 +10,7 @@ const hub = () => {
 
 function modelOf(model) {
   if (typeof model === 'string' && model !== '') {
-    const at = model.indexOf('/'); // as the gateway writes it: provider/model
+    const at = model.indexOf('/'); // in the gateway's format: provider/model
     return at > 0 ? { provider: model.slice(0, at), model: model.slice(at + 1) } : { provider: '', model };
   }
   if (model !== null && typeof model === 'object' && model.specificationVersion === 'skein') return { provider: model.provider, model: model.modelId };
@@ -41,7 +41,7 @@ function resultText(output) {
   return jsonText(output);
 }
 
-// One message as the host takes it; of a tool's message one for each result.
+// Converts one message to the format of the host. A tool's message becomes one message per result.
 function messagesOf(message) {
   const { role, content } = message ?? {};
   if (!['system', 'user', 'assistant', 'tool'].includes(role)) throw new TypeError(`a message has the role system, user, assistant or tool, not ${String(role)}`);
@@ -86,7 +86,7 @@ function conversation({ system, prompt, messages }) {
 
 const agentuity = Symbol.for('@agentuity/schema-kind');
 
-// The JSON Schema of what valibot makes, as far as a model can use it.
+// Converts a valibot schema to JSON Schema, as far as a model can use it.
 function valibotSchema(s) {
   const of = valibotSchema;
   switch (s.type) {
@@ -128,7 +128,7 @@ function valibotSchema(s) {
   throw new TypeError(`a schema of the kind ${s.type} cannot be told to a model`);
 }
 
-// What pipes add to a schema: descriptions and bounds.
+// Adds what pipes contribute to a schema: descriptions and bounds.
 function described(s) {
   const out = {};
   for (const step of s.pipe ?? []) {
@@ -163,7 +163,7 @@ async function validated(schema, value) {
   return result.success === false ? { issues: [{ message: String(result.error?.message ?? result.error) }] } : result;
 }
 
-// What issues of a schema say, each with the place in the value.
+// Returns the messages of a schema's issues, each with its path in the value.
 function explain(issues) {
   return issues
     .map((i) => {
@@ -173,7 +173,7 @@ function explain(issues) {
     .join('; ');
 }
 
-// A schema written as JSON Schema.
+// Wraps a schema written as JSON Schema.
 export const jsonSchema = (schema, { validate } = {}) => ({ jsonSchema: schema, validate });
 export const tool = (definition) => definition;
 export const stepCountIs = (count) => ({ steps }) => steps.length >= count;
@@ -214,8 +214,8 @@ async function requestOf(options, messages, extra) {
   return { ...modelOf(options.model), messages, tools, toolChoice: choice ?? '', ...extra };
 }
 
-// Has the model answer, with piece(text, reasoning) for what comes. A call that is begun anew takes its pieces back:
-// again() says so.
+// Calls the model, and piece(text, reasoning) for each part of the answer. When a call is repeated, its earlier parts
+// are void: again() is called then.
 async function answer(request, signal, piece = () => {}, again = () => {}) {
   const models = hub();
   signal?.throwIfAborted();
@@ -257,7 +257,7 @@ async function callTools(options, toolCalls, messages) {
   return called.filter((c) => c !== undefined);
 }
 
-// The steps of a call: an answer, the tools that it asks for, the next answer, until one needs none or it is enough.
+// Runs the steps of a call: an answer, its tool calls, the next answer, until no tool is asked for or a limit is reached.
 async function generate(options, { piece, again, event = () => {}, extra } = {}) {
   const messages = conversation(options);
   const limit = options.stopWhen ?? (options.maxSteps === undefined ? stepCountIs(1) : stepCountIs(options.maxSteps));
@@ -270,7 +270,7 @@ async function generate(options, { piece, again, event = () => {}, extra } = {})
     const toolCalls = got.toolCalls.map((c) => ({ type: 'tool-call', toolCallId: c.id, toolName: c.name, input: inputOf(c.arguments) }));
     totalUsage = addUsage(totalUsage, got.usage);
     const content = [...(got.text === '' ? [] : [{ type: 'text', text: got.text }]), ...toolCalls];
-    // What the model wants to have back with its answer.
+    // What the model must receive again together with its answer.
     added.push({ role: 'assistant', content, ...(got.metadata ? { providerMetadata: { skein: got.metadata } } : {}) });
     for (const call of toolCalls) event(call);
     const results = await callTools(options, toolCalls, [...messages, ...added]);
@@ -339,7 +339,7 @@ export async function generateObject(options) {
 
 // ---- streamText ----------------------------------------------------------------------------------------------
 
-// What has come so far, for any number of readers, each from the beginning.
+// The parts received so far, for any number of readers, each of which reads from the beginning.
 class Feed {
   #items = [];
   #over = false;
@@ -409,7 +409,7 @@ export function streamText(options) {
   );
   const part = (name) => {
     const p = whole.then((result) => result[name]);
-    p.catch(() => {}); // told of by whoever awaits it, or by the stream
+    p.catch(() => {}); // reported by the caller that awaits it, or by the stream
     return p;
   };
   const result = {

@@ -1,5 +1,5 @@
-// The module "@standardagents/builder": each define function marks its argument with what it is and
-// gives it back, so that a module's default export says of itself what it declares.
+// The module "@standardagents/builder": each define function marks its argument with its kind and
+// returns it, so that a module's default export tells what it declares.
 const kind = Symbol.for('skein.kind');
 
 function mark(name, definition) {

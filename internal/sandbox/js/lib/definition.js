@@ -1,20 +1,20 @@
-// What definition code finds in its isolate. The value of this script is a function that takes the host's
-// side (sys) and what thread.js makes ThreadStates by (threads), and gives { describe, invoke }.
+// The environment of definition code in its isolate. The value of this script is a function that takes the host's
+// side (sys) and the functions of thread.js that create ThreadStates (threads), and returns { describe, invoke }.
 (function (sys, threads) {
   'use strict';
   const kindKey = Symbol.for('skein.kind');
-  // $endpoint is the invocation that is the request of a thread endpoint, if that is what the isolate is for; with
-  // $handler the names of those begin that are for the handlers of the agent's sides.
+  // $endpoint is the invocation that handles the request of a thread endpoint, if the isolate was opened for one. The
+  // names of invocations of the handlers of the agent's sides begin with $handler.
   const { $scopes: scopes, $endpoint: endpoint, $handler: handlers } = sys.statics;
 
   // ---- runCode ----------------------------------------------------------------------------------------
 
   let lastRun = 0;
-  // How many runs wait for what is computed now: known where a function that a run was given calls runCode
-  // before it awaits anything.
+  // The number of nested runs that wait for the current computation. It is known only where a function that was
+  // passed to a run calls runCode before it awaits anything.
   let depth = 0;
 
-  // The functions of a run's globals or of one of its imports, which know how deep they are called.
+  // Wraps the functions of a run's globals or of one of its imports so that they know at which depth they are called.
   function bridged(values, level) {
     const proto = values !== null && typeof values === 'object' ? Object.getPrototypeOf(values) : undefined;
     if (proto !== Object.prototype && proto !== null) return values;
@@ -81,9 +81,9 @@
 
   // ---- scopes: request, session and thread state ------------------------------------------------------
 
-  // Session state is one for the isolate; every change of it goes to the host too.
+  // The isolate has one session state; every change of it is sent to the host too.
   const session = new Map(scopes?.entries ?? []);
-  // What an invocation has sent and not awaited, and its work that goes on after the response.
+  // What an invocation has sent and not awaited, and its work that continues after the response.
   const sent = new Map();
   const waiting = new Map();
 
@@ -94,7 +94,7 @@
     return max > 0 ? next.slice(-max) : next;
   };
 
-  // A scope whose methods answer at once; changed is told what to do elsewhere.
+  // A scope whose methods return at once; changed receives each change, so that it is applied elsewhere too.
   const scopeOf = (map, changed) => ({
     get: (key) => map.get(key),
     has: (key) => map.has(key),
@@ -124,14 +124,14 @@
     },
   });
 
-  // keep has an invocation await what its code does not; send makes such a call.
+  // keep makes an invocation await a promise that its code does not await; send makes a call and keeps its promise.
   function keep(invocation, promise) {
-    promise.catch(() => {}); // told of when it is awaited
+    promise.catch(() => {}); // reported when it is awaited
     sent.get(invocation)?.push(promise);
   }
   const send = (invocation, name, args) => keep(invocation, sys.call(invocation, name, args, true));
 
-  // sendable copies a value as the host would get it, or says why it cannot: { value } or { refused }.
+  // sendable copies a value as the host would receive it: it returns { value }, or { refused } with the reason.
   function sendable(value) {
     try {
       return { value: sys.clone(value) };
@@ -151,7 +151,7 @@
     return `reading it throws ${text}`;
   }
 
-  // skip leaves a value out that cannot be saved, and tells why: in the log of the code, and in the thread's.
+  // skip omits a value that cannot be saved, and reports the reason in the log of the code and in the thread's.
   async function skip(invocation, scope, key, reason) {
     console.error(`state was not kept: the value of "${String(key)}" in ${scope} state cannot be saved: ${reason}`);
     await sys.call(invocation, 'state.skip', [scope, String(key), reason], false).catch(() => {});
@@ -209,13 +209,13 @@
         const list = waiting.get(invocation);
         if (list === undefined) throw new Error('waitUntil: the call that this belongs to has ended');
         const promise = (async () => (typeof work === 'function' ? work() : work))();
-        promise.catch(() => {}); // told of when it is awaited
+        promise.catch(() => {}); // reported when it is awaited
         list.push(promise);
       },
     };
   }
 
-  // settle awaits what an invocation has sent. Values that cannot cross are told of, and left out.
+  // settle awaits what an invocation has sent. Values that cannot cross are reported and omitted.
   async function settle(invocation) {
     const list = sent.get(invocation);
     while (list.length > 0) {
@@ -227,13 +227,13 @@
 
   // ---- state ------------------------------------------------------------------------------------------
 
-  // What an invocation has asked for by calls that the API types as void.
+  // The calls of an invocation that the API types as void.
   const posted = new Map();
 
-  // post takes such a call: the invocation ends after it, and fails with it unless the code has awaited it itself.
+  // post registers such a call: the invocation ends after it, and fails with it unless the code awaited it itself.
   function post(invocation, promise) {
     const call = { promise, heard: false };
-    promise.catch(() => {}); // told of below
+    promise.catch(() => {}); // reported below
     posted.get(invocation)?.push(call);
     const hear = (f) => {
       call.heard = true;
@@ -268,10 +268,10 @@
   let handlerParts;
   const handler = () => (handlerParts ??= sys.handlerParts(sys, { stateFor, scopesFor, keep, alive, sendable }));
   const serving = new Set(); // the handlers' invocations under way, the newest last
-  // The invocation in whose name is asked what the code of one that has ended asks, such as a listener.
+  // The invocation in whose name code calls the host after its own invocation has ended, as a listener does.
   const alive = (invocation) => (serving.has(invocation) ? invocation : ([...serving].at(-1) ?? invocation));
 
-  // What has a model answer: the module "ai" finds it here. The calls are made in the name of the newest handler.
+  // The function that calls a model, for the module "ai". The calls belong to the newest handler's invocation.
   if (handlers !== undefined) {
     Object.defineProperty(globalThis, Symbol.for('skein.models'), {
       value: Object.freeze({
@@ -288,7 +288,7 @@
 
   const isSchema = (v) => v !== null && typeof v === 'object' && '_zod' in v;
 
-  // The zod schema of a definition's arguments, if that is what it has: a schema, or an object of schemas.
+  // The zod schema of a definition's arguments, if it has one: a schema, or an object of schemas.
   async function schemaOf(args) {
     if (isSchema(args)) return args;
     if (args === null || typeof args !== 'object') return undefined;
@@ -326,7 +326,7 @@
     };
   }
 
-  // Carries an invocation out: the definition's execute, a side's handler, or what answers the request of an endpoint.
+  // Runs an invocation: the definition's execute, a side's handler, or the handler of an endpoint's request.
   async function execute(ns, invocation, args) {
     if (handlers !== undefined && invocation.startsWith(handlers)) return handler().serve(ns, invocation, args);
     const definition = definitionOf(ns);
@@ -360,7 +360,7 @@
       try {
         result = await execute(ns, invocation, args);
       } catch (e) {
-        await settle(invocation); // what it did before it failed is not lost on the way
+        await settle(invocation); // what it sent before it failed must not be lost
         throw explain(invocation, e);
       }
       await settlePosted(invocation);
@@ -479,7 +479,7 @@
     }),
   );
 
-  // Made when first named: most code needs neither.
+  // Created at first use: most code needs neither.
   for (const name of ['URL', 'URLSearchParams']) {
     Object.defineProperty(globalThis, name, {
       configurable: true,

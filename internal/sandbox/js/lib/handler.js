@@ -1,5 +1,5 @@
-// What calls the handler of an agent's side, and tells it of the session's end. The value is a function that takes the
-// host's side (sys) and what definition.js has for it (parts), and gives { serve }.
+// Calls the handler of an agent's side, and notifies it of the session's end. The value is a function that takes the
+// host's side (sys) and functions of definition.js (parts), and returns { serve }.
 (function (sys, parts) {
   'use strict';
   const listenersOf = Symbol.for('skein.listeners');
@@ -43,10 +43,10 @@
     const own = parts.scopesFor(invocation);
     if (session === undefined) {
       session = listening({ id: own.session.id, state: own.session.state });
-      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }); // one identity, in the spelling of this API (SPEC IDS-01)
+      thread = listening({ id: 'thrd_' + own.thread.id.replaceAll('-', '') }); // the thread's id in the format of this API (IDS-01)
       session.target.thread = thread.target;
     }
-    // The thread's state is asked for in the name of the call that is under way.
+    // Calls for the thread's state belong to the invocation that is under way.
     Object.assign(thread.target, {
       state: own.thread.state,
       empty: async () => (await own.thread.state.size()) === 0,
@@ -78,11 +78,11 @@
           else if (a !== null && typeof a === 'object') data = Array.isArray(a) ? { ...data, values: a } : { ...data, ...a };
           else texts.push(String(a));
         }
-        // %s, %d and the like take the texts that follow.
+        // Placeholders such as %s and %d are replaced by the arguments that follow.
         let message = texts.shift() ?? '';
         message = message.replace(/%[sdifoOj]/g, (m) => (texts.length > 0 ? texts.shift() : m));
         const line = [level, [message, ...texts].join(' '), plain(data)];
-        // One after the other, so that they stay in their order.
+        // One after the other, to keep their order.
         const log = () => sys.call(parts.alive(invocation), 'handler.log', line, false);
         lastLine = lastLine.then(log, log);
         parts.keep(parts.alive(invocation), lastLine);
@@ -91,7 +91,7 @@
     return Object.freeze(logger);
   }
 
-  // What can be written as JSON of the fields of a line.
+  // Returns those fields of a log line that can be encoded as JSON.
   function plain(data) {
     try {
       return JSON.parse(JSON.stringify(data));
@@ -147,13 +147,13 @@
 
   const pathOf = (issue) => (issue.path ?? []).map((p) => (p !== null && typeof p === 'object' ? p.key : p));
 
-  // Whether an issue only says that the value is of another type than the schema's.
+  // Whether an issue only says that the value has another type than the schema requires.
   const mismatch = (issue) =>
     pathOf(issue).length === 0 &&
     (issue.kind === 'schema' || issue.code === 'invalid_type' || issue.code === 'invalid_union' || /^Expected .* got /.test(issue.message)) &&
     within(issue).length === 0;
 
-  // What the members of a union say of a value that is of their type.
+  // The issues within an issue, such as those of a union's members, that say more than that the type is wrong.
   const within = (issue) => (Array.isArray(issue.issues) ? issue.issues : Array.isArray(issue.errors) ? issue.errors.flat() : []).filter((i) => !mismatch(i));
 
   function reasons(issue, above = []) {
@@ -170,7 +170,7 @@
     return list.join('; ');
   }
 
-  // What a message says: JSON where it is an object or a list, else its text.
+  // The value of a message: parsed JSON where it is an object or a list, else its text.
   function readings(text) {
     let json;
     try {
@@ -181,8 +181,8 @@
     return { json, structured: json !== null && typeof json === 'object' };
   }
 
-  // The input that the schema takes: the message as JSON, as a text, or as the text of { message }. Of the refusals the
-  // first is told that says more than that the type is another one; else the one of what was written.
+  // Returns the input that the schema accepts: the message as JSON, as text, or as { message: text }. If it accepts none,
+  // the error is the first one that says more than that the type is wrong; else the one for the message as it was sent.
   async function inputOf(agent, text) {
     const { json, structured } = readings(text);
     const schema = agent.schema?.input;
@@ -193,7 +193,7 @@
     for (const value of candidates) {
       const result = await check(schema, value);
       if (result.issues === undefined) return result.value;
-      const made = value !== json && value !== text; // { message }: of interest where nothing else is wrong with it
+      const made = value !== json && value !== text; // { message }: counts only if nothing else is wrong with it
       if (made ? result.issues.every((i) => pathOf(i)[0] === 'message') : !result.issues.every(mismatch)) better ??= result.issues;
       if (value === (structured ? json : text)) refused = result.issues;
     }
@@ -219,7 +219,7 @@
     return text;
   }
 
-  // A stream of an answer: a ReadableStream, anything that can be awaited piece by piece, or what streamText gives.
+  // The stream of an answer: a ReadableStream, an async iterable, or the result of streamText.
   function streamOf(value) {
     if (value === null || typeof value !== 'object') return undefined;
     if (typeof value[Symbol.asyncIterator] === 'function') return value;
@@ -252,7 +252,7 @@
     const text = await collect(stream, invocation);
     const { json, structured } = readings(text);
     const schema = agent.schema?.output;
-    // The schema speaks of the whole, which may be JSON, or with stream: true of the pieces, which are texts.
+    // The schema describes the whole answer, which may be JSON, or with stream: true its pieces, which are texts.
     if (schema !== undefined && !(structured && (await check(schema, json)).issues === undefined)) await outputOf(agent, text);
     return text;
   }
@@ -292,7 +292,7 @@
     }
   }
 
-  // The session is over and saved: its listeners may look at it.
+  // The session has ended and is saved: now its listeners run.
   async function completed(invocation) {
     if (session === undefined) return;
     scopes(invocation);

@@ -1,5 +1,5 @@
-// Headers, Request, Response and ReadableStream for definition code, and what serves a thread endpoint. The value is a
-// function that takes the host's side (sys) and gives { classes, serve }.
+// Headers, Request, Response and ReadableStream for definition code, and the server of thread endpoints. The value is a
+// function that takes the host's side (sys) and returns { classes, serve }.
 (function (sys) {
   'use strict';
 
@@ -74,11 +74,11 @@
 
   // ---- ReadableStream ---------------------------------------------------------------------------------
 
-  const disturbed = new WeakSet(); // streams of which something was read
+  const disturbed = new WeakSet(); // streams that were read from
 
   class ReadableStream {
     #queue = [];
-    #waiting = []; // reads that found nothing
+    #waiting = []; // reads that wait for a chunk
     #state = 'readable';
     #closing = false;
     #error;
@@ -114,7 +114,7 @@
       this.#ready = (async () => this.#source.start?.(this.#controller))();
       this.#ready.catch((reason) => this.#fail(reason));
     }
-    // A stream of what an iterable gives, or an async one.
+    // Creates a stream of the values of an iterable or an async iterable.
     static from(iterable) {
       const it = iterable[Symbol.asyncIterator]?.() ?? iterable[Symbol.iterator]();
       return new ReadableStream({
@@ -148,7 +148,7 @@
         while (this.#waiting.length > 0 && this.#state === 'readable' && typeof this.#source.pull === 'function') {
           const before = this.#waiting.length;
           await this.#source.pull(this.#controller);
-          // A source that gives its chunks later, from elsewhere, is not asked over and over.
+          // Do not call pull again and again on a source that enqueues its chunks later, from elsewhere.
           if (this.#waiting.length === before) break;
         }
       } catch (reason) {
@@ -243,7 +243,7 @@
     throw new TypeError('a body is made of texts and bytes: encode what is something else');
   };
 
-  // What a body was made of: its bytes or stream, and the type that it has by itself.
+  // Returns the bytes or the stream of a body's initial value, and the content type that this value implies.
   function extract(body) {
     if (body === undefined || body === null) return { content: null };
     if (typeof body === 'string') return { content: encode(body), type: 'text/plain;charset=UTF-8' };
@@ -266,7 +266,7 @@
 
   class Body {
     #content; // null, bytes or a stream
-    #stream; // of bytes, once somebody asked for one
+    #stream; // of bytes, created at first use
     #used = false;
 
     _take(body, headers) {
@@ -274,7 +274,7 @@
       this.#content = content;
       if (type !== undefined && !headers.has('content-type')) headers.set('content-type', type);
     }
-    // The content for whoever sends it: null, bytes or a stream.
+    // The content for the sender: null, bytes or a stream.
     _give() {
       if (this.bodyUsed) throw new TypeError('the body has been read already');
       this.#used = this.#content !== null;
@@ -294,7 +294,7 @@
     get body() {
       if (this.#content === null) return null;
       if (this.#content instanceof ReadableStream) return (this.#stream = this.#content);
-      // In pieces, so that reading it is a stream in earnest.
+      // In pieces, so that it is read incrementally.
       const bytes = this.#content;
       this.#stream ??= ReadableStream.from(
         (function* () {
@@ -444,7 +444,7 @@
     );
   }
 
-  // What a handler returns besides a Response: nothing, a text, bytes, or a value that becomes JSON.
+  // Converts what a handler returns instead of a Response: nothing, a text, bytes, or a value that becomes JSON.
   function responseOf(answer) {
     if (answer instanceof Response) return answer;
     if (answer === undefined || answer === null) return new Response(null, { status: 204 });
@@ -452,8 +452,8 @@
     return Response.json(answer);
   }
 
-  // Calls a definition's handler and gives { status, headers, body }. A streamed body is sent piece by piece, each
-  // when the one before has been taken; then there is nothing left to give.
+  // Calls a definition's handler and returns { status, headers, body }. A streamed body is sent piece by piece, each
+  // after the one before was accepted; the returned body is empty then.
   async function serve(definition, call, state, send) {
     const bodyless = call.method === 'GET' || call.method === 'HEAD';
     const request = new Request(call.url, { method: call.method, headers: call.headers, body: bodyless ? undefined : call.body });
@@ -477,7 +477,7 @@
         for (let at = 0; at < bytes.length; at += 1 << 20) await send('endpoint.chunk', [bytes.slice(at, at + (1 << 20))]);
       }
     } catch (e) {
-      await reader.cancel(e).catch(() => {}); // what it had begun is cleared away; e says what went wrong
+      await reader.cancel(e).catch(() => {}); // lets the source release its resources; e is the error to report
       throw e;
     }
   }

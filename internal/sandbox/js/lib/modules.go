@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Module is what definition code may import by its name.
+// Module is a module that definition code may import by name.
 type Module struct {
 	Name string
 	Code string
-	// Uses are the names of the modules without which it does not work.
+	// Uses lists the modules that it needs.
 	Uses []string
 }
 
@@ -28,7 +28,7 @@ var Modules = []Module{
 }
 
 var (
-	// The modules of handlers (SPEC AGT-09): createAgent, and the part of the AI SDK that has models answer.
+	// The modules of handlers (AGT-09): createAgent, and the part of the AI SDK that calls models.
 
 	//go:embed runtime.js
 	runtimeModule string
@@ -37,8 +37,8 @@ var (
 	//go:embed provider.js
 	providerModule string
 
-	// Libraries of others, made by generate from the published packages. The licence of valibot is in valibot.LICENSE,
-	// that of @agentuity/schema is this repository's.
+	// Third-party libraries, made by generate from the published packages. The licence of valibot is in
+	// valibot.LICENSE; that of @agentuity/schema is the same as this repository's.
 
 	//go:embed valibot.js
 	valibot string
@@ -46,12 +46,12 @@ var (
 	agentuitySchema string
 )
 
-// provider is a package of the AI SDK that names models: those that it makes are answered by Model objects.
+// provider returns a package of the AI SDK that names models. Model objects answer the models that it makes.
 func provider(name, create string) string {
 	return strings.NewReplacer("$provider", name, "$create", create).Replace(providerModule)
 }
 
-// Named gives those of Modules that any of the sources may import, which is found out by their names alone.
+// Named returns the modules that any of the sources may import, judged by the names in the sources alone.
 func Named(sources ...string) []Module {
 	wanted := map[string]bool{}
 	for _, m := range Modules {

@@ -1,5 +1,5 @@
-// The module "@ai-sdk/$provider": what it makes only names a model. Which Model object answers is for the agent to
-// say (spec: handler.models), which holds the credentials too.
+// The module "@ai-sdk/$provider": its values only name a model. The agent decides which Model object answers
+// (spec: handler.models), and that object has the credentials too.
 function make(options) {
   for (const name of ['apiKey', 'baseURL', 'fetch']) {
     if (options?.[name] !== undefined) {

@@ -37,13 +37,13 @@ export function createAgent(name, config) {
   return Object.defineProperty(agent, kind, { value: 'handler' });
 }
 
-// Listeners for whatever agents of this module do: agent.started, agent.completed, agent.errored, session.started,
+// Listeners for the events of all agents of this module: agent.started, agent.completed, agent.errored, session.started,
 // session.completed, thread.destroyed.
 const app = (globalThis[Symbol.for('skein.app')] ??= listening({ state: {} }));
 export const addEventListener = app.addEventListener;
 export const removeEventListener = app.removeEventListener;
 
-// There is no server of one's own here: Skein is it. What setup gives is ctx.app, as it would be there.
+// Skein is the server here, so none is started. What setup returns becomes ctx.app, as in Agentuity.
 export async function createApp(config = {}) {
   const state = await config.setup?.();
   if (state !== null && typeof state === 'object') Object.assign(app.state, state);

@@ -1,23 +1,23 @@
-// ThreadState: what code gets as `state`, and what getChildThread and getParentThread give. The value is a function
-// that takes the host's side (sys) and what definition.js has for it (parts: runCode, post, scopesFor), and gives
+// ThreadState: what code receives as `state`, and what getChildThread and getParentThread return. The value is a function
+// that takes the host's side (sys) and functions of definition.js (parts: runCode, post, scopesFor), and returns
 // { stateFor, refresh, used, explain }.
 (function (sys, parts) {
   'use strict';
   const { $scopes, $methods, $context, $runtimeContext, ...properties } = sys.statics;
-  // Without a list of its methods, every name that is no property is one.
+  // Without a list of its methods, every name that is not a property is a method.
   const known = $methods && new Set($methods);
 
   let context = $context ?? {}; // state.context: one object for the isolate's whole life
 
-  // What the API types as ArrayBuffer.
+  // Methods whose result the API types as ArrayBuffer.
   const buffers = new Set(['readFile', 'getFileThumbnail']);
   const asBuffer = (v) => (v instanceof Uint8Array ? v.buffer : v);
-  // What the API types as void: it need not be awaited.
+  // Methods that the API types as void: code need not await them.
   const unawaited = new Set(['emit', 'queueTool']);
-  // What may change the properties of the thread.
+  // Methods that may change the properties of the thread.
   const changing = new Set(['invokeTool', 'terminate', 'setStatus']);
 
-  // A route is how the methods of a thread are called: those of the isolate's own, or of another of its tree.
+  // A route determines how the methods of a thread are called: of the isolate's own thread, or of another in its tree.
   const ownRoute = (invocation) => ({
     invocation,
     call: (name, args, functions = false) => sys.call(invocation, name, args, functions),
@@ -27,7 +27,7 @@
     call: (name, args, functions = false) => sys.call(invocation, 'state.of', [thread, name, args], functions),
   });
 
-  // Calls that need not be awaited are made in their order, one after the other, each with what its arguments were.
+  // Calls that need not be awaited are made in order, one after the other, each with the arguments as they were then.
   let before = null;
   function inOrder(route, name, args) {
     let made;
@@ -54,7 +54,7 @@
     if (signal?.aborted) throw signal.reason;
   };
 
-  // Each loop over it reads the file anew. A loop that is left, by break or by an error, closes the file.
+  // Each loop over it reads the file from the start. Leaving a loop, by break or by an error, closes the file.
   function chunks(route, path, signal) {
     const stream = (step, id) => sys.call(route.invocation, 'readFileStream.' + step, [id], false);
     return {
@@ -95,7 +95,7 @@
 
   // ---- execution --------------------------------------------------------------------------------------
 
-  // One for the isolate: its run is one. What the host says last is in properties.execution.
+  // One for the isolate, which belongs to one run. properties.execution has the latest state that the host reported.
   const stopping = new AbortController();
   function executionFor(invocation) {
     const execution = {
@@ -120,7 +120,7 @@
 
   // ---- threads ----------------------------------------------------------------------------------------
 
-  // The properties as the host has them now: what has run since the isolate was opened may have changed them.
+  // Reads the current properties from the host: code that ran since the isolate was opened may have changed them.
   let fresh = true;
   const used = () => {
     fresh = false;
@@ -153,7 +153,7 @@
     return (...args) => route.call(name, args);
   };
 
-  // A ThreadState with these properties; more are properties of the invocation's own.
+  // Creates a ThreadState with these properties; more holds those of the invocation itself.
   function threadState(route, statics, own, more) {
     const methods = new Map();
     const method = (name) => {
@@ -167,7 +167,7 @@
       if (typeof name === 'symbol') return undefined;
       if (Object.hasOwn(more, name)) return more[name];
       if (Object.hasOwn(statics, name) && !hidden(name)) return statics[name];
-      // A method whose answer is known beforehand answers at once.
+      // A method whose result is known beforehand returns at once.
       if (Object.hasOwn(statics, name + '()')) return () => statics[name + '()'];
       return isMethod(name) ? method(name) : undefined;
     };
@@ -186,7 +186,7 @@
         },
         deleteProperty: () => false,
         defineProperty: () => false,
-        // The methods are there, but as with any object of a class a copy of the state has the properties only.
+        // The methods are not enumerable: as with instances of a class, a copy of the state has only the properties.
         ownKeys: () => [...new Set([...Object.keys(more), ...Object.keys(statics).filter((n) => !hidden(n)), ...(known ?? [])])],
         getOwnPropertyDescriptor(_, name) {
           if (!isProperty(name) && !known?.has(name)) return undefined;
@@ -196,13 +196,13 @@
     );
   }
 
-  // What the platform team configured, for modules that name it (package compile says which): of the others nobody
-  // would know that they cannot be packed.
+  // What the platform team configured, for modules that use it (package compile tells which). For the others nobody
+  // would notice that they cannot be packed.
   let lastRead = '';
   const platform = $runtimeContext && watched($runtimeContext, '_notPackableRuntimeContext');
   const readers = new Set(); // invocations of such modules
 
-  // A frozen copy of plain data that notes what is read of it, so that a failed call of it can be explained.
+  // Returns a frozen copy of plain data that records which parts are read, so that a failed call of one can be explained.
   function watched(value, path) {
     if (value === null || typeof value !== 'object') return value;
     const copy = Array.isArray(value) ? [] : {};
@@ -217,7 +217,7 @@
     });
   }
 
-  // explain adds to an error of code that has called what the platform team configured that there is nothing to call.
+  // explain extends the error of code that called a value of the platform team's configuration: it has no functions.
   function explain(invocation, e) {
     if (!readers.has(invocation) || lastRead === '' || !(e instanceof TypeError) || !/not a function/.test(e.message)) return e;
     const note = `: if it is state.${lastRead} that was to be called, the runtimeContext of the SandboxPool holds plain data and no functions; reach a service with a Tool (http or mcp) and state.invokeTool, and shared values with ctx.kv of a handler`;
@@ -227,7 +227,7 @@
     return e;
   }
 
-  // The state that an invocation of a module gets.
+  // Returns the state for an invocation of a module.
   function stateFor(invocation, ns) {
     if (platform !== undefined && ns?.$skeinReadsRuntimeContext === true) readers.add(invocation);
     return stateOf(invocation);
@@ -250,8 +250,8 @@
     return threadState(ownRoute(invocation), properties, true, more);
   }
 
-  // Another thread of the tree, as it was when it was asked for. It has a scratch context of its own, and its run, if
-  // there is one, is not this code's to see.
+  // Another thread of the tree, as it was when it was requested. It has its own scratch context, and its run, if there
+  // is one, is hidden from this code.
   function otherThread(invocation, statics) {
     return threadState(routeOf(invocation, statics.threadId), statics, false, { context: {}, execution: null });
   }

@@ -1,5 +1,5 @@
 // URL and URLSearchParams for definition code. The value is a function that takes the host's side (sys) and
-// gives both classes. Parsing and resolving are the host's; what is left here is the interface.
+// returns both classes. The host parses and resolves; this is only the interface.
 (function (sys) {
   'use strict';
 
@@ -110,7 +110,7 @@
         return null;
       }
     }
-    // Sets one part and parses the whole again; a value that makes no URL changes nothing.
+    // Sets one part and parses the whole again; a value that would make the URL invalid changes nothing.
     #set(name, value) {
       const parts = { ...this.#parts, [name]: String(value) };
       try {

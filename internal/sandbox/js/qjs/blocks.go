@@ -10,20 +10,20 @@ import (
 	"modernc.org/libc"
 )
 
-// Large blocks of the engine's heap are mappings of their own. A block that grows (an array, a buffer) is
-// moved by the kernel without a copy, so that old and new are never both resident; and what is freed is back
-// with the kernel at once.
+// Large blocks of the engine's heap are separate mappings. When a block grows (an array, a buffer), the kernel moves
+// it without a copy, so that old and new are never both resident. A freed block returns to the kernel at once.
 
-// largeBlock is the least size of a block with its own mapping.
+// largeBlock is the minimum size of a block with its own mapping.
 const largeBlock = 128 << 10
 
-// blockHead lies before the bytes of a large block, which keeps their alignment and tells them from small
-// ones, which are looked up only when they have this place in a page.
+// blockHead is the space before the bytes of a large block. It keeps their alignment and distinguishes them from
+// small blocks: only blocks at this offset in a page are looked up.
 const blockHead = 16
 
 const pageSize = 4 << 10
 
-// blocks are the large blocks of this process, by the address of their bytes: the length of each mapping.
+// blocks maps the large blocks of this process, by the address of their bytes, to the lengths of their mappings. mu
+// guards lengths.
 type blocks struct {
 	mu      sync.Mutex
 	lengths map[uintptr]uintptr
@@ -33,7 +33,7 @@ var heap = blocks{lengths: map[uintptr]uintptr{}}
 
 func mapping(size uintptr) uintptr { return (size + blockHead + pageSize - 1) &^ (pageSize - 1) }
 
-// length is that of the mapping of a large block, 0 for any other.
+// length returns the length of a large block's mapping, or 0 for any other block.
 func (b *blocks) length(p uintptr) uintptr {
 	if p&(pageSize-1) != blockHead {
 		return 0
@@ -43,7 +43,7 @@ func (b *blocks) length(p uintptr) uintptr {
 	return b.lengths[p]
 }
 
-// move notes that the block at p, if any, is now at q with a mapping of n bytes.
+// move records that the block at p, if any, is now at q with a mapping of n bytes.
 func (b *blocks) move(p, q, n uintptr) uintptr {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *blocks) move(p, q, n uintptr) uintptr {
 	return q
 }
 
-// mapBlock gives 0 when the kernel has no more.
+// mapBlock returns 0 when the kernel has no more memory.
 func (b *blocks) mapBlock(size uintptr) uintptr {
 	n := mapping(size)
 	p, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON, ^uintptr(0), 0)
@@ -76,7 +76,7 @@ func (b *blocks) resize(p, old, size uintptr) uintptr {
 	return b.move(p, q+blockHead, n)
 }
 
-// usable is how many bytes a block of either kind holds.
+// usable returns how many bytes a block of either kind holds.
 func (b *blocks) usable(tls *libc.TLS, p uintptr) uintptr {
 	if n := b.length(p); n != 0 {
 		return n - blockHead
@@ -101,7 +101,7 @@ func (b *blocks) free(tls *libc.TLS, p uintptr) {
 	_, _, _ = unix.Syscall(unix.SYS_MUNMAP, p-blockHead, n, 0)
 }
 
-// realloc gives 0, and leaves p as it is, when there is no more memory.
+// realloc returns 0, and leaves p as it is, when there is no more memory.
 func (b *blocks) realloc(tls *libc.TLS, p, size uintptr) uintptr {
 	if old := b.length(p); old != 0 {
 		return b.resize(p, old, size)

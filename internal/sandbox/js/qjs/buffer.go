@@ -9,14 +9,14 @@ import (
 	lib "modernc.org/libquickjs"
 )
 
-// What code makes of values on their way out counts as its own memory: one text of a megabyte, thirty times in
-// an array, takes no room in the engine but thirty megabytes on the wire. So large buffers of encoded values
-// live in the engine's heap.
+// Values that code sends out count as its own memory. For example, one text of a megabyte, thirty times in an array,
+// takes little room in the engine but thirty megabytes on the wire. So large buffers of encoded values are allocated
+// in the engine's heap.
 
-// smallBuffer is up to where a buffer is an ordinary one.
+// smallBuffer is the maximum size of an ordinary buffer.
 const smallBuffer = 64 << 10
 
-// grow gives a buffer with room for n bytes more. It gives false when the engine's memory has none left.
+// grow returns a buffer with room for n more bytes, or false when the engine has no memory left.
 func (vm *VM) grow(buf []byte, n int) ([]byte, bool) {
 	need := len(buf) + n
 	if need <= smallBuffer {
@@ -40,7 +40,7 @@ func (vm *VM) grow(buf []byte, n int) ([]byte, bool) {
 	return out[:len(buf)], true
 }
 
-// Release gives back what Encode gave. Who does not, keeps the engine's memory in use; b is not to be read
+// Release frees the bytes that Encode returned. Without it the engine's memory stays in use. b must not be read
 // afterwards.
 func (vm *VM) Release(b []byte) {
 	if p, ok := vm.buffers[unsafe.SliceData(b)]; ok {

@@ -9,10 +9,10 @@ import (
 	lib "modernc.org/libquickjs"
 )
 
-// HostFunc is a function of the host. Its arguments are borrowed. It returns a value, or false after a Throw.
+// HostFunc is a function of the host. It borrows its arguments. It returns a value, or false after a Throw.
 type HostFunc func(args []Value) (Value, bool)
 
-// Func makes a function. It lives as long as the VM.
+// Func returns a function that lives as long as the VM.
 func (vm *VM) Func(name string, length int, f HostFunc) (Value, bool) {
 	vm.funcs = append(vm.funcs, f)
 	data := vm.args(Int(int32(len(vm.funcs) - 1)))
@@ -31,7 +31,7 @@ func (vm *VM) Func(name string, length int, f HostFunc) (Value, bool) {
 func callHost(tls *libc.TLS, ctx uintptr, _ Value, argc int32, argv uintptr, _ int32, data uintptr) Value {
 	vm := byContext(tls, ctx)
 	index := intOf(*at[Value](data))
-	// The engine may move its stack while the function runs: copy the arguments.
+	// Copy the arguments, because the engine may move its stack while the function runs.
 	args := append([]Value(nil), unsafe.Slice(at[Value](argv), int(argc))...)
 	v, ok := vm.funcs[index](args)
 	if !ok {
@@ -56,7 +56,7 @@ func (vm *VM) Construct(f Value, args ...Value) (Value, bool) {
 	return v, !isException(v)
 }
 
-// Promise makes a promise with the functions that settle it.
+// Promise returns a promise and the functions that settle it.
 func (vm *VM) Promise() (promise, resolve, reject Value, ok bool) {
 	pair := vm.tls.Alloc(32)
 	defer vm.tls.Free(32)
@@ -68,8 +68,8 @@ func (vm *VM) Promise() (promise, resolve, reject Value, ok bool) {
 	return promise, both[0], both[1], true
 }
 
-// RunJobs runs what is pending in the engine until nothing is, or until Stop. An error of a job is dropped:
-// the jobs are reactions of promises, which keep their own errors.
+// RunJobs runs pending jobs of the engine until there are none, or until Stop. It drops errors of jobs: jobs are
+// reactions of promises, which keep their own errors.
 func (vm *VM) RunJobs() {
 	for !vm.Stopped() {
 		switch n := lib.XJS_ExecutePendingJob(vm.tls, vm.rt, 0); {
@@ -81,8 +81,8 @@ func (vm *VM) RunJobs() {
 	}
 }
 
-// trackRejection hears of each promise that is rejected with nobody listening, and of each that finds a
-// listener after all.
+// trackRejection is called for each promise that is rejected without a listener, and for each that gets a listener
+// afterwards.
 func trackRejection(_ *libc.TLS, _ uintptr, promise, reason Value, handled lib.TBOOL, opaque uintptr) {
 	vm := byID(opaque)
 	key := pointer(promise)
@@ -95,7 +95,7 @@ func trackRejection(_ *libc.TLS, _ uintptr, promise, reason Value, handled lib.T
 	}
 }
 
-// Rejections hands over the reasons of the promises that were rejected unheard since the last call.
+// Rejections returns the reasons of the promises that were rejected without a listener since the last call.
 func (vm *VM) Rejections() []Value {
 	if len(vm.rejections) == 0 {
 		return nil
@@ -108,10 +108,10 @@ func (vm *VM) Rejections() []Value {
 	return out
 }
 
-// PromiseState of a promise.
+// PromiseState is the state of a promise.
 type PromiseState int
 
-// The states; NoPromise is for any other value.
+// The states. NoPromise stands for any other value.
 const (
 	NoPromise PromiseState = -1
 	Pending   PromiseState = 0
@@ -119,7 +119,7 @@ const (
 	Rejected  PromiseState = 2
 )
 
-// State gives a promise's state and, when it is settled, what it was settled with.
+// State returns a promise's state and, when it is settled, the value that it was settled with.
 func (vm *VM) State(promise Value) (PromiseState, Value) {
 	s := PromiseState(lib.XJS_PromiseState(vm.tls, vm.ctx, promise))
 	switch s {
@@ -132,7 +132,7 @@ func (vm *VM) State(promise Value) (PromiseState, Value) {
 	return s, Undefined
 }
 
-// heard says that we listen to a promise, though not by a reaction.
+// heard records that we listen to a promise, although not with a reaction.
 func (vm *VM) heard(promise Value) {
 	if reason, ok := vm.rejections[pointer(promise)]; ok {
 		delete(vm.rejections, pointer(promise))
@@ -140,7 +140,7 @@ func (vm *VM) heard(promise Value) {
 	}
 }
 
-// Settled gives a promise that follows v, as await does: v may be any value, a promise or a thenable.
+// Settled returns a promise that follows v as await does. v may be any value, a promise or a thenable.
 func (vm *VM) Settled(v Value) (Value, bool) {
 	promise, resolve, reject, ok := vm.Promise()
 	if !ok {

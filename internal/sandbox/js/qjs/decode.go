@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// ErrNoMemory says that the engine's heap has no room for a value.
+// ErrNoMemory means that the engine's heap has no room for a value.
 var ErrNoMemory = errors.New("out of memory")
 
-// Decode makes the value that b encodes. An error that wraps ErrNoMemory leaves no exception pending.
+// Decode returns the value that b encodes. An error that wraps ErrNoMemory leaves no exception pending.
 func (vm *VM) Decode(b []byte) (Value, error) {
 	if len(b) == 0 {
 		return Undefined, nil
@@ -33,7 +33,7 @@ func (vm *VM) Decode(b []byte) (Value, error) {
 	return v, nil
 }
 
-// DecodeArgs makes the values of an encoded array.
+// DecodeArgs returns the values of an encoded array.
 func (vm *VM) DecodeArgs(b []byte) ([]Value, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -65,7 +65,7 @@ func (vm *VM) DecodeArgs(b []byte) ([]Value, error) {
 	return args, nil
 }
 
-// atoms keeps the names of properties that repeat within one value.
+// atoms caches the names of properties that repeat within one value.
 type atoms map[string]lib.TJSAtom
 
 func (a atoms) free(vm *VM) {
@@ -80,7 +80,7 @@ type decoder struct {
 	atoms atoms
 }
 
-// made turns the engine's result into ours: only memory can fail a constructor.
+// made converts the engine's result to ours: a constructor can only fail for lack of memory.
 func (d *decoder) made(v Value, ok bool) (Value, error) {
 	if ok && !isException(v) {
 		return v, nil
@@ -156,7 +156,7 @@ func (d *decoder) bigInt() (Value, error) {
 	if n.IsInt64() {
 		return d.made(lib.XJS_NewBigInt64(d.vm.tls, d.vm.ctx, n.Int64()), true)
 	}
-	// BigInt() reads no signed hexadecimal.
+	// BigInt() does not parse signed hexadecimal.
 	text, err := d.made(d.vm.String(n.String()))
 	if err != nil {
 		return Undefined, err
@@ -229,7 +229,7 @@ func (d *decoder) property(v Value, depth int) error {
 	return err
 }
 
-// collection makes a Map (members of two values) or a Set (of one).
+// collection returns a Map (members of two values) or a Set (of one).
 func (d *decoder) collection(width int, class, add Value, depth int) (Value, error) {
 	n, err := d.r.Count(width)
 	if err != nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// ErrThrown says that code that ran meanwhile (a getter, toJSON, a proxy) threw; the exception is pending.
+// ErrThrown means that code that ran during encoding (a getter, toJSON, a proxy) threw. The exception is pending.
 var ErrThrown = errors.New("the code threw while its value was read")
 
-// ErrStopped says that Stop was called meanwhile.
+// ErrStopped means that Stop was called meanwhile.
 var ErrStopped = errors.New("stopped")
 
-// FuncSink takes the functions in a value that is encoded, and gives each a reference.
+// FuncSink takes a function in an encoded value and returns a reference to it.
 type FuncSink func(Value) value.FuncRef
 
-// Encode encodes a value for the host (see package value). Without a sink, functions are refused. An error
-// is *value.Error, ErrThrown or ErrStopped. The caller gives the bytes back with Release.
+// Encode encodes a value for the host (see package value). Without a sink, functions are refused. The error is
+// *value.Error, ErrThrown or ErrStopped. The caller must call Release with the bytes.
 //
-// The walk is in Go, over the engine's own structures, so that nothing that the program did to the
-// language's built-ins can mislead it.
+// Encode walks the engine's own structures in Go, so that no change of the program to the language's built-ins can
+// mislead it.
 func (vm *VM) Encode(v Value, funcs FuncSink) ([]byte, error) {
 	e := vm.encoder(funcs)
 	return e.end(e.value(v, 0))
@@ -40,7 +40,7 @@ func (vm *VM) encoder(funcs FuncSink) *encoder {
 	return &encoder{vm: vm, w: value.Writer{Grow: vm.grow}, funcs: funcs, above: map[uintptr]bool{}}
 }
 
-// end gives what was written, or gives it up.
+// end returns what was written, or discards it on an error.
 func (e *encoder) end(err error) ([]byte, error) {
 	if err == nil && e.w.Full() {
 		e.vm.throwOutOfMemory()
@@ -71,7 +71,7 @@ type encoder struct {
 	w     value.Writer
 	funcs FuncSink
 	nodes int
-	above map[uintptr]bool // the objects that we are inside of
+	above map[uintptr]bool // the objects that enclose the current value
 	path  []string
 }
 
@@ -241,7 +241,7 @@ func (e *encoder) object(v Value, depth int) error {
 	return e.plain(v, depth)
 }
 
-// inner is the value that a Date or a boxed primitive holds.
+// inner returns the value that a Date or a boxed primitive holds.
 func inner(v Value) Value { return *(*Value)(unsafe.Pointer(&object(v).Fu)) }
 
 func (e *encoder) date(v Value) error {
@@ -275,7 +275,8 @@ func (e *encoder) typed(v Value, depth int) error {
 	return e.elements(v, n, depth)
 }
 
-// typedLength is how many elements a typed array shows now, whatever the program has put in the place of its length.
+// typedLength returns the current number of elements of a typed array, whatever the program has assigned as its
+// length.
 func (e *encoder) typedLength(v Value) (int, error) {
 	length, ok := e.vm.Call(e.vm.prims.typedLength, v)
 	if !ok {
@@ -350,7 +351,7 @@ func (e *encoder) collection(v Value, tag value.Tag, each Value, depth int) erro
 	return nil
 }
 
-// error encodes an Error, which JSON would show as {}, as what it says.
+// error encodes an Error as its text, because JSON would show it as {}.
 func (e *encoder) error(v Value) error {
 	info := e.vm.Info(v)
 	e.w.Open(value.TagObject, 2)

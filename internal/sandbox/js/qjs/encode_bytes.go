@@ -25,14 +25,14 @@ func (e *encoder) bytes(v Value) error {
 	}
 	defer e.vm.Free(buffer)
 	offset := int(*at[libc.Tsize_t](sizes))
-	n, err := e.typedLength(v) // of bytes; a view that tracks a resizable buffer knows it only here
+	n, err := e.typedLength(v) // in bytes; only this knows the length of a view that tracks a resizable buffer
 	if err != nil {
 		return err
 	}
 	return e.buffer(buffer, offset, n)
 }
 
-// buffer encodes n bytes of an ArrayBuffer, all when n is negative.
+// buffer encodes n bytes of an ArrayBuffer, or all when n is negative.
 func (e *encoder) buffer(v Value, offset, n int) error {
 	size := e.vm.tls.Alloc(8)
 	defer e.vm.tls.Free(8)

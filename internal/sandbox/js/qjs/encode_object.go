@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// plain encodes what has no class of its own as JSON would: the result of its toJSON if it has one, else its
+// plain encodes an object without a class of its own as JSON would: the result of its toJSON if it has one, else its
 // own enumerable properties in order.
 func (e *encoder) plain(v Value, depth int) error {
 	replaced, err := e.toJSON(v, depth)
@@ -75,7 +75,7 @@ func (e *encoder) toJSON(v Value, depth int) (bool, error) {
 		return false, ErrThrown
 	}
 	defer e.vm.Free(r)
-	// toJSON may well give the object itself: its properties are meant then.
+	// When toJSON returns the object itself, its properties are encoded.
 	if isObject(r) && pointer(r) == pointer(v) {
 		return false, nil
 	}

@@ -9,13 +9,13 @@ import (
 	lib "modernc.org/libquickjs"
 )
 
-// Exception takes the exception that a method which gave false has left.
+// Exception takes the exception that a method which returned false has left.
 func (vm *VM) Exception() Value { return lib.XJS_GetException(vm.tls, vm.ctx) }
 
-// Throw throws v, which it takes over. It returns what a HostFunc returns then.
+// Throw throws v and takes it over. It returns what a HostFunc must then return.
 func (vm *VM) Throw(v Value) (Value, bool) { return lib.XJS_Throw(vm.tls, vm.ctx, v), false }
 
-// ThrowError makes an error and throws it.
+// ThrowError creates an error and throws it.
 func (vm *VM) ThrowError(name, message string) (Value, bool) {
 	e, ok := vm.Error(name, message)
 	if !ok {
@@ -24,13 +24,13 @@ func (vm *VM) ThrowError(name, message string) (Value, bool) {
 	return vm.Throw(e)
 }
 
-// ThrowOutOfMemory throws the engine's own error about its memory.
+// ThrowOutOfMemory throws the engine's own out-of-memory error.
 func (vm *VM) ThrowOutOfMemory() (Value, bool) { return vm.throwOutOfMemory(), false }
 
 func (vm *VM) throwOutOfMemory() Value { return lib.XJS_ThrowOutOfMemory(vm.tls, vm.ctx) }
 
-// Error makes an Error whose stack shows the present place in the code. One of the language's own names
-// (TypeError, …) gives an instance of that class.
+// Error returns an Error whose stack shows the current place in the code. For one of the language's own names
+// (TypeError, …) it returns an instance of that class.
 func (vm *VM) Error(name, message string) (Value, bool) {
 	class, own := vm.prims.errors[name]
 	if !own {
@@ -48,14 +48,14 @@ func (vm *VM) Error(name, message string) (Value, bool) {
 	return e, ok
 }
 
-// Name gives an error its name.
+// Name sets the name of an error.
 func (vm *VM) Name(e Value, name string) bool {
 	text, ok := vm.String(name)
 	return ok && vm.Define(e, "name", text, Hidden)
 }
 
-// Reshape turns an error into one of another name and message, keeping its stack: so an error that comes
-// from the host later shows the place of the call.
+// Reshape gives an error another name and message and keeps its stack, so that an error that comes from the host
+// later shows the place of the call.
 func (vm *VM) Reshape(e Value, name, message string) bool {
 	text, ok := vm.String(message)
 	if !ok || !vm.Define(e, "message", text, Hidden) {
@@ -73,22 +73,22 @@ func (vm *VM) Reshape(e Value, name, message string) bool {
 	return vm.Name(e, name)
 }
 
-// ErrorInfo is what a thrown value says of itself.
+// ErrorInfo is what a thrown value says about itself.
 type ErrorInfo struct {
 	Name, Message, Stack string
-	IsError              bool // an Error object, or one that looks like it
-	noMemory             bool // the engine did run out of memory, whatever the program says
+	IsError              bool // an Error object, or an object that looks like one
+	noMemory             bool // the engine really ran out of memory, whatever the program claims
 }
 
-// maxErrorText bounds each text of an ErrorInfo.
+// maxErrorText limits each text of an ErrorInfo.
 const maxErrorText = 32 << 10
 
-// Info reads a thrown value. Reading may run code; what that throws is dropped.
+// Info reads a thrown value. Reading may run code; errors of that code are dropped.
 func (vm *VM) Info(v Value) ErrorInfo {
 	if !isObject(v) {
 		message := vm.textOr(v, "(unprintable)")
 		if IsNull(v) && vm.OutOfMemory() {
-			// The engine throws null when there is no memory left for the error object.
+			// The engine throws null when it has no memory left for the error object.
 			return ErrorInfo{Name: "InternalError", Message: "out of memory", IsError: true, noMemory: true}
 		}
 		return ErrorInfo{Name: "Error", Message: message}
@@ -110,13 +110,13 @@ func (vm *VM) Info(v Value) ErrorInfo {
 	return e
 }
 
-// maxCauses bounds how many errors behind an error its stack tells of.
+// maxCauses bounds how many causes the stack of an error includes.
 const maxCauses = 5
 
-// causes gives the stacks of the errors that caused an error, each below a line that names it.
+// causes returns the stacks of the errors that caused an error, each below a line that names it.
 func (vm *VM) causes(v Value) string {
 	var out strings.Builder
-	var held []Value // each keeps the next one alive
+	var held []Value // each one keeps the next one alive
 	defer func() {
 		for _, h := range held {
 			vm.Free(h)
@@ -166,10 +166,10 @@ func (vm *VM) textProperty(v Value, name string) string {
 	return vm.textOr(p, "")
 }
 
-// IsOutOfMemory says whether an error is the engine's own about its memory limit.
+// IsOutOfMemory reports whether an error is the engine's own out-of-memory error.
 func (e ErrorInfo) IsOutOfMemory() bool {
 	return e.noMemory && e.IsError && e.Name == "InternalError" && e.Message == "out of memory"
 }
 
-// Rethrow leaves the pending exception pending and gives what a HostFunc returns then.
+// Rethrow leaves the pending exception pending and returns what a HostFunc must then return.
 func (vm *VM) Rethrow() (Value, bool) { return exception, false }

@@ -12,8 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// FuzzValues gives any bytes to both decoders, the manager's and the engine's: they agree on what is a value, and
-// what the engine makes of one goes out again as what came in.
+// FuzzValues passes any bytes to both decoders, the manager's and the engine's. They must agree on what is a value,
+// and the engine must encode a decoded value as it came in.
 func FuzzValues(f *testing.F) {
 	huge := new(big.Int).Lsh(big.NewInt(-3), 200)
 	for _, v := range []any{
@@ -61,7 +61,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// twice is a value in one form: encoding sorts names, and a second time nothing is left to sort.
+// twice returns a value in canonical form: encoding sorts names, and a second time there is nothing left to sort.
 func twice(t *testing.T, v any) string {
 	t.Helper()
 	b, err := value.Encode(merged(v))
@@ -71,8 +71,8 @@ func twice(t *testing.T, v any) string {
 	return string(b)
 }
 
-// merged leaves of equal keys of a Map, and of equal members of a Set, what the language keeps: it does not show
-// here, for keys are compared by what they are, so only the empty form of both is left.
+// merged keeps, of equal keys of a Map and of equal members of a Set, what the language keeps. Keys are compared by
+// identity, which does not show here, so only the empty form of both is left.
 func merged(v any) any {
 	switch v := v.(type) {
 	case *value.Map:

@@ -11,15 +11,15 @@ import (
 	lib "modernc.org/libquickjs"
 )
 
-// Bounds of Inspect.
+// Limits of Inspect.
 const (
 	inspectDepth = 4
 	inspectItems = 100
 	inspectBytes = 64 << 10
 )
 
-// Inspect shows a value to people, as consoles do. It runs no code of the program: getters and proxies are
-// named, not asked.
+// Inspect formats a value for people, as consoles do. It runs no code of the program: getters and proxies are named,
+// not evaluated.
 func (vm *VM) Inspect(v Value) string {
 	i := inspector{vm: vm, above: map[uintptr]bool{}}
 	i.value(v, 0)
@@ -57,7 +57,7 @@ func (i *inspector) value(v Value, depth int) {
 	}
 }
 
-// primitive is the text of a primitive, which takes no code to make.
+// primitive returns the text of a primitive. Making it runs no code.
 func (vm *VM) primitive(v Value) string {
 	s, ok := vm.Text(v, inspectBytes)
 	if !ok {

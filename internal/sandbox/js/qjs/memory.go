@@ -9,13 +9,13 @@ import (
 	lib "modernc.org/libquickjs"
 )
 
-// memory counts what the engine allocates. It lives in C memory because the engine carries a pointer to it.
+// memory counts what the engine allocates. It lives in C memory because the engine holds a pointer to it.
 //
-// The engine swallows an out-of-memory error that happens inside its promise machinery: the promise is then
-// never settled. So failures are counted here, and a run that never settles after one has failed for memory.
-// After the first failure a reserve opens, so that the error itself and the rejections it causes can be made.
+// The engine swallows an out-of-memory error within its promise machinery: the promise is then never settled. So
+// failures are counted here, and a run that never settles after a failure counts as out of memory. After the first
+// failure a reserve opens, so that the error itself and the rejections that it causes can be allocated.
 type memory struct {
-	limit   uint64 // 0: none
+	limit   uint64 // 0 means none
 	reserve uint64
 	peak    uint64
 	fails   uint64
@@ -25,10 +25,10 @@ type memory struct {
 
 const memoryReserve = 1 << 20
 
-// minMemory is the least limit that lets the engine itself work.
+// minMemory is the lowest limit with which the engine itself works.
 const minMemory = 1 << 20
 
-// newRuntime makes the runtime over our allocator.
+// newRuntime creates the runtime with our allocator.
 func (vm *VM) newRuntime() uintptr {
 	vm.stat = libc.Xcalloc(vm.tls, 1, libc.Tsize_t(unsafe.Sizeof(memory{})))
 	if vm.stat == 0 {
@@ -45,28 +45,29 @@ func (vm *VM) newRuntime() uintptr {
 	return lib.XJS_NewRuntime2(vm.tls, vm.stat+unsafe.Offsetof(m.funcs), vm.stat)
 }
 
-// SetMemoryLimit bounds the engine's heap, in bytes.
+// SetMemoryLimit limits the engine's heap, in bytes.
 func (vm *VM) SetMemoryLimit(bytes int64) { at[memory](vm.stat).limit = uint64(max(bytes, minMemory)) }
 
-// maxFails is how often an allocation may fail until the code is stopped: it catches its errors and asks again.
+// maxFails is how many allocations may fail before the code is stopped, because code can catch the errors and try
+// again.
 const maxFails = 1000
 
-// Exhausted says that the code was stopped because it asked for more memory than it may have, again and again.
+// Exhausted reports whether the code was stopped because it repeatedly requested more memory than it may use.
 func (vm *VM) Exhausted() bool { return at[memory](vm.stat).fails > maxFails }
 
-// MemoryLimit is the bound of the engine's heap in bytes, 0 when there is none.
+// MemoryLimit returns the limit of the engine's heap in bytes, or 0 when there is none.
 func (vm *VM) MemoryLimit() int64 { return int64(at[memory](vm.stat).limit) }
 
-// FailAllocation counts an allocation as failed that was not even tried.
+// FailAllocation counts a failed allocation that was not even tried.
 func (vm *VM) FailAllocation() { at[memory](vm.stat).fails++ }
 
-// PeakMemory is the most that the engine's heap ever held, in bytes.
+// PeakMemory returns the peak size of the engine's heap, in bytes.
 func (vm *VM) PeakMemory() int64 { return int64(at[memory](vm.stat).peak) }
 
-// OutOfMemory says whether an allocation ever failed.
+// OutOfMemory reports whether an allocation has ever failed.
 func (vm *VM) OutOfMemory() bool { return at[memory](vm.stat).fails > 0 }
 
-// refuse says whether the heap may not grow to size.
+// refuse reports whether the heap may not grow to size.
 func (m *memory) refuse(size uint64) bool {
 	if m.limit == 0 || size <= m.limit {
 		if size < m.limit/10*9 {
@@ -82,7 +83,7 @@ func (m *memory) refuse(size uint64) bool {
 	return true
 }
 
-// overhead is what the allocator itself takes for each allocation.
+// overhead is what the allocator itself uses for each allocation.
 const overhead = 8
 
 func (m *memory) grown(st *lib.TJSMallocState) {

@@ -12,29 +12,29 @@ import (
 
 // Loader finds modules. The engine calls it while it links, so it must not run code.
 type Loader interface {
-	// Resolve gives the name of the module that base imports as specifier.
+	// Resolve returns the name of the module that base imports as specifier.
 	Resolve(base, specifier string) (name string, err error)
-	// Load gives the module of that name, once for each name.
+	// Load returns the module of that name. It is called once for each name.
 	Load(name string) (Source, error)
 }
 
 // Source is a module in one of three forms.
 type Source struct {
 	Code      string
-	Bytecode  []byte // of Compile, by this very engine; never from an untrusted place
+	Bytecode  []byte // from Compile of this very engine, never from an untrusted place
 	Synthetic *SyntheticModule
 }
 
-// SyntheticModule is a module of the host: its exports are values. The VM takes the values over.
+// SyntheticModule is a module of the host, whose exports are values. The VM takes the values over.
 type SyntheticModule struct{ Exports []Export }
 
-// Export of a SyntheticModule.
+// Export is an export of a SyntheticModule.
 type Export struct {
 	Name  string
 	Value Value
 }
 
-// SetLoader sets where modules come from.
+// SetLoader sets the source of modules.
 func (vm *VM) SetLoader(l Loader) { vm.loader = l }
 
 // cGo copies a NUL-terminated text of the engine.
@@ -77,7 +77,7 @@ func (vm *VM) failLoad(err error) uintptr {
 	return 0
 }
 
-// moduleOf gives the module of a value; the engine's list of modules keeps it.
+// moduleOf returns the module of a value. The engine's list of modules keeps it alive.
 func (vm *VM) moduleOf(v Value) uintptr {
 	if isException(v) {
 		return 0
@@ -95,13 +95,13 @@ func (vm *VM) eval(name, code string, flags int32) Value {
 	return lib.XJS_Eval(vm.tls, vm.ctx, src, libc.Tsize_t(len(code)), file, flags)
 }
 
-// Eval runs a script (not a module) of our own and gives its last value.
+// Eval runs a script (not a module) of our own and returns its last value.
 func (vm *VM) Eval(name, code string) (Value, bool) {
 	v := vm.eval(name, code, lib.MJS_EVAL_FLAG_STRICT)
 	return v, !isException(v)
 }
 
-// Import loads and runs a module, as if in the module from, and gives a promise of its namespace.
+// Import loads and runs a module, as if imported by the module from, and returns a promise of its namespace.
 func (vm *VM) Import(from, name string) (Value, bool) {
 	base, file := vm.cString(from), vm.cString(name)
 	defer libc.Xfree(vm.tls, base)
@@ -110,23 +110,23 @@ func (vm *VM) Import(from, name string) (Value, bool) {
 	return v, !isException(v)
 }
 
-// Compile gives the bytecode of a module. It is bound to this build of the engine.
+// Compile returns the bytecode of a module. It works only with this build of the engine.
 func (vm *VM) Compile(name, code string) ([]byte, bool) {
 	return vm.compile(name, code, lib.MJS_EVAL_TYPE_MODULE)
 }
 
-// CompileScript gives the bytecode of what Eval runs, for EvalBytecode.
+// CompileScript returns the bytecode of a script for EvalBytecode.
 func (vm *VM) CompileScript(name, code string) ([]byte, bool) {
 	return vm.compile(name, code, lib.MJS_EVAL_FLAG_STRICT)
 }
 
-// EvalBytecode is Eval of what CompileScript gave.
+// EvalBytecode runs the result of CompileScript as Eval does.
 func (vm *VM) EvalBytecode(code []byte) (Value, bool) {
 	script := vm.read(code)
 	if isException(script) {
 		return script, false
 	}
-	v := lib.XJS_EvalFunction(vm.tls, vm.ctx, script) // takes the script over
+	v := lib.XJS_EvalFunction(vm.tls, vm.ctx, script) // takes script over
 	return v, !isException(v)
 }
 
@@ -156,7 +156,7 @@ func (vm *VM) read(code []byte) Value {
 	return lib.XJS_ReadObject(vm.tls, vm.ctx, p, libc.Tsize_t(len(code)), lib.MJS_READ_OBJ_BYTECODE)
 }
 
-// synthesize makes a module of the host. Its exports are set when the engine evaluates it.
+// synthesize creates a module of the host. Its exports are set when the engine evaluates it.
 func (vm *VM) synthesize(name string, s *SyntheticModule) uintptr {
 	m := lib.XJS_NewCModule(vm.tls, vm.ctx, vm.cText(name), fp(initModule))
 	if m == 0 {

@@ -2,8 +2,7 @@
 
 package qjs
 
-// primordials are the parts of the language that conversions need, taken before any code of the program
-// could replace them.
+// primordials are the built-ins that conversions need, saved before code of the program could replace them.
 type primordials struct {
 	errors                    map[string]Value
 	mapClass, mapSet, mapEach Value
@@ -15,9 +14,10 @@ type primordials struct {
 
 var errorNames = []string{"Error", "TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "InternalError", "AggregateError"}
 
-// capture takes the primordials. It runs in a fresh engine without a memory limit; only a broken build fails.
+// capture saves the primordials. It runs in a fresh engine without a memory limit, so it fails only in a broken
+// build.
 func (vm *VM) capture() {
-	// What the engine lacks of the language and the compiler builds on.
+	// Parts of the language that the engine lacks and that the compiler relies on.
 	if _, ok := vm.Eval("skein:language", "for (const name of ['dispose', 'asyncDispose']) if (!(name in Symbol)) Object.defineProperty(Symbol, name, { value: Symbol.for('Symbol.' + name) })"); !ok {
 		panic("the engine refuses its first script")
 	}

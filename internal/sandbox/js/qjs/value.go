@@ -28,7 +28,7 @@ func floatOf(v Value) float64       { return *(*float64)(unsafe.Pointer(&v)) }
 func isObject(v Value) bool         { return tagOf(v) == lib.EJS_TAG_OBJECT }
 func object(v Value) *lib.TJSObject { return at[lib.TJSObject](pointer(v)) }
 
-// Bool makes a boolean.
+// Bool returns a boolean.
 func Bool(b bool) (v Value) {
 	if b {
 		*(*uint64)(unsafe.Pointer(&v)) = 1
@@ -37,44 +37,44 @@ func Bool(b bool) (v Value) {
 	return v
 }
 
-// Int makes a number.
+// Int returns a number.
 func Int(n int32) (v Value) {
 	*(*uint64)(unsafe.Pointer(&v)) = uint64(uint32(n))
 	v.Ftag = lib.EJS_TAG_INT
 	return v
 }
 
-// Number makes a number.
+// Number returns a number.
 func Number(f float64) (v Value) {
 	*(*float64)(unsafe.Pointer(&v)) = f
 	v.Ftag = lib.EJS_TAG_FLOAT64
 	return v
 }
 
-// Free gives a reference up.
+// Free drops a reference.
 func (vm *VM) Free(v Value) { lib.XFreeValue(vm.tls, vm.ctx, v) }
 
-// Dup takes another reference.
+// Dup adds a reference.
 func (vm *VM) Dup(v Value) Value { return lib.XDupValue(vm.tls, vm.ctx, v) }
 
-// IsUndefined says whether v is undefined.
+// IsUndefined reports whether v is undefined.
 func IsUndefined(v Value) bool { return tagOf(v) == lib.EJS_TAG_UNDEFINED }
 
-// IsNull says whether v is null.
+// IsNull reports whether v is null.
 func IsNull(v Value) bool { return tagOf(v) == lib.EJS_TAG_NULL }
 
-// IsString says whether v is a string.
+// IsString reports whether v is a string.
 func IsString(v Value) bool {
 	return tagOf(v) == lib.EJS_TAG_STRING || tagOf(v) == lib.EJS_TAG_STRING_ROPE
 }
 
-// IsFunction says whether v can be called.
+// IsFunction reports whether v can be called.
 func (vm *VM) IsFunction(v Value) bool { return lib.XJS_IsFunction(vm.tls, vm.ctx, v) != 0 }
 
-// IsError says whether v is an Error object.
+// IsError reports whether v is an Error object.
 func (vm *VM) IsError(v Value) bool { return isObject(v) && object(v).Fclass_id == lib.EJS_CLASS_ERROR }
 
-// ToNumber gives a number's value.
+// ToNumber returns the value of a number.
 func ToNumber(v Value) (float64, bool) {
 	switch tagOf(v) {
 	case lib.EJS_TAG_INT:
@@ -85,10 +85,10 @@ func ToNumber(v Value) (float64, bool) {
 	return 0, false
 }
 
-// ToBool gives a boolean's value.
+// ToBool returns the value of a boolean.
 func ToBool(v Value) bool { return tagOf(v) == lib.EJS_TAG_BOOL && intOf(v) != 0 }
 
-// String makes a string. Out of memory gives an exception.
+// String returns a string, or an exception when the engine is out of memory.
 func (vm *VM) String(s string) (Value, bool) {
 	if len(s) <= smallBuffer {
 		v := lib.XJS_NewStringLen(vm.tls, vm.ctx, vm.cText(s), libc.Tsize_t(len(s)))
@@ -97,7 +97,7 @@ func (vm *VM) String(s string) (Value, bool) {
 	return vm.UTF8(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// UTF8 makes a string of bytes that are UTF-8, without a copy in between.
+// UTF8 returns a string of bytes that are UTF-8, without a copy in between.
 func (vm *VM) UTF8(b []byte) (Value, bool) {
 	if len(b) == 0 {
 		return vm.String("")
@@ -107,15 +107,15 @@ func (vm *VM) UTF8(b []byte) (Value, bool) {
 	return v, !isException(v)
 }
 
-// pin gives the address of bytes that stay where they are until pinned is cleared: being kept here, they are
-// not on a stack, which could move.
+// pin returns the address of bytes, which do not move until pinned is cleared: because they are referenced here, they
+// are not on a stack, which could move.
 func (vm *VM) pin(b []byte) uintptr {
 	vm.pinned = unsafe.SliceData(b)
 	return uintptr(unsafe.Pointer(vm.pinned))
 }
 
-// Text converts any value to text, as String(v) does, which may run code. Lone surrogates become U+FFFD.
-// max bounds how much is copied; -1 for all.
+// Text converts any value to text, as String(v) does, which may run code. Lone surrogates become U+FFFD. max limits
+// how much is copied; -1 means all.
 func (vm *VM) Text(v Value, max int) (string, bool) {
 	size := vm.tls.Alloc(8)
 	defer vm.tls.Free(8)
@@ -132,7 +132,7 @@ func (vm *VM) Text(v Value, max int) (string, bool) {
 	return value.WellFormed(s), true
 }
 
-// Borrow gives f the text of a value as UTF-8, without a copy of a text that is ASCII. f must not keep it.
+// Borrow calls f with the text of a value as UTF-8, without a copy if the text is ASCII. f must not keep it.
 func (vm *VM) Borrow(v Value, f func([]byte) (Value, bool)) (Value, bool) {
 	size := vm.tls.Alloc(8)
 	defer vm.tls.Free(8)
@@ -148,19 +148,19 @@ func (vm *VM) Borrow(v Value, f func([]byte) (Value, bool)) (Value, bool) {
 	return f(b)
 }
 
-// Object makes an empty object.
+// Object returns an empty object.
 func (vm *VM) Object() (Value, bool) {
 	v := lib.XJS_NewObject(vm.tls, vm.ctx)
 	return v, !isException(v)
 }
 
-// Array makes an empty array.
+// Array returns an empty array.
 func (vm *VM) Array() (Value, bool) {
 	v := lib.XJS_NewArray(vm.tls, vm.ctx)
 	return v, !isException(v)
 }
 
-// Global gives the global object.
+// Global returns the global object.
 func (vm *VM) Global() Value { return lib.XJS_GetGlobalObject(vm.tls, vm.ctx) }
 
 // Get reads a property, which may run code.
@@ -180,8 +180,8 @@ func (vm *VM) Index(v Value, i int) (Value, bool) {
 	return r, !isException(r)
 }
 
-// Define defines an own property, no matter what the prototypes hold; it takes val over. Hidden properties
-// are not enumerable and, like fixed ones, cannot be changed.
+// Define defines an own property, regardless of the prototypes. It takes val over. Hidden properties are not
+// enumerable and, like fixed ones, cannot be changed.
 func (vm *VM) Define(v Value, name string, val Value, flags PropertyFlags) bool {
 	atom, ok := vm.atom(name)
 	if !ok {
@@ -193,7 +193,7 @@ func (vm *VM) Define(v Value, name string, val Value, flags PropertyFlags) bool 
 	return r >= 0
 }
 
-// PropertyFlags of Define.
+// PropertyFlags are the flags of Define.
 type PropertyFlags int32
 
 // The flags.
@@ -203,7 +203,7 @@ const (
 	Fixed  PropertyFlags = lib.MJS_PROP_ENUMERABLE
 )
 
-// SetIndex defines an element; it takes val over.
+// SetIndex defines an element. It takes val over.
 func (vm *VM) SetIndex(v Value, i int, val Value) bool {
 	return lib.XJS_DefinePropertyValueUint32(vm.tls, vm.ctx, v, uint32(i), val, lib.MJS_PROP_C_W_E) >= 0
 }
@@ -214,17 +214,17 @@ func (vm *VM) atom(name string) (lib.TJSAtom, bool) {
 	return a, a != lib.MJS_ATOM_NULL
 }
 
-// Bytes makes a Uint8Array.
+// Bytes returns a Uint8Array.
 func (vm *VM) Bytes(b []byte) (Value, bool) {
 	if len(b) == 0 {
-		b = []byte{0}[:0] // with an address
+		b = []byte{0}[:0] // with a valid address
 	}
 	buffer := lib.XJS_NewArrayBufferCopy(vm.tls, vm.ctx, vm.pin(b), libc.Tsize_t(len(b)))
 	vm.pinned = nil
 	if isException(buffer) {
 		return exception, false
 	}
-	// The engine reads all three arguments, however many are said to be there.
+	// The engine reads all three arguments, whatever count is passed.
 	args := vm.args(buffer, Undefined, Undefined)
 	v := lib.XJS_NewTypedArray(vm.tls, vm.ctx, 3, args, lib.EJS_TYPED_ARRAY_UINT8)
 	vm.freeArgs(3)
@@ -232,7 +232,7 @@ func (vm *VM) Bytes(b []byte) (Value, bool) {
 	return v, !isException(v)
 }
 
-// args puts values on the engine's stack; freeArgs(len) when the call is done.
+// args puts values on the engine's stack. Call freeArgs with their number after the call.
 func (vm *VM) args(values ...Value) uintptr {
 	p := vm.tls.Alloc(16 * max(len(values), 1))
 	copy(unsafe.Slice(at[Value](p), len(values)), values)
@@ -241,15 +241,15 @@ func (vm *VM) args(values ...Value) uintptr {
 
 func (vm *VM) freeArgs(n int) { vm.tls.Free(16 * max(n, 1)) }
 
-// dateText is a Date's text, as toISOString gives it.
+// dateText returns a Date's text in the form of toISOString.
 func dateText(ms float64) string {
 	return value.DateOf(int64(ms)).Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Truthy says whether v counts as true.
+// Truthy reports whether v counts as true.
 func Truthy(vm *VM, v Value) bool { return lib.XJS_ToBool(vm.tls, vm.ctx, v) == 1 }
 
-// Keys gives the names of an object's own enumerable properties.
+// Keys returns the names of an object's own enumerable properties.
 func (vm *VM) Keys(v Value) []string {
 	out := vm.tls.Alloc(16)
 	defer vm.tls.Free(16)

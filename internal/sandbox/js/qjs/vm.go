@@ -1,14 +1,14 @@
 //go:build linux && (amd64 || arm64)
 
-// Package qjs is a thin binding of the QuickJS engine (modernc.org/libquickjs, QuickJS in Go without cgo)
-// for one purpose: a single-use child process that runs untrusted code.
+// Package qjs is a thin binding of the QuickJS engine (modernc.org/libquickjs, QuickJS in Go without cgo) for one
+// purpose: a single-use child process that runs untrusted code.
 //
-// It exists beside modernc.org/quickjs because that package has no access to what we need: the exact
-// memory in use and its peak, a stop that no code can outlive, unhandled rejections, bytes without a detour
-// through text, and values that cross without code of ours in JavaScript, which the program could patch.
+// It exists beside modernc.org/quickjs because that package lacks what we need: the exact memory in use and its peak,
+// a stop that no code can survive, unhandled rejections, bytes that do not pass through text, and conversion of
+// values without JavaScript of ours, which the program could patch.
 //
-// A VM belongs to one goroutine; only Stop may be called from others. Values are counted references: what a
-// method returns is the caller's to Free, what it takes stays the caller's, unless said otherwise.
+// A VM belongs to one goroutine; only Stop may be called from others. Values are counted references. The caller must
+// Free what a method returns, and keeps what it passes to a method, unless the method says otherwise.
 package qjs
 
 import (
@@ -24,10 +24,10 @@ import (
 // Value is a reference to a JavaScript value.
 type Value = lib.TJSValue
 
-// ErrEngine says that the engine could not be made.
+// ErrEngine means that the engine could not be created.
 var ErrEngine = errors.New("the JavaScript engine did not start: out of memory")
 
-// VM is one engine with one realm.
+// VM is one engine with one realm. All fields belong to the goroutine of the engine, except stopped.
 type VM struct {
 	tls     *libc.TLS
 	rt, ctx uintptr
@@ -38,23 +38,23 @@ type VM struct {
 	funcs      []HostFunc
 	loader     Loader
 	modules    map[string]*SyntheticModule // by name, until their exports are set
-	rejections map[uintptr]Value           // unhandled, by promise
+	rejections map[uintptr]Value           // unhandled ones, by promise
 	scratch    uintptr
 	scratchLen int
 	prims      primordials
 	buffers    map[*byte]uintptr // in the engine's heap, see buffer.go
-	pinned     *byte             // what the engine reads just now
+	pinned     *byte             // what the engine reads at the moment
 	collected  []Value           // by the collector, see encode.go
 	collector  Value
 }
 
-// The engine's callbacks carry a number, by which they find their VM.
+// The engine's callbacks carry a number with which they find their VM.
 var (
 	vms    sync.Map // uintptr → *VM
 	lastID atomic.Uintptr
 )
 
-// New makes an engine with no memory limit yet.
+// New returns an engine without a memory limit.
 func New() (*VM, error) {
 	vm := &VM{tls: libc.NewTLS(), id: lastID.Add(1), modules: map[string]*SyntheticModule{}, rejections: map[uintptr]Value{}, buffers: map[*byte]uintptr{}}
 	vm.rt = vm.newRuntime()
@@ -74,7 +74,7 @@ func New() (*VM, error) {
 	return vm, nil
 }
 
-// Close frees the engine. A process that ends anyway need not bother.
+// Close frees the engine. A process that ends anyway need not call it.
 func (vm *VM) Close() {
 	for promise, reason := range vm.rejections {
 		delete(vm.rejections, promise)
@@ -95,13 +95,13 @@ func (vm *VM) Close() {
 	vm.tls.Close()
 }
 
-// Stop ends whatever code runs, soon and beyond its power to catch, and any that would run later.
+// Stop soon ends any code that runs, in a way that code cannot catch, and any code that would run later.
 func (vm *VM) Stop() { vm.stopped.Store(true) }
 
-// Stopped says whether Stop was called, or the code has exhausted its memory.
+// Stopped reports whether Stop was called, or the code has exhausted its memory.
 func (vm *VM) Stopped() bool { return vm.stopped.Load() || vm.Exhausted() }
 
-// interrupted is polled by the engine while code runs.
+// interrupted is called regularly by the engine while code runs.
 func interrupted(_ *libc.TLS, _, opaque uintptr) int32 {
 	if vm := byID(opaque); vm != nil && vm.Stopped() {
 		return 1
@@ -118,15 +118,15 @@ func byID(id uintptr) *VM {
 
 func byContext(tls *libc.TLS, ctx uintptr) *VM { return byID(lib.XJS_GetContextOpaque(tls, ctx)) }
 
-// fp gives the code pointer of a Go function, as the transpiled engine calls it.
+// fp returns the code pointer of a Go function, in the form that the transpiled engine calls.
 func fp(f any) uintptr {
 	return (*[2]uintptr)(unsafe.Pointer(&f))[1]
 }
 
-// at gives access to C memory.
+// at returns a pointer into C memory.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// cText puts a text, with a NUL after it, where the engine may read it until the next cText.
+// cText copies a text with a final NUL to where the engine may read it until the next cText.
 func (vm *VM) cText(s string) uintptr {
 	if need := len(s) + 1; need > vm.scratchLen {
 		if vm.scratch != 0 {
@@ -145,7 +145,7 @@ func (vm *VM) cText(s string) uintptr {
 	return vm.scratch
 }
 
-// shrink gives back what a large text took.
+// shrink frees the memory that a large text used.
 func (vm *VM) shrink() {
 	if vm.scratchLen > 1<<20 {
 		libc.Xfree(vm.tls, vm.scratch)
@@ -153,7 +153,7 @@ func (vm *VM) shrink() {
 	}
 }
 
-// cString allocates a NUL-terminated copy; libc.Xfree it.
+// cString allocates a NUL-terminated copy. Free it with libc.Xfree.
 func (vm *VM) cString(s string) uintptr {
 	p := libc.Xmalloc(vm.tls, libc.Tsize_t(len(s)+1))
 	if p == 0 {

@@ -1,5 +1,5 @@
-// The parts of the language and of Deno that the harness needs, taken before any foreign code runs. Foreign code
-// shares the realm: whatever it does to the built-ins, the harness goes on with these.
+// The parts of the language and of Deno that the harness needs, saved before any user code runs. User code
+// shares the realm: whatever it does to the built-ins, the harness continues to use these.
 import vm from 'node:vm';
 import types from 'node:util/types';
 
@@ -15,8 +15,8 @@ const read = stdin.read.bind(stdin);
 const writeSync = stdout.writeSync.bind(stdout);
 const { setImmediate, setTimeout, clearTimeout } = globalThis;
 
-// later runs f in the next turn of the event loop. Deno spreads the arguments of an immediate, by an iterator that
-// is not its own any more: ours has none.
+// later runs f in the next turn of the event loop. Deno spreads the arguments of an immediate with an iterator that
+// user code may have replaced; f therefore has no arguments.
 const later = (f) => {
   setImmediate(f)._argv = undefined;
 };
@@ -37,8 +37,8 @@ const isKind = {
     types.isWeakMap(v) || types.isWeakSet(v) || types.isGeneratorObject(v) || types.isMapIterator(v) || types.isSetIterator(v) || isOpaque(v),
 };
 
-// Weak references, finalization registries and the language's other iterators have no test of their own: their
-// methods are one. A method is called on what is not its own only to see it throw.
+// Weak references, finalization registries and the language's other iterators have no type test: their methods
+// serve as one. A method throws when it is called on an object of another type.
 const weakRefDeref = uncurry(WeakRef.prototype.deref);
 const unregister = uncurry(FinalizationRegistry.prototype.unregister);
 const arrayIteratorProto = Object.getPrototypeOf([][Symbol.iterator]());
@@ -130,7 +130,7 @@ const typedBytes = getterOf(typedProto, 'byteLength');
 const typedLength = getterOf(typedProto, 'length');
 const transfer = uncurry(ArrayBuffer.prototype.transfer);
 const bytesSet = uncurry(typedProto.set);
-// Not subarray and slice, which ask the array's constructor what to make.
+// Not subarray or slice, which use the array's constructor to create the result.
 const bytesPart = (b, start, end = typedLength(b)) => new $Uint8Array(typedBuffer(b), typedOffset(b) + start, end - start);
 const bytesCopy = (b) => {
   const out = new $Uint8Array(typedLength(b));
@@ -155,12 +155,12 @@ const nativeBtoa = btoa;
 const randomUUID = crypto.randomUUID.bind(crypto);
 const getRandomValues = crypto.getRandomValues.bind(crypto);
 
-// push adds to a list of ours, whatever was done to Array.prototype.
+// push appends to a list of the harness, whatever was done to Array.prototype.
 const push = (list, v) => {
   defineProperty(list, list.length, { __proto__: null, value: v, writable: true, enumerable: true, configurable: true });
 };
 
-// put makes an own property: it neither asks a prototype's setter nor changes a prototype.
+// put defines an own property: it neither calls a prototype's setter nor changes a prototype.
 const put = (object, name, value) => {
   if (name in object) defineProperty(object, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
   else object[name] = value;
@@ -169,5 +169,5 @@ const put = (object, name, value) => {
 const hide = (object, name, value) =>
   defineProperty(object, name, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
 
-// Our own file's name, to leave our frames out of stacks.
+// The name of this file, to omit the harness's frames from stacks.
 const self = import.meta.url;

@@ -1,4 +1,4 @@
-// Values as package value describes them: the same tags, bounds and refusals.
+// Encodes values as package value describes them: with the same tags, limits and errors.
 
 const TAG = { undefined: 0, null: 1, false: 2, true: 3, int: 4, float: 5, string: 6, bigint: 7, date: 8, bytes: 9, array: 10, object: 11, map: 12, set: 13, func: 14 };
 const MAX_DEPTH = 500;
@@ -8,7 +8,7 @@ const MAX_BIGINT_BYTES = 64 << 10;
 const MAX_SAFE = 2 ** 53 - 1;
 const EXACT = 2 ** 51; // up to here zigzag and varint work on numbers
 
-// A value that cannot cross. Only ours have the mark.
+// The error for a value that cannot cross. Only errors of the harness have the mark.
 class Refusal {
   #mark = true;
   constructor(reason) {
@@ -23,8 +23,8 @@ class Refusal {
   }
 }
 
-// Writer appends to a buffer that grows. It leaves room for a frame's header in front, so that what it holds is sent
-// as it is.
+// Writer appends to a buffer that grows. It leaves room for a frame's header in front, so that its content is sent
+// without a copy.
 const HEADER = 5;
 
 class Writer {
@@ -32,7 +32,7 @@ class Writer {
   #view = undefined;
   #size = HEADER;
 
-  // size is that of the content.
+  // size returns the size of the content.
   get size() {
     return this.#size - HEADER;
   }
@@ -40,7 +40,7 @@ class Writer {
     const need = this.#size + n;
     const have = typedLength(this.#buffer);
     if (need <= have) return;
-    // Transferring frees the old buffer at once, not when somebody collects it.
+    // Transferring frees the old buffer at once instead of at the next garbage collection.
     this.#buffer = new $Uint8Array(transfer(typedBuffer(this.#buffer), max(need, have + (have < 1 << 20 ? have : have >> 2))));
     this.#view = undefined;
   }
@@ -105,7 +105,7 @@ class Writer {
       }
     });
   }
-  // within writes the length of what write writes in front of it. Lengths may be padded.
+  // within writes what write writes, preceded by its length. Lengths may be padded.
   within(write) {
     const at = this.#size;
     this.room(5);
@@ -120,14 +120,14 @@ class Writer {
   flag(b) {
     this.byte(b ? 1 : 0);
   }
-  // done gives the content, frame the content with room for a header. The writer is of no use afterwards.
+  // done returns the content, frame the content with room for a header. Do not use the writer afterwards.
   done() {
     return bytesPart(this.#buffer, HEADER, this.#size);
   }
   frame() {
     return bytesPart(this.#buffer, 0, this.#size);
   }
-  // free gives the buffer back at once: it lies outside of the heap, whose collector may take its time with it.
+  // free releases the buffer at once: it lies outside the heap, and the garbage collector may release it much later.
   free() {
     transfer(typedBuffer(this.#buffer), 0);
   }
@@ -135,8 +135,8 @@ class Writer {
 
 const Number$ = Number;
 
-// encodeTo appends a value. funcs, if any, takes the functions in it and gives each a reference. What getters,
-// toJSON and proxies throw goes up as it is.
+// encodeTo appends a value. funcs, if any, receives the functions in it and assigns each a reference. Errors of
+// getters, toJSON and proxies are passed on unchanged.
 function encodeTo(w, value, funcs, first = '') {
   const e = { __proto__: null, w, funcs, nodes: 0, start: w.size, above: new $Set(), path: [], length: 0 };
   if (first !== '') {
@@ -215,7 +215,7 @@ function encodeValue(e, v, depth) {
 function encodeBigInt(w, v) {
   const negative = v < 0n;
   const size = v < 0n ? -v : v;
-  // Turning a huge one into text would take long: its size is bounded first.
+  // Converting a huge one to text would take long, so its size is checked first.
   if (size >> $BigInt(8 * MAX_BIGINT_BYTES) > 0n) throw new Refusal(`a bigint of more than ${MAX_BIGINT_BYTES} bytes`);
   let digits = size === 0n ? '' : bigIntText(size, 16);
   if (digits.length % 2 === 1) digits = '0' + digits;
@@ -237,8 +237,8 @@ function encodeObject(e, v, depth) {
     return encodeBytes(w, new $Uint8Array(typedBuffer(v), typedOffset(v), typedBytes(v)));
   }
   const proto = getPrototypeOf(v);
-  // What most objects are is told at once from what their prototype says they may be; the tests below do not
-  // trust it, so only an object of the language itself that pretends to be plain takes the long way.
+  // For most objects, the constructor of the prototype suggests the type at once. The tests below do not
+  // trust it, so only a built-in object that pretends to be plain needs all tests.
   if (isNativeError(v)) {
     const said = infoOf(v);
     w.byte(TAG.object);
@@ -331,7 +331,7 @@ function encodePlain(e, v, depth) {
   e.length = at;
 }
 
-// Reader reads what the manager sent: trusted, so that a mistake is simply an error.
+// Reader reads what the manager sent. The manager is trusted, so invalid input is simply an error.
 class Reader {
   #bytes;
   #view;
@@ -386,7 +386,7 @@ class Reader {
     this.#at += 8;
     return f;
   }
-  // span gives bytes that stay the message's.
+  // span returns bytes that share the message's buffer.
   span() {
     const n = this.uint();
     if (n > this.left) throw new $Error('a message ends early');
@@ -413,7 +413,7 @@ function decode(bytes) {
   return typedLength(bytes) === 0 ? undefined : decodeValue(new Reader(bytes));
 }
 
-// decodeArgs decodes an encoded array to a list of ours.
+// decodeArgs decodes an encoded array to a list of the harness.
 function decodeArgs(bytes) {
   return typedLength(bytes) === 0 ? [] : decodeValue(new Reader(bytes));
 }

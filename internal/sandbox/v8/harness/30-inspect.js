@@ -1,9 +1,9 @@
-// What thrown values say of themselves, and values as consoles show them.
+// Describes thrown values, and formats values as consoles show them.
 
 const MAX_TEXT = 32 << 10;
 const cut = (s, n = MAX_TEXT) => (s.length > n ? toWellFormed(slice(s, 0, n)) + '…' : toWellFormed(s));
 
-// textOf reads a property that should be a string; what a getter throws is dropped.
+// textOf reads a property that should be a string, and ignores errors of getters.
 function textOf(v, name) {
   try {
     const s = v[name];
@@ -13,7 +13,7 @@ function textOf(v, name) {
   }
 }
 
-// infoOf reads a thrown value: { name, message, stack, isError }. stack is the frames of the code alone.
+// infoOf describes a thrown value: { name, message, stack, isError }. stack has only the frames of user code.
 function infoOf(v) {
   if ((typeof v !== 'object' && typeof v !== 'function') || v === null) {
     return { __proto__: null, name: 'Error', message: cut(primitive(v)), stack: '', isError: false };
@@ -28,7 +28,7 @@ function infoOf(v) {
 
 const MAX_CAUSES = 5;
 
-// causesOf gives the stacks of the errors that caused an error, each below a line that names it.
+// causesOf returns the stacks of the errors that caused an error, each below a line that names it.
 function causesOf(v) {
   let out = '';
   for (let i = 0; i < MAX_CAUSES; i++) {
@@ -43,7 +43,7 @@ function causesOf(v) {
   return out;
 }
 
-// framesOf gives the lines of a stack that are frames of the code, in the form that the default engine has:
+// framesOf returns the lines of a stack that are frames of user code, in the format of the default engine:
 // "    at name (file:line:column)".
 function framesOf(stack) {
   let out = '';
@@ -64,7 +64,7 @@ function framesOf(stack) {
   return toWellFormed(out);
 }
 
-// isOurs says of a frame's line whether it is not the code's own.
+// isOurs reports whether the line of a frame belongs to the harness or to Deno and not to user code.
 const isOurs = (line) =>
   indexOf(line, self) >= 0 || indexOf(line, '(ext:') >= 0 || indexOf(line, 'at ext:') >= 0 || indexOf(line, '(node:') >= 0 ||
   indexOf(line, 'skein:') >= 0 || endsWith(line, '(<anonymous>)') || endsWith(line, '(native)');
@@ -73,7 +73,7 @@ const INSPECT_DEPTH = 4;
 const INSPECT_ITEMS = 100;
 const INSPECT_LENGTH = 64 << 10;
 
-// inspect shows a value to people. It runs no code of the program: getters and proxies are named, not asked.
+// inspect formats a value for people. It runs no user code: getters and proxies are named, not called.
 function inspect(v) {
   const i = { __proto__: null, out: '', above: new $Set() };
   show(i, v, 0);

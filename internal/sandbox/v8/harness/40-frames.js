@@ -4,7 +4,7 @@ const FRAME = { open: 1, reply: 2, terminate: 3, describe: 4, invoke: 5, call: 6
 const MAX_FRAME = MAX_BYTES + (8 << 20);
 const LARGE = 64 << 10;
 
-// send writes what a writer holds as a frame, and takes it from the writer. It gives false when that is too large to
+// send writes the content of a writer as a frame and empties the writer. It returns false when that is too large to
 // cross.
 function send(type, w = new Writer()) {
   const size = w.size + 1;
@@ -23,10 +23,10 @@ function send(type, w = new Writer()) {
 
 const tooLarge = (w) => `a sandbox message of ${w.size} bytes is too large: at most ${MAX_FRAME >> 20} MiB cross at once`;
 
-// receive hands each frame to handle(type, content), one after the other, until the input ends.
+// receive passes each frame to handle(type, content), one after the other, until the input ends.
 function receive(handle, ended) {
   const chunk = new $Uint8Array(LARGE);
-  let raw = new $Uint8Array(LARGE); // what has arrived of frames that are not complete
+  let raw = new $Uint8Array(LARGE); // the received part of incomplete frames
   let have = 0;
 
   const size = () => raw[0] * 0x1000000 + raw[1] * 0x10000 + raw[2] * 0x100 + raw[3];
@@ -52,7 +52,7 @@ function receive(handle, ended) {
         handle(type, bytesCopy(content));
         continue;
       }
-      // A large one keeps the buffer, and what follows gets a new one.
+      // A large frame keeps the buffer, and later frames use a new one.
       const rest = new $Uint8Array(max(have - at, LARGE));
       bytesSet(rest, bytesPart(raw, at, have));
       raw = rest;
@@ -84,7 +84,7 @@ function writeError(w, e) {
   w.uint(0);
 }
 
-// writeOutcome writes what a call gave: { value } or { error }. What a value that cannot cross throws goes up.
+// writeOutcome writes the result of a call: { value } or { error }. It throws for a value that cannot cross.
 function writeOutcome(w, o) {
   w.flag(o.error === undefined);
   if (o.error === undefined) w.within(() => encodeTo(w, o.value));

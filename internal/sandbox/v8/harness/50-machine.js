@@ -1,4 +1,4 @@
-// What runs and isolates have in common: the console, calls of the host, modules, and noticing when nothing can
+// What runs and isolates have in common: the console, calls of the host, modules, and detecting that nothing can
 // happen any more.
 
 const MAX_CALLS = 1000;
@@ -32,7 +32,7 @@ function log(level, message) {
   send(FRAME.log, w);
 }
 
-// format joins the arguments as consoles do, the usual placeholders of a first text included.
+// format joins the arguments as consoles do, including the usual placeholders in a first text.
 function format(args) {
   let out = '';
   let k = 0;
@@ -67,7 +67,7 @@ function installConsole() {
   const levels = { __proto__: null, debug: 'debug', trace: 'debug', log: 'info', info: 'info', dir: 'info', table: 'info', warn: 'warn', error: 'error' };
   const object = {};
   for (const name in levels) {
-    // A method, so that it is no constructor and has its name.
+    // A method, so that it has a name and is not a constructor.
     hide(object, name, { [name](...args) { log(levels[name], format(args)); } }[name]);
   }
   hide(object, 'assert', {
@@ -85,7 +85,7 @@ function installConsole() {
 const calls = new $Map(); // under way, by id
 let lastCall = 0;
 
-// hostCall asks the host and gives a promise of the answer. hand, if any, takes the functions among the arguments;
+// hostCall calls the host and returns a promise of the answer. hand, if any, receives the functions in the arguments;
 // released is called once the call is over.
 function hostCall(to, args, hand, released) {
   if (mapSize(calls) >= MAX_CALLS) throw new errorClasses.RangeError('too many calls of the host are under way: await some of the 1000 first');
@@ -117,7 +117,7 @@ function hostCall(to, args, hand, released) {
   return promise;
 }
 
-// rejectCall rejects with an error that shows the place of the call.
+// rejectCall rejects with an error whose stack is that of the call.
 function rejectCall(call, name, message) {
   const e = call.site;
   const frames = framesOf(textOf(e, 'stack'));
@@ -145,7 +145,7 @@ function reply(content) {
 
 // ---- waiting ----------------------------------------------------------------------------------------------
 
-// Tasks are promises that somebody waits for; each may be given up by its stuck.
+// Tasks are promises that the harness waits for; each has a function stuck that abandons it.
 const tasks = new $Set();
 let timers = 0; // of definition code, under way
 let importing = 0; // imports that are being linked
@@ -167,8 +167,8 @@ const drop = (task) => setDelete(tasks, task);
 
 let looking = 0;
 
-// settleSoon looks whether the tasks are stuck once all that can run has run: after two turns of the event loop,
-// for a module that was imported may take one.
+// settleSoon checks whether the tasks are stuck once everything that can run has run: after two turns of the event loop,
+// because an imported module may take one.
 function settleSoon() {
   if (looking === 0) later(look);
   looking = 2;
@@ -189,7 +189,7 @@ const STUCK = 'the code awaits a promise that nothing settles any more';
 
 // ---- modules ----------------------------------------------------------------------------------------------
 
-// The modules of this isolate. Nothing is ever fetched.
+// The modules of this isolate. Nothing is ever downloaded.
 const sources = new $Map(); // name → compiled source
 const synthetic = new $Map(); // bare specifier → [name, value, name, value, …]
 const loaded = new $Map(); // name → module
@@ -199,7 +199,7 @@ let failedSpecifier = '';
 
 const dirOf = (name) => slice(name, 0, max(lastIndexOf(name, '/'), 0));
 
-// join joins paths and takes out the dots, as far as that goes.
+// join joins paths and resolves "." and ".." as far as possible.
 function join(dir, path) {
   const text = dir === '' ? path : `${dir}/${path}`;
   const parts = [];
@@ -238,7 +238,7 @@ function resolve(base, specifier) {
 
 const bare = new $Map(); // bare specifier → compiled source, of the libraries
 
-// known says what could be imported instead.
+// known lists what could be imported instead.
 function known() {
   const names = [];
   mapEach(synthetic, (_, name) => push(names, name));
@@ -275,7 +275,7 @@ function load(name) {
   return module;
 }
 
-const libraries = new $Map(); // modules that are ours
+const libraries = new $Map(); // modules of the harness
 
 const linker = (base) => (specifier, referrer) => load(resolve(mapHas(libraries, referrer) ? '' : (referrer?.identifier ?? base), specifier));
 
@@ -289,7 +289,7 @@ function link(module, base) {
   return mine;
 }
 
-// importModule gives a module, linked and evaluated.
+// importModule returns a module, linked and evaluated.
 async function importModule(base, specifier) {
   importing++;
   let module;
@@ -300,7 +300,7 @@ async function importModule(base, specifier) {
     importing--;
     settleSoon();
   }
-  // What the module itself awaits may never come: that is no import under way.
+  // The module's own top-level await may never end: it does not count as an import under way.
   await module.evaluate();
   return module;
 }

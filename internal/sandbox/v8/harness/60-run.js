@@ -1,4 +1,4 @@
-// One runCode call: import the main module, call the export, send what it gives.
+// One runCode call: import the main module, call the export, send the result.
 
 const MAX_REPORTS = 10_000;
 const MAX_REPORT_BYTES = 32 << 20;
@@ -8,7 +8,7 @@ function run(open) {
   let reports = 0;
   let reportBytes = 0;
 
-  // settle sends the result, after the rejections that nobody listened to have been told.
+  // settle sends the result, after unhandled rejections were reported.
   const settle = (status, outcome) => settleWith(doneOf(status, outcome));
   const settleWith = (w) => {
     if (settled) return;
@@ -46,7 +46,7 @@ function run(open) {
     await link(main, '');
     start();
     await main.evaluate();
-    return main; // not the namespace, which may have a then
+    return main; // not the namespace, which may have an export named then
   };
   wait(importMain(), (main) => {
     let result;
@@ -68,18 +68,18 @@ function run(open) {
   }, failed, stuck);
 }
 
-// adopt gives a promise of a result, which may be a promise or a thenable.
+// adopt returns a promise of a result, which may itself be a promise or a thenable.
 const adopt = (v) => new $Promise((resolve) => resolve(v));
 
 function doneOf(status, outcome) {
   const w = new Writer();
   w.text(status);
-  w.uint(0); // whoever watches this process knows its memory better
+  w.uint(0); // the parent process measures the memory more precisely
   writeOutcome(w, outcome);
   return w;
 }
 
-// isOutOfMemory says whether an error is the engine's own about a buffer for which there is no memory.
+// isOutOfMemory reports whether an error is the engine's own about a buffer for which there is no memory.
 const isOutOfMemory = (said) => said.isError && said.name === 'RangeError' && said.message === 'Array buffer allocation failed';
 
 function encodeOrThrow(value) {
@@ -93,7 +93,7 @@ function encodeOrThrow(value) {
   }
 }
 
-// missingFrom gives the name of the module that an error says lacks an export.
+// missingFrom returns the name of the module that lacks an export, according to an error.
 function missingFrom(message, main) {
   const opening = "The requested module '";
   if (!startsWith(message, opening)) return '';
@@ -101,7 +101,7 @@ function missingFrom(message, main) {
   return isRelative(specifier) ? join(dirOf(main), specifier) : specifier;
 }
 
-// bindAll defines the globals and lays out the imports.
+// bindAll defines the globals and registers the imports.
 function bindAll(open) {
   for (let i = 0; i < open.bindings.length; i++) {
     const b = open.bindings[i];
@@ -117,7 +117,7 @@ function bindAll(open) {
   }
 }
 
-// callExport calls the export that was asked for. One that is no function is the result itself.
+// callExport calls the requested export. An export that is not a function is the result itself.
 function callExport(ns, open, settle) {
   const name = open.fn === '' ? 'default' : open.fn;
   const names = objectKeys(ns);
@@ -126,7 +126,7 @@ function callExport(ns, open, settle) {
   const value = there ? ns[name] : undefined;
   if (typeof value === 'function') {
     const args = decodeArgs(open.args);
-    open.args = undefined; // and with it the whole Open, which may be large
+    open.args = undefined; // releases the whole Open, which may be large
     return apply(value, undefined, args);
   }
   if (there || open.fn === '') return value;

@@ -1,4 +1,4 @@
-// The host's side of the definition script (package lib): the object that it takes as sys.
+// The host's side of the definition script (package lib): the object that the script receives as sys.
 
 const MAX_REFS = 10_000;
 const MAX_TIMERS = 1000;
@@ -14,7 +14,7 @@ function sysOf(statics) {
     __proto__: null,
     statics,
 
-    // call(invocation, method, args, functions): functions says whether args may hold any.
+    // call(invocation, method, args, functions): functions tells whether args may contain functions.
     call(invocation, method, args, functions) {
       const to = { __proto__: null, method: cut($String(method), 1000), invocation: cut($String(invocation), 1000) };
       if (!functions) return hostCall(to, args);
@@ -108,7 +108,7 @@ function cloneMessage(message) {
   return slice(message, 0, at) + 'cannot be cloned' + slice(message, at + text.length);
 }
 
-// unfinished counts the bytes at the end that start a character which is not complete.
+// unfinished returns the number of bytes at the end that belong to an incomplete character.
 function unfinished(bytes) {
   const n = typedLength(bytes);
   for (let back = 1; back < 4 && back <= n; back++) {

@@ -1,4 +1,4 @@
-// Definition code: any number of invocations share one engine, until the manager closes it.
+// Definition code: any number of invocations share one engine until the manager closes it.
 
 const active = new $Map(); // invocations under way, by request
 
@@ -10,7 +10,7 @@ function isolate(open) {
     if (mapSize(active) === 1) mapEach(active, (invocation) => (only = invocation));
     return only;
   };
-  logs.most = 10_000; // the life of an isolate is a whole run
+  logs.most = 10_000; // an isolate lives as long as a run
   logs.mostLength = 8 << 20;
   installConsole();
   const prepared = (async () => {
@@ -35,7 +35,7 @@ function isolate(open) {
     if (!send(FRAME.settled, w)) send(FRAME.settled, settledOf(id, failure('RangeError', tooLarge(w))));
   };
 
-  // serve answers a request with what f gives, within the wall time.
+  // serve answers a request with the result of f, within the time limit.
   const serve = (id, f) => {
     start();
     let task;
@@ -66,7 +66,7 @@ function isolate(open) {
       }
       settleWith(w);
     };
-    // Preparing is over long before the first request is read, or about to be.
+    // Preparation has ended before the first request is read, or is about to end.
     const result = then(prepared, f);
     task = wait(result, done, failed, () => settle(failure('Error', STUCK)));
   };

@@ -1,7 +1,7 @@
-// The life of this process: take away what code is not to find, say Ready, carry out one Open.
+// The main program of this process: remove what user code must not find, send Ready, carry out one Open.
 
-// What the language itself has; all other globals go. WebAssembly is not among them, nor is what waits outside of
-// the event loop's sight.
+// The globals of the language itself; all others are removed, also WebAssembly and whatever waits outside of
+// the event loop.
 const LANGUAGE = new $Set();
 for (const name of (
   'AggregateError Array ArrayBuffer AsyncDisposableStack Atomics BigInt BigInt64Array BigUint64Array Boolean DataView Date DisposableStack Error EvalError ' +
@@ -15,7 +15,7 @@ for (const name of (
 
 function clearGlobals() {
   setPrototypeOf(globalThis, objectProto);
-  // Some hide others of the same name, which come up when they go.
+  // Some hide others of the same name, which become visible when the first are removed.
   for (let found = true; found; ) {
     found = false;
     const names = ownKeys(globalThis);
@@ -29,7 +29,7 @@ function clearGlobals() {
   $Error.stackTraceLimit = 50;
 }
 
-// durationText writes milliseconds as the manager's limits are written.
+// durationText formats milliseconds in the notation of the manager's limits.
 function durationText(ms) {
   const text = (n, unit) => `${n}${unit}`;
   if (ms < 1000) return text(ms, 'ms');
@@ -83,7 +83,7 @@ core.setUnhandledPromiseRejectionHandler((_, reason) => {
   return true;
 });
 
-// Deno's last words to the globals come after this module; only then may they go.
+// Deno still uses the globals after this module has run; they can be removed only then.
 later(() => {
   clearGlobals();
   serve();

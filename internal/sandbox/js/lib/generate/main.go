@@ -1,5 +1,5 @@
-// Command generate makes the libraries of others that definition code may import, each as one ES module, from the
-// published packages, and writes their licences beside them. Run it by go generate; it needs npm.
+// Command generate makes the third-party libraries that definition code may import, each as one ES module, from the
+// published packages. It writes their licences beside them. Run it with go generate; it needs npm.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 // library is a published package.
 type library struct {
 	name, version string
-	file          string // what it becomes: file.js, and file.LICENSE where the package has one
-	entry         string // of the module, within the package
-	licence       string // the file within the package; none where that of this repository is the same
+	file          string // the name of the output: file.js, and file.LICENSE where the package has one
+	entry         string // the entry module within the package
+	licence       string // the licence file within the package; empty when it is the same as that of this repository
 	plugins       []api.Plugin
 }
 
@@ -85,7 +85,7 @@ func (l library) write() error {
 	return os.WriteFile(l.file+".LICENSE", licence, 0o644)
 }
 
-// licenceOf is what the package says of its licence.
+// licenceOf returns the licence that the package declares.
 func licenceOf(pkg string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(pkg, "package.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func licenceOf(pkg string) (string, error) {
 	return p.License, nil
 }
 
-// englishOnly leaves out the translations, two thirds of the library, which every isolate would parse.
+// englishOnly omits the translations, two thirds of the library, which every isolate would otherwise parse.
 var englishOnly = api.Plugin{
 	Name: "english-only",
 	Setup: func(b api.PluginBuild) {
