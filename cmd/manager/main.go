@@ -1,4 +1,4 @@
-// Command manager is Skein's one program in a cluster: controllers, engine and runtime API (DESIGN.md section 1).
+// Command manager is Skein's one program in a cluster: controllers, engine and runtime API.
 // Where sandboxes are local processes, it is also the program of those.
 package main
 

@@ -1,4 +1,4 @@
-// Package apiserver serves the runtime API (DESIGN.md section 8, K8S-04): the content of threads, as subresources of
+// Package apiserver serves the runtime API (K8S-04): the content of threads, as subresources of
 // threads in the group runtime.skein.dev. Clients reach it through the Kubernetes API aggregation layer, or directly
 // with bearer tokens.
 //

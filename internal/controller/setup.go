@@ -1,4 +1,4 @@
-// Package controller adds the controllers of all kinds to a manager (DESIGN.md section 4).
+// Package controller adds the controllers of all kinds to a manager.
 package controller
 
 import (

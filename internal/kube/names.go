@@ -19,7 +19,7 @@ const hashLength = 16
 const maxDerived = validation.LabelValueMaxLength
 
 // derivedName returns the same name for the same causes, so that a repeated create fails with a conflict instead of
-// happening twice (DESIGN.md section 3). prefix makes the name readable, and is cut to fit.
+// happening twice. prefix makes the name readable, and is cut to fit.
 func derivedName(prefix string, causes ...string) string {
 	h := sha256.New()
 	for _, c := range causes {

@@ -1,4 +1,4 @@
-// Package bench prints the figures of the budget (DESIGN.md section 10). Nothing here asserts a time: the
+// Package bench prints the figures of the budget. Nothing here asserts a time: the
 // machines are noisy, so each figure stands beside a floor that was measured in the same run.
 package bench
 

@@ -90,7 +90,7 @@ func wrap(err error, body []byte) error {
 	return fmt.Errorf("%w: %s", err, body)
 }
 
-// Queue sends a user message (SPEC MSG-05).
+// Queue sends a user message (MSG-05).
 func (t *Thread) Queue(ctx context.Context, m runtimev1.NewMessage) (runtimev1.Message, error) {
 	var out runtimev1.Message
 	return out, t.call(ctx, http.MethodPost, "queue", m, &out)
@@ -102,7 +102,7 @@ func (t *Thread) Say(ctx context.Context, text string) error {
 	return err
 }
 
-// Inject stores a message without starting execution (SPEC MSG-04).
+// Inject stores a message without starting execution (MSG-04).
 func (t *Thread) Inject(ctx context.Context, m runtimev1.NewMessage) (runtimev1.Message, error) {
 	var out runtimev1.Message
 	return out, t.call(ctx, http.MethodPost, "messages", m, &out)
@@ -128,13 +128,13 @@ func (t *Thread) Runs(ctx context.Context) ([]runtimev1.Run, error) {
 	return out.Runs, err
 }
 
-// Code runs code in the thread's sandbox (SPEC COD-01).
+// Code runs code in the thread's sandbox (COD-01).
 func (t *Thread) Code(ctx context.Context, req runtimev1.CodeRequest) (runtimev1.CodeResult, error) {
 	var out runtimev1.CodeResult
 	return out, t.call(ctx, http.MethodPost, "code", req, &out)
 }
 
-// Terminate ends the thread softly (SPEC THR-05).
+// Terminate ends the thread softly (THR-05).
 func (t *Thread) Terminate(ctx context.Context) error {
 	return t.call(ctx, http.MethodPost, "terminate", struct{}{}, nil)
 }
@@ -150,7 +150,7 @@ func (t *Thread) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return t.Request(http.MethodGet, "files/"+strings.TrimPrefix(path, "/")).DoRaw(ctx)
 }
 
-// Value gives a value of the key-value store as JSON, "null" when there is none (SPEC KVS-01).
+// Value gives a value of the key-value store as JSON, "null" when there is none (KVS-01).
 func (t *Thread) Value(ctx context.Context, key string) (string, error) {
 	raw, err := t.Request(http.MethodGet, "kv/"+key).DoRaw(ctx)
 	return strings.TrimSpace(string(raw)), wrap(err, raw)

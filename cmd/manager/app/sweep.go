@@ -12,7 +12,7 @@ import (
 
 // sweepEvery is the interval of sweeps for what has expired: values, lifecycle events, idempotency keys, and contents
 // of files that nothing refers to. Such contents are rare: a crash leaves them behind between writing bytes and
-// writing their row (DESIGN.md section 5).
+// writing their row.
 const sweepEvery = time.Hour
 
 // sweeper removes it.

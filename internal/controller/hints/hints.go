@@ -1,4 +1,4 @@
-// Package hints turns the store's notifications (store.Hint) into reconcile requests (DESIGN.md section 4). So a
+// Package hints turns the store's notifications (store.Hint) into reconcile requests. So a
 // change in the store reaches a controller without polling and without a write to the API server.
 package hints
 
