@@ -106,7 +106,7 @@ func (e *echo) MessageHooks(context.Context, *store.Thread) thread.MessageHooks 
 func (e *echo) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	work := make(chan string, 100)
-	unsubscribe := e.svc.Store().Subscribe(func(h store.Hint) {
+	unsubscribe := e.svc.Store().Subscribe(func(h store.Notification) {
 		if h.Changed&store.ChangedInbox != 0 {
 			work <- h.ThreadID
 		}

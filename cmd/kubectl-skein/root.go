@@ -104,7 +104,7 @@ func printError(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintf(w, "Error from server (%s): %s\n", s.Reason, s.Message)
-	if text := hint(s); text != "" {
+	if text := advice(s); text != "" {
 		fmt.Fprintln(w, text)
 	}
 }

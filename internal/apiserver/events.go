@@ -117,12 +117,12 @@ var errSlow = errors.New("the client reads events too slowly")
 func (f *follower) run(ctx context.Context, to sink) {
 	openStreams.Inc()
 	defer openStreams.Dec()
-	hints, unsubscribe := f.subscribe()
+	notifications, unsubscribe := f.subscribe()
 	defer unsubscribe()
-	f.loop(ctx, to, hints)
+	f.loop(ctx, to, notifications)
 }
 
-func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
+func (f *follower) loop(ctx context.Context, to sink, notifications <-chan struct{}) {
 	heartbeat := time.NewTicker(f.server.opts.heartbeat)
 	defer heartbeat.Stop()
 	for {
@@ -138,7 +138,7 @@ func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
 			return
 		}
 		select {
-		case <-hints:
+		case <-notifications:
 		case <-heartbeat.C: // also reads again, because a notification may have been lost
 			if to.ping(ctx) != nil {
 				return
@@ -152,9 +152,9 @@ func (f *follower) loop(ctx context.Context, to sink, hints <-chan struct{}) {
 	}
 }
 
-func (f *follower) subscribe() (hints <-chan struct{}, stop func()) {
+func (f *follower) subscribe() (notifications <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	return ch, f.server.opts.Threads.Store().Subscribe(func(h store.Hint) {
+	return ch, f.server.opts.Threads.Store().Subscribe(func(h store.Notification) {
 		if h.About(f.threadID) {
 			select {
 			case ch <- struct{}{}:

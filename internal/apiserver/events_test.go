@@ -130,7 +130,7 @@ var _ = Describe("events", Label("EVT-01", "EVT-03"), func() {
 		Expect(lines).To(ContainElement(": ping\n"))
 	}, SpecTimeout(2*patience))
 
-	It("are found by reading when a hint was lost", func(ctx SpecContext) {
+	It("are found by reading when a notification was lost", func(ctx SpecContext) {
 		e := newEnv(func(o *Options) { o.heartbeat = 20 * time.Millisecond })
 		st, _ := e.thread("hello")
 		f := &follower{server: e.server, threadID: st.ID(), follow: true}

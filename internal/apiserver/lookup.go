@@ -121,7 +121,7 @@ func (l *lookup) awaitStored(ctx context.Context, obj *skeinv1.Thread) (*store.T
 		return row, err
 	}
 	changed := make(chan struct{}, 1)
-	stop := l.threads.Store().Subscribe(func(h store.Hint) {
+	stop := l.threads.Store().Subscribe(func(h store.Notification) {
 		if h.About(id) {
 			select {
 			case changed <- struct{}{}:

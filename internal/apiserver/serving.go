@@ -277,14 +277,14 @@ func WaitAvailable(ctx context.Context, cfg *rest.Config) error {
 }
 
 func unavailable(last string, err error) error {
-	hint := ""
+	advice := ""
 	switch {
 	case strings.Contains(last, "FailedDiscoveryCheck"):
-		hint = "; in a cluster where nothing routes Service addresses, such as one without nodes, run a manager outside of it with --runtime-api-bind-address=127.0.0.1:8444"
+		advice = "; in a cluster where nothing routes Service addresses, such as one without nodes, run a manager outside of it with --runtime-api-bind-address=127.0.0.1:8444"
 	case strings.Contains(last, "ExternalName"):
-		hint = "; this API server routes aggregated requests to endpoints, which cannot be loopback: listen on another address of this machine with --runtime-api-bind-address"
+		advice = "; this API server routes aggregated requests to endpoints, which cannot be loopback: listen on another address of this machine with --runtime-api-bind-address"
 	}
-	return fmt.Errorf("the API server does not reach the runtime API (%s)%s: %w", last, hint, err)
+	return fmt.Errorf("the API server does not reach the runtime API (%s)%s: %w", last, advice, err)
 }
 
 // errInCluster keeps a manager outside the cluster from taking over the Service of an installation.

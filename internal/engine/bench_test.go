@@ -31,7 +31,7 @@ func benchmarkTurns(b *testing.B, threads int) {
 	w.Logger = logr.Discard()
 	w.Definitions.Put("echo", enginetest.Script(enginetest.Say("You said {{.Last.Content}}.")))
 
-	// A thread has ended a turn when its run has: that is what a hint says, and the row confirms.
+	// A thread has ended a turn when its run has: that is what a notification says, and the row confirms.
 	ended := make(map[string]chan struct{}, threads)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -42,7 +42,7 @@ func benchmarkTurns(b *testing.B, threads int) {
 		}
 		ended[ids[i]] = make(chan struct{}, 1)
 	}
-	stop := w.Store.Subscribe(func(h store.Hint) {
+	stop := w.Store.Subscribe(func(h store.Notification) {
 		if ch, ok := ended[h.ThreadID]; ok && h.Changed&store.ChangedThread != 0 {
 			select {
 			case ch <- struct{}{}:

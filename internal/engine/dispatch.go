@@ -36,7 +36,7 @@ type activeThread struct {
 }
 
 // notify receives the store's hints. It must not block.
-func (e *Engine) notify(h store.Hint) {
+func (e *Engine) notify(h store.Notification) {
 	if h.ThreadID == "" && h.Remote {
 		e.missed()
 		return

@@ -163,7 +163,7 @@ type Store interface {
 	// Subscribe calls fn after commits with a notification of what changed. Notifications carry no data and can be
 	// lost, so subscribers must also read the store from time to time. fn may be called from several goroutines at once
 	// and must not block. stop ends the subscription.
-	Subscribe(fn func(Hint)) (stop func())
+	Subscribe(fn func(Notification)) (stop func())
 	// Ping reports whether the store can read and write.
 	Ping(ctx context.Context) error
 	// Close flushes and closes the store.
@@ -181,8 +181,8 @@ type Fence struct {
 	Epoch    int64
 }
 
-// Hint is a notification that something of a thread has changed.
-type Hint struct {
+// Notification is a notification that something of a thread has changed.
+type Notification struct {
 	ThreadID string // "" when any thread may have changed, for example after notifications were lost
 	Changed  Change
 	// Remote reports that another replica made the change, or may have.
@@ -190,7 +190,7 @@ type Hint struct {
 }
 
 // About reports whether the notification concerns a thread.
-func (h Hint) About(threadID string) bool { return h.ThreadID == threadID || h.ThreadID == "" }
+func (h Notification) About(threadID string) bool { return h.ThreadID == threadID || h.ThreadID == "" }
 
 // Change is a set of kinds of change.
 type Change uint8

@@ -72,7 +72,7 @@ func (s *Service) Lifecycle(ctx context.Context, o LifecycleOptions) iter.Seq2[L
 			return
 		}
 		changed := make(chan struct{}, 1)
-		defer s.store.Subscribe(func(h store.Hint) {
+		defer s.store.Subscribe(func(h store.Notification) {
 			if h.Changed&store.ChangedThread != 0 {
 				select {
 				case changed <- struct{}{}:

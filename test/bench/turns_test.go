@@ -150,7 +150,7 @@ func newEngineBench(ctx context.Context, agent ...func(*definition.Agent)) *engi
 	w.Logger = logr.Discard()
 	w.Definitions.Put("agent", agent...)
 	b := &engineBench{world: w, watched: map[string]*watched{}}
-	stop := w.Store.Subscribe(func(h store.Hint) {
+	stop := w.Store.Subscribe(func(h store.Notification) {
 		if h.Changed&store.ChangedThread == 0 {
 			return
 		}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/controller/hints"
+	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/pace"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
@@ -36,7 +36,7 @@ type Engine interface {
 
 // Store is the part of the store that the controller needs.
 type Store interface {
-	hints.Subscriber
+	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
 	RecordFiring(ctx context.Context, f store.Firing) (recorded bool, err error)
 	Firing(ctx context.Context, effectID string, due int64) (*store.Firing, error)
@@ -57,13 +57,13 @@ type Options struct {
 // Reconciler reconciles ScheduledEffects.
 type Reconciler struct {
 	Options
-	hints *hints.Source
-	pace  *pace.Pacer
+	notifications *notifications.Source
+	pace          *pace.Pacer
 }
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, hints: hints.NewSource(o.Store, store.ChangedFiring), pace: pace.New()}
+	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedFiring), pace: pace.New()}
 }
 
 // Setup adds the controller to a manager.
@@ -74,7 +74,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&skeinv1.ScheduledEffect{}, r.byDueTime(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexThread), builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Effect{}, watches.ByIndex(mgr.GetCache(), effects, kube.IndexEffect), builder.WithPredicates(watches.ReadyTurned())).
-		WatchesRawSource(r.hints).
+		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -108,11 +108,11 @@ type phase func(ctx context.Context, s *scope) (stop bool, err error)
 // Reconcile brings a ScheduledEffect to its due time and beyond.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	// Notifications of later changes cause another reconcile.
-	r.hints.Begin(req)
+	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.pace.Forget(req)
-		r.hints.Forget(req)
+		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.object.DeletionTimestamp.IsZero() {

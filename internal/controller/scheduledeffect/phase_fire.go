@@ -19,7 +19,7 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) (bool, error) {
 	if o.Status.CompletionTime == nil {
 		return false, nil
 	}
-	r.hints.Forget(s.req)
+	r.notifications.Forget(s.req)
 	if rest := o.Status.CompletionTime.Add(ttl(o)).Sub(s.at); rest > 0 {
 		s.next = rest
 		return true, nil
@@ -64,7 +64,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (bool, error) {
 // follow makes the end of the handler cause a reconcile. It reads the firing again, because the handler may have
 // ended before notifications were tracked.
 func (r *Reconciler) follow(ctx context.Context, s *scope) error {
-	r.hints.Track(s.firing.ThreadID, s.req)
+	r.notifications.Track(s.firing.ThreadID, s.req)
 	f, err := r.Store.Firing(ctx, s.firing.EffectID, s.firing.Due)
 	if err != nil {
 		return fmt.Errorf("read the firing: %w", err)
@@ -120,7 +120,7 @@ func (r *Reconciler) fire(ctx context.Context, s *scope) (bool, error) {
 	if o.Spec.Args != nil {
 		f.Args = o.Spec.Args.Raw
 	}
-	r.hints.Track(s.row.ID, s.req)
+	r.notifications.Track(s.row.ID, s.req)
 	recorded, err := r.Store.RecordFiring(ctx, f)
 	if err != nil {
 		return true, fmt.Errorf("record the firing: %w", err)

@@ -18,7 +18,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/conditions"
-	"github.com/skein-dev/skein/internal/controller/hints"
+	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/pace"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
@@ -37,7 +37,7 @@ type Engine interface {
 
 // Store is the part of the store that the controller needs.
 type Store interface {
-	hints.Subscriber
+	notifications.Subscriber
 	Thread(ctx context.Context, id string) (*store.Thread, error)
 }
 
@@ -58,13 +58,13 @@ type Options struct {
 // Reconciler reconciles Subagents.
 type Reconciler struct {
 	Options
-	hints *hints.Source
-	pace  *pace.Pacer
+	notifications *notifications.Source
+	pace          *pace.Pacer
 }
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, hints: hints.NewSource(o.Store, store.ChangedThread), pace: pace.New()}
+	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedThread), pace: pace.New()}
 }
 
 // Setup adds the controller to a manager.
@@ -75,7 +75,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&skeinv1.Subagent{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownersChanged()))).
 		Owns(&skeinv1.Thread{}, builder.WithPredicates(threadTurned())).
 		Watches(&skeinv1.Thread{}, watches.ByIndex(mgr.GetCache(), subagents, kube.IndexThread), builder.WithPredicates(threadTurned())).
-		WatchesRawSource(r.hints).
+		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -104,11 +104,11 @@ type phase func(ctx context.Context, s *scope) error
 // Reconcile creates, observes and ends the child Thread of a Subagent.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	// Notifications of later changes cause another reconcile.
-	r.hints.Begin(req)
+	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.Subagent{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.pace.Forget(req)
-		r.hints.Forget(req)
+		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.object.DeletionTimestamp.IsZero() {

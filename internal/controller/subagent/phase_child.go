@@ -43,7 +43,7 @@ func (r *Reconciler) makeChild(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.child = &child
-	r.hints.Track(child.ThreadID(), s.req)
+	r.notifications.Track(child.ThreadID(), s.req)
 	row, err := r.Store.Thread(ctx, child.ThreadID())
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !row.HeldBy(string(child.UID))) {
 		return nil // the thread controller will store it

@@ -35,7 +35,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	wait, write := r.pace.Decide(s.req, gather, at)
 	if !write {
 		if wait.Hold {
-			r.hints.Hold(s.req)
+			r.notifications.Hold(s.req)
 		}
 		return ctrl.Result{RequeueAfter: wait.After}, nil
 	}

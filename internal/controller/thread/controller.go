@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/controller/hints"
+	"github.com/skein-dev/skein/internal/controller/notifications"
 	"github.com/skein-dev/skein/internal/controller/pace"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
@@ -70,16 +70,16 @@ type Options struct {
 // Reconciler reconciles Threads.
 type Reconciler struct {
 	Options
-	hints *hints.Source
-	pace  *pace.Pacer
+	notifications *notifications.Source
+	pace          *pace.Pacer
 }
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{
-		Options: o,
-		hints:   hints.NewSource(o.Threads.Store(), store.ChangedThread),
-		pace:    pace.New(),
+		Options:       o,
+		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
+		pace:          pace.New(),
 	}
 }
 
@@ -94,7 +94,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(kube.MetadataOf("Secret"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexSecret), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(kube.MetadataOf("ConfigMap"), watches.ByIndex(mgr.GetCache(), threads, kube.IndexConfigMap), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&skeinv1.Subagent{}, handler.EnqueueRequestsFromMapFunc(parentOf), builder.WithPredicates(entryChanged())).
-		WatchesRawSource(r.hints).
+		WatchesRawSource(r.notifications).
 		WithOptions(watches.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
@@ -126,11 +126,11 @@ type phase func(ctx context.Context, s *scope) (done bool, err error)
 // Reconcile creates, updates and ends the stored thread of one Thread.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	// Notifications of later changes cause another reconcile.
-	r.hints.Begin(req)
+	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.Thread{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		r.pace.Forget(req)
-		r.hints.Forget(req)
+		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var failed error

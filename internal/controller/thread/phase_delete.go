@@ -34,7 +34,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return true, err
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
-	r.hints.Forget(s.req)
+	r.notifications.Forget(s.req)
 	r.pace.Forget(s.req)
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)

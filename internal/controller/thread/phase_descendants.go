@@ -22,8 +22,8 @@ import (
 const (
 	// deleters bounds how many children of one thread are deleted at the same time.
 	deleters = 16
-	// lostHint is when a thread checks its children again in case a notification was lost.
-	lostHint = 10 * time.Second
+	// lostNotification is when a thread checks its children again in case a notification was lost.
+	lostNotification = 10 * time.Second
 )
 
 // descendants deletes the children of a thread that is being deleted, and reports whether the thread must wait until
@@ -61,11 +61,11 @@ func (r *Reconciler) descendants(ctx context.Context, s *scope, row *store.Threa
 		if !goes {
 			continue
 		}
-		r.hints.Track(rows[i].ID, s.req)
+		r.notifications.Track(rows[i].ID, s.req)
 		if _, err := r.Threads.Store().Thread(ctx, rows[i].ID); errors.Is(err, store.ErrNotFound) {
 			continue // it was purged before its notifications were tracked
 		}
-		s.again = lostHint
+		s.again = lostNotification
 		return true, nil
 	}
 	return false, nil

@@ -64,7 +64,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope, row *store.Thread, err 
 // fields of the spec that may change.
 func (r *Reconciler) store(ctx context.Context, s *scope) (bool, error) {
 	id := s.object.ThreadID()
-	r.hints.Track(id, s.req)
+	r.notifications.Track(id, s.req)
 	row, err := r.Threads.Store().Thread(ctx, id)
 	if s.problem != nil {
 		return false, r.look(ctx, s, row, err)

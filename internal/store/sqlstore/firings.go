@@ -19,7 +19,7 @@ func (s *Store) RecordFiring(ctx context.Context, f store.Firing) (recorded bool
 		n, err := t.exec(t.ctx, qRecordFiring, f.EffectID, f.Due, f.ThreadID, f.Namespace, f.Name, f.Effect, nullJSON(f.Args),
 			string(store.FiringPending), 0, "", f.FiredAt, 0, f.HookDepth, t.now)
 		if recorded = n > 0; recorded {
-			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
+			t.notifications = append(t.notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedFiring})
 		}
 		return err
 	})
@@ -92,7 +92,7 @@ func (s *Store) FinishFiring(ctx context.Context, effectID string, due int64, st
 			}
 			return nil
 		}
-		t.hints = append(t.hints, store.Hint{ThreadID: threadID, Changed: store.ChangedFiring})
+		t.notifications = append(t.notifications, store.Notification{ThreadID: threadID, Changed: store.ChangedFiring})
 		return err
 	})
 }

@@ -35,7 +35,7 @@ type head struct {
 	fresh   bool // created by this transaction, at version 0
 	changed bool
 	taken   bool // inbox items were taken, or a run has stopped, so the oldest work may have changed
-	hint    store.Change
+	kinds   store.Change
 	blocks  []block // rows to write
 
 	workBefore   sql.NullInt64
@@ -87,7 +87,7 @@ func (h *head) settled() *head {
 	next := *h
 	next.counts = slices.Clone(h.counts)
 	next.life.woken, next.life.cleared = false, false
-	next.fresh, next.changed, next.taken, next.hint, next.blocks = false, false, false, 0, nil
+	next.fresh, next.changed, next.taken, next.kinds, next.blocks = false, false, false, 0, nil
 	next.diff = store.DiffStats{}
 	next.workBefore, next.secondBefore, next.seqBefore = h.workSince, h.second, h.lastSeq
 	return &next
@@ -105,7 +105,7 @@ func (h *head) next() int64 {
 // touch records a change.
 func (h *head) touch(kinds store.Change) {
 	h.changed = true
-	h.hint |= kinds
+	h.kinds |= kinds
 }
 
 // log appends an entry to the thread's log.
@@ -151,7 +151,7 @@ func (t *tx) flush() error {
 				return err
 			}
 		}
-		t.hints = append(t.hints, store.Hint{ThreadID: h.id, Changed: h.hint})
+		t.notifications = append(t.notifications, store.Notification{ThreadID: h.id, Changed: h.kinds})
 	}
 	return nil
 }

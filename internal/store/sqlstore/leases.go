@@ -89,7 +89,7 @@ func (s *Store) Release(ctx context.Context, f *store.Fence) error {
 			}
 		}
 		if h.workSince.Valid {
-			t.hints = append(t.hints, store.Hint{ThreadID: f.ThreadID, Changed: store.ChangedInbox})
+			t.notifications = append(t.notifications, store.Notification{ThreadID: f.ThreadID, Changed: store.ChangedInbox})
 		}
 		return nil
 	}, f.ThreadID)

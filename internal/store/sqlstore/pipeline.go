@@ -142,7 +142,7 @@ func (p *pipeline) commitOptimistically(jobs []*job) (done bool, err error) {
 	}
 	p.kept.forget(jobs)
 	for _, j := range jobs {
-		j.hints = nil
+		j.notifications = nil
 	}
 	if class := p.dialect.classify(err); class == contended || class == ordinary {
 		return false, nil
@@ -182,7 +182,7 @@ func (p *pipeline) lock(jobs []*job, pessimistic bool) error {
 	if err != nil {
 		p.kept.forget(jobs)
 		for _, j := range jobs {
-			j.hints = nil
+			j.notifications = nil
 		}
 		return err
 	}
@@ -293,7 +293,7 @@ func (ps *pipe) run(ctx context.Context, j *job) *tx {
 		ps.writes = nil
 		return t
 	}
-	j.hints = t.hints
+	j.notifications = t.notifications
 	for _, h := range t.heads {
 		ps.heads[h.id] = h.settled()
 	}

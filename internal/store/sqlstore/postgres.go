@@ -66,11 +66,11 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	}
 	s := newStore(postgresDialect, o.Clock)
 	lost := &atomic.Int64{}
-	notices := startNotices(config, shared, lost, s.hints.send)
+	notices := startNotices(config, shared, lost, s.notifications.send)
 	s.closers = append(s.closers, notices.close)
-	told := func(hints []store.Hint) {
-		s.hints.send(hints)
-		notices.add(hints)
+	told := func(notifications []store.Notification) {
+		s.notifications.send(notifications)
+		notices.add(notifications)
 	}
 	connect := func(ctx context.Context, writes bool) (*conn, error) {
 		born := lost.Load()

@@ -99,6 +99,6 @@ func (t *tx) purgeRest(d *dialect, id string, key int64) ([]string, error) {
 			return nil, err
 		}
 	}
-	t.hints = append(t.hints, store.Hint{ThreadID: id, Changed: store.ChangedThread})
+	t.notifications = append(t.notifications, store.Notification{ThreadID: id, Changed: store.ChangedThread})
 	return freed, nil
 }

@@ -50,7 +50,7 @@ func (s *serial) together(batch []*job) error {
 	done, err := s.pass(ctx, batch, false)
 	if !done && err == nil {
 		for _, j := range batch {
-			j.err, j.hints = nil, nil
+			j.err, j.notifications = nil, nil
 		}
 		_, err = s.pass(ctx, batch, true)
 	}
@@ -105,7 +105,7 @@ func (s *serial) runJob(ctx context.Context, ss *serialSession, j *job, saved bo
 	case c.failed:
 		return false, false, j.err // the database has aborted the transaction
 	case j.err == nil:
-		j.hints = t.hints
+		j.notifications = t.notifications
 		ss.settle(j, t)
 	case !ss.pessimistic:
 		again = ss.wrote || ss.assumed

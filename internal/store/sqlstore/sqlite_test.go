@@ -141,7 +141,7 @@ var _ = Describe("SQLite's purge", Label("THR-09"), func() {
 		fence, err := s.Acquire(ctx, "t", "me", time.Hour)
 		Expect(err).NotTo(HaveOccurred())
 		purging, cutOff := context.WithCancel(ctx)
-		DeferCleanup(s.Subscribe(func(store.Hint) { cutOff() })) // after the first of its commits
+		DeferCleanup(s.Subscribe(func(store.Notification) { cutOff() })) // after the first of its commits
 
 		_, err = s.PurgeThread(purging, "t")
 		Expect(err).To(MatchError(context.Canceled))

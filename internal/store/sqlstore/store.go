@@ -18,11 +18,11 @@ import (
 
 // Store is a store.Store over a SQL database.
 type Store struct {
-	dialect *dialect
-	clock   clock.PassiveClock
-	writer  *writers
-	readers *readers
-	hints   hints
+	dialect       *dialect
+	clock         clock.PassiveClock
+	writer        *writers
+	readers       *readers
+	notifications notifications
 
 	closing sync.Once
 	closers []func() error // run by Close, in this order

@@ -33,10 +33,10 @@ type pipelined interface {
 // tx is one caller's transaction. One goroutine uses it.
 type tx struct {
 	session
-	ctx   context.Context
-	now   int64
-	heads []*head
-	hints []store.Hint
+	ctx           context.Context
+	now           int64
+	heads         []*head
+	notifications []store.Notification
 }
 
 // run runs fn and flushes. A panic of fn becomes its error, so that it does not end the other callers' transactions.

@@ -24,7 +24,7 @@ type writers struct {
 	seed maphash.Seed
 }
 
-func newWriters(n, batch int, commits func() committer, after func(hints []store.Hint)) *writers {
+func newWriters(n, batch int, commits func() committer, after func(notifications []store.Notification)) *writers {
 	w := &writers{seed: maphash.MakeSeed()}
 	for range n {
 		w.all = append(w.all, newWriter(batch, commits(), after))
@@ -68,7 +68,7 @@ type committer interface {
 type writer struct {
 	batch     int       // the largest number of jobs in a batch
 	committer committer // used by the leader only
-	after     func(hints []store.Hint)
+	after     func(notifications []store.Notification)
 
 	mu     sync.Mutex
 	queue  []*job
@@ -79,16 +79,16 @@ type writer struct {
 
 // job is one caller's transaction.
 type job struct {
-	ctx     context.Context
-	fn      func(*tx) error
-	threads []string
-	err     error
-	hints   []store.Hint
+	ctx           context.Context
+	fn            func(*tx) error
+	threads       []string
+	err           error
+	notifications []store.Notification
 	// lead ends the wait of a job: true makes its caller the leader, false says that the job is done.
 	lead chan bool
 }
 
-func newWriter(batch int, c committer, after func([]store.Hint)) *writer {
+func newWriter(batch int, c committer, after func([]store.Notification)) *writer {
 	w := &writer{batch: batch, committer: c, after: after}
 	w.idle = sync.NewCond(&w.mu)
 	return w
@@ -142,8 +142,8 @@ func (w *writer) leadBatch() {
 	}
 	w.mu.Unlock()
 	for _, j := range batch {
-		if j.err == nil && len(j.hints) > 0 {
-			w.after(j.hints)
+		if j.err == nil && len(j.notifications) > 0 {
+			w.after(j.notifications)
 		}
 	}
 }

@@ -141,12 +141,12 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 	It("receive notifications of each other's commits, and after a lost connection one that anything may have changed", func(ctx SpecContext) {
 		d := newDatabase(ctx)
 		here, there := open(ctx, d), open(ctx, d)
-		heard := make(chan store.Hint, 1000)
-		stop := there.Subscribe(func(h store.Hint) { heard <- h })
+		heard := make(chan store.Notification, 1000)
+		stop := there.Subscribe(func(h store.Notification) { heard <- h })
 		DeferCleanup(stop)
 		_, _, err := here.CreateThread(ctx, store.Thread{ID: "t", Namespace: "n", Agent: "a"})
 		Expect(err).NotTo(HaveOccurred())
-		tells := func() (h store.Hint) { // notifications from before it listened may be lost
+		tells := func() (h store.Notification) { // notifications from before it listened may be lost
 			Expect(here.Apply(ctx, "t", nil, &store.AppendEvent{Event: store.Event{Type: "event:x"}})).To(Succeed())
 			select {
 			case h = <-heard:
@@ -154,16 +154,16 @@ var _ = Describe("Replicas of one PostgreSQL database", Label("K8S-05"), func() 
 			}
 			return h
 		}
-		Eventually(tells).Should(Equal(store.Hint{ThreadID: "t", Changed: store.ChangedLog, Remote: true}))
+		Eventually(tells).Should(Equal(store.Notification{ThreadID: "t", Changed: store.ChangedLog, Remote: true}))
 		for len(heard) > 0 { // drop what was reported more than once
 			<-heard
 		}
 		Expect(server.Disconnect(ctx, d.name)).To(Succeed())
-		Eventually(heard).Should(Receive(Equal(store.Hint{
+		Eventually(heard).Should(Receive(Equal(store.Notification{
 			Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true,
 		})))
 		Eventually(ctx, func() error { return here.Apply(ctx, "t", nil, text("m")) }).Should(Succeed())
-		Eventually(heard).Should(Receive(Equal(store.Hint{ThreadID: "t", Changed: store.ChangedLog, Remote: true})))
+		Eventually(heard).Should(Receive(Equal(store.Notification{ThreadID: "t", Changed: store.ChangedLog, Remote: true})))
 	})
 
 	It("lease a thread to one of them, whatever their clocks show", func(ctx SpecContext) {

@@ -14,8 +14,8 @@ import (
 // role helps against those.
 var deniedByRBAC = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
-// hint returns advice about an error of the server that the server itself cannot know, or "".
-func hint(s metav1.Status) string {
+// advice returns advice about an error of the server that the server itself cannot know, or "".
+func advice(s metav1.Status) string {
 	m := deniedByRBAC.FindStringSubmatch(s.Message)
 	if s.Reason != metav1.StatusReasonForbidden || m == nil {
 		return ""

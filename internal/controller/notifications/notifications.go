@@ -1,6 +1,6 @@
-// Package hints turns the store's notifications (store.Hint) into reconcile requests. So a
+// Package notifications turns the store's notifications (store.Notification) into reconcile requests. So a
 // change in the store reaches a controller without polling and without a write to the API server.
-package hints
+package notifications
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // Subscriber is the part of the store that a Source needs.
 type Subscriber interface {
-	Subscribe(fn func(store.Hint)) (stop func())
+	Subscribe(fn func(store.Notification)) (stop func())
 }
 
 // Source is an event source of one controller: a notification about a thread enqueues every request that Track bound
@@ -48,7 +48,7 @@ func (s *Source) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	s.mu.Lock()
 	s.queue = queue
 	s.mu.Unlock()
-	stop := s.subscriber.Subscribe(s.hint)
+	stop := s.subscriber.Subscribe(s.notify)
 	context.AfterFunc(ctx, stop)
 	return nil
 }
@@ -101,8 +101,8 @@ func (s *Source) Hold(req reconcile.Request) {
 	s.pending[req] = struct{}{}
 }
 
-// hint handles a notification. The store calls it after a commit, so it must not block.
-func (s *Source) hint(h store.Hint) {
+// notify handles a notification. The store calls it after a commit, so it must not block.
+func (s *Source) notify(h store.Notification) {
 	if h.Changed&s.mask == 0 {
 		return
 	}

@@ -26,8 +26,8 @@ const (
 	maxReconnect   = 2 * time.Second
 )
 
-// missedHint says that any change may have been missed.
-var missedHint = store.Hint{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true}
+// missedNotification says that any change may have been missed.
+var missedNotification = store.Notification{Changed: store.ChangedThread | store.ChangedInbox | store.ChangedLog | store.ChangedFiring | store.ChangedStop, Remote: true}
 
 // notices exchanges notifications with the other replicas of a PostgreSQL database.
 //
@@ -40,7 +40,7 @@ type notices struct {
 	config *pgx.ConnConfig
 	clock  *databaseClock
 	lost   *atomic.Int64 // counts lost connections
-	hear   func([]store.Hint)
+	hear   func([]store.Notification)
 	origin string // identifies this replica's notifications
 
 	mu      sync.Mutex
@@ -51,7 +51,7 @@ type notices struct {
 	done sync.WaitGroup
 }
 
-func startNotices(config *pgx.ConnConfig, clock *databaseClock, lost *atomic.Int64, hear func([]store.Hint)) *notices {
+func startNotices(config *pgx.ConnConfig, clock *databaseClock, lost *atomic.Int64, hear func([]store.Notification)) *notices {
 	ctx, stop := context.WithCancel(context.Background())
 	n := &notices{config: config, clock: clock, lost: lost, hear: hear, origin: rand.Text()[:10], pending: map[string]store.Change{}, wake: make(chan struct{}, 1), stop: stop}
 	n.done.Go(func() { n.keepConnected(ctx, n.listen) })
@@ -66,9 +66,9 @@ func (n *notices) close() error {
 }
 
 // add queues notifications to send. It does not block.
-func (n *notices) add(hints []store.Hint) {
+func (n *notices) add(notifications []store.Notification) {
 	n.mu.Lock()
-	for _, h := range hints {
+	for _, h := range notifications {
 		n.pending[h.ThreadID] |= h.Changed
 	}
 	n.mu.Unlock()
@@ -98,13 +98,13 @@ func (n *notices) keepConnected(ctx context.Context, use func(ctx context.Contex
 	}
 }
 
-// listen receives the notifications of other replicas. It first reports missedHint, because earlier ones may have been
+// listen receives the notifications of other replicas. It first reports missedNotification, because earlier ones may have been
 // missed.
 func (n *notices) listen(ctx context.Context, c *pgx.Conn) (worked bool) {
 	if _, err := c.Exec(ctx, "LISTEN "+hintChannel); err != nil {
 		return false
 	}
-	n.hear([]store.Hint{missedHint})
+	n.hear([]store.Notification{missedNotification})
 	for asked := time.Now(); ; {
 		quiet, cancel := context.WithDeadline(ctx, asked.Add(answerTimeout))
 		said, err := c.WaitForNotification(quiet)
@@ -158,20 +158,20 @@ func (n *notices) send(ctx context.Context, c *pgx.Conn) (worked bool) {
 	}
 }
 
-func (n *notices) take() (hints []store.Hint) {
+func (n *notices) take() (notifications []store.Notification) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, changed := range n.pending {
-		hints = append(hints, store.Hint{ThreadID: id, Changed: changed})
+		notifications = append(notifications, store.Notification{ThreadID: id, Changed: changed})
 	}
 	clear(n.pending)
-	return hints
+	return notifications
 }
 
 // payloads encodes notifications: the origin, then a line for each with the changes and the thread's id.
-func payloads(origin string, hints []store.Hint) (payloads []string) {
+func payloads(origin string, notifications []store.Notification) (payloads []string) {
 	var b strings.Builder
-	for _, h := range hints {
+	for _, h := range notifications {
 		line := "\n" + strconv.Itoa(int(h.Changed)) + " " + h.ThreadID
 		if b.Len() > 0 && b.Len()+len(line) > maxNotice {
 			payloads = append(payloads, b.String())
@@ -189,7 +189,7 @@ func payloads(origin string, hints []store.Hint) (payloads []string) {
 }
 
 // parse decodes a notification of another replica. It returns nothing for one of this replica.
-func (n *notices) parse(payload string) (hints []store.Hint) {
+func (n *notices) parse(payload string) (notifications []store.Notification) {
 	origin, lines, _ := strings.Cut(payload, "\n")
 	if origin == n.origin {
 		return nil
@@ -198,8 +198,8 @@ func (n *notices) parse(payload string) (hints []store.Hint) {
 		changed, id, ok := strings.Cut(line, " ")
 		bits, err := strconv.ParseUint(changed, 10, 8)
 		if ok && err == nil {
-			hints = append(hints, store.Hint{ThreadID: id, Changed: store.Change(bits), Remote: true})
+			notifications = append(notifications, store.Notification{ThreadID: id, Changed: store.Change(bits), Remote: true})
 		}
 	}
-	return hints
+	return notifications
 }

@@ -18,7 +18,7 @@ type listener struct {
 
 func listen(s store.Store) (l *listener, stop func()) {
 	l = &listener{seen: map[string]store.Change{}}
-	return l, s.Subscribe(func(h store.Hint) {
+	return l, s.Subscribe(func(h store.Notification) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.seen[h.ThreadID] |= h.Changed
@@ -34,7 +34,7 @@ func (l *listener) take(id string) store.Change {
 	return c
 }
 
-func describeHints(e *env) {
+func describeNotifications(e *env) {
 	Describe("notifications", func() {
 		It("say what a commit has changed", func(ctx SpecContext) {
 			l, stop := listen(e.store)
