@@ -20,7 +20,7 @@ import (
 	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
 )
 
-// A prompt that is called as a tool (SPEC AGT-05) is a conversation within the run: its messages are in the thread's log,
+// A prompt that is called as a tool (AGT-05) is a conversation within the run: its messages are in the thread's log,
 // one level deeper than those of the caller, so that a crash takes none of its steps back, and its last answer is the
 // result of the call. It shares all with the run but what it reads, its model and its tools.
 

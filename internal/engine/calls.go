@@ -26,7 +26,7 @@ type making struct {
 }
 
 // makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
-// result. The results keep the order of the calls (SPEC TOL-02).
+// result. The results keep the order of the calls (TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
 	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.frame == nil {

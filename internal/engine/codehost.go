@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// runtimeContextProperty gives an isolate what the platform team configured, for modules that name it (SPEC TOL-04).
+// runtimeContextProperty gives an isolate what the platform team configured, for modules that name it (TOL-04).
 const runtimeContextProperty = "$runtimeContext"
 
 // endpointProperty tells an isolate which invocation is a request to an endpoint; code does not see it.
@@ -249,7 +249,7 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 			return o.value, o.err
 		}
 	case v := <-responded:
-		done := c.host.Session.Begin() // the session goes on until the work is done (SPEC STA-06)
+		done := c.host.Session.Begin() // the session goes on until the work is done (STA-06)
 		go func() {
 			defer done()
 			defer over()

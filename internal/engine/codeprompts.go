@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Code may call a prompt with state.invokeTool, and waits for its answer (SPEC TOL-01, AGT-05). The prompt is at work
+// Code may call a prompt with state.invokeTool, and waits for its answer (TOL-01, AGT-05). The prompt is at work
 // within the run as one that a model calls is: by the run's own goroutine, which serves the code while it waits for the
 // result of the code's own call. Its messages are in the log under an id that derives from what the code asked for, so
 // that code which is called again after a crash gets what was answered before, and nothing is asked twice.

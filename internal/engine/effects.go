@@ -27,8 +27,8 @@ const (
 )
 
 // effectWorker runs the handlers of effects that are due, apart from the conversation and not under its
-// lease (SPEC EFF-02). A firing is held by a claim, which is renewed while its handler runs; after a crash
-// the claim runs out and the handler is run again with the same idempotency key (SPEC EFF-04).
+// lease (EFF-02). A firing is held by a claim, which is renewed while its handler runs; after a crash
+// the claim runs out and the handler is run again with the same idempotency key (EFF-04).
 type effectWorker struct {
 	engine *Engine
 	log    logr.Logger

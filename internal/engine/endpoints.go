@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// Bounds of what an endpoint takes and gives (SPEC END-01).
+// Bounds of what an endpoint takes and gives (END-01).
 const (
 	// MaxEndpointRequest bounds the body of a request, in bytes.
 	MaxEndpointRequest = 8 << 20
@@ -35,7 +35,7 @@ type EndpointRequest struct {
 	User string
 	// Key makes a repeat of the request cause the same; a new one when empty.
 	Key string
-	// Reads tells that the request is one that a terminated thread answers too (SPEC THR-05).
+	// Reads tells that the request is one that a terminated thread answers too (THR-05).
 	Reads bool
 }
 
@@ -58,9 +58,9 @@ type EndpointError struct {
 // Error implements error.
 func (e *EndpointError) Error() string { return "ThreadEndpoint " + e.Endpoint + ": " + e.Message }
 
-// ServeEndpoint has the ThreadEndpoint that a request belongs to answer it (SPEC END-01), in an isolate of its own,
+// ServeEndpoint has the ThreadEndpoint that a request belongs to answer it (END-01), in an isolate of its own,
 // at rest as well as beside a run. Its state is saved before the answer is given; work that it goes on with by
-// waitUntil is saved later, when it is done (SPEC STA-06). Errors before Head are an *UnknownError, *MethodError,
+// waitUntil is saved later, when it is done (STA-06). Errors before Head are an *UnknownError, *MethodError,
 // *NotReadyError, *EndpointError, those of threads that take no requests, and of a context that ended; the same after
 // Head mean that the answer is cut off.
 func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req EndpointRequest, to EndpointAnswer) error {
@@ -128,7 +128,7 @@ func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointReq
 		return nil, nil, err
 	}
 	x := e.newExecution(ctx, t, st, agent, "")
-	x.host.Session.ID = newRunID() // a session of its own (SPEC STA-01), but no run: state.execution is null
+	x.host.Session.ID = newRunID() // a session of its own (STA-01), but no run: state.execution is null
 	return x, ep, nil
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // execution is what tools and code get to work with: during a run, the firing of an effect, or a call from
-// outside. It has one isolate for definition code, opened at the first need (SPEC STA-08).
+// outside. It has one isolate for definition code, opened at the first need (STA-08).
 type execution struct {
 	engine *Engine
 	agent  *definition.Agent // nil when it could not be resolved: then there are no tools

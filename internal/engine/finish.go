@@ -64,7 +64,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 	return m, nil
 }
 
-// fail ends the run by a failure, which goes into the log as the answer (SPEC RUN-05).
+// fail ends the run by a failure, which goes into the log as the answer (RUN-05).
 func (r *run) fail(ctx context.Context, f *failure) error {
 	r.log.Info("run failed", "run", r.record.ID, "reason", f.reason)
 	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.reason, f.message
@@ -119,7 +119,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	s.saveScopes(true)
 	s.checkpoint(record)
 	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
-		park := &store.Park{} // SPEC MSG-08
+		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = parkOnly(r.over)
 		}
@@ -154,10 +154,10 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	return nil
 }
 
-// endsWithResult tells whether the thread is a child that is over once it gave its result (SPEC SUB-02).
+// endsWithResult tells whether the thread is a child that is over once it gave its result (SUB-02).
 func (r *run) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
 
-// childOps tell the parent how the child's session ended (SPEC SUB-04).
+// childOps tell the parent how the child's session ended (SUB-04).
 func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
 	c := r.thread.Child
 	if c == nil || r.thread.ParentID == "" {
@@ -213,7 +213,7 @@ func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enque
 	}
 }
 
-// handUp copies files of a child to its parent (SPEC FIL-07). What cannot be copied is named in the note
+// handUp copies files of a child to its parent (FIL-07). What cannot be copied is named in the note
 // rather than keeping the result back.
 func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
 	if len(paths) == 0 {

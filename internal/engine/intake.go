@@ -167,7 +167,7 @@ func (in *intake) hooks(ctx context.Context) error {
 	return nil
 }
 
-// childResult becomes the result of the call that waits for it, else a silent message (SPEC SUB-04).
+// childResult becomes the result of the call that waits for it, else a silent message (SUB-04).
 func (in *intake) childResult(r store.ChildResult) {
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
@@ -198,7 +198,7 @@ func (in *intake) childResult(r store.ChildResult) {
 	in.message(m)
 }
 
-// queuedTool becomes a message that makes the call, as if the model had asked for it (SPEC TOL-01).
+// queuedTool becomes a message that makes the call, as if the model had asked for it (TOL-01).
 func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{

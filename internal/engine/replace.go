@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// What a run that is ended from outside leaves in the log (SPEC RUN-04).
+// What a run that is ended from outside leaves in the log (RUN-04).
 const (
 	stoppedText     = "(stopped by user)"
 	cancelledText   = "(cancelled by user)"
@@ -61,7 +61,7 @@ func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 	return r.end(ctx, "stop", r.note(text, store.MessageCompleted, nil), text, nil)
 }
 
-// giveWay ends the run and queues the message that takes its place, in one transaction (SPEC RUN-09). A parent that
+// giveWay ends the run and queues the message that takes its place, in one transaction (RUN-09). A parent that
 // waits for this run waits for the next one.
 func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
@@ -205,7 +205,7 @@ func repliesOf(m *store.Message) []string {
 	return nil
 }
 
-// Queue queues a message on a thread whose run it may meet, by a policy (SPEC RUN-09); the thread's own, else its
+// Queue queues a message on a thread whose run it may meet, by a policy (RUN-09); the thread's own, else its
 // agent's, else enqueue, when it is empty. Errors are those of State.Queue, and store.ErrRunning by the policy reject.
 func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error) {
 	if policy == "" && (n.Role == "" || n.Role == store.RoleUser) {
@@ -267,7 +267,7 @@ func (e *Engine) policyOf(ctx context.Context, t *store.Thread) skeinv1.RunPolic
 }
 
 // CancelRun ends one run of a thread, be it under way or parked, and nothing else: what waits in the queue goes on
-// (SPEC RUN-10). One that has ended stays as it is. store.ErrNotFound when the thread has no such run.
+// (RUN-10). One that has ended stays as it is. store.ErrNotFound when the thread has no such run.
 func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) error {
 	r, err := e.store.Run(ctx, threadID, runID)
 	if err != nil {

@@ -112,8 +112,8 @@ func (r *run) guard(fn func() error) (err error) {
 	return fn()
 }
 
-// loop is the run (SPEC RUN-01), which ends with the session: the input is in the log before the prompt is built, and every step is in
-// the log before the next one begins (SPEC RUN-02).
+// loop is the run (RUN-01), which ends with the session: the input is in the log before the prompt is built, and every step is in
+// the log before the next one begins (RUN-02).
 func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if len(r.record.Usage) > 0 {
 		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail

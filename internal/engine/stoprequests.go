@@ -17,7 +17,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A run that somebody ends takes the runs of the children with it that it waits for (SPEC RUN-04). That these are to end is
+// A run that somebody ends takes the runs of the children with it that it waits for (RUN-04). That these are to end is
 // put into their inboxes in the transaction that ends the run, so that it happens whoever dies then; whoever ended the run
 // sees to it at once. A child whose thread was not there yet at that moment asks, when it begins, whether anybody waits.
 
