@@ -66,7 +66,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.engine.fault("model.after")
 	if res.Model != "" {
-		r.log.Info("a fallback answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
+		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.noted(&req, m, res)
 	r.trimmed(res)

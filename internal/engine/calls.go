@@ -169,7 +169,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	defer func() {
 		o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "a tool failed by a fault of the engine", "tool", call.Name, "stack", string(debug.Stack()))
+			r.log.Error(fmt.Errorf("panic: %v", p), "a tool failed because the engine panicked", "tool", call.Name, "stack", string(debug.Stack()))
 			o.panicked = true
 		}
 	}()

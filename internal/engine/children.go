@@ -97,10 +97,10 @@ func (c *childrenOf) allowed(ctx context.Context, req tool.ChildRequest) error {
 		spare = 1
 	}
 	if n := tool.Living(registry, ""); n >= limits.Children+spare {
-		return fmt.Errorf("this conversation has %d subagents, as many as it may: wait until one is done, or message one that is there", n)
+		return fmt.Errorf("this conversation has %d subagents, which is the limit: wait until one is done, or send a message to one of them", n)
 	}
 	if n, limit := tool.Living(registry, req.Kind.Name), int(req.Kind.MaxInstances); limit > 0 && n >= limit+spare {
-		return fmt.Errorf("there are %d subagents %s, as many as there may be at once (maxInstances): wait until one is done, or message one that is there", n, req.Kind.Name)
+		return fmt.Errorf("there are %d subagents %s at the same time, which is the limit (maxInstances): wait until one is done, or send a message to one of them", n, req.Kind.Name)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread,
 			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
 		}
 	}
-	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create gave", reference)
+	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create returned", reference)
 }
 
 // lifecycleOf implements the operations on the life of a thread for tools.
@@ -211,7 +211,7 @@ func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
 func checkStatus(status string) error {
 	switch {
 	case len(status) > maxStatus:
-		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: say it shorter", maxStatus, len(status))}
+		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: shorten it", maxStatus, len(status))}
 	case status == "" || !utf8.ValidString(status) || strings.ContainsRune(status, 0):
 		return &thread.InvalidError{Field: "status", Message: "give UTF-8 text without NUL that is not empty"}
 	}

@@ -26,7 +26,7 @@ const endpointProperty = "$endpoint"
 const defaultCodeTimeout = time.Minute
 
 // errNoSandbox reports that there was no sandbox, so none of the code has run.
-var errNoSandbox = errors.New("no sandbox could be had")
+var errNoSandbox = errors.New("no sandbox is available")
 
 var errCodeTimeout = errors.New("the code did not finish")
 
@@ -119,7 +119,7 @@ func (c *codeHost) discard(ctx context.Context, sbx sandbox.Sandbox) {
 	if c.sbx != sbx {
 		return
 	}
-	c.engine.log.Info("a sandbox failed and is given up", "namespace", c.thread.Namespace, "name", c.thread.Name)
+	c.engine.log.Info("discarding a sandbox that failed", "namespace", c.thread.Namespace, "name", c.thread.Name)
 	if c.iso != nil {
 		_ = c.iso.Close() // it belongs to the discarded sandbox
 	}
@@ -294,7 +294,7 @@ func (c *codeHost) serve(ctx context.Context, invocation, method string, args []
 		call := c.handlers[invocation]
 		c.mu.Unlock()
 		if call == nil {
-			return nil, errors.New("this is for handlers of an agent's sides, while they are called")
+			return nil, errors.New("only handlers of an agent's sides can use this, while they are called")
 		}
 		return serve(call, ctx, args)
 	}
@@ -305,13 +305,13 @@ func (c *codeHost) serve(ctx context.Context, invocation, method string, args []
 	responded := c.responses[invocation]
 	c.mu.Unlock()
 	if responded == nil || len(args) != 1 {
-		return nil, errors.New("there is nothing to respond to")
+		return nil, errors.New("there is no invocation to respond to")
 	}
 	select {
 	case responded <- args[0]:
 		return nil, nil
 	default:
-		return nil, errors.New("the response was given already")
+		return nil, errors.New("the code has responded already")
 	}
 }
 

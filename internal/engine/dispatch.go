@@ -100,7 +100,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		// The holder is another replica, or one that is lost. Look again earlier than the sweep would.
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
 	default:
-		e.log.Error(err, "run was interrupted and will be taken up again", "thread", id)
+		e.log.Error(err, "run was interrupted and will be resumed", "thread", id)
 		e.queue.Retry(id)
 	}
 }

@@ -192,7 +192,7 @@ func (e *effectError) Error() string { return e.text }
 func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed by a fault of the engine", "effect", f.Effect, "stack", string(debug.Stack()))
+			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", "effect", f.Effect, "stack", string(debug.Stack()))
 			err = &effectError{"internal error: see the manager's log"}
 		}
 	}()

@@ -121,7 +121,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 	said, _ := v.(map[string]any)
 	text, ok := said["text"].(string)
 	if !ok {
-		return "", call, errors.New("the handler gave no answer")
+		return "", call, errors.New("the handler returned no answer")
 	}
 	if len(text) > maxHandlerAnswer {
 		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), maxHandlerAnswer)
@@ -196,7 +196,7 @@ func (r *run) completes(x *execution, side *definition.Side) {
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
 			x.code.lines.Fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
-			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
+			x.engine.log.Info("cannot tell a handler that its session has ended", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})
 }

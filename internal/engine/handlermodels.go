@@ -125,7 +125,7 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 	defer m.mu.Unlock()
 	switch limit := m.run.maxSteps(); {
 	case len(m.calls) >= maxOpenModelCalls:
-		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("%d models are being asked, as many as may be at once", maxOpenModelCalls)}
+		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the handler already asks %d models at the same time, which is the limit: wait until one has answered", maxOpenModelCalls)}
 	case m.made >= limit:
 		m.cause = failf(ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
 		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.message}
@@ -176,7 +176,7 @@ func (m *modelCalls) unknown(a *asked) error {
 		name = a.Provider + "/" + name
 	}
 	return &sandbox.Error{Name: "ReferenceError", Message: fmt.Sprintf(
-		"the model %q is none that this agent may ask: add {name: %s, modelRef: {name: …}} to handler.models of the Agent's side, with the Model that is to answer", name, a.Model)}
+		"this agent may not ask the model %q: add {name: %s, modelRef: {name: …}} to handler.models of the Agent's side, with the Model that is to answer", name, a.Model)}
 }
 
 // takeImages removes the images from the messages of a request and returns them by message. Their bytes cannot be
@@ -314,7 +314,7 @@ func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
 		m.mu.Unlock()
 	}
 	if call == nil {
-		return nil, errors.New("this model is not being asked any more")
+		return nil, errors.New("there is no such model call any more: it has ended or was closed")
 	}
 	call.mu.Lock()
 	changed := call.changed

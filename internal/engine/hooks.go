@@ -27,7 +27,7 @@ if (typeof hook?.execute !== 'function') {
   throw new TypeError("the module has no default export that is a hook: export default defineHook('%[1]s', async (state) => …)");
 }
 if (hook.hook !== undefined && hook.hook !== '%[1]s') {
-  throw new TypeError("the code defines the hook " + hook.hook + " and is given for %[1]s: correct one of them");
+  throw new TypeError("the code defines the hook " + hook.hook + " but the object uses it for %[1]s: correct one of them");
 }
 export default { execute: (state, args) => hook.execute(state, ...args) };
 `
@@ -215,7 +215,7 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 func (x *execution) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
 	if err := json.Unmarshal(payload, &call); err != nil {
-		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
+		x.engine.log.Error(err, "dropped an inbox item that is not a hook call", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
 	h := x.agent.HookOf(&call)

@@ -90,7 +90,7 @@ func (r *run) redacted(text string) string {
 func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversation, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, errors.New("give a list of messages, or nothing to leave them as they are")
+		return nil, errors.New("return a list of messages, or nothing to leave them as they are")
 	}
 	keep := make(map[string]store.Message, len(list))
 	for i, item := range list {
@@ -101,7 +101,7 @@ func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversa
 		id, _ := given["id"].(string)
 		was := c.Message(id)
 		if was == nil {
-			return nil, fmt.Errorf("messages[%d] with the id %q is none of those that were given: prefilter_llm_history can add some", i, id)
+			return nil, fmt.Errorf("messages[%d] has the id %q, which none of the given messages has: to add messages, use prefilter_llm_history", i, id)
 		}
 		m := *was
 		if err := changeContent(&m, given); err != nil {
@@ -145,7 +145,7 @@ func historyForHook(messages []model.Message) []any {
 func readHistory(v any) ([]model.Message, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, errors.New("give a list of messages, or nothing to leave the history as it is")
+		return nil, errors.New("return a list of messages, or nothing to leave the history as it is")
 	}
 	given := make([]model.Message, 0, len(list))
 	for i, item := range list {
@@ -181,7 +181,7 @@ func readHistoryMessage(item any) (model.Message, error) {
 		}
 	case model.RoleTool:
 		if m.ToolCallID = h.ToolCallID; m.ToolCallID == "" {
-			return m, errors.New("a message of the role tool names the call that it answers (tool_call_id)")
+			return m, errors.New("a message of the role tool must name the call that it answers (tool_call_id)")
 		}
 	default:
 		return m, fmt.Errorf("role must be system, user, assistant or tool, not %q", h.Role)

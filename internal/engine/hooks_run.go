@@ -204,7 +204,7 @@ func (r *run) dropCut() {
 		about.toolCallID = call.Call.ID
 	}
 	if h != nil {
-		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was cut off: the run was stopped"))
+		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was interrupted because the run was stopped"))
 	}
 }
 
@@ -328,10 +328,10 @@ func (r *run) tellLast(ctx context.Context) {
 	}
 	if err != nil {
 		why = explainHook(err)
-		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
+		r.log.Info("hooks for the final messages of a terminated thread were not called", "run", r.record.ID, "error", err.Error())
 	}
 	for _, item := range r.hooks.due {
-		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; and the thread is over")...)
+		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; the thread is terminated")...)
 	}
 	var failed []store.Op
 	for _, op := range r.hooks.with {

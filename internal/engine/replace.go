@@ -118,7 +118,7 @@ func (t takenBack) String() string {
 	for _, c := range t.Calls {
 		names = append(names, fmt.Sprintf("%s (%s, %s)", c.Name, c.ToolCallID, c.Status))
 	}
-	return text + "; what these calls have done stays done: " + strings.Join(names, ", ")
+	return text + "; the effects of these calls remain: " + strings.Join(names, ", ")
 }
 
 // takeBack returns the operations that delete what the run has appended, including its input.
@@ -178,7 +178,7 @@ func handOn(op *store.Enqueue, replyTo []string) error {
 	}
 	var m store.Message
 	if err := json.Unmarshal(op.Item.Payload, &m); err != nil {
-		return fmt.Errorf("the message that takes the place of a run cannot be read: %w", err)
+		return fmt.Errorf("cannot read the message that replaces a run: %w", err)
 	}
 	if m.Metadata == nil {
 		m.Metadata = map[string]any{}

@@ -106,7 +106,7 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 func (r *run) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "run failed by a fault of the engine", "run", r.record.ID, "stack", string(debug.Stack()))
+			r.log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", r.record.ID, "stack", string(debug.Stack()))
 			err = failf(ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
 		}
 	}()
@@ -327,7 +327,7 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	if r.session != nil {
 		r.exec.host.Session = r.session
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
-		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
+		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
 	}
 	r.exec.turn.resume(r.checkpoint.Turn)
 	r.useSide()
