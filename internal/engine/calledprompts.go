@@ -36,7 +36,7 @@ type frame struct {
 	depth     int // depth of its messages
 	parent    *store.Message
 	outer     *transcript.Conversation // the conversation that the caller reads
-	path      []string                 // the called prompts that led here, without the prompt of the side
+	path      []string                 // the called prompts up to this one, outermost first, without the side's own prompt
 	// code holds the contexts of code that waits for the answer. It is empty when only the conversation waits, which
 	// may be parked.
 	code []context.Context

@@ -32,6 +32,8 @@ var errCodeTimeout = errors.New("the code did not finish")
 
 // codeHost runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
 // and releases it when the execution ends. The same holds for the isolate, which all definition code shares.
+//
+// mu guards sbx, releases, iso, responses, sources and handlers. The other fields are set before the isolate opens.
 type codeHost struct {
 	life   context.Context // ends with the execution
 	engine *Engine

@@ -36,7 +36,7 @@ type effectWorker struct {
 	wakeup chan struct{}
 	done   chan struct{} // a slot became free
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards running
 	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
 }

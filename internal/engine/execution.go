@@ -29,7 +29,8 @@ type execution struct {
 
 	// turn is the turn of the run that the execution belongs to; nil outside of a run.
 	turn *turn
-	// completing holds the sides whose handlers are registered for the end of the session.
+	// completing holds the sides whose handlers are registered for the end of the session. Only the goroutine of the
+	// run uses it.
 	completing map[string]bool
 
 	mu    sync.Mutex

@@ -128,7 +128,7 @@ func hookFailed(h *definition.Hook, runID string, about hookSubject, text string
 	})
 }
 
-// ---- how deep hooks lead to hooks -----------------------------------------------------------------------
+// ---- causation: how many hooks led to a call ------------------------------------------------------------
 
 // causation describes what led to a call of code.
 type causation struct {

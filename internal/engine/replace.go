@@ -96,7 +96,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	return nil
 }
 
-// takenBack is the data of run.rolledback: what a run had appended, and which of its effects remain.
+// takenBack is the data of run.rolledback: what a run had appended, and what it did that is not undone.
 type takenBack struct {
 	Messages int         `json:"messages"`
 	Calls    []calledOne `json:"calls,omitempty"`
@@ -118,7 +118,7 @@ func (t takenBack) String() string {
 	for _, c := range t.Calls {
 		names = append(names, fmt.Sprintf("%s (%s, %s)", c.Name, c.ToolCallID, c.Status))
 	}
-	return text + "; the effects of these calls remain: " + strings.Join(names, ", ")
+	return text + "; what these calls did is not undone: " + strings.Join(names, ", ")
 }
 
 // takeBack returns the operations that delete what the run has appended, including its input.

@@ -30,21 +30,21 @@ type run struct {
 	thread *store.Thread
 	fence  *store.Fence
 	agent  *definition.Agent
-	active *activeThread
-	// frame is the called prompt that is at work; nil while the side itself is.
+	active *activeThread // shared with the engine, which may cancel it
+	// frame is the called prompt that is at work; nil when the side itself is at work.
 	frame *frame
 	// next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	next string
 
 	life         context.Context // the context of the run, with which its code ends
-	record       store.Run
+	record       store.Run       // the row of the run, as the next checkpoint writes it
 	checkpoint   checkpoint.State
-	sessionState json.RawMessage // of a resumed run, as it was saved
-	resumed      bool            // the run was under way before: calls without a result may have been made
-	conv         *transcript.Conversation
-	leftOut      int  // number of messages left out of the last request, to fit the model's context window
-	shortened    int  // number of results that the last request had only a part of
-	asked        bool // a model call was made, so the definitions may be out of date
+	sessionState json.RawMessage          // of a resumed run, as it was saved
+	resumed      bool                     // the run was under way before: calls without a result may have been made
+	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set
+	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
+	shortened    int                      // number of results that the last request had only a part of
+	asked        bool                     // a model call was made, so the definitions may be out of date
 	usage        runUsage
 	limits       limits
 	quiet        bool            // the parent's run that waited for this run has ended
@@ -60,7 +60,7 @@ type run struct {
 	// envLoaded reports that the variables of the thread have been resolved.
 	envLoaded bool
 	tools     *tool.Set        // the tools of the acting side; nil when they must be built
-	acting    *definition.Side // see actAs
+	acting    *definition.Side // the side that acts in place of the one whose turn it is; nil for none (see actAs)
 	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool
 	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
