@@ -15,8 +15,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// ask makes one step: a model call, whose answer goes into the log. ended tells that the answer was the
-// last of the session, and that the run's end is in the log with it.
+// ask makes one step: a model call, whose answer goes into the log. ended reports that the answer was the last of the
+// session, and that the end of the run is in the log with it.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	r.current = false
 	if limit := r.maxSteps(); r.record.Steps-r.checkpoint.Turn.Before >= limit {
@@ -49,7 +49,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.engine.fault("model.before")
 	if r.frame != nil {
-		emit = func(model.Delta) {} // who follows the conversation follows the caller
+		emit = func(model.Delta) {} // viewers of the conversation see the caller, not a called prompt
 	}
 	call, later := r.allowBackpressure(ctx)
 	call, done := r.whileWanted(call)
@@ -66,7 +66,7 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	}
 	r.engine.fault("model.after")
 	if res.Model != "" {
-		r.log.Info("a fallback answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
+		r.log.Info("a fallback model answered", "run", r.record.ID, "model", m.Name, "answered", res.Model, "failures", res.Failures)
 	}
 	res.Metadata = r.noted(&req, m, res)
 	r.trimmed(res)
@@ -76,12 +76,12 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 	return r.recordAnswer(ctx, id, res)
 }
 
-// client speaks with a model of the agent.
+// client returns a client for a model of the agent.
 func (r *run) client(m *definition.Model) (model.Client, error) {
 	return r.engine.opts.Models.Client(m.Config(r.agent.Namespace))
 }
 
-// request is what the model is to read, as far as its window has room for it.
+// request returns what the model is to read, cut to fit its context window.
 func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	conv, err := r.filtered(ctx)
 	if err != nil {
@@ -95,15 +95,16 @@ func (r *run) request(ctx context.Context) (req model.Request, err error) {
 	if err != nil {
 		return req, err
 	}
-	// A hook that was the first code of the run has made its execution, which tools are made with.
+	// The first code of the run may have been a hook. Then the execution exists only now, and tools are built with
+	// it.
 	if err := r.buildTools(ctx); err != nil {
 		return req, err
 	}
 	return r.read(ctx, messages)
 }
 
-// recordAnswer puts an answer into the log: with the end of the turn, or of the run, when it is the last of it, else with
-// the start of its first call.
+// recordAnswer puts an answer into the log. When it is the last one, the end of the turn or of the run goes with it,
+// else the start of its first call.
 func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) (ended bool, err error) {
 	m := r.answer(id, res)
 	r.place(m)
@@ -122,7 +123,7 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			if wrong := r.misfit(m); wrong != "" && !res.Refused {
 				return false, r.recordMisfit(ctx, m, wrong)
 			}
-			if r.frame == nil { // the answer of a called prompt is a message like others
+			if r.frame == nil { // the answer of a called prompt is an ordinary message
 				end.Text = transcript.ContentOf(m)
 				return r.endTurn(ctx, end, m)
 			}
@@ -137,12 +138,12 @@ func (r *run) recordAnswer(ctx context.Context, id string, res *model.Response) 
 			s.add(eventOp(r.record.ID, store.EventToolStarted, m.ID, toolEvent{Name: call.Name, ToolCallID: call.ID}))
 		}
 	}
-	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	s.saveScopes(false) // changes by a handler; those by a tool are saved with its result
 	return false, s.commit(ctx)
 }
 
-// recordMisfit puts an answer into the log that does not fit its schema, with what the model is told about it. A
-// *failure when it was told before.
+// recordMisfit puts an answer that does not fit its schema into the log, with the message that tells the model so. It
+// returns a *failure when the model was told before.
 func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) error {
 	told, failed := r.repair(m, wrong)
 	s := r.newStep("answer")
@@ -159,7 +160,7 @@ func (r *run) recordMisfit(ctx context.Context, m *store.Message, wrong string) 
 	return failed
 }
 
-// answer makes the message of a response.
+// answer returns the message of a model's response, and counts its usage.
 func (r *run) answer(id string, res *model.Response) *store.Message {
 	m := &store.Message{
 		ID: id, Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: store.MessageCompleted, RunID: r.record.ID,
@@ -173,14 +174,14 @@ func (r *run) answer(id string, res *model.Response) *store.Message {
 		m.Usage, _ = json.Marshal(res.Usage) // numbers only: cannot fail
 		r.usage.Usage = r.usage.Add(*res.Usage)
 	}
-	if r.side().Handler == nil { // which asks any number of them
+	if r.side().Handler == nil { // a handler asks any number of models, and counts them itself
 		r.countModel(cmp.Or(res.Model, r.side().Model.Name))
 	}
 	r.record.Usage, _ = json.Marshal(r.usage) // numbers and names only: cannot fail
 	return m
 }
 
-// countModel notes that a Model has answered in this run.
+// countModel records that a Model has answered in this run.
 func (r *run) countModel(name string) {
 	if !slices.Contains(r.usage.Models, name) {
 		r.usage.Models = append(r.usage.Models, name)
@@ -188,7 +189,7 @@ func (r *run) countModel(name string) {
 	}
 }
 
-// runUsage is Run.Usage: what the model calls of a run used, and by which Models.
+// runUsage is the content of Run.Usage: what the model calls of a run used, and which Models answered.
 type runUsage struct {
 	model.Usage
 	Models []string `json:"models,omitempty"`

@@ -20,27 +20,29 @@ import (
 	toolprompt "github.com/skein-dev/skein/internal/tool/prompt"
 )
 
-// A prompt that is called as a tool (SPEC AGT-05) is a conversation within the run: its messages are in the thread's log,
-// one level deeper than those of the caller, so that a crash takes none of its steps back, and its last answer is the
-// result of the call. It shares all with the run but what it reads, its model and its tools.
+// A prompt that is called as a tool (AGT-05) is a conversation within the run. Its messages are in the thread's log,
+// one level deeper than those of the caller, so that a crash undoes none of its steps. Its last answer is the result
+// of the call. It shares everything with the run except what it reads, its model and its tools.
 
-// metadataPromptCall is, on the messages of a called prompt, the call that it answers.
+// metadataPromptCall is the metadata key, on the messages of a called prompt, of the id of the call that the prompt
+// answers.
 const metadataPromptCall = "prompt_call_id"
 
-// frame is a called prompt at work.
+// frame is a called prompt at work. Like the run, it belongs to the goroutine that executes the run.
 type frame struct {
 	side      *definition.Side
 	call      store.ToolCall
 	arguments json.RawMessage
-	depth     int // of its messages
+	depth     int // depth of its messages
 	parent    *store.Message
-	outer     *transcript.Conversation // what the caller reads
-	path      []string                 // the prompts that led here, without the side's
-	// code that waits for the answer, while it is at work; none where the conversation does, which may be parked.
+	outer     *transcript.Conversation // the conversation that the caller reads
+	path      []string                 // the called prompts up to this one, outermost first, without the side's own prompt
+	// code holds the contexts of code that waits for the answer. It is empty when only the conversation waits, which
+	// may be parked.
 	code []context.Context
 }
 
-// depth of the messages that the run writes.
+// depth returns the depth of the messages that the run writes.
 func (r *run) depth() int {
 	if r.frame == nil {
 		return 0
@@ -48,7 +50,7 @@ func (r *run) depth() int {
 	return r.frame.depth
 }
 
-// arguments of the thread or, of a called prompt, of the call.
+// arguments returns the arguments of the thread or, in a called prompt, of the call.
 func (r *run) arguments() json.RawMessage {
 	if r.frame == nil {
 		return r.thread.Arguments
@@ -56,7 +58,7 @@ func (r *run) arguments() json.RawMessage {
 	return r.frame.arguments
 }
 
-// place puts a message of a called prompt where it belongs.
+// place sets the depth, parent and call of a message that a called prompt writes.
 func (r *run) place(m *store.Message) {
 	if r.frame == nil {
 		return
@@ -73,7 +75,8 @@ func (r *run) place(m *store.Message) {
 	m.Metadata = metadata
 }
 
-// prompted makes what a call of a prompt leads to, and gives the call's outcome; any other outcome stays as it is.
+// prompted executes the prompt that an outcome asks for, and returns the outcome of its call. Any other outcome is
+// returned as it is.
 func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repeat bool) (outcome, error) {
 	p := o.result.Prompt
 	if p == nil {
@@ -86,7 +89,8 @@ func (r *run) prompted(ctx context.Context, call store.ToolCall, o outcome, repe
 	return o, err
 }
 
-// callPrompt lets the run be a called prompt until it has answered; a is what code has asked for, nil where a model has.
+// callPrompt makes the run act as a called prompt until the prompt has answered. a is the request of code; nil when a
+// model made the call.
 func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.PromptCall, repeat bool, a *promptAsk) (tool.Result, error) {
 	called := r.agent.Prompts[p.Prompt]
 	limit := r.engine.opts.Limits.PromptDepth
@@ -122,13 +126,13 @@ func (r *run) callPrompt(ctx context.Context, call store.ToolCall, p *tool.Promp
 	return tool.Success(report(r.conv, p, text)), nil
 }
 
-// enter lets the run be a called prompt, until leave.
+// enter makes the run act as a called prompt until leave is called.
 func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.CalledPrompt, a *promptAsk) (leave func()) {
 	side := *called.Side
-	side.Name, side.Hooks = r.side().Name, r.side().Hooks // those that watch over the conversation
+	side.Name, side.Hooks = r.side().Name, r.side().Hooks // the hooks that watch the conversation apply here too
 	side.Spec.MaxSteps = int32(r.maxSteps())
 	f := &frame{side: &side, call: call, arguments: p.Arguments, depth: r.depth() + 1, outer: r.conv}
-	made := call.ID // the call that is in the conversation
+	made := call.ID // the id of the call that is in the conversation
 	if a != nil {
 		made = a.outer.ID
 	}
@@ -154,8 +158,8 @@ func (r *run) enter(call store.ToolCall, p *tool.PromptCall, called *definition.
 	}
 }
 
-// beginPrompt reads what a run that was cut off has left of the call, or begins it with the message that the prompt
-// answers, under an id that derives from the call.
+// beginPrompt loads what an interrupted run has left of the call. Otherwise it begins the call with the message that
+// the prompt answers, under an id that derives from the call.
 func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) error {
 	if repeat {
 		if err := r.loadFrame(ctx); err != nil || len(r.conv.Messages) > 0 {
@@ -175,7 +179,7 @@ func (r *run) beginPrompt(ctx context.Context, p *tool.PromptCall, repeat bool) 
 	return s.commit(ctx)
 }
 
-// loadFrame reads the messages of the call.
+// loadFrame loads the messages of the call.
 func (r *run) loadFrame(ctx context.Context) error {
 	var after int64
 	if r.frame.parent != nil {
@@ -188,7 +192,7 @@ func (r *run) loadFrame(ctx context.Context) error {
 	return err
 }
 
-// converse lets the called prompt work until it has answered, or can do nothing but wait.
+// converse executes the called prompt until it has answered, or can only wait.
 func (r *run) converse(ctx context.Context) (text string, waits bool, err error) {
 	for {
 		if ctx.Err() != nil {
@@ -206,7 +210,7 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 			return "", true, nil
 		case d.Action == plan.MakeCalls:
 			err = r.makeCalls(ctx, d.Calls)
-		case r.checkpoint.Turn.Ends: // code has stopped the run
+		case r.checkpoint.Turn.Ends: // code has ended the session
 			return "", false, nil
 		default:
 			_, err = r.ask(ctx)
@@ -217,8 +221,8 @@ func (r *run) converse(ctx context.Context) (text string, waits bool, err error)
 	}
 }
 
-// withChat gives what a called prompt reads before its own messages, where it is to read the caller's conversation: that
-// which was there before the step that called it.
+// withChat returns what a called prompt reads. When it includes the caller's conversation, the messages from before
+// the step that made the call come first.
 func (r *run) withChat(own *transcript.Conversation) *transcript.Conversation {
 	f := r.frame
 	if f == nil || !isSet(f.side.Prompt.Spec.IncludeChat) {
@@ -246,7 +250,7 @@ func (r *run) withChat(own *transcript.Conversation) *transcript.Conversation {
 
 func isSet(b *bool) bool { return b != nil && *b }
 
-// report returns the result of the call of a prompt whose conversation is c.
+// report returns the result of a call of a prompt whose conversation is c.
 func report(c *transcript.Conversation, p *tool.PromptCall, text string) string {
 	var parts []string
 	if p.IncludeText && text != "" {

@@ -14,19 +14,20 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// making is how calls are made: with which tools, as was decided on those that had to be approved, and whether a crash
-// may have cut them off before.
+// making holds what the calls of a step have in common: the tools, the decisions on calls that needed approval, and
+// whether a crash may have interrupted the calls before.
 type making struct {
 	set     *tool.Set
 	decided map[string]store.Approval
 	repeat  bool
-	// broker is where their code asks for prompts; nil for nowhere. code is what waits for the calls, and cannot be parked.
+	// broker is where the code of these calls asks for prompts; nil when it cannot. code holds the contexts of code
+	// that waits for the calls and cannot be parked.
 	broker *promptBroker
 	code   []context.Context
 }
 
-// makeCalls makes tool calls in the order given, or at once where the prompt allows it, and records each
-// result. The results keep the order of the calls (SPEC TOL-02).
+// makeCalls makes tool calls in the given order, or concurrently where the prompt allows it, and records each result.
+// The results keep the order of the calls (TOL-02).
 func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	r.current = false
 	if caller := r.conv.SideOf(calls[0].ID); caller != "" && r.frame == nil {
@@ -45,7 +46,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	}
 	r.beginTurn()
 	how := making{set: set, decided: maps.Clone(r.checkpoint.Decisions), repeat: r.resumed}
-	r.resumed = false // later calls are new
+	r.resumed = false // calls after these are new
 	if r.frame != nil {
 		how.code = r.frame.code
 	}
@@ -69,7 +70,7 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 				return err
 			}
 			if w, waits := r.checkpoint.Waits[call.ID]; waits && w.Kind != tool.WaitChild {
-				return nil // those behind it come after it
+				return nil // the next calls are made after this one
 			}
 		}
 		return nil
@@ -77,7 +78,8 @@ func (r *run) makeCalls(ctx context.Context, calls []store.ToolCall) error {
 	return r.callAtOnce(ctx, how, calls)
 }
 
-// offer gives the tools for calls: those of the side and, for calls that were queued, agents that its prompt does not list.
+// offer returns the tools for calls: those of the side and, for queued calls, also agents that its prompt does not
+// list.
 func (r *run) offer(ctx context.Context, calls []store.ToolCall) (*tool.Set, error) {
 	set := r.tools
 	for _, call := range calls {
@@ -107,9 +109,9 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 	defer group.Wait()
 	over := false
 	defer func() {
-		if !over { // before the wait: a call whose result is not wanted any more must not hold the run
+		if !over { // cancel before the wait: a call whose result is no longer wanted must not hold up the run
 			cancel()
-		} // what goes on behind an answer may outlive the step
+		} // work that continues after an answer may outlive the step
 	}()
 	slots := make(chan struct{}, r.engine.opts.Limits.ParallelCalls)
 	results := make([]chan outcome, len(calls))
@@ -136,7 +138,7 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 			return err
 		}
 		if o.result.Prompt != nil {
-			if _, err := serving(ctx, r, how.broker, all); err != nil { // it takes the run's place, which the others read
+			if _, err := serving(ctx, r, how.broker, all); err != nil { // a called prompt changes fields of the run that the other calls read
 				return err
 			}
 			if o, err = r.prompted(ctx, call, o, how.repeat); err != nil {
@@ -151,14 +153,14 @@ func (r *run) callAtOnce(ctx context.Context, how making, calls []store.ToolCall
 	return nil
 }
 
-// outcome of one call.
+// outcome is the outcome of one call.
 type outcome struct {
 	result   tool.Result
 	duration int64 // milliseconds
 	panicked bool
 }
 
-// call makes one call, as it was decided where it had to be approved.
+// call makes one call. A call that needed approval is made as it was decided. It may run on a goroutine of its own.
 func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outcome) {
 	if ctx.Err() != nil {
 		return o
@@ -167,7 +169,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	defer func() {
 		o.duration = r.engine.opts.Clock.Since(start).Milliseconds()
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "a tool failed by a fault of the engine", "tool", call.Name, "stack", string(debug.Stack()))
+			r.log.Error(fmt.Errorf("panic: %v", p), "a tool failed because the engine panicked", "tool", call.Name, "stack", string(debug.Stack()))
 			o.panicked = true
 		}
 	}()
@@ -195,7 +197,7 @@ func (r *run) call(ctx context.Context, how making, call store.ToolCall) (o outc
 	return o
 }
 
-// recordResult puts a result into the log, together with the start of the call that comes next.
+// recordResult puts a result into the log, together with the start of the next call.
 func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, next *store.ToolCall) error {
 	switch {
 	case ctx.Err() != nil:
@@ -220,7 +222,7 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	if err := r.beforeResult(ctx, call, m); err != nil {
 		return err
 	}
-	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have put secrets in, too
+	content = r.clip(r.redacted(transcript.ContentOf(m))) // a hook may have added secrets
 	m.Content = &content
 	r.afterResult(ctx, call, m)
 	s := r.newStep("result")
@@ -246,7 +248,8 @@ func (r *run) recordResult(ctx context.Context, call store.ToolCall, o outcome, 
 	return nil
 }
 
-// clip bounds what a model gets to read of a result.
+// clip returns what a model gets to read of a result: at most Limits.ToolResultBytes bytes, and a note when the rest
+// is cut.
 func (r *run) clip(content string) string {
 	limit := r.engine.opts.Limits.ToolResultBytes
 	content = strings.ReplaceAll(content, "\x00", "\uFFFD")

@@ -15,7 +15,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// childrenOf a thread, for tools (SPEC SUB-03).
+// childrenOf implements the operations on the children of a thread for tools (SUB-03).
 type childrenOf struct {
 	engine *Engine
 	thread *store.Thread
@@ -64,7 +64,8 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	if err != nil {
 		return child, err
 	}
-	// The new thread says so too. Said here, it comes before the result of the call that made the child.
+	// The new thread writes this message too. Written here, it precedes the result of the call that created the
+	// child.
 	ops := []store.Op{thread.ChildStatusMessage(&store.Thread{
 		ParentID: c.thread.ID, Reference: child.Reference, Child: &store.Child{Name: req.Kind.Name},
 	}, thread.ChildCreated, "")}
@@ -80,7 +81,8 @@ func (c *childrenOf) Create(ctx context.Context, req tool.ChildRequest) (*skeinv
 	return child, c.state.Apply(ctx, ops...)
 }
 
-// allowed holds a new child against the limits. A call that a crash cut off may count its own child.
+// allowed checks a new child against the limits. A call that is repeated after a crash may count its own child, so it
+// may exceed them by one.
 func (c *childrenOf) allowed(ctx context.Context, req tool.ChildRequest) error {
 	limits := c.engine.opts.Limits
 	if c.thread.Depth+1 > limits.Depth {
@@ -95,10 +97,10 @@ func (c *childrenOf) allowed(ctx context.Context, req tool.ChildRequest) error {
 		spare = 1
 	}
 	if n := tool.Living(registry, ""); n >= limits.Children+spare {
-		return fmt.Errorf("this conversation has %d subagents, as many as it may: wait until one is done, or message one that is there", n)
+		return fmt.Errorf("this conversation has %d subagents, which is the limit: wait until one is done, or send a message to one of them", n)
 	}
 	if n, limit := tool.Living(registry, req.Kind.Name), int(req.Kind.MaxInstances); limit > 0 && n >= limit+spare {
-		return fmt.Errorf("there are %d subagents %s, as many as there may be at once (maxInstances): wait until one is done, or message one that is there", n, req.Kind.Name)
+		return fmt.Errorf("there are %d subagents %s at the same time, which is the limit (maxInstances): wait until one is done, or send a message to one of them", n, req.Kind.Name)
 	}
 	return nil
 }
@@ -132,7 +134,7 @@ func (c *childrenOf) Message(ctx context.Context, req tool.ChildMessage) (*skein
 	}, nil
 }
 
-// find gives a child of the thread by its reference.
+// find returns the child of the thread with a reference.
 func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread, error) {
 	children, err := c.engine.store.Children(ctx, c.thread.ID)
 	if err != nil {
@@ -152,10 +154,10 @@ func (c *childrenOf) find(ctx context.Context, reference string) (*store.Thread,
 			return nil, fmt.Errorf("the subagent %s is still being set up: try again in a moment", reference)
 		}
 	}
-	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create gave", reference)
+	return nil, fmt.Errorf("this conversation has no subagent %q: use a reference that subagent_create returned", reference)
 }
 
-// lifecycleOf a thread, for tools.
+// lifecycleOf implements the operations on the life of a thread for tools.
 type lifecycleOf struct {
 	engine *Engine
 	thread *store.Thread
@@ -166,7 +168,7 @@ func (l *lifecycleOf) Terminate(ctx context.Context) error {
 	return l.engine.Terminate(ctx, l.thread.ID, skeinv1.ReasonTerminatedByRequest)
 }
 
-// statusNotification is the kind of what a child says by notifyParent.
+// statusNotification is the status kind of messages that a child sends with notifyParent.
 const statusNotification = "notification"
 
 func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) error {
@@ -181,7 +183,8 @@ func (l *lifecycleOf) NotifyParent(ctx context.Context, key, content string) err
 	if err != nil {
 		return err
 	}
-	// In one transaction with nothing else: the child's own rows do not change. The fence holds all the same.
+	// The transaction contains nothing else, since the child's own rows do not change. The fence is checked all the
+	// same.
 	return l.state.Apply(ctx, &store.Enqueue{
 		To:   l.thread.ParentID,
 		Item: store.InboxItem{Key: "notify:" + key, Kind: store.InboxMessage, Payload: payload, CreatedAt: m.CreatedAt},
@@ -195,7 +198,7 @@ func (l *lifecycleOf) name() string {
 	return l.thread.Child.Name
 }
 
-// maxStatus of a child, in bytes: custom resources carry it.
+// maxStatus bounds the status of a child, in bytes, because custom resources contain it.
 const maxStatus = 200
 
 func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
@@ -208,7 +211,7 @@ func (l *lifecycleOf) SetStatus(ctx context.Context, status string) error {
 func checkStatus(status string) error {
 	switch {
 	case len(status) > maxStatus:
-		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: say it shorter", maxStatus, len(status))}
+		return &thread.InvalidError{Field: "status", Message: fmt.Sprintf("a status has at most %d bytes, this one has %d: shorten it", maxStatus, len(status))}
 	case status == "" || !utf8.ValidString(status) || strings.ContainsRune(status, 0):
 		return &thread.InvalidError{Field: "status", Message: "give UTF-8 text without NUL that is not empty"}
 	}

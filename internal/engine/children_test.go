@@ -282,7 +282,7 @@ var _ = Describe("Subagents", func() {
 		id := makeThread(ctx, w, "parent")
 		send(ctx, w, id, "go")
 		rest(ctx, w, id)
-		Expect(told(ctx, w, id)[3]).To(ContainSubstring("error: there are 1 subagents helper, as many as there may be at once"))
+		Expect(told(ctx, w, id)[3]).To(ContainSubstring("error: there are 1 subagents helper at the same time, which is the limit"))
 		Expect(seen.tools("parent", 0)).To(ConsistOf("subagent_create", "subagent_message"))
 		Expect(seen.tools("parent", 1)).To(ConsistOf("subagent_message"), "the tool is hidden while it could do nothing")
 

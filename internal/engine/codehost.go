@@ -16,24 +16,26 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// runtimeContextProperty gives an isolate what the platform team configured, for modules that name it (SPEC TOL-04).
+// runtimeContextProperty passes to an isolate what the platform team configured, for modules that name it (TOL-04).
 const runtimeContextProperty = "$runtimeContext"
 
-// endpointProperty tells an isolate which invocation is a request to an endpoint; code does not see it.
+// endpointProperty tells an isolate which invocation is a request to an endpoint. Code does not see it.
 const endpointProperty = "$endpoint"
 
-// defaultCodeTimeout of one call of definition code whose object does not say.
+// defaultCodeTimeout is the time limit of one call of definition code whose object sets no timeout.
 const defaultCodeTimeout = time.Minute
 
-// errNoSandbox: nothing of the code has run.
-var errNoSandbox = errors.New("no sandbox could be had")
+// errNoSandbox reports that there was no sandbox, so none of the code has run.
+var errNoSandbox = errors.New("no sandbox is available")
 
 var errCodeTimeout = errors.New("the code did not finish")
 
-// codeHost runs the code of one execution in the thread's sandbox. The sandbox is claimed at the first
-// need and given back when the execution is over; so is the isolate that all definition code shares.
+// codeHost runs the code of one execution in the thread's sandbox. It acquires the sandbox when it is first needed,
+// and releases it when the execution ends. The same holds for the isolate, which all definition code shares.
+//
+// mu guards sbx, releases, iso, responses, sources and handlers. The other fields are set before the isolate opens.
 type codeHost struct {
-	life   context.Context // of the execution
+	life   context.Context // ends with the execution
 	engine *Engine
 	thread *store.Thread
 	pool   string
@@ -43,23 +45,25 @@ type codeHost struct {
 
 	mu       sync.Mutex
 	modules  map[string]sandbox.Module
-	hooks    map[hookKey]string // the modules that call them
+	hooks    map[hookKey]string // the modules that call the hooks
 	wall     time.Duration
 	sbx      sandbox.Sandbox
-	releases []func() // of every sandbox that was had
+	releases []func() // of every sandbox that was acquired
 	iso      sandbox.Isolate
-	// responses are of invocations under way: what they answer before they are over.
+	// responses holds, by invocation under way, the channel for an answer that comes before the invocation ends.
 	responses map[string]chan any
-	// sources are of invocations under way: what their code is to people.
+	// sources holds, by invocation under way, the name of its code for people.
 	sources map[string]string
-	// lines takes what the code logs.
+	// lines receives the log lines of the code.
 	lines *codelog.Lines
 
-	// endpoint is the invocation that answers a request, and answer takes what it says; set before the isolate opens.
+	// endpoint is the invocation that answers a request, and answer receives its output. Both are set before the
+	// isolate opens.
 	endpoint string
 	answer   *endpointAnswer
 
-	// prefix begins the invocations that are for handlers of the agent's sides, which are in handlers; "" without any.
+	// prefix is the prefix of invocations for handlers of the agent's sides; "" without any. handlers holds these
+	// invocations.
 	prefix   string
 	handlers map[string]*handlerCall
 }
@@ -68,7 +72,7 @@ func newCodeHost(life context.Context, e *Engine, t *store.Thread, pool string, 
 	return &codeHost{life: life, engine: e, thread: t, pool: pool, state: state, modules: map[string]sandbox.Module{scratchModule: scratchCode}, hooks: map[hookKey]string{}, responses: map[string]chan any{}, sources: map[string]string{}}
 }
 
-// add makes a module known, before the isolate is opened.
+// add adds a module. It must be called before the isolate is opened.
 func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
 	c.modules[name] = m
 	if c.turn != nil {
@@ -81,11 +85,11 @@ func (c *codeHost) add(name string, m sandbox.Module, timeout time.Duration) {
 }
 
 func (c *codeHost) close() {
-	defer c.lines.End() // what the end of the code had to say is in it
+	defer c.lines.End() // includes what the code logged while it ended
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.iso != nil {
-		_ = c.iso.Close() // its process ends one way or another
+		_ = c.iso.Close() // its process ends in any case
 		c.iso = nil
 	}
 	for _, release := range c.releases {
@@ -94,7 +98,7 @@ func (c *codeHost) close() {
 	c.releases, c.sbx = nil, nil
 }
 
-// sandbox gives the thread's sandbox. Called with the lock held.
+// sandbox returns the thread's sandbox, and acquires it if needed. The caller holds mu.
 func (c *codeHost) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	if c.sbx != nil {
 		return c.sbx, nil
@@ -110,23 +114,23 @@ func (c *codeHost) sandbox(ctx context.Context) (sandbox.Sandbox, error) {
 	return sbx, nil
 }
 
-// discard gives up a sandbox that failed, unless somebody else has done so already.
+// discard gives up a sandbox that failed, unless another call has done so already.
 func (c *codeHost) discard(ctx context.Context, sbx sandbox.Sandbox) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sbx != sbx {
 		return
 	}
-	c.engine.log.Info("a sandbox failed and is given up", "namespace", c.thread.Namespace, "name", c.thread.Name)
+	c.engine.log.Info("discarding a sandbox that failed", "namespace", c.thread.Namespace, "name", c.thread.Name)
 	if c.iso != nil {
-		_ = c.iso.Close() // it is of the sandbox that goes
+		_ = c.iso.Close() // it belongs to the discarded sandbox
 	}
 	c.engine.opts.Sandboxes.Discard(ctx, c.thread, sbx)
 	c.sbx, c.iso = nil, nil
 }
 
-// RunCode implements tool.Code. Code of which nothing had run when its sandbox went away is run once more,
-// in another one.
+// RunCode implements tool.Code. If the sandbox goes away before any of the code has run, the code runs once more in
+// another sandbox.
 func (c *codeHost) RunCode(ctx context.Context, req sandbox.CodeRequest) (sandbox.Result, error) {
 	for retried := false; ; retried = true {
 		c.mu.Lock()
@@ -154,11 +158,11 @@ func (c *codeHost) ServeRunCode(ctx context.Context, args []any) (any, error) {
 	return client.ServeRunCode(ctx, sbx, iso, args)
 }
 
-// errIsolateEnded: the caller is code in the isolate, so that there is none can only be its end.
+// errIsolateEnded is returned to code in an isolate when there is no isolate. The isolate can only have ended.
 var errIsolateEnded = errors.New("the isolate has ended")
 
-// ServeRunCodeFor implements tool.Code. The sandbox need not be the caller's: what had not begun when it went away is run
-// once more, as in RunCode.
+// ServeRunCodeFor implements tool.Code. The sandbox may differ from the caller's. As in RunCode, code that had not
+// begun when the sandbox went away runs once more.
 func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args []any) (any, error) {
 	from, ok := caller.(*codeHost)
 	if !ok {
@@ -188,8 +192,8 @@ func (c *codeHost) ServeRunCodeFor(ctx context.Context, caller tool.Code, args [
 	}
 }
 
-// Invoke implements tool.Code. What had not begun when its isolate went away is done once more, in a fresh
-// sandbox; what had begun is not, since it may have done half its work.
+// Invoke implements tool.Code. A call that had not begun when its isolate went away is repeated once in a fresh
+// sandbox. A call that had begun is not repeated, since it may have done half of its work.
 func (c *codeHost) Invoke(ctx context.Context, invocation, module string, args any, timeout time.Duration) (any, error) {
 	if timeout <= 0 {
 		timeout = defaultCodeTimeout
@@ -231,9 +235,10 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	}
 	go func() {
 		v, err := iso.Invoke(call, invocation, module, args)
-		// By the time itself: the isolate, which ends code by its own clock, may be faster than the context.
+		// Compare with the time limit itself: the isolate ends code by its own clock, which may be ahead of the
+		// context.
 		if err != nil && ctx.Err() == nil && !time.Now().Before(until) {
-			c.drop(iso) // it may still be at it
+			c.drop(iso) // the code may still be running
 			err = fmt.Errorf("%w within %s: make it faster, or raise the timeout of the tool, the effect, the hook, the endpoint or the handler", errCodeTimeout, timeout)
 		}
 		settled <- outcomeOf{v, err}
@@ -242,14 +247,14 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	case o := <-settled:
 		over()
 		select {
-		case v := <-responded: // that was first: how the work after it ended is no part of the answer
+		case v := <-responded: // the response came first, so an error of the work after it is not part of the answer
 			c.worked(iso, invocation, sourceOf(module), o.err)
 			return v, nil
 		default:
 			return o.value, o.err
 		}
 	case v := <-responded:
-		done := c.host.Session.Begin() // the session goes on until the work is done (SPEC STA-06)
+		done := c.host.Session.Begin() // the session lasts until the work is done (STA-06)
 		go func() {
 			defer done()
 			defer over()
@@ -259,7 +264,8 @@ func (c *codeHost) invoke(ctx context.Context, iso sandbox.Isolate, invocation, 
 	}
 }
 
-// worked says how the work after a response ended, where it failed. An isolate that ended with it is none for the next call.
+// worked records how the work after a response failed, if it did. If the isolate ended with it, the next call does
+// not use that isolate.
 func (c *codeHost) worked(iso sandbox.Isolate, invocation, source string, err error) {
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) {
@@ -271,16 +277,16 @@ func (c *codeHost) worked(iso sandbox.Isolate, invocation, source string, err er
 	}
 }
 
-// outcomeOf an invocation.
+// outcomeOf is the outcome of an invocation.
 type outcomeOf struct {
 	value any
 	err   error
 }
 
-// methodRespond is how code answers before its invocation is over.
+// methodRespond is the method with which code answers before its invocation ends.
 const methodRespond = "waitUntil.respond"
 
-// serve answers the calls of code.
+// serve answers the calls that code makes to the host.
 func (c *codeHost) serve(ctx context.Context, invocation, method string, args []any) (any, error) {
 	if c.answer != nil && invocation == c.endpoint && (method == methodEndpointHead || method == methodEndpointChunk) {
 		return c.answer.serve(ctx, method, args)
@@ -290,7 +296,7 @@ func (c *codeHost) serve(ctx context.Context, invocation, method string, args []
 		call := c.handlers[invocation]
 		c.mu.Unlock()
 		if call == nil {
-			return nil, errors.New("this is for handlers of an agent's sides, while they are called")
+			return nil, errors.New("only handlers of an agent's sides can use this, while they are called")
 		}
 		return serve(call, ctx, args)
 	}
@@ -301,17 +307,17 @@ func (c *codeHost) serve(ctx context.Context, invocation, method string, args []
 	responded := c.responses[invocation]
 	c.mu.Unlock()
 	if responded == nil || len(args) != 1 {
-		return nil, errors.New("there is nothing to respond to")
+		return nil, errors.New("there is no invocation to respond to")
 	}
 	select {
 	case responded <- args[0]:
 		return nil, nil
 	default:
-		return nil, errors.New("the response was given already")
+		return nil, errors.New("the code has responded already")
 	}
 }
 
-// handle says which call of a handler an invocation is, before it is made.
+// handle records, before it is made, which call of a handler an invocation is.
 func (c *codeHost) handle(invocation string, call *handlerCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,7 +327,8 @@ func (c *codeHost) handle(invocation string, call *handlerCall) {
 	c.handlers[invocation] = call
 }
 
-// logged receives the console of definition code. What it says belongs to the thread: the manager's own log has none of it.
+// logged receives the console output of definition code. It belongs to the thread, and the manager's own log has none
+// of it.
 func (c *codeHost) logged(invocation string, l sandbox.Log) {
 	c.mu.Lock()
 	source := c.sources[invocation]

@@ -12,34 +12,37 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Code may call a prompt with state.invokeTool, and waits for its answer (SPEC TOL-01, AGT-05). The prompt is at work
-// within the run as one that a model calls is: by the run's own goroutine, which serves the code while it waits for the
-// result of the code's own call. Its messages are in the log under an id that derives from what the code asked for, so
-// that code which is called again after a crash gets what was answered before, and nothing is asked twice.
+// Code may call a prompt with state.invokeTool, and waits for its answer (TOL-01, AGT-05). Such a prompt works within
+// the run, like one that a model calls. The goroutine of the run executes it, since that goroutine serves the code
+// while it waits for the result of the code's own call. The messages of the prompt are in the log under an id that
+// derives from the request of the code. Code that is called again after a crash therefore gets the answers that it
+// got before, and nothing is asked twice.
 //
-// Code cannot be parked: what would have to wait for a person is refused within such a prompt, and nothing is done.
+// Code cannot be parked. Within such a prompt, a call that would have to wait for a person is refused, and nothing is
+// done.
 
-// promptBroker is where code asks the run for the prompts that it calls, while the calls of a step are made.
+// promptBroker passes requests for prompts from code to the run, while the calls of a step are made. Code sends on
+// asks, and the goroutine of the run receives.
 type promptBroker struct {
 	execution *execution
-	side      *definition.Side // whose calls these are
-	within    *definition.Side // the called prompt whose calls these are; nil for none
+	side      *definition.Side // the side that makes the calls
+	within    *definition.Side // the called prompt that makes the calls; nil for none
 	reader    thread.EnvReader
 	asks      chan *promptAsk
 	closed    chan struct{}
 }
 
-// promptAsk is one prompt that code calls.
+// promptAsk is the request of code for one call of a prompt.
 type promptAsk struct {
-	life   context.Context // of the code that waits
-	outer  store.ToolCall  // the call that the code is of
+	life   context.Context // ends with the code that waits
+	outer  store.ToolCall  // the call that the code belongs to
 	call   store.ToolCall
 	prompt *tool.PromptCall
 	repeat bool
 	answer chan tool.Result
 }
 
-// caller is a call whose code may ask at a desk.
+// caller is a call whose code may ask at a prompt broker.
 type caller struct {
 	*promptBroker
 	outer  store.ToolCall
@@ -48,16 +51,17 @@ type caller struct {
 
 type callerKey struct{}
 
-// callerIn tells which call of the execution the code is of that is at work in ctx; nil for none.
+// callerIn returns the call of this execution whose code runs in ctx; nil for none.
 func (x *execution) callerIn(ctx context.Context) *caller {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil || c.execution != x {
-		return nil // the code of another thread, which has a run of its own
+		return nil // code of another thread, which has a run of its own
 	}
 	return c
 }
 
-// openBroker lets the code of calls ask for prompts until it is shut; nil where the agent has none, or the calls no code.
+// openBroker lets the code of calls ask for prompts until shut is called. It returns nil when the agent has no
+// prompts to call, or the run has no code.
 func (r *run) openBroker() (d *promptBroker, shut func()) {
 	if r.exec == nil || len(r.agent.Prompts) == 0 {
 		return nil, func() {}
@@ -69,7 +73,7 @@ func (r *run) openBroker() (d *promptBroker, shut func()) {
 	return d, func() { close(d.closed) }
 }
 
-// at is the context of a call whose code may ask here.
+// at returns the context of a call whose code may ask at this broker.
 func (d *promptBroker) at(ctx context.Context, call store.ToolCall, repeat bool) context.Context {
 	if d == nil {
 		return ctx
@@ -77,7 +81,7 @@ func (d *promptBroker) at(ctx context.Context, call store.ToolCall, repeat bool)
 	return context.WithValue(ctx, callerKey{}, &caller{promptBroker: d, outer: call, repeat: repeat})
 }
 
-// ask has the run call a prompt, and waits for what comes of it.
+// ask requests that the run calls a prompt, and waits for the result.
 func (c *caller) ask(ctx context.Context, id, name string, args json.RawMessage, p *tool.PromptCall) (tool.Result, error) {
 	a := &promptAsk{
 		life: ctx, outer: c.outer, prompt: p, repeat: c.repeat, answer: make(chan tool.Result, 1),
@@ -98,12 +102,12 @@ func (c *caller) ask(ctx context.Context, id, name string, args json.RawMessage,
 	}
 }
 
-// onlyInRun refuses a prompt to code that is not of a tool's call: nobody is there who could let it work.
+// onlyInRun returns the result for code outside of a tool call that asks for a prompt: no run could execute it.
 func onlyInRun(name string) tool.Result {
 	return tool.Failure(name + " is a prompt, which the code of a tool can call while a run waits for it: call it through queueTool here")
 }
 
-// callServing makes one call, and serves its code meanwhile. An error ends the run.
+// callServing makes one call, and serves its code in the meantime. An error ends the run.
 func (r *run) callServing(ctx context.Context, how making, call store.ToolCall) (o outcome, err error) {
 	if how.broker == nil {
 		return r.call(ctx, how, call), nil
@@ -111,7 +115,7 @@ func (r *run) callServing(ctx context.Context, how making, call store.ToolCall) 
 	ctx, cancel := context.WithCancel(ctx)
 	done, over := make(chan outcome, 1), false
 	defer func() {
-		if !over { // it must not outlive the step; what goes on behind an answer may
+		if !over { // the call must not outlive the step; work that continues after an answer may
 			cancel()
 			<-done
 		}
@@ -122,7 +126,7 @@ func (r *run) callServing(ctx context.Context, how making, call store.ToolCall) 
 	return o, err
 }
 
-// serving waits for something that calls give, and calls the prompts that their code asks for meanwhile.
+// serving waits for a value from until. In the meantime it calls the prompts that code asks for.
 func serving[T any](ctx context.Context, r *run, d *promptBroker, until <-chan T) (got T, err error) {
 	var asks <-chan *promptAsk
 	if d != nil {
@@ -142,20 +146,20 @@ func serving[T any](ctx context.Context, r *run, d *promptBroker, until <-chan T
 	}
 }
 
-// callForCode lets the run be a prompt that code calls. An error is the run's.
+// callForCode calls a prompt for code, on the goroutine of the run. An error ends the run.
 func (r *run) callForCode(ctx context.Context, a *promptAsk) (tool.Result, error) {
 	if a.life.Err() != nil {
-		return tool.Result{}, nil // nobody waits for it any more
+		return tool.Result{}, nil // nobody waits for the result any more
 	}
 	res, err := r.callPrompt(ctx, a.call, a.prompt, a.repeat, a)
-	r.beginTurn() // what the code reads of the run is its own again
+	r.beginTurn() // code reads the state of the run itself again
 	return res, err
 }
 
-// codeWaits tells whether code waits for what the run is doing.
+// codeWaits reports whether code waits for what the run is doing.
 func (r *run) codeWaits() bool { return r.frame != nil && len(r.frame.code) > 0 }
 
-// deserted tells whether code has ended for which the run is at work.
+// deserted reports whether code that waits for what the run is doing has ended.
 func (r *run) deserted() bool {
 	if r.frame == nil {
 		return false
@@ -168,7 +172,8 @@ func (r *run) deserted() bool {
 	return false
 }
 
-// whileWanted ends with ctx, or as soon as nobody waits for what the run is doing.
+// whileWanted returns a context that ends with ctx, or as soon as code that waits for what the run is doing has
+// ended.
 func (r *run) whileWanted(ctx context.Context) (context.Context, func()) {
 	if r.frame == nil {
 		return ctx, func() {}
@@ -176,15 +181,15 @@ func (r *run) whileWanted(ctx context.Context) (context.Context, func()) {
 	return lasting(ctx, r.frame.code)
 }
 
-// lasting ends with ctx or with any of the lives, until done is called: from then on with ctx alone, for work that goes on
-// after the answer.
+// lasting returns a context that ends with ctx or with any of lives. After done is called it ends with ctx alone, for
+// work that continues after the answer.
 func lasting(ctx context.Context, lives []context.Context) (out context.Context, done func()) {
 	if len(lives) == 0 {
 		return ctx, func() {}
 	}
 	out, cancel := context.WithCancel(ctx)
 	stops := []func() bool{}
-	context.AfterFunc(ctx, cancel) // the end of ctx is what frees it
+	context.AfterFunc(ctx, cancel) // the end of ctx releases the context
 	for _, life := range lives {
 		stops = append(stops, context.AfterFunc(life, cancel))
 	}
@@ -195,7 +200,8 @@ func lasting(ctx context.Context, lives []context.Context) (out context.Context,
 	}
 }
 
-// builtFor gives the tools of those whose code asks at a desk, also while a prompt is at work that it has called.
+// builtFor returns the tools for the calls of a prompt broker, also while a prompt is at work that their code has
+// called.
 func (x *execution) builtFor(ctx context.Context, d *promptBroker) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
@@ -211,12 +217,12 @@ func (x *execution) builtFor(ctx context.Context, d *promptBroker) (*tool.Set, e
 
 // ---- what code cannot wait for --------------------------------------------------------------------------
 
-// unapproved is the result of a call that has to be approved, where code waits for it.
+// unapproved returns the result of a call that needs approval and that code waits for.
 func unapproved(name string) tool.Result {
 	return tool.Failure("calls of " + name + " have to be approved, which code cannot wait for: use queueTool, or leave it to the model. Nothing was done")
 }
 
-// refuse gives the result of a call that is not made, because code waits for it; nil for one that is made.
+// refuse returns the result of a call that is not made because code waits for it; nil for a call that is made.
 func (how *making) refuse(call store.ToolCall) *tool.Result {
 	for _, life := range how.code {
 		if life.Err() != nil {
@@ -231,8 +237,8 @@ func (how *making) refuse(call store.ToolCall) *tool.Result {
 	return nil
 }
 
-// atOnce gives the result of a call that code waits for: a time is waited for here as far as the code has it, and what
-// else comes later comes apart from it.
+// atOnce returns the result of a call that code waits for. It waits here for a delay that ends before the deadline.
+// Other results that come later reach the conversation apart from the code, or the call fails.
 func (e *Engine) atOnce(ctx context.Context, deadline time.Time, name string, res tool.Result) tool.Result {
 	switch w := res.Wait; {
 	case w == nil:
@@ -252,7 +258,7 @@ func (e *Engine) atOnce(ctx context.Context, deadline time.Time, name string, re
 	return tool.Failure(name + " has to wait for something, which code cannot: call it through queueTool")
 }
 
-// deadline is when the first of those ends who wait for a call; the zero time where none is bounded.
+// deadline returns the earliest deadline of lives; the zero time when none has a deadline.
 func deadline(lives ...context.Context) (first time.Time) {
 	for _, life := range lives {
 		if at, bounded := life.Deadline(); bounded && (first.IsZero() || at.Before(first)) {

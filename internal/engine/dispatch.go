@@ -12,30 +12,30 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// runnableBatch is how many threads one look for lost work takes.
+// runnableBatch is the number of threads that one search for lost work takes.
 const runnableBatch = 1000
 
 // activeThread is a thread that this replica holds.
 type activeThread struct {
 	cancel context.CancelCauseFunc
-	// cause for which it was cancelled, under the engine's lock; nil when it was not.
+	// cause is why the thread was cancelled; nil when it was not. Guarded by the engine's lock.
 	cause error
-	// run that is under way, under the engine's lock; "" while it is not known.
+	// run is the id of the run that is under way; "" while it is not known. Guarded by the engine's lock.
 	run string
-	// done is closed when the thread has been let go of.
+	// done is closed when this replica has let go of the thread.
 	done chan struct{}
-	// dirty: the inbox may have changed since the holder last read it.
+	// dirty reports that the inbox may have changed since the holder last read it.
 	dirty atomic.Bool
-	// onDirty is called then too; nil for nothing.
+	// onDirty is called when dirty is set; nil for nothing.
 	onDirty atomic.Pointer[func()]
-	// passedOver is the newest inbox item for which hooks were passed over that were held; 1 for a time, 0 for none. For the
-	// holder alone.
+	// passedOver is the sequence number of the newest inbox item that a run has processed before held hooks: 1 for a
+	// run that was due by its time, 0 for none. Only the holder uses it.
 	passedOver int64
-	// ended are runs whose post-run tasks begin when the lease is no longer theirs.
+	// ended are runs whose post-run tasks begin when this replica has released the lease. Only the holder uses it.
 	ended []store.RunRef
 }
 
-// notify receives the store's hints. It must not block.
+// notify receives the notifications of the store. It must not block.
 func (e *Engine) notify(h store.Notification) {
 	if h.ThreadID == "" && h.Remote {
 		e.missed()
@@ -48,7 +48,7 @@ func (e *Engine) notify(h store.Notification) {
 		e.observed.Add(h.ThreadID)
 	}
 	if h.Changed&store.ChangedThread != 0 && !e.here(h.ThreadID) {
-		e.recent.Drop(h.ThreadID) // it may have been cleared, or purged
+		e.recent.Drop(h.ThreadID) // the conversation may have been cleared, or the thread purged
 	}
 	if h.Changed&store.ChangedFiring != 0 {
 		e.effects.wake()
@@ -67,7 +67,7 @@ func (e *Engine) notify(h store.Notification) {
 	}
 }
 
-// dispatchLoop hands threads to workers until the queue is shut down.
+// dispatchLoop passes threads to workers until the queue is shut down.
 func (e *Engine) dispatchLoop(ctx context.Context) { e.queue.Run(ctx, e.handle) }
 
 // Load returns how many threads this replica runs, and how many wait for a worker.
@@ -75,7 +75,7 @@ func (e *Engine) Load() (running, waiting int) {
 	return e.queue.Load()
 }
 
-// handle processes a thread and sees to what must come after.
+// handle processes a thread and queues it again if needed.
 func (e *Engine) handle(ctx context.Context, id string) {
 	if e.queue.WaitsForModel(id) {
 		e.queue.Forget(id)
@@ -88,7 +88,7 @@ func (e *Engine) handle(ctx context.Context, id string) {
 	case err == nil, errors.Is(err, errShutdown), errors.Is(err, model.ErrLater):
 		e.queue.Forget(id)
 	case errors.As(err, &notReady):
-		// It keeps its inbox. Whoever sees the definitions become ready calls Wake.
+		// The thread keeps its inbox. Wake is called when the definitions become ready.
 		e.queue.Forget(id)
 		e.log.V(1).Info("thread waits for its definitions", "thread", id, "reason", notReady.Reason, "message", notReady.Message)
 	case errors.Is(err, store.ErrFenced), errors.Is(err, schedule.ErrLeaseLost):
@@ -97,16 +97,16 @@ func (e *Engine) handle(ctx context.Context, id string) {
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
 	case ctx.Err() != nil:
 	case errors.Is(err, store.ErrLeaseHeld):
-		// By another replica, which sees to it, or by one that is lost: look again before a sweep would.
+		// The holder is another replica, or one that is lost. Look again earlier than the sweep would.
 		e.queue.AddAfter(id, e.opts.LeaseTTL/3)
 	default:
-		e.log.Error(err, "run was interrupted and will be taken up again", "thread", id)
+		e.log.Error(err, "run was interrupted and will be resumed", "thread", id)
 		e.queue.Retry(id)
 	}
 }
 
-// sweepLoop looks for threads whose hint was lost, or whose holder was: at start, at a slow beat, and when
-// hints may have been missed.
+// sweepLoop looks for threads whose notification or holder was lost: at the start, every SweepInterval, and when
+// notifications may have been missed.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	for {
 		wait := e.opts.SweepInterval
@@ -133,7 +133,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 	}
 }
 
-// register makes a thread active; false when it is already.
+// register makes a thread active. It returns false when the thread is active already.
 func (e *Engine) register(id string, a *activeThread) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -145,8 +145,8 @@ func (e *Engine) register(id string, a *activeThread) bool {
 	return true
 }
 
-// unregister lets go of a thread, after its lease was given back. It queues it again when a hint came in the meantime, and sees to it that
-// a cancellation that came too late for the run, while it was being parked, is not lost.
+// unregister lets go of a thread after its lease was released. It queues the thread again when a notification came in
+// the meantime. It also carries out a cancellation that came too late for the run, while the run was being parked.
 func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	defer close(a.done)
 	e.followEnded(a)
@@ -163,11 +163,11 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 				e.log.Error(err, "cannot stop a run", "thread", id)
 			}
 		}
-		e.queue.Add(id) // what a user has said since
+		e.queue.Add(id) // for messages that came since
 		return
 	}
 	if errors.Is(cause, errDestroyed) {
-		e.queue.Add(id) // what has come since, whose hint the run may have taken for its own
+		e.queue.Add(id) // for items that came since, whose notification the run may have taken for its own
 		return
 	}
 	if errors.Is(cause, errTerminal) {
@@ -181,14 +181,15 @@ func (e *Engine) unregister(ctx context.Context, id string, a *activeThread) {
 	}
 }
 
-// followEnded has the post-run tasks begin of the runs that have ended since it was last called. The lease is no longer theirs.
+// followEnded starts the post-run tasks of the runs that have ended since its last call. Their lease must be released
+// or belong to the next run.
 func (e *Engine) followEnded(a *activeThread) {
 	e.postRun.Add(a.ended...)
 	a.ended = nil
 }
 
-// attach makes a context that ends when the thread is terminated or purged, for work beside its runs.
-// Call leave when the work is done.
+// attach returns a context that ends when the thread is terminated or purged, for background work beside the thread's
+// runs. Call leave when the work is done.
 func (e *Engine) attach(ctx context.Context, id string) (attached context.Context, leave func()) {
 	attached, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
@@ -207,7 +208,7 @@ func (e *Engine) attach(ctx context.Context, id string) (attached context.Contex
 	}
 }
 
-// detach ends the work beside a thread's runs.
+// detach cancels the background work of a thread.
 func (e *Engine) detach(id string, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -216,10 +217,11 @@ func (e *Engine) detach(id string, cause error) {
 	}
 }
 
-// cancel ends the thread's run here, for a cause; false when there is none here.
+// cancel cancels the thread on this replica for a cause. It returns false when this replica does not hold the thread.
 func (e *Engine) cancel(id string, cause error) bool { return e.cancelling(id, cause) != nil }
 
-// cancelling is cancel, and gives what is closed when the thread has been let go of; nil when there is no run here.
+// cancelling does what cancel does, and returns a channel that is closed when the thread was let go of; nil when
+// there was nothing to cancel.
 func (e *Engine) cancelling(id string, cause error) (done <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,14 +236,14 @@ func (e *Engine) cancelling(id string, cause error) (done <-chan struct{}) {
 	return a.done
 }
 
-// isAt notes which run of a thread is under way.
+// isAt records which run of a thread is under way.
 func (e *Engine) isAt(a *activeThread, runID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a.run = runID
 }
 
-// here tells whether this replica holds the thread.
+// here reports whether this replica holds the thread.
 func (e *Engine) here(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -256,7 +258,8 @@ func (e *Engine) cancelAll(cause error) {
 	}
 }
 
-// end cancels, for the first cause that is given; but termination and purging come before a stop.
+// end cancels the thread. The first cause counts, but termination and purging replace a stop. The caller holds the
+// engine's lock.
 func (a *activeThread) end(cause error) {
 	if a.cause == nil || stopOf(a.cause) != nil {
 		a.cause = cause

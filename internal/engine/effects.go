@@ -20,34 +20,35 @@ import (
 )
 
 const (
-	// maxAttempts at a firing whose handler could not be run; a handler that throws is not tried again.
+	// maxAttempts bounds the attempts at a firing whose handler could not be run. A handler that throws is not tried
+	// again.
 	maxAttempts = 3
-	// firstEffectRetry doubles with each attempt.
+	// firstEffectRetry is the delay before the first retry. It doubles with each attempt.
 	firstEffectRetry = time.Second
 )
 
-// effectWorker runs the handlers of effects that are due, apart from the conversation and not under its
-// lease (SPEC EFF-02). A firing is held by a claim, which is renewed while its handler runs; after a crash
-// the claim runs out and the handler is run again with the same idempotency key (SPEC EFF-04).
+// effectWorker runs the handlers of effects that are due, apart from the conversation and without its lease (EFF-02).
+// A claim holds a firing, and is renewed while the handler runs. After a crash the claim expires, and the handler
+// runs again with the same idempotency key (EFF-04).
 type effectWorker struct {
 	engine *Engine
 	log    logr.Logger
 	wakeup chan struct{}
 	done   chan struct{} // a slot became free
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards running
 	running map[store.FiringKey]*claim
 	group   sync.WaitGroup
 }
 
-// claim of a firing that is under way here. It is renewed until its end is about to be recorded, not beside that: a renewal that
-// comes later would say that it is still under way, and take back what a failed attempt has said.
+// claim is the claim of a firing that is under way here. Renewals stop before the end of the firing is recorded. A
+// later renewal would mark the firing as under way again, and overwrite what a failed attempt has recorded.
 type claim struct {
 	mu   sync.Mutex
 	over bool
 }
 
-// renew extends the claim by what extend does, while it is not over.
+// renew calls extend, which extends the claim, unless the claim is over.
 func (c *claim) renew(extend func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +58,7 @@ func (c *claim) renew(extend func() error) error {
 	return extend()
 }
 
-// end waits for a renewal that is being written, and lets none follow.
+// end waits for a renewal that is being written, and prevents any later one.
 func (c *claim) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (w *effectWorker) wake() { signal(w.wakeup) }
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
-	default: // one is waiting already
+	default: // a signal is waiting already
 	}
 }
 
@@ -97,14 +98,14 @@ func (w *effectWorker) loop(ctx context.Context) {
 	}
 }
 
-// underWay gives the firings whose handlers run here.
+// underWay returns the firings whose handlers run here.
 func (w *effectWorker) underWay() map[store.FiringKey]*claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.running)
 }
 
-// claim takes as many firings as there are free slots and runs them.
+// claim claims as many firings as there are free slots, and runs them.
 func (w *effectWorker) claim(ctx context.Context) {
 	running := w.underWay()
 	free := w.engine.opts.EffectWorkers - len(running)
@@ -139,7 +140,7 @@ func (w *effectWorker) claim(ctx context.Context) {
 	}
 }
 
-// renew extends the claims of what runs: a firing that stays pending is not taken by others for the term.
+// renew extends the claims of the firings that run here. A pending firing is not claimed by others for LeaseTTL.
 func (w *effectWorker) renew(ctx context.Context) {
 	for k, c := range w.underWay() {
 		if err := c.renew(func() error {
@@ -150,10 +151,10 @@ func (w *effectWorker) renew(ctx context.Context) {
 	}
 }
 
-// later looks again after a while.
+// later looks for due effects again after a delay.
 func (w *effectWorker) later(d time.Duration) { w.engine.opts.Clock.AfterFunc(d, w.wake) }
 
-// fire runs one firing and records how it ended.
+// fire runs one firing and records its outcome.
 func (w *effectWorker) fire(ctx context.Context, f store.Firing, c *claim) {
 	log := w.log.WithValues("namespace", f.Namespace, "name", f.Name, "effect", f.Effect, "thread", f.ThreadID)
 	status, text, retry := store.FiringSucceeded, "", time.Duration(0)
@@ -161,7 +162,7 @@ func (w *effectWorker) fire(ctx context.Context, f store.Firing, c *claim) {
 	var final *effectError
 	switch {
 	case ctx.Err() != nil:
-		return // the claim runs out, and the firing is somebody's again
+		return // the claim expires, and the firing can be claimed again
 	case err == nil:
 	case errors.As(err, &final):
 		status, text = store.FiringFailed, final.Error()
@@ -182,16 +183,16 @@ func (w *effectWorker) fire(ctx context.Context, f store.Firing, c *claim) {
 	}
 }
 
-// effectError ends a firing for good.
+// effectError is a failure that is not retried.
 type effectError struct{ text string }
 
 func (e *effectError) Error() string { return e.text }
 
-// attempt runs the handler. An *effectError is final, any other error passing.
+// attempt runs the handler. An *effectError is final. Any other error is retried.
 func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed by a fault of the engine", "effect", f.Effect, "stack", string(debug.Stack()))
+			w.log.Error(fmt.Errorf("panic: %v", p), "an effect failed because the engine panicked", "effect", f.Effect, "stack", string(debug.Stack()))
 			err = &effectError{"internal error: see the manager's log"}
 		}
 	}()
@@ -233,7 +234,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
 		return err
 	}
-	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
+	// Without an agent the sandbox comes from the default pool, and there are no tools to call.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
@@ -260,7 +261,7 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	x.code.lines.Fail("effect/"+effect.ObjectName, code.Explain(err))
 	var gone *sandbox.IsolateGoneError
 	if errors.As(err, &gone) && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) {
-		return errors.New(code.Explain(err)) // the sandbox was lost: at least once
+		return errors.New(code.Explain(err)) // the sandbox was lost: retry, since delivery is at least once
 	}
 	var thrown *sandbox.Error
 	if gone != nil || errors.As(err, &thrown) || errors.Is(err, errCodeTimeout) {
@@ -269,5 +270,6 @@ func (w *effectWorker) handler(ctx context.Context, f store.Firing, t *store.Thr
 	return err
 }
 
-// idempotencyKey of a firing: the effect and its due time. All that the handler causes derives from it.
+// idempotencyKey returns the key of a firing: its effect and due time. The ids of everything that the handler causes
+// derive from it.
 func idempotencyKey(f store.Firing) string { return fmt.Sprintf("effect:%s:%d", f.EffectID, f.Due) }

@@ -12,64 +12,64 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// Bounds of what an endpoint takes and gives (SPEC END-01).
+// Limits of requests to endpoints and of their answers (END-01).
 const (
 	// MaxEndpointRequest bounds the body of a request, in bytes.
 	MaxEndpointRequest = 8 << 20
 	// MaxEndpointAnswer bounds the body of an answer, streamed or not, in bytes.
 	MaxEndpointAnswer = 64 << 20
-	// defaultEndpointTimeout of an endpoint that does not say.
+	// defaultEndpointTimeout is the time limit of an endpoint that sets no timeout.
 	defaultEndpointTimeout = 30 * time.Second
 )
 
-// EndpointRequest is a request to a thread's endpoint, as its code sees it.
+// EndpointRequest is a request to an endpoint of a thread, as its code sees it.
 type EndpointRequest struct {
 	Method string
-	// Path in segments, below the thread's endpoints.
+	// Path is the path below the thread's endpoints, split into segments.
 	Path []string
-	// URL in full.
+	// URL is the full URL.
 	URL     string
 	Headers [][2]string
 	Body    []byte // at most MaxEndpointRequest
-	// User is the name of whoever asks.
+	// User is the name of the user who sends the request.
 	User string
-	// Key makes a repeat of the request cause the same; a new one when empty.
+	// Key makes a repeat of the request have the same effects once. With an empty key the request gets a new one.
 	Key string
-	// Reads tells that the request is one that a terminated thread answers too (SPEC THR-05).
+	// Reads reports that a terminated thread answers this request too (THR-05).
 	Reads bool
 }
 
-// EndpointAnswer receives what an endpoint answers: Head once, then the body in pieces. Their errors end the code. They
-// are not called any more once ServeEndpoint has returned.
+// EndpointAnswer receives the answer of an endpoint: Head once, then the body in pieces. An error that they return
+// ends the code. They are not called after ServeEndpoint has returned.
 type EndpointAnswer interface {
-	// Head begins the answer; endpoint is the object's name.
+	// Head begins the answer. endpoint is the name of the ThreadEndpoint object.
 	Head(endpoint string, status int, headers [][2]string) error
 	Write(piece []byte) error
 }
 
-// EndpointError says that the code of an endpoint did not answer as it should.
+// EndpointError reports that the code of an endpoint did not answer as it should.
 type EndpointError struct {
-	Endpoint string // the object's name
+	Endpoint string // the name of the ThreadEndpoint object
 	Message  string
-	// Timeout: it took too long. Lost: its sandbox went away, so asking again may help.
+	// Timeout reports that the code took too long. Lost reports that its sandbox went away, so a retry may help.
 	Timeout, Lost bool
 }
 
 // Error implements error.
 func (e *EndpointError) Error() string { return "ThreadEndpoint " + e.Endpoint + ": " + e.Message }
 
-// ServeEndpoint has the ThreadEndpoint that a request belongs to answer it (SPEC END-01), in an isolate of its own,
-// at rest as well as beside a run. Its state is saved before the answer is given; work that it goes on with by
-// waitUntil is saved later, when it is done (SPEC STA-06). Errors before Head are an *UnknownError, *MethodError,
-// *NotReadyError, *EndpointError, those of threads that take no requests, and of a context that ended; the same after
-// Head mean that the answer is cut off.
+// ServeEndpoint runs the ThreadEndpoint that a request belongs to (END-01). Its code runs in an isolate of its own,
+// whether or not a run is under way. Its state is saved before the answer is sent. Work that it continues with
+// waitUntil is saved later, when that work is done (STA-06). Errors before Head are an *UnknownError, *MethodError,
+// *NotReadyError or *EndpointError, the errors of threads that take no requests, and that of a context that ended.
+// The same errors after Head mean that the answer is cut off.
 func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req EndpointRequest, to EndpointAnswer) error {
-	// The life of the code is not the request's: what it does after its answer goes on.
+	// The code may outlive the request: its work after the answer continues.
 	detached := context.WithoutCancel(ctx)
 	life, leave := e.attach(detached, threadID)
 	t, err := e.store.Thread(ctx, threadID)
 	if err == nil && t.TerminatedAt != 0 && req.Reads {
-		leave() // the end of the thread, of which this replica may yet learn, is no reason to end what reads it
+		leave() // this replica may learn of the termination later, which must not end a request that reads
 		life = detached
 	}
 	life, end := context.WithCancelCause(life)
@@ -93,7 +93,7 @@ func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req Endpoin
 		over()
 		return err
 	}
-	gone() // it is answered
+	gone() // the request is answered and no longer ends the code
 	go func() {
 		defer over()
 		defer x.close()
@@ -102,7 +102,7 @@ func (e *Engine) ServeEndpoint(ctx context.Context, threadID string, req Endpoin
 	return nil
 }
 
-// endpoint prepares the execution of a request.
+// endpoint prepares the execution of a request, and returns it with the endpoint.
 func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointRequest) (*execution, *definition.Endpoint, error) {
 	switch {
 	case t.TerminatedAt != 0 && !req.Reads:
@@ -121,18 +121,18 @@ func (e *Engine) endpoint(ctx context.Context, t *store.Thread, req *EndpointReq
 	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	// Without its agent the thread's sandbox is of the default pool, and there are no tools to invoke.
+	// Without an agent the sandbox comes from the default pool, and there are no tools to call.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {
 		return nil, nil, err
 	}
 	x := e.newExecution(ctx, t, st, agent, "")
-	x.host.Session.ID = newRunID() // a session of its own (SPEC STA-01), but no run: state.execution is null
+	x.host.Session.ID = newRunID() // a session of its own (STA-01) without a run, so state.execution is null
 	return x, ep, nil
 }
 
-// serveEndpoint runs the code and gives its answer.
+// serveEndpoint runs the code and sends its answer.
 func (x *execution) serveEndpoint(ctx context.Context, ep *definition.Endpoint, req *EndpointRequest, to EndpointAnswer) error {
 	module, timeout := "endpoints/"+ep.ObjectName, defaultEndpointTimeout
 	if ep.Spec.Timeout != nil {
@@ -146,7 +146,7 @@ func (x *execution) serveEndpoint(ctx context.Context, ep *definition.Endpoint, 
 	if err != nil {
 		return x.endpointFailed(ctx, ep, err)
 	}
-	// Before the answer: whoever has it finds the state that it speaks of.
+	// Save before the answer, so that whoever receives it finds the state that it describes.
 	if err := x.saveEndpoint(ctx); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (x *execution) serveEndpoint(ctx context.Context, ep *definition.Endpoint, 
 	return nil
 }
 
-// value is the request as it crosses into the sandbox.
+// value returns the request in the form in which it crosses into the sandbox.
 func (r *EndpointRequest) value(ep *definition.Endpoint) map[string]any {
 	headers := make([]any, len(r.Headers))
 	for i, h := range r.Headers {
@@ -177,7 +177,7 @@ func (r *EndpointRequest) value(ep *definition.Endpoint) map[string]any {
 	return map[string]any{"method": r.Method, "url": r.URL, "headers": headers, "body": body, "params": params, "user": r.User}
 }
 
-// saveEndpoint stores what the code has done to the thread's state so far.
+// saveEndpoint stores what the code has changed in the thread's state so far.
 func (x *execution) saveEndpoint(ctx context.Context) error {
 	save := x.host.Session.Save(!x.host.Session.Working())
 	if len(save.Ops) == 0 {
@@ -190,7 +190,7 @@ func (x *execution) saveEndpoint(ctx context.Context) error {
 	return nil
 }
 
-// finishWork waits for what goes on after the answer and saves what it did.
+// finishWork waits for the work that continues after the answer, and saves what it changed.
 func (x *execution) finishWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, afterResponse, errSlowWork)
 	defer cancel()
@@ -201,13 +201,13 @@ func (x *execution) finishWork(ctx context.Context) {
 	}
 }
 
-// endpointFailed says why there is no answer, or why it was cut off.
+// endpointFailed returns the error that says why there is no answer, or why it was cut off.
 func (x *execution) endpointFailed(ctx context.Context, ep *definition.Endpoint, err error) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTerminal):
 		return store.ErrTerminated
 	case cause != nil:
-		return cause // whoever asked has gone
+		return cause // the client has gone
 	}
 	out := &EndpointError{Endpoint: ep.ObjectName}
 	var gone *sandbox.IsolateGoneError
@@ -216,12 +216,12 @@ func (x *execution) endpointFailed(ctx context.Context, ep *definition.Endpoint,
 	case errors.Is(err, errCodeTimeout):
 		out.Timeout, out.Message = true, err.Error()
 	case errors.As(err, &gone):
-		out.Timeout = strings.Contains(gone.Reason, "ran for longer than") // the pool's cap
+		out.Timeout = strings.Contains(gone.Reason, "ran for longer than") // the limit of the pool
 		out.Lost, out.Message = gone.Status == sandbox.StatusTerminated, code.Explain(err)
 	case errors.As(err, &thrown) && thrown.Name == "TimeoutError":
 		out.Timeout, out.Message = true, thrown.Message
 	case errors.As(err, &thrown):
-		// The stack is for whoever wrote the code, not for whoever asks.
+		// The stack is for the author of the code, not for the client.
 		x.code.lines.Fail("endpoint/"+ep.ObjectName, code.Explain(err))
 		out.Message = "its code failed: " + thrown.Error()
 	default:

@@ -17,29 +17,32 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// execution is what tools and code get to work with: during a run, the firing of an effect, or a call from
-// outside. It has one isolate for definition code, opened at the first need (SPEC STA-08).
+// execution is the environment of tools and code during a run, the firing of an effect, or an external call. It has
+// one isolate for definition code, which is opened when it is first needed (STA-08). Fields below mu are guarded by
+// mu.
 type execution struct {
 	engine *Engine
-	agent  *definition.Agent // nil when it could not be resolved: then there are no tools
+	agent  *definition.Agent // nil when it could not be resolved; then there are no tools
 	host   *tool.Host
 	code   *codeHost
 	edited atomic.Bool
 
-	// turn is the run that the execution is of; nil outside of one.
+	// turn is the turn of the run that the execution belongs to; nil outside of a run.
 	turn *turn
-	// completing: the handlers of these sides will be told of the session's end.
+	// completing holds the sides whose handlers are registered for the end of the session. Only the goroutine of the
+	// run uses it.
 	completing map[string]bool
 
 	mu    sync.Mutex
-	now   *definition.Side // whose turn it is; nil is side a
-	tools *tool.Set        // of that side: those that were built last
-	// within is the prompt that is being called as a tool, path the names of those that led there, its own included.
+	now   *definition.Side // the side whose turn it is; nil means side a
+	tools *tool.Set        // the tools of that side that were built last
+	// within is the prompt that is being called as a tool. path holds the names of the prompts that led to it, and
+	// its own.
 	within *definition.Side
 	path   []string
 }
 
-// newExecution prepares an execution; ctx is its life: when it ends, so does its code.
+// newExecution returns a new execution. When ctx ends, its code ends too.
 func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.State, agent *definition.Agent, runID string) *execution {
 	x := &execution{engine: e, agent: agent}
 	st = st.WithReader(x.reader)
@@ -95,7 +98,7 @@ func (e *Engine) newExecution(ctx context.Context, t *store.Thread, st *thread.S
 	return x
 }
 
-// side is the one whose turn it is, side a outside of a run; only where there is an agent.
+// side returns the side whose turn it is; outside of a run that is side a. The execution must have an agent.
 func (x *execution) side() *definition.Side {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,7 +111,7 @@ func (x *execution) side() *definition.Side {
 	return x.now
 }
 
-// reader is who reads the variables of the thread: the code that is at work in ctx, else whoever has the turn.
+// reader returns who reads the variables of the thread: the code that runs in ctx, else the side whose turn it is.
 func (x *execution) reader(ctx context.Context) thread.EnvReader {
 	if x.agent == nil {
 		return thread.EnvReader{Side: definition.SideA}
@@ -122,7 +125,7 @@ func (x *execution) reader(ctx context.Context) thread.EnvReader {
 	return thread.EnvReader{Side: x.side().Name, Called: path}
 }
 
-// use tells whose turn it is.
+// use records the side whose turn it is.
 func (x *execution) use(s *definition.Side) {
 	x.mu.Lock()
 	x.now, x.tools = s, nil
@@ -132,7 +135,7 @@ func (x *execution) use(s *definition.Side) {
 	}
 }
 
-// frame tells which called prompt is at work; nil for none.
+// frame records the called prompt that is at work; nil for none.
 func (x *execution) frame(f *frame) {
 	var within *definition.Side
 	var path []string
@@ -149,10 +152,10 @@ func (x *execution) frame(f *frame) {
 
 func (x *execution) close() { x.code.close() }
 
-// takeEdited tells whether code has changed messages since it was last asked.
+// takeEdited reports whether code has changed messages since the last call of takeEdited.
 func (x *execution) takeEdited() bool { return x.edited.Swap(false) }
 
-// definitionsOf a namespace, for tools.
+// definitionsOf implements reading the definitions of a namespace for tools.
 type definitionsOf struct {
 	engine    *Engine
 	namespace string
@@ -166,7 +169,7 @@ func (d *definitionsOf) Load(ctx context.Context, kind, name string) (json.RawMe
 	return d.engine.opts.Definitions.Load(ctx, d.namespace, kind, name)
 }
 
-// effectsOf a thread, for tools.
+// effectsOf implements the operations on the effects of a thread for tools.
 type effectsOf struct {
 	engine *Engine
 	thread *store.Thread
@@ -196,7 +199,7 @@ func (f *effectsOf) Remove(ctx context.Context, id string) (bool, error) {
 	return f.engine.opts.Effects.Remove(ctx, f.thread, id)
 }
 
-// callerOf calls tools of the execution's agent on behalf of code.
+// callerOf calls tools of the execution's agent for code.
 type callerOf struct{ execution *execution }
 
 func (c *callerOf) InvokeTool(ctx context.Context, id, name string, args json.RawMessage) (tool.Result, error) {

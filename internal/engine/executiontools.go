@@ -17,10 +17,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool/session"
 )
 
-// toolsChange tells whether the tools on offer depend on more than the agent.
+// toolsChange reports whether the tools on offer depend on more than the agent.
 func (x *execution) toolsChange() bool { return len(x.agent.Spec.Subagents) > 0 || x.hasRemote() }
 
-// buildTools makes the tools of the side whose turn it is. A *failure when they cannot be offered.
+// buildTools builds the tools of the side whose turn it is. It returns a *failure when they cannot be offered.
 func (x *execution) buildTools(ctx context.Context) (*tool.Set, error) {
 	return x.toolsOf(ctx, x.side())
 }
@@ -94,8 +94,8 @@ func (x *execution) toolsOf(ctx context.Context, side *definition.Side) (*tool.S
 	return set, nil
 }
 
-// approvedFirst has the calls of tools approved first where the prompt or the Tool asks for it (SPEC RUN-11); spec is
-// nil for tools that are no Tool objects.
+// approvedFirst returns the tools so that their calls need approval when the prompt or the Tool requires it (RUN-11).
+// spec is nil for tools that are not Tool objects.
 func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool.Tool) []tool.Tool {
 	required, timeout := ref.RequiresApproval, ref.ApprovalTimeout
 	if spec != nil {
@@ -117,7 +117,7 @@ func approvedFirst(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool
 	return tools
 }
 
-// built gives the tools that were built last, or builds them.
+// built returns the tools that were built last, or builds them.
 func (x *execution) built(ctx context.Context) (*tool.Set, error) {
 	x.mu.Lock()
 	set := x.tools
@@ -128,7 +128,7 @@ func (x *execution) built(ctx context.Context) (*tool.Set, error) {
 	return x.buildTools(ctx)
 }
 
-// namedTool makes the tool of a Tool object.
+// namedTool returns the tool of a Tool object.
 func (x *execution) namedTool(ctx context.Context, t *definition.Tool) (tool.Tool, error) {
 	if t.HTTP != nil {
 		return httptool.New(httptool.Spec{
@@ -148,7 +148,8 @@ func (x *execution) codeTool(ctx context.Context, t *definition.Tool) (tool.Tool
 	}, x.host), nil
 }
 
-// parameters of a tool: those of the object, else those that its code declares, which are asked for once.
+// parameters returns the parameters of a tool: those of the object, else those that its code declares. The code is
+// asked once for each digest.
 func (x *execution) parameters(ctx context.Context, t *definition.Tool) (json.RawMessage, error) {
 	if p := raw(t.Spec.Parameters); len(p) > 0 {
 		return p, nil
@@ -161,7 +162,7 @@ func (x *execution) parameters(ctx context.Context, t *definition.Tool) (json.Ra
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		// The tool itself will say what is wrong when it is called; until then it takes any object.
+		// A call of the tool will report what is wrong. Until then the tool accepts any object.
 		x.engine.log.Error(err, "cannot ask a tool's code for its parameters", "namespace", x.host.Thread.Namespace, "tool", t.ObjectName)
 		return nil, nil
 	}

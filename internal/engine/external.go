@@ -15,10 +15,12 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// InvokeTool calls a tool of the thread's agent outside of a run and gives its result (SPEC TOL-01). key makes the
-// call's id, so that a repeat carries the same one; a new id when it is empty. An unknown thread is
-// store.ErrNotFound, a terminated one store.ErrTerminated, an agent that is not ready a *NotReadyError, a tool
-// that the agent does not have an *UnknownError.
+// InvokeTool calls a tool of the thread's agent outside of a run and returns its result (TOL-01). key determines the
+// id of the call, so that a repeat has the same id; with an empty key the call gets a new id. Errors:
+//   - store.ErrNotFound for an unknown thread
+//   - store.ErrTerminated for a terminated thread
+//   - a *NotReadyError for an agent that is not ready
+//   - an *UnknownError for a tool that the agent does not have
 func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, args json.RawMessage) (tool.Result, error) {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
@@ -41,8 +43,8 @@ func (e *Engine) InvokeTool(ctx context.Context, threadID, key, name string, arg
 	return res, err
 }
 
-// QueueTool has a tool called in the execution under way, or starts one, and does not wait (SPEC TOL-01). A repeat
-// under the same key is called once. Errors are those of InvokeTool.
+// QueueTool queues a call of a tool and does not wait for it (TOL-01). The run under way makes the call, or a new run
+// starts. A repeat under the same key is called once. It returns the same errors as InvokeTool.
 func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args json.RawMessage) error {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
@@ -54,8 +56,8 @@ func (e *Engine) QueueTool(ctx context.Context, threadID, key, name string, args
 	return x.host.Tools.QueueTool(ctx, keyed(threadID, key), name, args)
 }
 
-// NotifyParent queues a silent message on the parent of a thread (SPEC SUB-05); a repeat under the same key is
-// queued once. store.ErrTerminated when the thread is terminated, ErrParentTerminated when its parent is.
+// NotifyParent queues a silent message on the parent of a thread (SUB-05). A repeat under the same key is queued
+// once. It returns store.ErrTerminated when the thread is terminated, and ErrParentTerminated when its parent is.
 func (e *Engine) NotifyParent(ctx context.Context, threadID, key, content string) error {
 	t, st, err := e.living(ctx, threadID)
 	if err != nil {
@@ -68,14 +70,14 @@ func (e *Engine) NotifyParent(ctx context.Context, threadID, key, content string
 	return err
 }
 
-// ErrParentTerminated says that a message cannot reach the parent any more.
+// ErrParentTerminated reports that the parent of a thread takes no more messages.
 var ErrParentTerminated = errors.New("the parent of the thread is terminated and takes no more messages")
 
-// statusTries bounds how often a status is written anew because the thread has changed meanwhile.
+// statusTries bounds how often SetStatus tries again after the thread has changed concurrently.
 const statusTries = 20
 
-// SetStatus changes what the registry of the parent shows of a thread (SPEC SUB-05). store.ErrTerminated when the
-// thread is terminated: what the registry shows of it then stays.
+// SetStatus changes the status that the parent's registry shows for a thread (SUB-05). It returns store.ErrTerminated
+// when the thread is terminated. The registry then keeps what it shows.
 func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 	if err := checkStatus(status); err != nil {
 		return err
@@ -85,7 +87,7 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 		if err != nil {
 			return err
 		}
-		// Against the version: a termination in between must not be painted over.
+		// Expect the version, so that a concurrent termination is not overwritten.
 		err = st.Apply(ctx, &store.UpdateThread{RegistryStatus: &status, ExpectVersion: &t.Version})
 		if !errors.Is(err, store.ErrConflict) || try == statusTries {
 			return err
@@ -93,7 +95,7 @@ func (e *Engine) SetStatus(ctx context.Context, threadID, status string) error {
 	}
 }
 
-// Stopping tells whether the run of a thread that is under way here is being ended.
+// Stopping reports whether the run of a thread that is under way on this replica is being ended.
 func (e *Engine) Stopping(threadID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,20 +103,22 @@ func (e *Engine) Stopping(threadID string) bool {
 	return a != nil && a.cause != nil
 }
 
-// DefinitionNames lists the definitions of a namespace: those of kind "agent", "prompt" or "model" (SPEC AGT-07).
+// DefinitionNames returns the names of the definitions of a kind in a namespace. kind is "agent", "prompt" or "model"
+// (AGT-07).
 func (e *Engine) DefinitionNames(ctx context.Context, namespace, kind string) ([]string, error) {
 	return e.opts.Definitions.Names(ctx, namespace, kind)
 }
 
-// Definition gives a definition of a namespace as plain JSON, without secrets; an *UnknownError when there is none.
+// Definition returns a definition of a namespace as plain JSON without secrets, or an *UnknownError when there is
+// none.
 func (e *Engine) Definition(ctx context.Context, namespace, kind, name string) (json.RawMessage, error) {
 	return e.opts.Definitions.Load(ctx, namespace, kind, name)
 }
 
-// keySpace is where the keys of callers become ids.
+// keySpace is the UUID namespace in which keys of callers become ids.
 var keySpace = uuid.MustParse("8b1f2c5e-5c0a-4f0e-9f0b-0d6f6a3c4e21")
 
-// keyed makes a key out of what a caller chose, which may be anything; a new one when it is empty.
+// keyed returns the key that belongs to a caller's own key, which may be any text, or a new key when that is empty.
 func keyed(threadID, key string) string {
 	if key == "" {
 		return uuid.NewString()
@@ -122,8 +126,9 @@ func keyed(threadID, key string) string {
 	return uuid.NewSHA1(keySpace, []byte(threadID+"\x00"+key)).String()
 }
 
-// RunCode runs code in the thread's sandbox in an isolate of its own (SPEC COD-01). Errors are those of
-// InvokeTool, and that no sandbox could be had; all that went wrong within one is in the Result.
+// RunCode runs code in the thread's sandbox, in an isolate of its own (COD-01). It returns the same errors as
+// InvokeTool, and an error when no sandbox is available. Everything that goes wrong within a sandbox is in the
+// Result.
 func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeRequest) (sandbox.Result, error) {
 	ctx, leave := e.attach(ctx, threadID)
 	defer leave()
@@ -135,7 +140,7 @@ func (e *Engine) RunCode(ctx context.Context, threadID string, req sandbox.CodeR
 	return x.host.Code.RunCode(ctx, req)
 }
 
-// outside makes an execution that is no run: its writes are not fenced.
+// external returns an execution that is not part of a run. Its writes are not fenced.
 func (e *Engine) external(ctx context.Context, threadID string) (*execution, error) {
 	t, st, err := e.living(ctx, threadID)
 	if err != nil {
@@ -151,7 +156,7 @@ func (e *Engine) external(ctx context.Context, threadID string) (*execution, err
 	return e.newExecution(ctx, t, st, agent, ""), nil
 }
 
-// living opens a thread that is neither terminated nor retained.
+// living returns a thread that is neither terminated nor retained, and its opened state.
 func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *thread.State, error) {
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -167,7 +172,7 @@ func (e *Engine) living(ctx context.Context, threadID string) (*store.Thread, *t
 	return t, st, err
 }
 
-// knows gives the side of the agent that has a tool of that name: an *UnknownError when none has.
+// knows returns the side of the agent that has a tool of that name, or an *UnknownError when no side has it.
 func (x *execution) knows(ctx context.Context, name string) (*definition.Side, error) {
 	set, side, err := x.offering(ctx, name)
 	var f *failure
@@ -186,8 +191,9 @@ func (x *execution) knows(ctx context.Context, name string) (*definition.Side, e
 	return side, nil
 }
 
-// offering gives the tools of the side that has one of that name: the one whose turn it is in a run, outside of one
-// whichever has it, side a before side b. Where none has it, it is those of the side that was asked first.
+// offering returns the tools of the side that has a tool of that name. In a run that is the side whose turn it is.
+// Outside of a run it is the first side with the tool, side a before side b. When no side has it, the tools are those
+// of the side that was asked first.
 func (x *execution) offering(ctx context.Context, name string) (*tool.Set, *definition.Side, error) {
 	if c := x.callerIn(ctx); c != nil {
 		set, err := x.builtFor(ctx, c.promptBroker)

@@ -16,7 +16,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// finish ends the session with an answer. m is the answer's message when it is not in the log yet.
+// finish ends the session with an answer. m is the message of the answer when it is not in the log yet.
 func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) error {
 	m, err := r.recordAhead(ctx, m)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *run) finish(ctx context.Context, end *plan.Ending, m *store.Message) er
 	return r.end(ctx, "finish", m, end.Text, end.Attachments)
 }
 
-// answerOf makes the answer's message where it is the argument of a call.
+// answerOf returns the message of an answer that is the argument of a call.
 func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, error) {
 	st, err := r.state(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 		if err != nil && !thread.IsInvalid(err) {
 			return nil, err
 		}
-		if rec != nil { // else it was deleted since the call
+		if rec != nil { // nil when it was deleted since the call
 			m.Attachments = append(m.Attachments, store.Attachment{Path: rec.Path, Name: rec.Name, MimeType: rec.MimeType, Size: rec.Size})
 		}
 	}
@@ -64,7 +64,7 @@ func (r *run) answerOf(ctx context.Context, end *plan.Ending) (*store.Message, e
 	return m, nil
 }
 
-// fail ends the run by a failure, which goes into the log as the answer (SPEC RUN-05).
+// fail ends the run with a failure, which goes into the log as the answer (RUN-05).
 func (r *run) fail(ctx context.Context, f *failure) error {
 	r.log.Info("run failed", "run", r.record.ID, "reason", f.reason)
 	r.record.Status, r.record.Reason, r.record.Message = store.RunFailed, f.reason, f.message
@@ -72,7 +72,7 @@ func (r *run) fail(ctx context.Context, f *failure) error {
 	return r.end(ctx, "fail", r.note(text, store.MessageFailed, f.metadata), text, nil)
 }
 
-// cancelled sees to a run whose context has ended.
+// cancelled ends a run whose context has ended, in the way that its cause requires.
 func (r *run) cancelled(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -87,13 +87,13 @@ func (r *run) cancelled(ctx context.Context, cause error) error {
 	case errors.Is(cause, errAborted), errors.Is(cause, errDestroyed):
 		return nil
 	}
-	return cause // the run is as the log has it
+	return cause // the run stays as it is in the log
 }
 
-// maxRunMessage bounds what a run says of its end, in bytes: custom resources carry it.
+// maxRunMessage bounds the message that a run ends with, in bytes, because custom resources contain it.
 const maxRunMessage = 1000
 
-// note makes an assistant message that the model did not write.
+// note returns an assistant message that the model did not write.
 func (r *run) note(text string, status store.MessageStatus, metadata map[string]any) *store.Message {
 	return &store.Message{
 		ID: newMessageID(), Role: store.RoleAssistant, CreatedAt: r.engine.now(), Status: status, RunID: r.record.ID,
@@ -101,11 +101,11 @@ func (r *run) note(text string, status store.MessageStatus, metadata map[string]
 	}
 }
 
-// end writes the run's end: its last message, its row and, for a child, what the parent is told, in one
-// transaction.
+// end writes the end of the run in one transaction: its last message, its row and, for a child, the result for the
+// parent.
 func (r *run) end(ctx context.Context, point string, m *store.Message, text string, attachments []string) error {
 	if r.lines != nil {
-		r.lines.Flush() // what the code logged comes before the end
+		r.lines.Flush() // lines of code precede the end
 	}
 	record := r.record
 	record.EndedAt = r.engine.now()
@@ -119,7 +119,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	s.saveScopes(true)
 	s.checkpoint(record)
 	if record.Reason == ReasonStoppedByUser && !r.endsWithResult() {
-		park := &store.Park{} // SPEC MSG-08
+		park := &store.Park{} // MSG-08
 		if r.quiet {
 			park = parkOnly(r.over)
 		}
@@ -136,8 +136,7 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 		return err
 	}
 	if r.endsWithResult() {
-		// The thread is terminated; so are, from now on, the children that it may have left behind. They do not wait for
-		// hooks.
+		// The thread is terminated, and now so are the children that it may have left. They do not wait for hooks.
 		if err := r.engine.terminateChildren(context.WithoutCancel(ctx), r.thread.ID); err != nil {
 			r.log.Error(err, "cannot terminate the children of a thread whose session ended")
 		}
@@ -154,10 +153,10 @@ func (r *run) end(ctx context.Context, point string, m *store.Message, text stri
 	return nil
 }
 
-// endsWithResult tells whether the thread is a child that is over once it gave its result (SPEC SUB-02).
+// endsWithResult reports whether the thread is a child that ends with its result (SUB-02).
 func (r *run) endsWithResult() bool { return r.thread.Child != nil && !r.thread.Child.Resumable }
 
-// childOps tell the parent how the child's session ended (SPEC SUB-04).
+// childOps returns the operations that tell the parent how the child's session ended (SUB-04).
 func (r *run) childOps(ctx context.Context, text string, attachments []string) ([]store.Op, error) {
 	c := r.thread.Child
 	if c == nil || r.thread.ParentID == "" {
@@ -169,11 +168,11 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	}
 	ops := []store.Op{&store.UpdateThread{RegistryStatus: &status}, thread.ChildStatusMessage(r.thread, status, r.record.ID)}
 	if r.record.Reason == ReasonMaxSessionTurnsReached {
-		text += "\n[" + r.record.Message + "]" // the parent has to know that it may be cut off
+		text += "\n[" + r.record.Message + "]" // the parent must know that the answer may be cut off
 	}
 	replies := r.checkpoint.ReplyTo
 	if len(replies) == 0 && c.ParentCommunication != string(skeinv1.CommunicationExplicit) {
-		replies = []string{""} // nobody waits: a message
+		replies = []string{""} // nobody waits, so the result becomes a message
 	}
 	if r.quiet {
 		replies = nil
@@ -203,7 +202,7 @@ func (r *run) childOps(ctx context.Context, text string, attachments []string) (
 	return ops, nil
 }
 
-// resultOp queues a child's result on its parent.
+// resultOp returns the operation that queues a child's result on its parent.
 func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enqueue {
 	payload, _ := json.Marshal(r) // strings and numbers only: cannot fail
 	return &store.Enqueue{
@@ -213,8 +212,8 @@ func resultOp(child *store.Thread, key string, r store.ChildResult) *store.Enque
 	}
 }
 
-// handUp copies files of a child to its parent (SPEC FIL-07). What cannot be copied is named in the note
-// rather than keeping the result back.
+// handUp copies files of a child to its parent (FIL-07). When they cannot be copied, the note says why, and the
+// result is sent without them.
 func (e *Engine) handUp(ctx context.Context, child *store.Thread, paths []string) (copied []store.Attachment, note string, err error) {
 	if len(paths) == 0 {
 		return nil, "", nil

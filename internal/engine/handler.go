@@ -18,20 +18,20 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// A side of an agent may be code in the place of a prompt and a model (SPEC AGT-09). Its turn is one call of the
-// handler, which counts as a step: what it answers goes into the log as a model's answer does. A call whose answer is
-// not there is made again, under the same id.
+// A side of an agent may be code instead of a prompt and a model (AGT-09). Its turn is one call of the handler, which
+// counts as one step. Its answer goes into the log like a model's answer. A call whose answer is not in the log is
+// repeated under the same id.
 
-// handlerProperty tells an isolate how the invocations begin that are for handlers; code does not see it.
+// handlerProperty tells an isolate the prefix of the invocations that are for handlers. Code does not see it.
 const handlerProperty = "$handler"
 
-// maxHandlerAnswer bounds an answer, in bytes.
+// maxHandlerAnswer bounds the answer of a handler, in bytes.
 const maxHandlerAnswer = 1 << 20
 
-// handlerListeners is how long the listeners for a session's end may take.
+// handlerListeners bounds the time of the listeners for the end of a session.
 const handlerListeners = 10 * time.Second
 
-// handlerCall is one call of a handler, as the host sees it.
+// handlerCall is one call of a handler, as the host sees it. mu guards the fields below it.
 type handlerCall struct {
 	run    *run
 	lines  *codelog.Lines
@@ -39,9 +39,9 @@ type handlerCall struct {
 	models *modelCalls
 
 	mu       sync.Mutex
-	over     bool // the answer is there: no piece of it comes any more
+	over     bool // the answer is complete: no more pieces are accepted
 	length   int
-	destroys bool // the conversation is to be cleared with the answer
+	destroys bool // clear the conversation with the answer
 }
 
 func handlerModule(s *definition.Side) string { return "sides/" + s.Name }
@@ -53,10 +53,10 @@ func handlerTimeout(s *definition.Side) time.Duration {
 	return defaultCodeTimeout
 }
 
-// handlerPrefix begins the names of the invocations of a run's handlers.
+// handlerPrefix returns the prefix of the invocations of a run's handlers.
 func handlerPrefix(runID string) string { return "handler_" + runID + "_" }
 
-// askHandler is ask for a side that is code.
+// askHandler does what ask does, for a side that is code.
 func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	side := r.side()
 	conv, err := r.filtered(ctx)
@@ -72,7 +72,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 		text, call, err := r.callHandler(ctx, x, side, id, r.handlerInput(conv, side))
 		var gone *sandbox.IsolateGoneError
 		if errors.As(err, &gone) && !again && gone.Status == sandbox.StatusTerminated && !pastWallTime(gone) && ctx.Err() == nil {
-			// The sandbox was lost, and with it what the code did to its state: as after a crash.
+			// The sandbox was lost together with what the code did to its state. Repeat the call as after a crash.
 			x.close()
 			r.exec, r.tools = nil, nil
 			call.deltas.emit(model.Delta{Reset: true})
@@ -85,7 +85,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 			r.countHandlers()
 			return false, r.handlerFailed(ctx, side, call, err)
 		}
-		r.decided() // keeps it with the run's row, which is written with the answer
+		r.decided() // goes into the row of the run, which is written with the answer
 		r.destroys = call.destroysNow()
 		usage, names, trimmed := call.models.take()
 		if trimmed != nil {
@@ -98,7 +98,7 @@ func (r *run) askHandler(ctx context.Context) (ended bool, err error) {
 	}
 }
 
-// callHandler makes the call and gives the text of the answer.
+// callHandler makes the call and returns the text of the answer.
 func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Side, id string, input *store.Message) (string, *handlerCall, error) {
 	call := &handlerCall{run: r, lines: x.code.lines, deltas: newDeltas(ctx, r, id), models: newModelCalls(r, side)}
 	invocation := fmt.Sprintf("%s%d", handlerPrefix(r.record.ID), r.record.Steps)
@@ -121,7 +121,7 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 	said, _ := v.(map[string]any)
 	text, ok := said["text"].(string)
 	if !ok {
-		return "", call, errors.New("the handler gave no answer")
+		return "", call, errors.New("the handler returned no answer")
 	}
 	if len(text) > maxHandlerAnswer {
 		return "", call, fmt.Errorf("the answer has %d bytes, more than %d: put it into a file", len(text), maxHandlerAnswer)
@@ -129,8 +129,8 @@ func (r *run) callHandler(ctx context.Context, x *execution, side *definition.Si
 	return strings.ReplaceAll(text, "\x00", "\uFFFD"), call, nil
 }
 
-// handlerFailed is why there is no answer. What the code threw goes into the thread's log with its stack; the run says
-// what it was.
+// handlerFailed returns the error for a call without an answer. What the code threw goes into the thread's log with
+// its stack. The run records the message.
 func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *handlerCall, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -170,12 +170,12 @@ func (r *run) handlerFailed(ctx context.Context, side *definition.Side, call *ha
 	return failf(reason, "%s", message)
 }
 
-// pastWallTime tells an engine that was ended for its time from one that was lost, or never began.
+// pastWallTime reports whether an isolate was ended because of its time limit, and not lost or never started.
 func pastWallTime(gone *sandbox.IsolateGoneError) bool {
 	return gone.Started && strings.Contains(gone.Reason, "ran for longer than")
 }
 
-// completes has the handler told when the session is over and saved (SPEC STA-06), once.
+// completes registers the handler to be called once when the session has ended and is saved (STA-06).
 func (r *run) completes(x *execution, side *definition.Side) {
 	runID := r.record.ID
 	if x.completing[side.Name] {
@@ -187,16 +187,16 @@ func (r *run) completes(x *execution, side *definition.Side) {
 	x.completing[side.Name] = true
 	x.host.Session.OnCompleted(func(ctx context.Context, _ *scopes.Session) {
 		if !x.code.opened() {
-			return // nobody can have asked to be told
+			return // no code ran, so there are no listeners
 		}
 		ctx, cancel := context.WithTimeout(ctx, handlerListeners)
 		defer cancel()
 		invocation := handlerPrefix(runID) + "completed_" + side.Name
-		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, and ask no models
+		x.code.handle(invocation, &handlerCall{run: r, lines: x.code.lines, over: true}) // it may log, but not ask models
 		_, err := x.code.Invoke(ctx, invocation, handlerModule(side), map[string]any{"event": "completed"}, handlerListeners)
 		if err != nil {
 			x.code.lines.Fail(sourceOf(handlerModule(side)), "the listeners for the end of the session failed: "+code.Explain(err))
-			x.engine.log.Info("a handler could not be told of the end of its session", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
+			x.engine.log.Info("cannot tell a handler that its session has ended", "namespace", x.host.Thread.Namespace, "name", x.host.Thread.Name, "run", runID, "error", err.Error())
 		}
 	})
 }

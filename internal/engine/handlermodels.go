@@ -16,10 +16,11 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// maxOpenModelCalls is how many models the code of one call may ask at a time.
+// maxOpenModelCalls bounds how many models the code of one handler call may ask at the same time.
 const maxOpenModelCalls = 16
 
-// modelCalls are what one call of a handler asks of models: of those that its side lists, and no others.
+// modelCalls are the model calls of one call of a handler. It may ask the models that its side lists, and no others.
+// mu guards the fields below it.
 type modelCalls struct {
 	run  *run
 	side *definition.Side
@@ -30,7 +31,8 @@ type modelCalls struct {
 	made  int
 	usage *model.Usage
 	names []string // of the Models that answered
-	// trimmed tells of the last answer whose model did not get to read all that it was asked; nil for none since it was taken.
+	// trimmed describes the last answer whose model did not read the whole request; nil when there was none since the
+	// last take.
 	trimmed *contextTrimmed
 	cause   *failure // of the last call that failed
 }
@@ -39,8 +41,8 @@ func newModelCalls(r *run, s *definition.Side) *modelCalls {
 	return &modelCalls{run: r, side: s, calls: map[int64]*modelCall{}}
 }
 
-// take gives what the calls have used since it was last asked, nil when no provider said, which Models answered, and
-// whether one of them did not get to read all.
+// take returns what the calls have used since the last take: the usage (nil when no provider reported it), the names
+// of the Models that answered, and whether one of them did not read the whole request.
 func (m *modelCalls) take() (usage *model.Usage, names []string, trimmed *contextTrimmed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +51,8 @@ func (m *modelCalls) take() (usage *model.Usage, names []string, trimmed *contex
 	return usage, names, trimmed
 }
 
-// countHandlers adds to the run what its handlers have used beside their answers: in calls that failed, and in work
-// that went on after an answer.
+// countHandlers adds to the run what its handlers have used apart from their answers: in calls that failed, and in
+// work that continued after an answer.
 func (r *run) countHandlers() {
 	for _, m := range r.handlers {
 		usage, names, trimmed := m.take()
@@ -75,7 +77,7 @@ func (m *modelCalls) failed() *failure {
 	return m.cause
 }
 
-// modelCall is one answer under way: what has come of it waits until the code takes it.
+// modelCall is one answer under way. Its pieces are kept until the code takes them. mu guards the fields below it.
 type modelCall struct {
 	cancel context.CancelFunc
 
@@ -88,7 +90,7 @@ type modelCall struct {
 	changed         chan struct{} // closed when there is something to take
 }
 
-// asked is a request as the module "ai" makes it.
+// asked is a request in the form in which the module "ai" makes it.
 type asked struct {
 	Provider   string         `json:"provider"`
 	Model      string         `json:"model"`
@@ -105,10 +107,10 @@ type askedMessage struct {
 	Name       string           `json:"name"`
 	ToolCallID string           `json:"toolCallId"`
 	ToolCalls  []model.ToolCall `json:"toolCalls"`
-	Metadata   map[string]any   `json:"metadata"` // of an earlier answer
+	Metadata   map[string]any   `json:"metadata"` // metadata of an earlier answer
 }
 
-// open begins a call and gives its number.
+// open begins a call and returns its number.
 func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 	given, _ := argument(args, 0).(map[string]any)
 	req, named, err := m.request(given)
@@ -123,7 +125,7 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 	defer m.mu.Unlock()
 	switch limit := m.run.maxSteps(); {
 	case len(m.calls) >= maxOpenModelCalls:
-		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("%d models are being asked, as many as may be at once", maxOpenModelCalls)}
+		return nil, &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("the handler already asks %d models at the same time, which is the limit: wait until one has answered", maxOpenModelCalls)}
 	case m.made >= limit:
 		m.cause = failf(ReasonMaxStepsReached, "the handler has asked models %d times, which is its side's limit (maxSteps)", limit)
 		return nil, &sandbox.Error{Name: "ModelError", Message: m.cause.message}
@@ -137,7 +139,7 @@ func (m *modelCalls) open(ctx context.Context, args []any) (any, error) {
 	return m.last, nil
 }
 
-// request reads what is asked, and who is to answer.
+// request reads a request of code, and returns it with the model that is to answer.
 func (m *modelCalls) request(given map[string]any) (model.Request, *definition.Model, error) {
 	var a asked
 	images := takeImages(given)
@@ -174,10 +176,11 @@ func (m *modelCalls) unknown(a *asked) error {
 		name = a.Provider + "/" + name
 	}
 	return &sandbox.Error{Name: "ReferenceError", Message: fmt.Sprintf(
-		"the model %q is none that this agent may ask: add {name: %s, modelRef: {name: …}} to handler.models of the Agent's side, with the Model that is to answer", name, a.Model)}
+		"this agent may not ask the model %q: add {name: %s, modelRef: {name: …}} to handler.models of the Agent's side, with the Model that is to answer", name, a.Model)}
 }
 
-// takeImages takes the images out of the messages of a request: their bytes are no JSON.
+// takeImages removes the images from the messages of a request and returns them by message. Their bytes cannot be
+// represented in JSON.
 func takeImages(given map[string]any) map[int][]model.Image {
 	list, _ := given["messages"].([]any)
 	out := map[int][]model.Image{}
@@ -237,7 +240,7 @@ func (m *modelCalls) count(res *model.Response, named *definition.Model) {
 	m.usage = &sum
 }
 
-// fails gives the failure of a call as the code gets to see it.
+// fails records the failure of a call, and returns the error that the code sees.
 func (m *modelCalls) fails(ctx context.Context, err error) error {
 	err = modelFailure(ctx, err)
 	var f *failure
@@ -250,7 +253,7 @@ func (m *modelCalls) fails(ctx context.Context, err error) error {
 	return &sandbox.Error{Name: "ModelError", Message: f.message}
 }
 
-// answerOf is a whole answer as it crosses into the sandbox.
+// answerOf returns a whole answer in the form in which it crosses into the sandbox.
 func answerOf(res *model.Response, named *definition.Model) map[string]any {
 	calls := make([]any, 0, len(res.ToolCalls))
 	for i, c := range res.ToolCalls {
@@ -277,7 +280,7 @@ func answerOf(res *model.Response, named *definition.Model) map[string]any {
 	}
 }
 
-// emit takes a piece as it comes.
+// emit adds a piece of the answer.
 func (c *modelCall) emit(d model.Delta) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,7 +294,7 @@ func (c *modelCall) emit(d model.Delta) {
 	c.tell()
 }
 
-// tell wakes whoever waits; called with the lock held.
+// tell wakes the code that waits for the answer. The caller holds mu.
 func (c *modelCall) tell() {
 	select {
 	case <-c.changed:
@@ -300,7 +303,8 @@ func (c *modelCall) tell() {
 	}
 }
 
-// next gives what has come since it was last asked, waiting for it, and at the end the whole answer.
+// next waits for new pieces of an answer and returns those that came since the last call, at the end with the whole
+// answer.
 func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
 	id, _ := argument(args, 0).(float64)
 	var call *modelCall
@@ -310,7 +314,7 @@ func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
 		m.mu.Unlock()
 	}
 	if call == nil {
-		return nil, errors.New("this model is not being asked any more")
+		return nil, errors.New("there is no such model call any more: it has ended or was closed")
 	}
 	call.mu.Lock()
 	changed := call.changed
@@ -343,7 +347,7 @@ func (m *modelCalls) next(ctx context.Context, args []any) (any, error) {
 	return out, nil
 }
 
-// close gives a call up.
+// close abandons a call.
 func (m *modelCalls) close(args []any) (any, error) {
 	id, _ := argument(args, 0).(float64)
 	if m == nil {

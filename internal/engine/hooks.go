@@ -16,24 +16,23 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// defaultHookTimeout of one call of a hook whose object does not say.
+// defaultHookTimeout is the time limit of one call of a hook that sets no timeout.
 const defaultHookTimeout = 10 * time.Second
 
-// hookCaller is the module that takes the list of a hook's arguments apart. The default export is what defineHook
-// gave, or a function; defineHook's name must be that of the hook, so that no code stands in the wrong place.
+// hookCaller is the module that spreads the list of a hook's arguments. The default export is what defineHook
+// returned, or a function. The name in defineHook must be that of the hook, so that no code runs for the wrong hook.
 const hookCaller = `import definition from './%[1]s.source';
 const hook = typeof definition === 'function' ? { execute: definition } : definition;
 if (typeof hook?.execute !== 'function') {
   throw new TypeError("the module has no default export that is a hook: export default defineHook('%[1]s', async (state) => …)");
 }
 if (hook.hook !== undefined && hook.hook !== '%[1]s') {
-  throw new TypeError("the code defines the hook " + hook.hook + " and is given for %[1]s: correct one of them");
+  throw new TypeError("the code defines the hook " + hook.hook + " but the object uses it for %[1]s: correct one of them");
 }
 export default { execute: (state, args) => hook.execute(state, ...args) };
 `
 
-// addHook makes a hook's modules known. Those of side b, where they are not the agent's and thus side a's as well, have
-// a folder of their own.
+// addHook adds the modules of a hook. Hooks of side b that are not shared with side a have a folder of their own.
 func (c *codeHost) addHook(s *definition.Side, h *definition.Hook) {
 	key := hookKey{h.Owner, h.Name}
 	if c.hooks[key] != "" {
@@ -49,13 +48,15 @@ func (c *codeHost) addHook(s *definition.Side, h *definition.Hook) {
 	c.add(module+".source", h.Module, timeoutOfHook(h))
 }
 
-// hookKey tells the hooks of a thread apart: those of one name may be the agent's or those of its sides' prompts.
+// hookKey identifies a hook of a thread. Hooks of the same name may belong to the agent or to the prompts of its
+// sides.
 type hookKey struct {
 	owner string
 	name  skeinv1.HookName
 }
 
-// hookFolder is where the modules of hooks are in the isolate: the one that calls a hook, and the hook's own as .source.
+// hookFolder holds the modules of hooks in the isolate: for each hook the module that calls it, and the hook's own
+// module with the suffix .source.
 const hookFolder = "hooks/"
 
 func timeoutOfHook(h *definition.Hook) time.Duration {
@@ -65,17 +66,17 @@ func timeoutOfHook(h *definition.Hook) time.Duration {
 	return h.Timeout
 }
 
-// hookSubject is what a call of a hook is about.
+// hookSubject says what a call of a hook is about.
 type hookSubject struct {
-	// cause, together with the hook's name, is the id of the call: a repeat after a crash carries the same one, so
-	// that what the hook does through state happens once.
+	// cause and the hook's name form the id of the call. A repeat after a crash has the same id, so that what the
+	// hook does through state happens once.
 	cause      string
 	messageID  string
 	toolCallID string
 }
 
-// callHook calls a hook. Whatever goes wrong in it is given as failed, which belongs into the thread's log; err is
-// only that ctx ended.
+// callHook calls a hook. When the call fails, failed is the entry for the thread's log. err is not nil only when ctx
+// ended.
 func (x *execution) callHook(ctx context.Context, h *definition.Hook, about hookSubject, args ...any) (v any, failed store.Op, err error) {
 	v, err = x.invokeHook(ctx, h, about, args...)
 	switch {
@@ -108,10 +109,10 @@ func explainHook(err error) string {
 	return code.Explain(err)
 }
 
-// maxHookError bounds what the log keeps of a hook's failure, in bytes.
+// maxHookError bounds the error text of a hook in the log, in bytes.
 const maxHookError = 4096
 
-// failedHook is hookFailed for what code has said: without secrets, before a part of it is cut off.
+// failedHook is hookFailed for text from code. It removes secrets before the text is cut.
 func (x *execution) failedHook(h *definition.Hook, about hookSubject, text string) store.Op {
 	return x.engine.failedHook(x.host.Thread, x.host.RunID, h, about, text)
 }
@@ -120,20 +121,21 @@ func (e *Engine) failedHook(t *store.Thread, runID string, h *definition.Hook, a
 	return hookFailed(h, runID, about, e.opts.Redact(t.Namespace, text))
 }
 
-// hookFailed is the entry of the log that says that a hook did not do its part.
+// hookFailed returns the log entry which says that a hook failed.
 func hookFailed(h *definition.Hook, runID string, about hookSubject, text string) store.Op {
 	return eventOp(runID, store.EventHookFailed, about.messageID, store.HookFailure{
 		Hook: string(h.Name), Owner: h.Owner, Error: clip.Text(text, maxHookError), MessageID: about.messageID, ToolCallID: about.toolCallID,
 	})
 }
 
-// ---- how deep hooks lead to hooks -----------------------------------------------------------------------
+// ---- causation: how many hooks led to a call ------------------------------------------------------------
 
-// trail tells how something came about.
+// causation describes what led to a call of code.
 type causation struct {
-	// depth is how many hooks, one caused by the other, led to it, those of earlier runs included.
+	// depth is the number of hooks, each caused by the one before, that led to the call, including those of earlier
+	// runs.
 	depth int
-	// nested is how many of them are being called right now, one within the other.
+	// nested is the number of these hooks that are being called right now, one within the other.
 	nested int
 }
 
@@ -148,22 +150,22 @@ func withCausation(ctx context.Context, t causation) context.Context {
 	return context.WithValue(ctx, causationKey{}, t)
 }
 
-// deeper is the context of a hook that is called in ctx.
+// deeper returns the context of a hook that is called in ctx.
 func deeper(ctx context.Context) context.Context {
 	t := causationOf(ctx)
 	return withCausation(ctx, causation{depth: t.depth + 1, nested: t.nested + 1})
 }
 
-// tooDeep says that a hook is not called because hooks have led to it so many times.
+// tooDeep returns the text for a hook that is not called because too many hooks led to it.
 func tooDeep(limit int) string {
 	return fmt.Sprintf("not called: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for", limit)
 }
 
-// anewAfter is how long an effect is put off at least that begins a trail of its own: hooks that cause each other once a
-// minute run nothing down, and may be what is meant.
+// anewAfter is the shortest delay after which an effect starts a new chain of causation. Hooks that cause each other
+// once a minute do not exhaust anything, and may be intended.
 const anewAfter = time.Minute
 
-// depthOfEffect is how many hooks have led to an effect that is scheduled at the end of a trail.
+// depthOfEffect returns the hook depth of an effect that is scheduled with a delay by code with causation t.
 func depthOfEffect(t causation, delay time.Duration) int {
 	if delay >= anewAfter {
 		return 0
@@ -171,15 +173,16 @@ func depthOfEffect(t causation, delay time.Duration) int {
 	return t.depth
 }
 
-// effectTooDeep says that an effect is not scheduled because hooks have led to it so many times.
+// effectTooDeep returns the text for an effect that is not scheduled because too many hooks led to it.
 func effectTooDeep(limit int) string {
 	return fmt.Sprintf("not scheduled: %d hooks, one caused by the other, have led here: a hook must not keep causing what it is called for; what is to be done again and again takes a delay of %s or more", limit, anewAfter)
 }
 
-// ---- telling --------------------------------------------------------------------------------------------
+// ---- queued hooks ---------------------------------------------------------------------------------------
 
-// tellOps gives the op by which a hook comes to be told of what is written in the same transaction: it waits in the
-// inbox until that has happened. key makes a repeat happen once; "" for none. Nothing when there is no such hook.
+// tellOps returns the operation that queues a call of an after hook, for the transaction that writes what the hook is
+// about. The call waits in the inbox until that transaction is committed. key makes a repeat happen once; "" for
+// none. It returns nil when there is no such hook.
 func (e *Engine) tellOps(ctx context.Context, s *definition.Side, runID, key string, call store.HookCall) []store.Op {
 	h := s.Hooks[skeinv1.HookName(call.Hook)]
 	if h == nil {
@@ -206,13 +209,13 @@ func hookItem(key string, call store.HookCall) store.InboxItem {
 	return store.InboxItem{Key: key, Kind: store.InboxHook, Payload: payload}
 }
 
-// tell calls the hook that an inbox item is for, of the agent as it is now; nothing when it has no such hook any
-// more, or when what it would be told of is gone. failed is for the log, err an *untoldError, or that ctx ended or the
-// store failed.
+// tell calls the hook that an inbox item names, of the agent as it is now. It does nothing when the agent no longer
+// has that hook, or when the message is gone. failed is an entry for the log. err is an *untoldError, or says that
+// ctx ended or the store failed.
 func (x *execution) tell(ctx context.Context, cause string, payload json.RawMessage) (failed store.Op, err error) {
 	var call store.HookCall
 	if err := json.Unmarshal(payload, &call); err != nil {
-		x.engine.log.Error(err, "dropped an inbox item that is no call of a hook", "thread", x.host.Thread.ID)
+		x.engine.log.Error(err, "dropped an inbox item that is not a hook call", "thread", x.host.Thread.ID)
 		return nil, nil
 	}
 	h := x.agent.HookOf(&call)

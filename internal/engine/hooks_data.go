@@ -14,13 +14,14 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-// What hooks get and give. What they give is as hostile as all that code says: it is read field by field, and what
-// a hook may not change stays as it was.
+// This file converts the data that hooks receive and return. What a hook returns is as untrusted as any other output
+// of code: it is read field by field, and what a hook may not change stays as it was.
 
-// kept are keys of metadata by which Skein knows what a message is: a hook cannot change them.
+// kept lists the metadata keys that tell Skein what a message is. A hook cannot change them.
 var kept = []string{transcript.MetadataQueuedTool, metadataReplyTo, metadataHookDepth, thread.MetadataSubagent, thread.MetadataStatusKind}
 
-// changeMessage makes the changes of before_create_message: content, name, silent and metadata, those that are given.
+// changeMessage applies what before_create_message returned: content, name, silent and metadata, as far as they are
+// set.
 func changeMessage(m *store.Message, v any) error {
 	given, err := object(v, "the message")
 	if err != nil {
@@ -56,7 +57,7 @@ func changeMessage(m *store.Message, v any) error {
 	return nil
 }
 
-// changeContent takes over content and name.
+// changeContent applies content and name.
 func changeContent(m *store.Message, given map[string]any) error {
 	if v, ok := given["content"]; ok {
 		switch content := v.(type) {
@@ -83,7 +84,7 @@ func changeContent(m *store.Message, given map[string]any) error {
 	return nil
 }
 
-// changeUpdate makes the changes of before_update_message: what is given replaces what was to be changed.
+// changeUpdate applies what before_update_message returned, which replaces the original update.
 func changeUpdate(u *thread.MessageUpdate, v any) error {
 	given, err := object(v, "the updates")
 	if err != nil {
@@ -116,7 +117,7 @@ func changeUpdate(u *thread.MessageUpdate, v any) error {
 	return nil
 }
 
-// updateForHook is what before_update_message gets: what is to be changed.
+// updateForHook returns the argument of before_update_message: the requested update.
 func updateForHook(u *thread.MessageUpdate) map[string]any {
 	out := map[string]any{}
 	if u.Content != nil {
@@ -137,7 +138,8 @@ func updateForHook(u *thread.MessageUpdate) map[string]any {
 	return out
 }
 
-// callForHook is a tool call as hooks get it: its arguments read, or as the model wrote them when they are no JSON.
+// callForHook returns a tool call as hooks receive it: with parsed arguments, or with the text that the model wrote
+// when it is not valid JSON.
 func callForHook(call store.ToolCall) map[string]any {
 	var args any
 	if json.Unmarshal([]byte(call.Arguments), &args) != nil {
@@ -146,15 +148,16 @@ func callForHook(call store.ToolCall) map[string]any {
 	return map[string]any{"id": call.ID, "name": call.Name, "arguments": args}
 }
 
-// resultForHook is a stored result as hooks get it: as invokeTool gives one (SPEC TOL-01), and its message's id.
+// resultForHook returns a stored result as hooks receive it: in the form that invokeTool returns (TOL-01), with the
+// id of its message.
 func resultForHook(m *store.Message) map[string]any {
 	out := code.Answer(tool.Result{Status: tool.Status(m.ToolStatus), Content: transcript.ContentOf(m), Attachments: m.Attachments})
 	out["messageId"] = m.ID
 	return out
 }
 
-// changeResult makes the changes of before_store_tool_result: {status, result} or {status, error}, or a text that
-// takes the place of the old one.
+// changeResult applies what before_store_tool_result returned: {status, result} or {status, error}, or a text that
+// replaces the old one.
 func changeResult(m *store.Message, v any) error {
 	if text, ok := v.(string); ok {
 		m.Content = &text
@@ -196,7 +199,7 @@ func metadataOf(v any) (map[string]any, error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
-// cleanText makes a text storable.
+// cleanText returns s with everything replaced that the store cannot hold: NUL and invalid UTF-8.
 func cleanText(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }

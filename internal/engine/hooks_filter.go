@@ -13,11 +13,11 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// What a model gets to read can be filtered twice: the stored messages before they are assembled, and the history
-// in the model's form after. The log stays as it is. Neither can tear a tool call from its result: where one of the
-// two goes the other goes too.
+// Hooks can filter what a model reads at two points: the stored messages before they are assembled, and then the
+// history in the model's form. The log does not change. Neither filter can separate a tool call from its result: when
+// one of the two is left out, the other is too.
 
-// filtered gives the conversation as filter_messages leaves it.
+// filtered returns the conversation as filter_messages leaves it.
 func (r *run) filtered(ctx context.Context) (*transcript.Conversation, error) {
 	h := r.hook(skeinv1.HookFilterMessages)
 	if h == nil {
@@ -33,14 +33,15 @@ func (r *run) filtered(ctx context.Context) (*transcript.Conversation, error) {
 	}
 	for i := range out.Messages {
 		if m := &out.Messages[i]; m.Content != nil {
-			text := r.redacted(*m.Content) // the old text is the conversation's
+			text := r.redacted(*m.Content) // a new variable, since the old text belongs to the conversation
 			m.Content = &text
 		}
 	}
 	return out, nil
 }
 
-// prefiltered gives the history as prefilter_llm_history leaves it. The system prompt, which comes first, is no part of it.
+// prefiltered returns the history as prefilter_llm_history leaves it. The system prompt, which comes first, is not
+// part of it.
 func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]model.Message, error) {
 	h := r.hook(skeinv1.HookPrefilterLLMHistory)
 	if h == nil {
@@ -60,7 +61,7 @@ func (r *run) prefiltered(ctx context.Context, messages []model.Message) ([]mode
 	return append(messages[:1:1], history...), nil
 }
 
-// filter calls a filter for the next step. When it fails the step is made with what there was.
+// filter calls a filter for the next step. When the filter fails, the step uses the unfiltered list.
 func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) error, list any) error {
 	x, err := r.execution(ctx)
 	if err != nil {
@@ -79,17 +80,17 @@ func (r *run) filter(ctx context.Context, h *definition.Hook, take func(v any) e
 	return err
 }
 
-// redacted takes secrets, which a hook may have read, out of what it wrote for the model.
+// redacted returns text without secrets. A hook may have read secrets and written them into a text for the model.
 func (r *run) redacted(text string) string {
 	return r.engine.opts.Redact(r.thread.Namespace, text)
 }
 
-// filterConversation reads what filter_messages gave: those of the messages, by their ids, that the model is to read,
-// as a rule as they were; content and name may be others. Their order is that of the log.
+// filterConversation reads what filter_messages returned: the messages that the model is to read, identified by their
+// ids. Their content and name may be changed. Their order is that of the log.
 func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversation, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, errors.New("give a list of messages, or nothing to leave them as they are")
+		return nil, errors.New("return a list of messages, or nothing to leave them as they are")
 	}
 	keep := make(map[string]store.Message, len(list))
 	for i, item := range list {
@@ -100,7 +101,7 @@ func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversa
 		id, _ := given["id"].(string)
 		was := c.Message(id)
 		if was == nil {
-			return nil, fmt.Errorf("messages[%d] with the id %q is none of those that were given: prefilter_llm_history can add some", i, id)
+			return nil, fmt.Errorf("messages[%d] has the id %q, which none of the given messages has: to add messages, use prefilter_llm_history", i, id)
 		}
 		m := *was
 		if err := changeContent(&m, given); err != nil {
@@ -113,7 +114,7 @@ func filterConversation(c *transcript.Conversation, v any) (*transcript.Conversa
 
 // ---- in the model's form --------------------------------------------------------------------------------
 
-// historyMessage is a message of the history as prefilter_llm_history gets and gives it.
+// historyMessage is a message of the history as prefilter_llm_history receives and returns it.
 type historyMessage struct {
 	Role        string           `json:"role"`
 	Content     *string          `json:"content"`
@@ -139,12 +140,12 @@ func historyForHook(messages []model.Message) []any {
 	return out
 }
 
-// readHistory reads what prefilter_llm_history gave: a history of its own making, in order. Results come right behind
-// their calls.
+// readHistory reads what prefilter_llm_history returned: a history of its own, in order. Results are moved right
+// behind their calls.
 func readHistory(v any) ([]model.Message, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, errors.New("give a list of messages, or nothing to leave the history as it is")
+		return nil, errors.New("return a list of messages, or nothing to leave the history as it is")
 	}
 	given := make([]model.Message, 0, len(list))
 	for i, item := range list {
@@ -180,7 +181,7 @@ func readHistoryMessage(item any) (model.Message, error) {
 		}
 	case model.RoleTool:
 		if m.ToolCallID = h.ToolCallID; m.ToolCallID == "" {
-			return m, errors.New("a message of the role tool names the call that it answers (tool_call_id)")
+			return m, errors.New("a message of the role tool must name the call that it answers (tool_call_id)")
 		}
 	default:
 		return m, fmt.Errorf("role must be system, user, assistant or tool, not %q", h.Role)
@@ -188,7 +189,8 @@ func readHistoryMessage(item any) (model.Message, error) {
 	return m, nil
 }
 
-// pairedHistory puts results right behind their calls, and leaves out either without the other.
+// pairedHistory puts results right behind their calls, and leaves out calls without a result and results without a
+// call.
 func pairedHistory(given []model.Message) []model.Message {
 	results := map[string]*model.Message{}
 	for i := range given {
@@ -199,7 +201,7 @@ func pairedHistory(given []model.Message) []model.Message {
 	out := make([]model.Message, 0, len(given))
 	for _, m := range given {
 		if m.Role == model.RoleTool {
-			continue // behind its call
+			continue // it is placed behind its call
 		}
 		calls := m.ToolCalls
 		m.ToolCalls = nil
@@ -212,7 +214,7 @@ func pairedHistory(given []model.Message) []model.Message {
 			}
 		}
 		if m.Role == model.RoleAssistant && len(m.ToolCalls) == 0 && m.Content == "" && len(m.Attachments) == 0 {
-			continue // it says nothing any more
+			continue // nothing is left of it
 		}
 		out = append(append(out, m), answers...)
 	}

@@ -12,34 +12,35 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// A hook that is to be told of what has happened may find no sandbox to be called in: then it stays in the inbox, held
-// until it is tried again (SPEC HOK-01). Those of one thread keep their order, so that the others wait behind it, while
-// messages and runs go on without them. A run tells them when there is a sandbox after all, and never waits for one on
-// their behalf again.
+// A hook that reacts to a past event may find no sandbox to run in. Its item then stays in the inbox, held until the
+// next try (HOK-01). The hooks of one thread keep their order, so the others wait behind it, while messages and runs
+// continue without them. A run calls held hooks when it has a sandbox anyway, and never waits for a sandbox on their
+// behalf again.
 
 const (
-	// maxHookRetry bounds the time from one try to the next, which doubles with each.
+	// maxHookRetry bounds the time between two tries, which doubles with each try.
 	maxHookRetry = 2 * time.Minute
-	// hookRetryWait is how long a thread at rest waits for a sandbox when it is not the first time. A pod that was asked
-	// for goes on starting.
+	// hookRetryWait bounds how long a thread at rest waits for a sandbox when it is not the first try. A pod that was
+	// requested keeps starting in the meantime.
 	hookRetryWait = 5 * time.Second
 )
 
-// untoldError says that nothing of a hook has run, since there was nothing to run it in.
+// untoldError reports that no code of a hook has run, because there was no sandbox to run it in.
 type untoldError struct{ text string }
 
 func (e *untoldError) Error() string { return e.text }
 
-// nothingRan tells whether a call of code came to nothing before any of it had run.
+// nothingRan reports whether a call of code failed before any of the code had run.
 func nothingRan(err error) bool {
 	if gone := (*sandbox.IsolateGoneError)(nil); errors.As(err, &gone) {
 		return !gone.Started && gone.Status == sandbox.StatusTerminated
 	}
-	// A sandbox that is busy has refused the isolate; what its code is refused later, the code is told.
+	// A busy sandbox refused the isolate. When a sandbox refuses something to code that already runs, the code gets
+	// that error.
 	return errors.Is(err, errNoSandbox) || errors.Is(err, sandbox.ErrBusy)
 }
 
-// areHeld tells whether all hooks that wait are held, and it is not yet time for the first.
+// areHeld reports whether all pending hooks are held and the first one is not due yet.
 func (e *Engine) areHeld(hooks []store.InboxItem) bool {
 	for _, item := range hooks {
 		if item.HeldUntil == 0 {
@@ -49,7 +50,7 @@ func (e *Engine) areHeld(hooks []store.InboxItem) bool {
 	return hooks[0].HeldUntil > e.now()
 }
 
-// isWork tells whether any of what waits in an inbox can be taken now.
+// isWork reports whether any inbox item can be processed now.
 func (e *Engine) isWork(items []store.InboxItem) bool {
 	for _, item := range items {
 		if item.HeldUntil <= e.now() {
@@ -59,9 +60,9 @@ func (e *Engine) isWork(items []store.InboxItem) bool {
 	return false
 }
 
-// hold gives the ops by which hooks that could not be told stay where they are, for the reason why, and what they are
-// then. Each has now waited through one try more; those that have through too many are given up. Nor can those stay that
-// have no place in the inbox.
+// hold counts one more failed try, for the reason why, for hooks that could not be called. It returns the operations
+// that hold them in the inbox, and the hooks that stay. A hook is given up when it has used up its tries
+// (Limits.HookTries), or when it has no inbox item that could stay.
 func (x *execution) hold(hooks []store.InboxItem, why string) (ops []store.Op, left []store.InboxItem) {
 	limit := x.engine.opts.Limits.HookTries
 	for _, item := range hooks {
@@ -79,7 +80,7 @@ func (x *execution) hold(hooks []store.InboxItem, why string) (ops []store.Op, l
 	return append(ops, x.engine.keepHeld(left)...), left
 }
 
-// untold is for the log: that a hook is not told any more.
+// untold returns the log entry which says that a hook was given up without being called.
 func (e *Engine) untold(agent *definition.Agent, t *store.Thread, runID string, item store.InboxItem, why string) []store.Op {
 	var call store.HookCall
 	if json.Unmarshal(item.Payload, &call) != nil {
@@ -96,7 +97,8 @@ func (e *Engine) untold(agent *definition.Agent, t *store.Thread, runID string, 
 	return []store.Op{e.failedHook(t, runID, h, about, why)}
 }
 
-// keepHeld holds hooks until the first of them is tried again, and notes that in them.
+// keepHeld returns the operations that hold hooks until the first of them is tried again, and updates the items
+// accordingly.
 func (e *Engine) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
 	if len(hooks) == 0 {
 		return nil
@@ -116,7 +118,7 @@ func (e *Engine) keepHeld(hooks []store.InboxItem) (ops []store.Op) {
 	return ops
 }
 
-// holdBehind holds the hooks that have come to be due since the first was held.
+// holdBehind holds hooks that were queued after the first one was held.
 func (e *Engine) holdBehind(ctx context.Context, t *store.Thread, fence *store.Fence, hooks []store.InboxItem) error {
 	var ops []store.Op
 	for _, item := range hooks[1:] {
@@ -127,7 +129,7 @@ func (e *Engine) holdBehind(ctx context.Context, t *store.Thread, fence *store.F
 	return e.store.Apply(ctx, t.ID, fence, ops...)
 }
 
-// expectHeld has those looked at in time that ops hold.
+// expectHeld sets timers for the hooks that ops hold.
 func (e *Engine) expectHeld(ops []store.Op) {
 	for _, op := range ops {
 		if hold, ok := op.(*store.Hold); ok {
@@ -136,8 +138,8 @@ func (e *Engine) expectHeld(ops []store.Op) {
 	}
 }
 
-// reach opens an isolate for hooks that were held. It waits for a short time only, and not at all once something else
-// comes for the thread; early tells that it was so.
+// reach opens an isolate for held hooks. It waits for a short time only, and stops waiting once the inbox of the
+// thread changes. early reports that it stopped for that reason.
 func (x *execution) reach(ctx context.Context, active *activeThread) (early bool, err error) {
 	wait, cancel := context.WithTimeout(ctx, hookRetryWait)
 	defer cancel()
@@ -151,7 +153,7 @@ func (x *execution) reach(ctx context.Context, active *activeThread) (early bool
 	return errors.Is(wait.Err(), context.Canceled), err
 }
 
-// whenDirty has something done when the thread's inbox may have changed, or has already; until over is called.
+// whenDirty calls do when the thread's inbox may have changed, or already has, until over is called.
 func (a *activeThread) whenDirty(do func()) (over func()) {
 	a.onDirty.Store(&do)
 	if a.dirty.Load() {
@@ -160,7 +162,7 @@ func (a *activeThread) whenDirty(do func()) (over func()) {
 	return func() { a.onDirty.Store(nil) }
 }
 
-// poke notes that the inbox may have changed.
+// markDirty records that the inbox may have changed.
 func (a *activeThread) markDirty() {
 	a.dirty.Store(true)
 	if do := a.onDirty.Load(); do != nil {
@@ -168,8 +170,9 @@ func (a *activeThread) markDirty() {
 	}
 }
 
-// passOver tells whether hooks that it is time to try again let a run go first, which need not wait for a sandbox as they
-// do: once for whatever it is that the run has to do, so that what stays in the inbox keeps no hook from its turn.
+// passOver reports whether a waiting run precedes hook retries that are due. The run does not need to wait for a
+// sandbox as they do. It precedes them once for each reason to run, so that items which stay in the inbox do not keep
+// hooks from their turn.
 func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *store.Thread, last *store.Run, rest []store.InboxItem) bool {
 	if hooks[0].HeldUntil == 0 {
 		return false
@@ -177,7 +180,7 @@ func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *stor
 	if under := last != nil && !last.Status.Ended(); under && len(rest) == 0 && !e.isDue(last) || !under && (t.Parked || !startsRun(rest)) {
 		return false
 	}
-	newest := int64(1) // for a time that has come
+	newest := int64(1) // the run is due by its time, without an item
 	if len(rest) > 0 {
 		newest = rest[len(rest)-1].Seq
 	}
@@ -188,8 +191,8 @@ func (e *Engine) passOver(active *activeThread, hooks []store.InboxItem, t *stor
 	return true
 }
 
-// leavesOverdue tells whether a run leaves hooks behind that it is time to try again. Nobody looks for those while it is
-// under way; those whose time has yet to come are looked at then.
+// leavesOverdue reports whether a run that ends leaves hook retries behind that are due. Nobody looks for those while
+// the run is under way. For hooks that are due later it sets a timer.
 func (r *run) leavesOverdue() bool {
 	due := r.hooks.due
 	if len(due) == 0 || due[0].HeldUntil == 0 {
@@ -202,7 +205,8 @@ func (r *run) leavesOverdue() bool {
 	return false
 }
 
-// canTell tells whether any of the hooks that are due can be told now: those that were held are not waited for.
+// canTell reports whether any pending hook can be called now. The run does not wait for a sandbox for hooks that were
+// held.
 func (r *run) canTell() bool {
 	due := r.hooks.due
 	return len(due) > 0 && (due[0].HeldUntil == 0 || !r.agent.HasHooks() || r.exec != nil && r.exec.code.opened())

@@ -189,7 +189,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 		Eventually(func() bool { return pods.slow.Load() && pods.asked.Load() > 0 }).Should(BeTrue())
 		Expect(e.Terminate(ctx, id, skeinv1.ReasonTerminatedByRequest)).To(Succeed())
 		stop()
-		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", HaveSuffix("; and the thread is over"))))
+		Expect(failures(ctx, w, id)).To(ConsistOf(HaveField("Error", HaveSuffix("; the thread is terminated"))))
 	})
 
 	It("as their run's ended with its thread are told of its last words in another, of the same sandbox", Label("SUB-02"), func(ctx SpecContext) {
@@ -241,7 +241,7 @@ var _ = Describe("Hooks for which there is no sandbox", Label("HOK-01"), func() 
 			want := []any{ContainSubstring("aside"), ContainSubstring("go"), ContainSubstring("bye")}
 			if full {
 				Eventually(func() []store.HookFailure { return failures(ctx, w, id) }).Should(And(HaveLen(3),
-					HaveEach(HaveField("Error", And(ContainSubstring("exceeded quota"), HaveSuffix("; and the thread is over"))))))
+					HaveEach(HaveField("Error", And(ContainSubstring("exceeded quota"), HaveSuffix("; the thread is terminated"))))))
 				want = nil
 			} else {
 				Eventually(func() []string { return noted(ctx, w, id, "after_create_message") }).Should(HaveLen(3))

@@ -11,10 +11,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Hooks outside of a run have an execution of their own, with a state.context of its own.
+// Hooks that run outside of a run have their own execution, with its own state.context.
 
-// MessageHooks gives the hooks that a write of a message from outside goes through (SPEC HOK-01); nil when the
-// thread's agent has none that it concerns, or cannot be resolved.
+// MessageHooks returns the hooks that apply when a message is written from outside of a run (HOK-01). It returns nil
+// when the agent of the thread has no such hooks or cannot be resolved.
 func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.MessageHooks {
 	if t.TerminatedAt != 0 || t.RetainedAt != 0 {
 		return nil
@@ -27,7 +27,7 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 	if !hasMessageHooks(hooks) {
 		return nil
 	}
-	// Whose turn it may be is the run's affair: whoever writes from outside talks with side a.
+	// Only a run knows whose turn it is. An external writer always talks to side a.
 	side := &definition.Side{Name: definition.SideA, Hooks: hooks}
 	return &messageHooks{engine: e, side: func() *definition.Side { return side }, within: func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error) {
 		ctx, leave := e.attach(ctx, t.ID)
@@ -45,11 +45,12 @@ func (e *Engine) MessageHooks(ctx context.Context, t *store.Thread) thread.Messa
 	}}
 }
 
-// createdKey makes after_thread_created happen once in the life of a thread.
+// createdKey is the key that makes after_thread_created run once in the life of a thread.
 const createdKey = "thread"
 
-// ThreadCreated gives what a new thread's inbox begins with: that after_thread_created is to be told. Where it
-// cannot be known yet whether the agent has that hook, it is found out when the agent can be resolved.
+// ThreadCreated returns the first inbox items of a new thread: the call of after_thread_created. It returns the item
+// also when the agent cannot be resolved yet. Whether the agent has that hook is then decided once the agent can be
+// resolved.
 func (e *Engine) ThreadCreated(ctx context.Context, namespace, agent string) []store.InboxItem {
 	hooks, err := e.opts.Definitions.Hooks(ctx, namespace, agent)
 	if err == nil && hooks[skeinv1.HookAfterThreadCreated] == nil {
@@ -58,7 +59,7 @@ func (e *Engine) ThreadCreated(ctx context.Context, namespace, agent string) []s
 	return []store.InboxItem{hookItem(createdKey, store.HookCall{Hook: string(skeinv1.HookAfterThreadCreated), Outside: true})}
 }
 
-// splitHooks takes the hooks that are to be told out of what waits in an inbox.
+// splitHooks splits inbox items into calls of hooks and the rest.
 func splitHooks(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 	for i, item := range items {
 		if item.Kind == store.InboxHook {
@@ -76,8 +77,8 @@ func splitHooks(items []store.InboxItem) (hooks, rest []store.InboxItem) {
 	return hooks, rest
 }
 
-// tellAtRest tells hooks of a thread that no run is under way for, under its lease. Each leaves the inbox once it has been
-// told; where there is no sandbox they are held.
+// tellAtRest calls pending hooks of a thread that has no run under way. The caller holds the lease of the thread.
+// Each item leaves the inbox once its hook was called. Without a sandbox the items are held.
 func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, items []store.InboxItem) error {
 	if items[0].HeldUntil > e.now() {
 		return e.holdBehind(ctx, t, fence, items)
@@ -134,7 +135,7 @@ func (e *Engine) tellAtRest(ctx context.Context, t *store.Thread, fence *store.F
 	return nil
 }
 
-// holdAtRest writes how hooks are held that could not be told.
+// holdAtRest writes ops that hold hooks which could not be called.
 func (e *Engine) holdAtRest(ctx context.Context, t *store.Thread, fence *store.Fence, ops []store.Op) error {
 	e.fault("tell.before")
 	if err := e.store.Apply(ctx, t.ID, fence, ops...); err != nil {
@@ -145,7 +146,7 @@ func (e *Engine) holdAtRest(ctx context.Context, t *store.Thread, fence *store.F
 	return nil
 }
 
-// hookExecution is an execution for hooks alone.
+// hookExecution returns an execution that serves hooks only.
 func (e *Engine) hookExecution(ctx context.Context, t *store.Thread, fence *store.Fence, agent *definition.Agent) (*execution, error) {
 	var unreadable *thread.EnvUnreadableError
 	if _, err := e.threads.LoadEnv(ctx, t); err != nil && !errors.As(err, &unreadable) {

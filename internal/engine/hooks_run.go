@@ -12,23 +12,25 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// runHooks is what a run has to do with hooks. A run of an agent without hooks never touches it.
+// runHooks is the state of a run for its hooks. A run of an agent without hooks never uses it. It belongs to the
+// goroutine that executes the run.
 type runHooks struct {
-	// with belongs into the next transaction of the run: what hooks are to be told of what it writes, and how those
-	// failed that were asked about it.
+	// with holds operations for the next transaction of the run: hook calls about what it writes, and log entries for
+	// failed hooks.
 	with []store.Op
-	// due are to be told, in order; those without a place in the inbox could not be put there.
+	// due are the hook calls to make, in order. A call with Seq 0 could not be put into the inbox.
 	due []store.InboxItem
-	// seen are those that were ever due, told those that leave the inbox with the next transaction.
+	// seen are the sequence numbers of all calls that were ever due. told are those that leave the inbox with the
+	// next transaction.
 	seen map[int64]bool
 	told []int64
-	// announced are the sides whose after_system_message has been told.
+	// announced are the sides whose after_system_message was called.
 	announced map[*definition.Side]bool
-	// cut is the one that was being told when the run was ended.
+	// cut is the hook call that was under way when the run was ended.
 	cut *store.InboxItem
 }
 
-// hook of the run's agent; nil when it has none of that name.
+// hook returns the hook of that name of the acting side; nil when there is none.
 func (r *run) hook(name skeinv1.HookName) *definition.Hook {
 	if r.agent == nil {
 		return nil
@@ -36,7 +38,8 @@ func (r *run) hook(name skeinv1.HookName) *definition.Hook {
 	return r.side().Hooks[name]
 }
 
-// trail is the context of what the run causes itself: as deep as the newest message that it took in.
+// causation returns the context of what the run causes itself. Its hook depth is that of the newest message that the
+// run took in.
 func (r *run) causation(ctx context.Context) context.Context {
 	if r.checkpoint.HookDepth == 0 {
 		return ctx
@@ -44,7 +47,7 @@ func (r *run) causation(ctx context.Context) context.Context {
 	return withCausation(ctx, causation{depth: r.checkpoint.HookDepth})
 }
 
-// beforeCreate shows before_create_message a message that the next transaction stores.
+// beforeCreate passes a message that the next transaction stores to before_create_message.
 func (r *run) beforeCreate(ctx context.Context, m *store.Message) error {
 	h := r.hook(skeinv1.HookBeforeCreateMessage)
 	if h == nil {
@@ -59,7 +62,7 @@ func (r *run) beforeCreate(ctx context.Context, m *store.Message) error {
 	return err
 }
 
-// beforeResult shows before_store_tool_result a result that the next transaction stores.
+// beforeResult passes a result that the next transaction stores to before_store_tool_result.
 func (r *run) beforeResult(ctx context.Context, call store.ToolCall, m *store.Message) error {
 	h := r.hook(skeinv1.HookBeforeStoreToolResult)
 	if h == nil {
@@ -75,14 +78,15 @@ func (r *run) beforeResult(ctx context.Context, call store.ToolCall, m *store.Me
 	return err
 }
 
-// afterCreate has after_create_message told of a message that the next transaction stores.
+// afterCreate queues after_create_message for a message that the next transaction stores.
 func (r *run) afterCreate(ctx context.Context, m *store.Message) {
 	if r.hook(skeinv1.HookAfterCreateMessage) != nil {
 		r.tellWith(ctx, m.ID, store.HookCall{Hook: string(skeinv1.HookAfterCreateMessage), MessageID: m.ID})
 	}
 }
 
-// afterResult has the hook told that is for results like the one that the next transaction stores.
+// afterResult queues after_tool_call_success or after_tool_call_failure for a result that the next transaction
+// stores.
 func (r *run) afterResult(ctx context.Context, call store.ToolCall, m *store.Message) {
 	name := skeinv1.HookAfterToolCallSuccess
 	if m.ToolStatus == "error" {
@@ -97,10 +101,10 @@ func (r *run) tellWith(ctx context.Context, key string, call store.HookCall) {
 	r.hooks.with = append(r.hooks.with, r.engine.tellOps(r.causation(ctx), r.side(), r.record.ID, key, call)...)
 }
 
-// owesHooks tells whether the next transaction has to do with hooks.
+// owesHooks reports whether the next transaction has operations because of hooks.
 func (r *run) owesHooks() bool { return len(r.hooks.with) > 0 || len(r.hooks.told) > 0 }
 
-// withHooks adds to a transaction of the run what hooks have to do with it. Call written once it is committed.
+// withHooks adds the operations of hooks to a transaction of the run. Call written once it is committed.
 func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
 	if !r.owesHooks() {
 		return ops, func() {}
@@ -121,7 +125,7 @@ func (r *run) withHooks(ops []store.Op) (all []store.Op, written func()) {
 	}
 }
 
-// takeDue takes the hooks that are to be told out of what waits in the inbox, and gives the rest.
+// takeDue moves hook calls from inbox items into r.hooks.due, and returns the other items.
 func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 	hooks, rest := splitHooks(items)
 	for _, item := range hooks {
@@ -137,8 +141,8 @@ func (r *run) takeDue(items []store.InboxItem) []store.InboxItem {
 	return rest
 }
 
-// tell tells the hooks that are due. They leave the inbox with the next transaction of the run: after a crash before
-// that they are told again, under the same ids. Those for which there is no sandbox are held there.
+// tell calls the hooks that are due. They leave the inbox with the next transaction of the run. After a crash before
+// that, they are called again under the same ids. Hooks without a sandbox are held in the inbox.
 func (r *run) tell(ctx context.Context) error {
 	for r.canTell() {
 		item := r.hooks.due[0]
@@ -155,7 +159,7 @@ func (r *run) tell(ctx context.Context) error {
 			failed, err := x.tell(ctx, cause, item.Payload)
 			if untold := (*untoldError)(nil); errors.As(err, &untold) {
 				if r.life.Err() != nil {
-					return context.Cause(r.life) // its isolate ended with the run: no try was made
+					return context.Cause(r.life) // the isolate ended with the run, which does not count as a try
 				}
 				var ops []store.Op
 				ops, r.hooks.due = x.hold(r.hooks.due, untold.text)
@@ -169,7 +173,7 @@ func (r *run) tell(ctx context.Context) error {
 			if failed != nil {
 				r.hooks.with = append(r.hooks.with, failed)
 			}
-			r.current = false // it may have written messages
+			r.current = false // the hook may have written messages
 		}
 		r.hooks.due = r.hooks.due[1:]
 		if item.Seq != 0 {
@@ -179,7 +183,8 @@ func (r *run) tell(ctx context.Context) error {
 	return nil
 }
 
-// dropCut has a hook that was cut off with its run not be told again: what is stopped does not begin anew.
+// dropCut prevents that a hook which was interrupted with its run is called again: what was stopped must not start
+// anew.
 func (r *run) dropCut() {
 	item := r.hooks.cut
 	if item == nil {
@@ -199,15 +204,15 @@ func (r *run) dropCut() {
 		about.toolCallID = call.Call.ID
 	}
 	if h != nil {
-		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was cut off: the run was stopped"))
+		r.hooks.with = append(r.hooks.with, hookFailed(h, r.record.ID, about, "it was interrupted because the run was stopped"))
 	}
 }
 
-// lastWordsTime bounds for how long hooks are told of the last words of a thread.
+// lastWordsTime bounds how long the hooks for the final messages of a terminated thread may take.
 const lastWordsTime = 2 * time.Minute
 
-// pastTermination is ctx, but that it does not end because the thread is terminated, which it is by its last words. It
-// ends with the engine, of which ctx says nothing any more once the thread was terminated.
+// pastTermination returns a context like ctx that survives the termination of the thread, which its final messages
+// bring about. It ends with the engine, since ctx no longer shows that once the thread was terminated.
 func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWordsTime)
 	stop := context.AfterFunc(ctx, func() {
@@ -223,11 +228,11 @@ func (e *Engine) pastTermination(ctx context.Context) (context.Context, context.
 	}
 }
 
-// reachLast sees to it that hooks can be told after the end of the run: in its isolate while there is one, else in one
-// that does not end with it, which is waited for as a thread at rest would where they were held.
+// reachLast ensures that hooks can be called after the end of the run: in the run's isolate while it is open, else in
+// one that does not end with the run. For held hooks it waits for that isolate as long as a thread at rest would.
 func (r *run) reachLast(ctx context.Context) error {
 	if !r.agent.HasHooks() {
-		return nil // they are dropped
+		return nil // the hook calls are dropped
 	}
 	if r.exec == nil || r.life.Err() != nil || !r.exec.code.opened() {
 		if r.life = ctx; r.exec != nil {
@@ -246,7 +251,7 @@ func (r *run) reachLast(ctx context.Context) error {
 	return err
 }
 
-// tellReached tells hooks after the end of the run, once they can be.
+// tellReached calls hooks after the end of the run, once an isolate is open.
 func (r *run) tellReached(ctx context.Context) error {
 	if err := r.reachLast(ctx); err != nil {
 		return err
@@ -254,7 +259,8 @@ func (r *run) tellReached(ctx context.Context) error {
 	return r.tell(ctx)
 }
 
-// announce tells after_system_message of the system prompt, before the first model call that it is for.
+// announce calls after_system_message before the first model call that uses the system prompt. told reports whether
+// it was called now.
 func (r *run) announce(ctx context.Context) (told bool, err error) {
 	h := r.hook(skeinv1.HookAfterSystemMessage)
 	if h == nil || r.hooks.announced[r.side()] {
@@ -285,12 +291,13 @@ func (r *run) announce(ctx context.Context) (told bool, err error) {
 	return true, err
 }
 
-// takeDecisions takes over what hooks have asked of the turn. It comes into the log with the run's row, which is written before
-// what it leads to is done; until then the hooks are called again after a crash.
+// takeDecisions takes over what hooks have requested for the turn. It reaches the log with the row of the run, which
+// is written before the run acts on it. Until then the hooks are called again after a crash.
 func (r *run) takeDecisions() { _ = r.decided() }
 
-// recordAhead puts the answer that ends a turn into the log before the run's end, where hooks are to be told of it:
-// they belong to the run. m is nil when it is there already, and nil comes back once it is.
+// recordAhead puts the answer that ends a turn into the log before the end of the run, when hooks are called about
+// it, since those calls belong to the run. m is nil when the answer is in the log already. The returned message is
+// nil once it is.
 func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message, error) {
 	if r.hook(skeinv1.HookAfterCreateMessage) == nil {
 		return m, nil
@@ -306,8 +313,8 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 	return nil, r.tell(ctx)
 }
 
-// tellLast tells the hooks of the last words of a thread that is over with them: its inbox takes nothing any more, so
-// that they are told at most once, those too that were held.
+// tellLast calls the hooks for the final messages of a thread that ends with them. The inbox of that thread takes no
+// more items, so these hooks run at most once, including those that were held.
 func (r *run) tellLast(ctx context.Context) {
 	if len(r.hooks.due) == 0 || ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTerminal) {
 		return
@@ -317,14 +324,14 @@ func (r *run) tellLast(ctx context.Context) {
 	why := errNoSandbox.Error()
 	err := r.tellReached(ctx)
 	if len(r.hooks.due) > 0 && r.life.Err() != nil && ctx.Err() == nil {
-		err = r.tellReached(ctx) // the run's own isolate ended, as the thread was terminated: there is time for another
+		err = r.tellReached(ctx) // the termination ended the run's own isolate, and there is time to open another
 	}
 	if err != nil {
 		why = explainHook(err)
-		r.log.Info("hooks were not told of the last words of a thread that is over", "run", r.record.ID, "error", err.Error())
+		r.log.Info("hooks for the final messages of a terminated thread were not called", "run", r.record.ID, "error", err.Error())
 	}
 	for _, item := range r.hooks.due {
-		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; and the thread is over")...)
+		r.hooks.with = append(r.hooks.with, r.engine.untold(r.agent, r.thread, r.record.ID, item, why+"; the thread is terminated")...)
 	}
 	var failed []store.Op
 	for _, op := range r.hooks.with {
@@ -335,7 +342,7 @@ func (r *run) tellLast(ctx context.Context) {
 	if len(failed) == 0 {
 		return
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine's over
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout) // the time may be up, or the engine may be stopping
 	defer cancel()
 	if err := r.engine.store.Apply(ctx, r.thread.ID, nil, failed...); err != nil {
 		r.log.Error(err, "cannot record how hooks failed", "run", r.record.ID)

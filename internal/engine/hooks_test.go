@@ -287,7 +287,7 @@ var _ = Describe("Hooks", Label("HOK-01"), func() {
 
 	It("must be the hook that they are given for", func(ctx SpecContext) {
 		id := play(ctx, hook(skeinv1.HookAfterCreateMessage, `export default defineHook('filter_messages', async () => {});`), enginetest.Script(enginetest.Say("done")))
-		Expect(failures(ctx, w, id)).To(ContainElement(HaveField("Error", ContainSubstring("filter_messages and is given for after_create_message"))))
+		Expect(failures(ctx, w, id)).To(ContainElement(HaveField("Error", ContainSubstring("filter_messages but the object uses it for after_create_message"))))
 	})
 
 	It("may be plain functions, and objects with execute or handler", func(ctx SpecContext) {

@@ -15,29 +15,29 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// intake gathers, out of inbox items, what goes into the log in one transaction.
+// intake collects what inbox items add to the log in one transaction. It belongs to the goroutine of the run.
 type intake struct {
 	run        *run
 	ops        []store.Op
 	seqs       []int64
 	checkpoint checkpoint.State
-	// freed: calls can be made that could not before.
+	// freed reports that calls can be made now which could not be made before.
 	freed bool
-	// inner is what called prompts have left of calls without a result, where it was needed.
+	// inner holds the messages of called prompts whose calls have no result yet. It is loaded when needed.
 	inner *transcript.Conversation
-	// answered are the calls that got their results here, results those results.
+	// answered are the calls that got their results in this intake, and results are those results.
 	answered map[string]bool
 	results  []arrival
 }
 
-// arrival is a result that has come, for a call.
+// arrival is a result that has arrived for a call.
 type arrival struct {
 	call    store.ToolCall
 	message *store.Message
 }
 
-// takeIn moves inbox items into the conversation: the messages, their removal from the inbox and the run's
-// row change in one transaction, so that none is lost or doubled.
+// takeIn moves inbox items into the conversation. One transaction adds the messages, removes the items from the inbox
+// and changes the row of the run, so that no message is lost or doubled.
 func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	items = r.takeDue(items)
 	in := &intake{run: r, checkpoint: r.checkpoint, answered: map[string]bool{}}
@@ -49,26 +49,26 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 	for _, item := range items {
 		in.seqs = append(in.seqs, item.Seq)
 		if err := in.item(item); err != nil {
-			// It could never be read: keeping it would block the thread for ever.
+			// Nobody could ever read it, and keeping it would block the thread forever.
 			r.log.Error(err, "dropped an inbox item", "run", r.record.ID, "seq", item.Seq)
 		}
 	}
 	in.times()
-	// How deep hooks have led counts from here on, for those that are asked about what comes in too.
+	// The hook depth applies from here on, also to hooks that are asked about the new messages.
 	r.checkpoint.HookDepth = in.checkpoint.HookDepth
 	if err := in.hooks(ctx); err != nil {
 		return err
 	}
 	record := r.record
 	if c := r.thread.Child; c != nil && !r.resumed && len(in.checkpoint.ReplyTo) == 0 && c.Blocking && c.ToolCallID != "" && !r.conv.Answered() {
-		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that made this child
+		in.checkpoint.ReplyTo = []string{c.ToolCallID} // the parent's call that created this child
 	}
 	record.State = in.checkpoint.Encode()
 	record.Status = store.RunRunning
-	record.Reason, record.Message = "", "" // why it waited
+	record.Reason, record.Message = "", "" // they said why the run waited
 	if len(in.checkpoint.Waits) > 0 && r.record.Status == store.RunWaiting && !in.freed {
-		record.Status = store.RunWaiting // for others still
-		if r.snapshotContext(ctx) {      // what hooks have made of it just now, who are not asked again
+		record.Status = store.RunWaiting // other calls still wait
+		if r.snapshotContext(ctx) {      // hooks have changed it just now, and are not asked again
 			in.checkpoint.Context = r.checkpoint.Context
 			record.State = in.checkpoint.Encode()
 		}
@@ -79,7 +79,7 @@ func (r *run) takeIn(ctx context.Context, items []store.InboxItem) error {
 		in.ops = append(in.ops, &store.Dequeue{Seqs: in.seqs})
 	}
 	s := r.newStep("intake")
-	s.checkpoint(record) // the run's start before what it takes in
+	s.checkpoint(record) // the start of the run precedes what it takes in
 	s.add(in.ops...)
 	if r.thread.Child != nil && !r.resumed {
 		running := tool.ChildRunning
@@ -138,14 +138,14 @@ func (in *intake) message(m store.Message) *store.Message {
 	return &m
 }
 
-// input notes what a handler is to answer.
+// input records the message that a handler is to answer.
 func (in *intake) input(messageID string) {
 	if in.run.agent.HasHandlers() {
 		in.checkpoint.Input = messageID
 	}
 }
 
-// hooks shows hooks what has come in, and has them told of it once it is stored.
+// hooks passes what has arrived to the hooks that run before it is stored, and queues the hooks that run afterwards.
 func (in *intake) hooks(ctx context.Context) error {
 	results := map[*store.Message]bool{}
 	for _, a := range in.results {
@@ -167,7 +167,8 @@ func (in *intake) hooks(ctx context.Context) error {
 	return nil
 }
 
-// childResult becomes the result of the call that waits for it, else a silent message (SPEC SUB-04).
+// childResult turns a child's result into the result of the call that waits for it, else into a silent message
+// (SUB-04).
 func (in *intake) childResult(r store.ChildResult) {
 	m := store.Message{
 		ID: newMessageID(), CreatedAt: in.run.engine.now(), Content: &r.Content, Attachments: r.Attachments,
@@ -185,10 +186,10 @@ func (in *intake) childResult(r store.ChildResult) {
 		in.result(call, m)
 		return
 	}
-	if _, waits := in.checkpoint.Waits[r.ToolCallID]; waits { // its call was deleted
+	if _, waits := in.checkpoint.Waits[r.ToolCallID]; waits { // the message with the call was deleted
 		in.over(r.ToolCallID)
 	}
-	// What a child says has no more weight than what a person says: never the role system.
+	// What a child says has no more weight than what a person says, so it never gets the role system.
 	m.Role, m.Name, m.Silent = store.RoleUser, r.Name, true
 	text := fmt.Sprintf("[subagent %s (%s) %s]", r.Name, r.Reference, r.Status)
 	if r.Content != "" {
@@ -198,7 +199,7 @@ func (in *intake) childResult(r store.ChildResult) {
 	in.message(m)
 }
 
-// queuedTool becomes a message that makes the call, as if the model had asked for it (SPEC TOL-01).
+// queuedTool adds a message that makes the queued call, as if the model had asked for it (TOL-01).
 func (in *intake) queuedTool(q store.QueuedTool) {
 	call := store.ToolCall{ID: "call_" + uuid.NewString(), Name: q.Name, Arguments: string(q.Arguments)}
 	m := store.Message{

@@ -15,23 +15,25 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Keys of an answer's metadata that tell how it came about.
+// Keys in the metadata of an answer that describe how it was made.
 const (
 	// metadataSession is the provider's conversation that the answer belongs to: an object with id, of, messages,
-	// digest and left_out (SPEC RUN-06). It is in the log with the answer or not at all, and a failure leaves the one before.
+	// digest and left_out (RUN-06). It is in the log with the answer or not at all. After a failure the conversation
+	// of the previous answer stays valid.
 	metadataSession = thread.MetadataSession
-	// metadataModel is the name of the Model that answered, where it was a fallback.
+	// metadataModel is the name of the Model that answered, when it was a fallback.
 	metadataModel = "model"
-	// metadataFailures say why those before it did not.
+	// metadataFailures lists why the Models before the fallback did not answer.
 	metadataFailures = "model_failures"
-	// metadataFinish is why the answer ended, where it was neither done nor asked for calls: length as a rule.
+	// metadataFinish is the reason why the answer ended, when the model neither finished nor asked for calls; usually
+	// "length".
 	metadataFinish = "finish_reason"
-	// metadataRefused marks an answer by which the model refuses.
+	// metadataRefused marks an answer with which the model refuses.
 	metadataRefused = "refused"
 )
 
-// goOnWith has a request go on with the provider's conversation, where that knows just what the log says: another model,
-// another agent, another thread, or a message that was changed or removed since, and it is begun anew.
+// goOnWith makes a request continue the provider's conversation when that conversation knows exactly what the log
+// says. With another model, agent or thread, or after a message was changed or removed, a new conversation begins.
 func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 	of := r.sessionOf(m)
 	for i := len(r.conv.Messages) - 1; i >= 0; i-- {
@@ -60,13 +62,13 @@ func (r *run) goOnWith(req *model.Request, m *definition.Model) {
 	}
 }
 
-// takesImported reports whether the side in use may go on with a conversation of the provider that an import brought.
+// takesImported reports whether the side in use may continue a provider's conversation that came with an import.
 func (r *run) takesImported(m *definition.Model) bool {
 	return r.frame == nil && !r.agent.Dual() && keepsSessions(&m.Spec)
 }
 
-// keepsSessions reports whether the provider of a Model keeps conversations. Of the servers that speak the responses API
-// OpenAI's does, which is the one without an endpoint; others say so in spec.sessions.
+// keepsSessions reports whether the provider of a Model keeps conversations. By default only OpenAI's own server for
+// the responses API does: that is a Model without an endpoint. For other servers set spec.sessions.
 func keepsSessions(m *skeinv1.ModelSpec) bool {
 	if m.Sessions != nil {
 		return *m.Sessions
@@ -74,7 +76,8 @@ func keepsSessions(m *skeinv1.ModelSpec) bool {
 	return m.API == skeinv1.APIResponses && m.Endpoint == ""
 }
 
-// goOnWithImported has a request go on with an imported conversation: what is behind the answer that it ends with is new.
+// goOnWithImported makes a request continue an imported conversation. Messages after the answer that the conversation
+// ends with are new to the provider.
 func goOnWithImported(req *model.Request, id string) {
 	for i := range req.Messages {
 		s, _ := req.Messages[i].Metadata[metadataSession].(map[string]any)
@@ -84,7 +87,7 @@ func goOnWithImported(req *model.Request, id string) {
 	}
 }
 
-// noted is the metadata of an answer.
+// noted returns the metadata of an answer.
 func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response) map[string]any {
 	out := maps.Clone(res.Metadata)
 	set := func(key string, value any) {
@@ -120,13 +123,14 @@ func (r *run) noted(req *model.Request, m *definition.Model, res *model.Response
 	return out
 }
 
-// sessionOf tells whose conversations with whom are one: the version covers the endpoint and the key.
+// sessionOf returns the digest that identifies the participants of a provider's conversation. The version of the
+// Model covers its endpoint and key.
 func (r *run) sessionOf(m *definition.Model) string {
 	return digest(r.thread.ID, r.agent.Name, r.side().Name, m.Name, m.Version)
 }
 
-// digestOf tells conversations apart by what a model reads of them. The system prompt at the front is none of it: it
-// comes anew with every call.
+// digestOf returns a digest of what a model reads of messages. It leaves out the system prompt at the front, which
+// every call sends anew.
 func digestOf(messages []model.Message) string {
 	if len(messages) > 0 && messages[0].Role == model.RoleSystem {
 		messages = messages[1:]
@@ -151,7 +155,7 @@ func digestOf(messages []model.Message) string {
 	return digest(string(text))
 }
 
-// digest of texts, short: it tells apart, it protects nothing.
+// digest returns a short digest of texts. It distinguishes texts and is no protection against forgery.
 func digest(texts ...string) string {
 	h := sha256.New()
 	for _, t := range texts {

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// process takes a thread's lease and runs what it has to do, run after run (SPEC THR-13), until it rests.
+// process takes the lease of a thread and executes its runs one after another (THR-13), until the thread rests.
 func (e *Engine) process(ctx context.Context, id string) (err error) {
 	if !e.queue.TakeNotified(id) {
 		if work, err := e.hasWork(ctx, id); err != nil || !work {
@@ -36,14 +36,16 @@ func (e *Engine) process(ctx context.Context, id string) (err error) {
 		err = interruption(cause)
 	}
 	if err != nil {
-		// Giving the lease back hints at the work that is left; it is not to be taken up at once.
+		// Releasing the lease sends a notification about the work that is left. The delay keeps this replica from
+		// taking it up at once.
 		e.queue.Delay(id, true)
 	}
 	release()
 	return err
 }
 
-// interruption is what a cancelled thread leaves to be done: nothing, when it was ended on purpose.
+// interruption returns the error that remains after a thread was cancelled for cause. It is nil when the run was
+// ended on purpose.
 func interruption(cause error) error {
 	if stopOf(cause) != nil || errors.Is(cause, errTerminal) || errors.Is(cause, errAborted) || errors.Is(cause, errDestroyed) {
 		return nil
@@ -51,7 +53,7 @@ func interruption(cause error) error {
 	return cause
 }
 
-// runAll makes run after run until the thread rests or waits.
+// runAll executes run after run until the thread rests or waits.
 func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, active *activeThread) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -67,7 +69,7 @@ func (e *Engine) runAll(ctx context.Context, id string, fence *store.Fence, acti
 	}
 }
 
-// hasWork looks, without the lease, whether there may be something to do.
+// hasWork reports, without the lease, whether the thread may have something to do.
 func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	items, err := e.store.Inbox(ctx, id)
 	if err != nil || e.isWork(items) {
@@ -80,8 +82,8 @@ func (e *Engine) hasWork(ctx context.Context, id string) (bool, error) {
 	return r.Status == store.RunRunning || e.isDue(r), nil
 }
 
-// runNext makes one run, or goes on with the one that was under way or parked. more is false when the
-// thread rests or waits.
+// runNext executes one run, or resumes the one that was under way or parked. more is false when the thread rests or
+// waits.
 func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, active *activeThread, first bool) (more bool, err error) {
 	active.dirty.Store(false)
 	work, err := e.store.Work(ctx, id)
@@ -90,7 +92,7 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	t, items, last := work.Thread, work.Inbox, work.Run
 	if !first && len(items) == 0 {
-		return false, nil // the last run ended here
+		return false, nil // the last run has just ended, and nothing waits
 	}
 	under := last != nil && !last.Status.Ended()
 	switch {
@@ -100,14 +102,14 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 		return false, nil
 	case t.RetainedAt != 0:
-		return false, nil // what waits stays
+		return false, nil // inbox items stay
 	}
 	if stops, calls, rest := splitStopRequests(items); len(stops) > 0 {
 		return true, e.applyStopRequests(ctx, t, fence, active, last, stops, rest, calls)
 	}
 	var held []store.InboxItem
 	if !under || last.Status == store.RunWaiting {
-		// What a run has written that is over, or at rest, and what was written from outside.
+		// These hooks belong to a run that has ended or is at rest, or to external writes.
 		hooks, rest := splitHooks(items)
 		if len(hooks) > 0 && !e.areHeld(hooks) && !e.passOver(active, hooks, t, last, rest) {
 			return true, e.tellAtRest(ctx, t, fence, active, hooks)
@@ -116,10 +118,10 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	}
 	switch {
 	case t.Parked && !under:
-		return false, nil // what waits stays
+		return false, nil // inbox items stay
 	case len(items) == 0 && (!under || last.Status == store.RunWaiting && !e.isDue(last)):
 		return false, nil
-	case !under && !startsRun(items): // what a run that has ended since was waiting for
+	case !under && !startsRun(items): // items that an ended run was waiting for
 		return true, e.drop(ctx, id, fence, items)
 	}
 	if first {
@@ -155,11 +157,11 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 		}
 	}
 	r.seen = t.LastSeq
-	if !under { // one that goes on has yet to look at what waits
+	if !under { // a resumed run has yet to read the inbox
 		r.known = t.LastSeq
 	}
 	e.isAt(active, r.record.ID)
-	e.followEnded(active) // the lease is the next run's now
+	e.followEnded(active) // the lease now belongs to the next run
 	err = r.execute(ctx, append(held, items...))
 	if err == nil && r.record.Status.Ended() && r.known != 0 {
 		e.recent.Keep(t, r.conv, r.known, e.opts.Limits.ContextMessages)
@@ -167,11 +169,12 @@ func (e *Engine) runNext(ctx context.Context, id string, fence *store.Fence, act
 	if err == nil && r.leavesOverdue() {
 		return true, nil
 	}
-	// What came since has poked it. If not, because its hint is late or was lost, giving the lease back hints at it.
+	// Items that came since have marked the thread dirty. If the notification is late or was lost, releasing the
+	// lease sends another one.
 	return r.record.Status.Ended() && (active.dirty.Load() || r.withholds), err
 }
 
-// startsRun tells whether any of what waits in the inbox is something to do for a thread at rest.
+// startsRun reports whether any inbox item starts a run of a thread at rest.
 func startsRun(items []store.InboxItem) bool {
 	for _, item := range items {
 		if item.Kind != store.InboxResume && item.Kind != store.InboxApproval {
@@ -181,7 +184,7 @@ func startsRun(items []store.InboxItem) bool {
 	return false
 }
 
-// drop takes items out of the inbox.
+// drop removes items from the inbox.
 func (e *Engine) drop(ctx context.Context, id string, fence *store.Fence, items []store.InboxItem) error {
 	return e.store.Apply(ctx, id, fence, dequeueOf(items))
 }
@@ -194,7 +197,7 @@ func dequeueOf(items []store.InboxItem) *store.Dequeue {
 	return gone
 }
 
-// endTerminatedRun ends what a terminated thread has left of a run that nobody is at.
+// endTerminatedRun ends the run that a terminated thread has left and that nobody executes.
 func (e *Engine) endTerminatedRun(ctx context.Context, id string) error {
 	last, err := e.store.Run(ctx, id, "")
 	if err != nil || last.Status.Ended() {

@@ -15,17 +15,17 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// What a run that is ended from outside leaves in the log (SPEC RUN-04).
+// Texts that a run leaves in the log when it is ended by an external request (RUN-04).
 const (
 	stoppedText     = "(stopped by user)"
 	cancelledText   = "(cancelled by user)"
 	interruptedText = "(interrupted by a new message)"
 )
 
-// stop ends the run as somebody wished.
+// stop ends the run in the way that s requests.
 func (r *run) stop(ctx context.Context, s *stoppedError) error {
 	if s.runID != "" && s.runID != r.record.ID {
-		return nil // it is another one by now, which goes on
+		return nil // another run is under way by now, and continues
 	}
 	r.quiet = s.quiet
 	r.dropCut()
@@ -61,8 +61,8 @@ func (r *run) stopFor(ctx context.Context, s *stoppedError) error {
 	return r.end(ctx, "stop", r.note(text, store.MessageCompleted, nil), text, nil)
 }
 
-// giveWay ends the run and queues the message that takes its place, in one transaction (SPEC RUN-09). A parent that
-// waits for this run waits for the next one.
+// giveWay ends the run and queues the message that replaces it, in one transaction (RUN-09). A parent that waits for
+// this run then waits for the next one.
 func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	record := r.record
 	record.Status, record.Reason, record.Message = store.RunStopped, ReasonInterrupted, s.reason
@@ -96,7 +96,7 @@ func (r *run) giveWay(ctx context.Context, s *stoppedError) error {
 	return nil
 }
 
-// takenBack is the data of run.rolledback: what a run had appended, and what it has done that stays done.
+// takenBack is the data of run.rolledback: what a run had appended, and what it did that is not undone.
 type takenBack struct {
 	Messages int         `json:"messages"`
 	Calls    []calledOne `json:"calls,omitempty"`
@@ -118,10 +118,10 @@ func (t takenBack) String() string {
 	for _, c := range t.Calls {
 		names = append(names, fmt.Sprintf("%s (%s, %s)", c.Name, c.ToolCallID, c.Status))
 	}
-	return text + "; what these calls have done stays done: " + strings.Join(names, ", ")
+	return text + "; what these calls did is not undone: " + strings.Join(names, ", ")
 }
 
-// takeBack gives the operations that remove what the run has appended, its input included.
+// takeBack returns the operations that delete what the run has appended, including its input.
 func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err error) {
 	results := map[string]string{}
 	var calls []store.ToolCall
@@ -170,14 +170,15 @@ func (r *run) takeBack(ctx context.Context) (ops []store.Op, t takenBack, err er
 	return ops, t, nil
 }
 
-// handOn has the run that takes a message answer the parent's calls that waited for the one before it.
+// handOn records in a message the parent's calls that waited for the replaced run, so that the run that takes the
+// message answers them.
 func handOn(op *store.Enqueue, replyTo []string) error {
 	if len(replyTo) == 0 {
 		return nil
 	}
 	var m store.Message
 	if err := json.Unmarshal(op.Item.Payload, &m); err != nil {
-		return fmt.Errorf("the message that takes the place of a run cannot be read: %w", err)
+		return fmt.Errorf("cannot read the message that replaces a run: %w", err)
 	}
 	if m.Metadata == nil {
 		m.Metadata = map[string]any{}
@@ -188,7 +189,7 @@ func handOn(op *store.Enqueue, replyTo []string) error {
 	return err
 }
 
-// repliesOf reads which of the parent's calls wait for the answer to a message.
+// repliesOf returns the parent's calls that wait for the answer to a message.
 func repliesOf(m *store.Message) []string {
 	switch v := m.Metadata[metadataReplyTo].(type) {
 	case string:
@@ -205,8 +206,9 @@ func repliesOf(m *store.Message) []string {
 	return nil
 }
 
-// Queue queues a message on a thread whose run it may meet, by a policy (SPEC RUN-09); the thread's own, else its
-// agent's, else enqueue, when it is empty. Errors are those of State.Queue, and store.ErrRunning by the policy reject.
+// Queue queues a message on a thread that may have a run under way. policy says what then happens (RUN-09). When
+// policy is empty, the policy of the thread applies, else that of its agent, else enqueue. It returns the errors of
+// State.Queue, and store.ErrRunning under the policy reject.
 func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n thread.NewMessage, policy skeinv1.RunPolicy) (*store.Message, error) {
 	if policy == "" && (n.Role == "" || n.Role == store.RoleUser) {
 		policy = e.policyOf(ctx, t)
@@ -228,8 +230,8 @@ func (e *Engine) Queue(ctx context.Context, st *thread.State, t *store.Thread, n
 	return st.Queue(ctx, n)
 }
 
-// takeOver queues a message in the place of the run that is under way: that ends in the same transaction, so that a
-// crash leaves either both or neither.
+// takeOver queues a message in place of the run that is under way. That run ends in the same transaction, so that a
+// crash leaves both done or neither.
 func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string, op *store.Enqueue, kind stopKind) error {
 	for {
 		op.IfNoRun = true
@@ -256,7 +258,7 @@ func (e *Engine) takeOver(ctx context.Context, st *thread.State, threadID string
 	}
 }
 
-// policyOf gives the policy of a thread that a message does not say one for.
+// policyOf returns the policy of a thread for messages that set none.
 func (e *Engine) policyOf(ctx context.Context, t *store.Thread) skeinv1.RunPolicy {
 	rules, err := e.opts.Definitions.Rules(ctx, t.Namespace, t.Name, t.Agent)
 	if err != nil {
@@ -266,8 +268,9 @@ func (e *Engine) policyOf(ctx context.Context, t *store.Thread) skeinv1.RunPolic
 	return rules.Policy
 }
 
-// CancelRun ends one run of a thread, be it under way or parked, and nothing else: what waits in the queue goes on
-// (SPEC RUN-10). One that has ended stays as it is. store.ErrNotFound when the thread has no such run.
+// CancelRun ends one run of a thread, under way or parked, and nothing else: the thread then continues with what
+// waits in its inbox (RUN-10). A run that has ended stays as it is. It returns store.ErrNotFound when the thread has
+// no such run.
 func (e *Engine) CancelRun(ctx context.Context, threadID, runID, reason string) error {
 	r, err := e.store.Run(ctx, threadID, runID)
 	if err != nil {

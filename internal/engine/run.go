@@ -22,71 +22,72 @@ import (
 
 const defaultMaxSteps = 50
 
-// run is one execution of a thread, from wake-up to rest, or the part of it that this replica makes.
+// run is one execution of a thread, from wake-up to rest, or the part of it that this replica executes. It belongs to
+// the goroutine that executes the run, except where a field says otherwise.
 type run struct {
 	engine *Engine
 	log    logr.Logger
 	thread *store.Thread
 	fence  *store.Fence
 	agent  *definition.Agent
-	active *activeThread
-	// frame is the called prompt that is at work; nil for the side itself.
+	active *activeThread // shared with the engine, which may cancel it
+	// frame is the called prompt that is at work; nil when the side itself is at work.
 	frame *frame
-	// next is the agent that the thread has; another than the run's once it was handed over.
+	// next is the agent that the thread has now. It differs from the agent of the run after a handoff.
 	next string
 
-	life         context.Context // of the run: its code ends with it
-	record       store.Run
+	life         context.Context // the context of the run, with which its code ends
+	record       store.Run       // the row of the run, as the next checkpoint writes it
 	checkpoint   checkpoint.State
-	sessionState json.RawMessage // of a run that goes on, as it was saved
-	resumed      bool            // it was under way before: calls without a result may have been made
-	conv         *transcript.Conversation
-	leftOut      int  // messages that the last request was made without, to fit the model's window
-	shortened    int  // results that it had a part of
-	asked        bool // a model call was made: the definitions are not those of a moment ago any more
+	sessionState json.RawMessage          // of a resumed run, as it was saved
+	resumed      bool                     // the run was under way before: calls without a result may have been made
+	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set
+	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
+	shortened    int                      // number of results that the last request had only a part of
+	asked        bool                     // a model call was made, so the definitions may be out of date
 	usage        runUsage
 	limits       limits
-	quiet        bool            // a parent that waited for it has ended
+	quiet        bool            // the parent's run that waited for this run has ended
 	over         map[string]bool // with quiet: the parent's calls that nobody waits for any more
-	childStops   []store.Op      // to the children that it waits for, with its end
-	since        int64           // when the time that it is at work was last counted, in microseconds
+	childStops   []store.Op      // stop requests to awaited children, written with the end of the run
+	since        int64           // when working time was last counted, in microseconds
 
-	exec *execution // made when the first tool is
-	// session is that of an execution that a handoff has ended: it is the run's, not the agent's.
+	exec *execution // created when it is first needed
+	// session is the session of an execution that a handoff has ended. It belongs to the run, not to the agent.
 	session *scopes.Session
-	// edited: code of that execution has changed messages that have not been read again.
+	// edited reports that code of that execution has changed messages that have not been read again.
 	edited bool
-	// envLoaded: the variables of the thread have been resolved.
+	// envLoaded reports that the variables of the thread have been resolved.
 	envLoaded bool
-	tools     *tool.Set        // of the side; nil when they are to be made
-	acting    *definition.Side // see actAs
-	// current: nothing can have been added to the conversation or the inbox since they were read.
+	tools     *tool.Set        // the tools of the acting side; nil when they must be built
+	acting    *definition.Side // the side that acts in place of the one whose turn it is; nil for none (see actAs)
+	// current reports that nothing can have been added to the conversation or the inbox since they were read.
 	current bool
-	// known is the sequence number up to which all of the thread is in the conversation or was taken out of the inbox; 0 when that
-	// must be found out by reading.
+	// known is the sequence number up to which everything in the thread is in the conversation or was taken out of
+	// the inbox. It is 0 when that must be found out by reading.
 	known int64
-	// withholds: messages wait in the inbox that the run leaves to those that follow.
+	// withholds reports that the run leaves messages in the inbox for later runs.
 	withholds bool
-	// seen is the sequence number up to which whatever was edited or removed shows in the conversation.
+	// seen is the sequence number up to which the conversation shows all edits and removals.
 	seen  int64
 	hooks runHooks
-	// lines takes what the run's code logs; nil before there was any code.
+	// lines receives the log lines of the run's code; nil before there was any code.
 	lines *codelog.Lines
-	// destroys: a handler has asked for the conversation to be cleared with its answer.
+	// destroys reports that a handler asked to clear the conversation with its answer.
 	destroys bool
-	// handlers is what the run's handlers have asked of models.
+	// handlers holds the model calls of the run's handlers.
 	handlers []*modelCalls
 }
 
-// execute runs until the turn ends or the run is parked, and records how it ended. An error means that the
-// run was interrupted: it is as the log has it and will be taken up again.
+// execute executes the run until it ends or is parked, and records how it ended. An error means that the run was
+// interrupted: it stays as it is in the log, and will be resumed.
 func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	defer func() {
 		if r.exec != nil {
 			r.exec.close()
 		}
 	}()
-	r.sessionState, r.record.SessionState = r.record.SessionState, nil // saving leaves what is stored as it is
+	r.sessionState, r.record.SessionState = r.record.SessionState, nil // nil leaves the stored state as it is when the run is saved
 	err := r.guard(func() error { return r.withinTime(ctx, items) })
 	if ctx.Err() != nil {
 		return r.cancelled(context.WithoutCancel(ctx), context.Cause(ctx))
@@ -101,26 +102,26 @@ func (r *run) execute(ctx context.Context, items []store.InboxItem) error {
 	return err
 }
 
-// guard turns a panic into the failure of the run.
+// guard calls fn and turns a panic into a failure of the run.
 func (r *run) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error(fmt.Errorf("panic: %v", p), "run failed by a fault of the engine", "run", r.record.ID, "stack", string(debug.Stack()))
+			r.log.Error(fmt.Errorf("panic: %v", p), "run failed because the engine panicked", "run", r.record.ID, "stack", string(debug.Stack()))
 			err = failf(ReasonInternalError, "internal error: see the manager's log for run %s", r.record.ID)
 		}
 	}()
 	return fn()
 }
 
-// loop is the run (SPEC RUN-01), which ends with the session: the input is in the log before the prompt is built, and every step is in
-// the log before the next one begins (SPEC RUN-02).
+// loop is the main loop of the run (RUN-01), which ends with the session. The input is in the log before the prompt
+// is built, and every step is in the log before the next one begins (RUN-02).
 func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	if len(r.record.Usage) > 0 {
 		_ = json.Unmarshal(r.record.Usage, &r.usage) // a figure for people: never a reason to fail
 	}
 	if r.resumed {
 		r.takeDue(items)
-	} else { // a run that goes on may be past its end already: it takes nothing in before plan says so
+	} else { // a resumed run may have ended already, so it takes in nothing before plan says so
 		now, err := r.admit(ctx, items)
 		if err != nil {
 			return err
@@ -166,7 +167,7 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 			if told, err := r.announce(ctx); err != nil {
 				return err
 			} else if told {
-				continue // it may have ended the turn
+				continue // the hook may have ended the turn
 			}
 		}
 		if news, err := r.catchUp(ctx); err != nil {
@@ -189,8 +190,8 @@ func (r *run) loop(ctx context.Context, items []store.InboxItem) error {
 	}
 }
 
-// catchUp brings into the conversation what others have added to it since, and what waits in the inbox;
-// news tells whether there was anything.
+// catchUp adds to the conversation what others have written since it was read, and what waits in the inbox. news
+// reports whether there was anything.
 func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	edited := r.edited || r.exec != nil && r.exec.takeEdited()
 	r.edited = false
@@ -220,7 +221,7 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 		return false, awaitedStop(r.record.ID)
 	}
 	if r.current = len(stops) == 0; !r.current {
-		r.known = 0 // what is taken in may be what they are about: they are looked at again
+		r.known = 0 // the stop requests may be about what is taken in now, so read them again
 	}
 	if items, err = r.admit(ctx, r.takeDue(items)); err != nil {
 		return news, err
@@ -231,8 +232,8 @@ func (r *run) catchUp(ctx context.Context) (news bool, err error) {
 	return true, r.takeIn(ctx, items)
 }
 
-// reread brings the conversation to a position of the thread: what was added is read, and all of it where something that was
-// there before has been changed, by the run's own code (edited) or by anybody else.
+// reread updates the conversation to a position of the thread. It reads what was added, or everything when an earlier
+// message was changed, by the run's own code (edited) or by anyone else.
 func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news bool, err error) {
 	if !edited {
 		last, err := r.engine.store.LastEdit(ctx, r.thread.ID, r.seen)
@@ -255,8 +256,8 @@ func (r *run) reread(ctx context.Context, at store.Position, edited bool) (news 
 	return true, nil
 }
 
-// park puts the run to rest until what it waits for is in the inbox, or a time has come. It holds neither lease nor
-// goroutine.
+// park puts the run to rest until what it waits for is in the inbox, or a time has come. A parked run holds neither
+// lease nor goroutine.
 func (r *run) park(ctx context.Context) error {
 	if changed := r.snapshotContext(ctx); r.record.Status == store.RunWaiting && !changed && !r.owesHooks() && !r.owesScopes() {
 		return nil // takeIn has written it
@@ -283,7 +284,7 @@ func (r *run) maxSteps() int {
 	return defaultMaxSteps
 }
 
-// buildTools makes the tools of the side as they stand now; nothing when they are there and cannot have changed.
+// buildTools builds the current tools of the side. It does nothing when they are built and cannot have changed.
 func (r *run) buildTools(ctx context.Context) (err error) {
 	if r.tools != nil && (r.exec == nil || !r.exec.toolsChange()) {
 		if changed, err := r.skillsChanged(ctx); !changed || err != nil {
@@ -302,7 +303,8 @@ func (r *run) buildTools(ctx context.Context) (err error) {
 	return err
 }
 
-// execution gives what the run's code works with, made at the first need. The variables are there before any code is.
+// execution returns the execution of the run's code, and creates it when it is first needed. The variables are
+// resolved before any code runs.
 func (r *run) execution(ctx context.Context) (*execution, error) {
 	if r.exec != nil {
 		return r.exec, nil
@@ -321,11 +323,11 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	if r.lines == nil {
 		r.lines = r.exec.code.lines
 	}
-	r.exec.code.lines = r.lines // their bounds are the run's
+	r.exec.code.lines = r.lines // the limits on log lines apply to the whole run
 	if r.session != nil {
 		r.exec.host.Session = r.session
 	} else if err := r.exec.host.Session.Restore(r.sessionState); err != nil {
-		r.log.Error(err, "the run goes on without its session's state", "run", r.record.ID)
+		r.log.Error(err, "cannot restore the state of the session: the run continues without it", "run", r.record.ID)
 	}
 	r.exec.turn.resume(r.checkpoint.Turn)
 	r.useSide()
@@ -333,12 +335,12 @@ func (r *run) execution(ctx context.Context) (*execution, error) {
 	return r.exec, nil
 }
 
-// hasTools tells whether a side has any tools at all.
+// hasTools reports whether a side has any tools at all.
 func hasTools(s *definition.Side) bool {
 	return len(s.Prompt.Spec.Tools) > 0 || len(s.Prompt.Skills) > 0 || s.Spec.SessionStop != nil || s.Spec.SessionFail != nil || s.Spec.SessionStatus != nil
 }
 
-// state gives the thread, bound to the run's fence.
+// state returns the thread's state with the fence of the run.
 func (r *run) state(ctx context.Context) (*thread.State, error) {
 	st, err := r.engine.threads.Open(ctx, r.thread.ID)
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// defaultMaxSessionTurns of an agent that does not say.
+// defaultMaxSessionTurns is the limit of turns for an agent that sets no maxSessionTurns.
 const defaultMaxSessionTurns = 50
 
-// side is the one whose turn it is or, while calls of the other are made, that one; a called prompt stands for the side that called it.
+// side returns the side that the run acts as: the side whose turn it is, or the other one while calls of that side
+// are made. A called prompt stands for the side that called it.
 func (r *run) side() *definition.Side {
 	if r.frame != nil {
 		return r.frame.side
@@ -25,7 +26,7 @@ func (r *run) side() *definition.Side {
 	return r.agent.Side(r.checkpoint.Turn.Side)
 }
 
-// mark is what messages of the side carry that acts.
+// mark returns the value of Message.Side for messages of the acting side.
 func (r *run) mark() string {
 	if r.agent == nil {
 		return ""
@@ -33,8 +34,9 @@ func (r *run) mark() string {
 	return r.agent.MessageSide(r.side())
 }
 
-// actAs has calls of a side made, which may not be the one whose turn it is: what its code has queued is taken in
-// when it may be the other's already. Call back once they are.
+// actAs makes the run act as the side s while calls of s are made. It may not be the turn of s: a call that code of s
+// queued may be taken in when the turn has passed to the other side. Call back to restore the side once the calls are
+// made.
 func (r *run) actAs(s *definition.Side) (back func()) {
 	if s == r.side() {
 		return func() {}
@@ -47,7 +49,7 @@ func (r *run) actAs(s *definition.Side) (back func()) {
 	}
 }
 
-// useSide has the tools made anew and tells code whose turn it is.
+// useSide discards the tools, so that they are built anew, and tells code whose turn it is.
 func (r *run) useSide() {
 	r.tools = nil
 	if r.exec != nil {
@@ -55,7 +57,7 @@ func (r *run) useSide() {
 	}
 }
 
-// maxTurns of the session.
+// maxTurns returns the limit of turns of the session.
 func (r *run) maxTurns() int {
 	if n := int(r.agent.Spec.MaxSessionTurns); n > 0 {
 		return n
@@ -63,8 +65,8 @@ func (r *run) maxTurns() int {
 	return defaultMaxSessionTurns
 }
 
-// following gives the side that has the turn after this one; nil when the session ends with it: code has stopped it,
-// or the other side is a person.
+// following returns the side that has the next turn. It returns nil when the session ends with this turn: code has
+// stopped it, or the other side is a person.
 func (r *run) following() *definition.Side {
 	switch t := r.checkpoint.Turn; {
 	case t.Ends:
@@ -80,8 +82,8 @@ func (r *run) following() *definition.Side {
 	}
 }
 
-// endTurn ends the turn: the session goes on with the next one, which is in the log together with the end of this one
-// (SPEC AGT-02), or is over. m is the answer when it is not in the log yet.
+// endTurn ends the turn. The session then ends, or continues with the next turn, whose start is in the log together
+// with the end of this one (AGT-02). m is the answer when it is not in the log yet.
 func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (ended bool, err error) {
 	next := r.following()
 	if limit := r.maxTurns(); next != nil && r.checkpoint.Turn.Over+1 >= limit {
@@ -116,7 +118,7 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 	r.checkpoint.Turn = turn
 	r.record.State = r.checkpoint.Encode()
 	s.checkpoint(r.record)
-	s.saveScopes(false) // of a handler; what a tool did is there with its result
+	s.saveScopes(false) // changes by a handler; those by a tool are saved with its result
 	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
@@ -129,13 +131,13 @@ func (r *run) endTurn(ctx context.Context, end *plan.Ending, m *store.Message) (
 
 // turnEvent is the data of turn.ended.
 type turnEvent struct {
-	Side string `json:"side"` // whose turn it was
-	Turn int    `json:"turn"` // the how manieth of the session
-	Next string `json:"next"` // whose it is now
+	Side string `json:"side"` // the side whose turn ended
+	Turn int    `json:"turn"` // 1-based number of the turn in the session
+	Next string `json:"next"` // the side whose turn begins
 }
 
-// opened sees to it that a side whose turn begins has something to answer: the other may have ended its turn without
-// a word.
+// opened ensures that a side whose turn begins has a message to answer. The other side may have ended its turn
+// without one.
 func (r *run) opened(messages []model.Message) []model.Message {
 	t := r.checkpoint.Turn
 	if !r.agent.Dual() || t.Over == 0 || r.record.Steps != t.Before || len(messages) == 0 {
@@ -147,10 +149,10 @@ func (r *run) opened(messages []model.Message) []model.Message {
 	return append(messages, model.Message{Role: model.RoleUser, Content: wordless})
 }
 
-// wordless stands for a turn in which nothing was said.
+// wordless is the message that stands for a turn in which nothing was said.
 const wordless = "(the turn ended without a message)"
 
-// Progress tells how far the run of a row is, for whoever asks from outside (SPEC RUN-03).
+// Progress returns how far a stored run is, for callers outside of the run (RUN-03).
 func Progress(r *store.Run) tool.ExecutionState {
 	s := tool.ExecutionState{FlowID: r.ID, CurrentSide: definition.SideA, StepCount: r.Steps}
 	if kept, err := checkpoint.Read(r); err == nil && !r.Status.Ended() {

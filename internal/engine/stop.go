@@ -12,23 +12,24 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// Stop ends the thread's run by a user's wish, be it under way, here or at another replica, or waiting: it
-// ends as stopped (SPEC RUN-04), and what waits in the inbox stays there until a user says more or Continue
-// (SPEC MSG-08). Both are on disk when it returns, so that what is sent afterwards starts a run. Without a run
-// it does nothing.
+// Stop ends the run of a thread at a user's request: a run under way on this or another replica, or a waiting one.
+// The run ends as stopped (RUN-04). Messages that wait in the inbox stay there until a user sends another message or
+// calls Continue (MSG-08). Both facts are on disk when Stop returns, so a message sent afterwards starts a run.
+// Without a run Stop does nothing.
 func (e *Engine) Stop(ctx context.Context, threadID, reason string) error {
 	_, err := e.endRun(ctx, threadID, &stoppedError{reason: reason})
 	return err
 }
 
 const (
-	// endTries bounds how often a run that moves from one holder to another is gone after.
+	// endTries bounds the attempts to end a run that moves from one holder to another.
 	endTries = 200
-	// endPause is how long it is left alone in between.
+	// endPause is the pause between two attempts.
 	endPause = 5 * time.Millisecond
 )
 
-// endRun ends a run, wherever it is, and tells whether it did; not so when none is under way, or none of the id.
+// endRun ends the run of a thread on any replica, and reports whether it did. It reports false when no run is under
+// way, or none with the requested id.
 func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (ended bool, err error) {
 	for range endTries {
 		if done := e.cancelling(threadID, s); done != nil {
@@ -45,7 +46,7 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 		if s.written || err != nil || !moved {
 			return s.written, err
 		}
-		select { // somebody here has just taken it up, or another replica
+		select { // this replica or another one has just taken up the run
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		case <-time.After(endPause):
@@ -54,7 +55,8 @@ func (e *Engine) endRun(ctx context.Context, threadID string, s *stoppedError) (
 	return false, fmt.Errorf("thread %s: %w", threadID, store.ErrLeaseHeld)
 }
 
-// stopElsewhere ends a run that waits, or that nobody here is at. moved tells that somebody has taken it up just now.
+// stopElsewhere ends a run that waits, or that this replica does not execute. moved reports that a holder has just
+// taken up the run.
 func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedError) (moved bool, err error) {
 	last, err := e.store.Run(ctx, threadID, "")
 	if err != nil || last.Status.Ended() || s.runID != "" && s.runID != last.ID {
@@ -74,12 +76,12 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 	defer e.unregister(ctx, threadID, active)
 	defer func() {
 		if errors.Is(err, context.Canceled) && outer.Err() == nil && s.err == nil {
-			moved, err = true, nil // somebody else ends the run at the same time, and did not find this end begun
+			moved, err = true, nil // another caller ends the run at the same time and cancelled this attempt
 		}
 	}()
 	fence, release, err := e.leases.Acquire(ctx, threadID, e.opts.Owner, cancel)
 	if errors.Is(err, store.ErrLeaseHeld) {
-		// By another replica, which finds out when it writes or renews, or by one that is lost.
+		// The holder is another replica, which notices when it writes or renews, or a replica that is lost.
 		if err := e.store.Apply(ctx, threadID, nil, &store.Revoke{}); err != nil {
 			return false, err
 		}
@@ -91,28 +93,28 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 		return false, err
 	}
 	defer release()
-	// Read again, now that nobody else can change it.
+	// Read again: nobody else can change the run now.
 	if last, err = e.store.Run(ctx, threadID, ""); err != nil || last.Status.Ended() {
 		return false, err
 	}
 	return false, e.stopHeld(ctx, t, fence, active, last, s)
 }
 
-// stopHeld ends a run that nobody is at, of a thread whose lease is held.
+// stopHeld ends a run that nobody executes. The caller holds the lease of the thread.
 func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
 	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: transcript.New()}
 	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}
-	// Its hooks are told of the end like of any other. One that is not ready keeps nobody from stopping the run.
+	// Hooks see this end like any other. A definition that is not ready must not prevent the stop.
 	r.agent, _ = e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	return r.stop(context.WithoutCancel(ctx), s)
 }
 
-// Destroy clears the conversation (SPEC THR-06). The store does it in one transaction, which also ends a run
-// that is under way and shuts out whoever is at it, so that a crash finds either all of it done or nothing.
-// What the run's code does at this moment, and the children that it waits for, are ended afterwards. A parent that waits
-// for the thread is told.
+// Destroy clears the conversation (THR-06). The store does it in one transaction, which also ends a run that is under
+// way and fences off its holder. A crash therefore finds either all of it done or nothing. The code that the run
+// executes at this moment, and the children that the run waits for, are ended afterwards. A parent that waits for the
+// thread is told.
 func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -137,7 +139,7 @@ func (e *Engine) Destroy(ctx context.Context, threadID string) error {
 	return e.stopAwaited(context.WithoutCancel(ctx), awaited)
 }
 
-// awaitedOf lists the children that the run of a thread waits for; none when no run is under way.
+// awaitedOf returns the children that the run of a thread waits for; none when no run is under way.
 func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild, error) {
 	last, err := e.newestRun(ctx, t.ID)
 	if err != nil || last == nil || last.Status.Ended() {
@@ -150,7 +152,7 @@ func (e *Engine) awaitedOf(ctx context.Context, t *store.Thread) ([]awaitedChild
 	return r.awaited(ctx)
 }
 
-// partingOps tell the parent that waits for a thread that it gives no result.
+// partingOps returns the operations that tell the waiting parent of a thread that the thread will give no result.
 func (e *Engine) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, error) {
 	if t.Child == nil || t.ParentID == "" || t.TerminatedAt != 0 {
 		return nil, nil
@@ -174,8 +176,8 @@ func (e *Engine) partingOps(ctx context.Context, t *store.Thread) ([]store.Op, e
 	return ops, nil
 }
 
-// Abort lets go of the thread's run at once and writes nothing more: the thread is about to be purged.
-// It does not wait for the run.
+// Abort drops the run of a thread at once and writes nothing more, because the thread is about to be purged. It does
+// not wait for the run.
 func (e *Engine) Abort(_ context.Context, threadID, reason string) {
 	e.detach(threadID, errAborted)
 	if e.cancel(threadID, errAborted) {

@@ -17,24 +17,26 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A run that somebody ends takes the runs of the children with it that it waits for (SPEC RUN-04). That these are to end is
-// put into their inboxes in the transaction that ends the run, so that it happens whoever dies then; whoever ended the run
-// sees to it at once. A child whose thread was not there yet at that moment asks, when it begins, whether anybody waits.
+// When an external request ends a run, the runs of the children that it waits for end too (RUN-04). The transaction
+// that ends the run puts a stop request into the inbox of each such child, so that the children stop even if this
+// replica crashes. The replica that ended the run also stops them at once. A child whose thread did not exist at that
+// moment checks, when it begins, whether its parent's run still waits.
 
-// awaitedStop ends a child's run that nobody waits for any more. The parent is not told: it does not wait.
+// awaitedStop returns the stop of a child's run that nobody waits for any more. The parent is not told, because it
+// does not wait.
 func awaitedStop(runID string) *stoppedError {
 	return &stoppedError{reason: "the run that waited for it was ended", quiet: true, runID: runID}
 }
 
-// awaitedChild is a child that works on calls of its parent, or is to.
+// awaitedChild is a child that works, or will work, on calls of its parent.
 type awaitedChild struct {
 	thread *store.Thread
-	by     string // the run
+	by     string // the id of the parent's run
 	calls  []string
 }
 
-// awaited lists the children that a run waits for, or is about to: those that work on its calls. Those that work on
-// their own are none of them.
+// awaited returns the children that the run waits for or will wait for: those that work on its calls. Children that
+// work independently are not included.
 func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	children, err := r.engine.store.Children(ctx, r.thread.ID)
 	if err != nil {
@@ -47,7 +49,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 		return nil, nil
 	}
 	conv := r.conv
-	if conv == nil { // it is ended by somebody who was not at it
+	if conv == nil { // the caller ends the run without executing it
 		if conv, err = transcript.Load(ctx, r.engine.store, r.thread, r.engine.opts.Limits.ContextMessages); err != nil {
 			return nil, err
 		}
@@ -71,7 +73,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 			return nil, err
 		}
 		replies = slices.DeleteFunc(replies, func(call string) bool {
-			// What a called prompt has made is not among the calls of the conversation.
+			// Calls that a called prompt made are not among the calls of the conversation.
 			own := c.Child.SpawnGroupID == r.record.ID && call == c.Child.ToolCallID
 			return call == "" || !open[call] && !own
 		})
@@ -82,7 +84,7 @@ func (r *run) awaited(ctx context.Context) ([]awaitedChild, error) {
 	return out, nil
 }
 
-// newestRun of a thread; nil when there is none.
+// newestRun returns the newest run of a thread; nil when there is none.
 func (e *Engine) newestRun(ctx context.Context, threadID string) (*store.Run, error) {
 	last, err := e.store.Run(ctx, threadID, "")
 	if errors.Is(err, store.ErrNotFound) {
@@ -91,7 +93,7 @@ func (e *Engine) newestRun(ctx context.Context, threadID string) (*store.Run, er
 	return last, err
 }
 
-// stopChildOps tell children, in the transaction that ends a run, that it does not wait for them any more.
+// stopChildOps returns the stop requests for children, for the transaction that ends the run which waited for them.
 func stopChildOps(children []awaitedChild) []store.Op {
 	var ops []store.Op
 	for _, c := range children {
@@ -104,7 +106,7 @@ func stopChildOps(children []awaitedChild) []store.Op {
 	return ops
 }
 
-// stopAwaited ends what children do that have been told so, here or elsewhere, and returns when that is over.
+// stopAwaited ends the runs of children that have a stop request, on any replica, and returns when they have ended.
 func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(terminators)
@@ -114,7 +116,7 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 			if err == nil && last == nil {
 				err = e.dropUnbegun(ctx, c.thread)
 			}
-			if err == nil { // it may be about to begin
+			if err == nil { // a run may be about to begin
 				_, err = e.endRun(ctx, c.thread.ID, awaitedStop(""))
 			}
 			return store.IgnoreNotFound(err)
@@ -123,7 +125,7 @@ func (e *Engine) stopAwaited(ctx context.Context, children []awaitedChild) error
 	return group.Wait()
 }
 
-// dropUnbegun ends a child that has not begun, and takes the orders out of its inbox that say so.
+// dropUnbegun ends a child that has not begun, and removes the stop requests for it from its inbox.
 func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
 	work, err := e.store.Work(ctx, t.ID)
 	if err != nil {
@@ -131,17 +133,18 @@ func (e *Engine) dropUnbegun(ctx context.Context, t *store.Thread) error {
 	}
 	stops, calls, rest := splitStopRequests(work.Inbox)
 	if len(stops) == 0 || !calls[t.Child.ToolCallID] {
-		return nil // somebody has seen to it
+		return nil // another replica has handled it
 	}
 	err = e.store.Apply(ctx, t.ID, nil, append([]store.Op{dequeueOf(stops)}, endUnbegunOps(work.Thread, rest, calls)...)...)
 	if errors.Is(err, store.ErrConflict) {
-		return nil // the order stays, and whoever takes the child up looks
+		return nil // the stop request stays, and the next holder of the child handles it
 	}
 	return err
 }
 
-// finishStopRequests take the orders out of the thread's inbox with the end of the run that they are about, as it may be parked
-// then, and nobody would look; and give the calls that nobody waits for any more.
+// finishStopRequests returns the operation that removes the stop requests from the inbox together with the end of the
+// run that they are about. The thread may be parked then, and nothing would look at them. It also returns the calls
+// that nobody waits for any more.
 func (r *run) finishStopRequests(ctx context.Context) (ops []store.Op, over map[string]bool, err error) {
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
@@ -159,20 +162,25 @@ func (r *run) finishStopRequests(ctx context.Context) (ops []store.Op, over map[
 	return ops, over, nil
 }
 
-// parkOnly parks a child that has nothing to do but what nobody waits for any more. What anybody has said to it since, it
-// works on, also when that comes at this very moment: whoever has said it may wait.
+// parkOnly returns the operation that parks a child, unless its inbox has a message that is about none of the calls.
+// The child works on such a message, even if it arrives at this very moment, since its sender may wait for the
+// answer.
 func parkOnly(calls map[string]bool) *store.Park {
 	return &store.Park{Unless: func(item store.InboxItem) bool { return saidSince(item, calls) }}
 }
 
-// saidSince tells whether an inbox item is a message that is about none of the calls.
+// saidSince reports whether an inbox item is a message that is about none of the calls.
 func saidSince(item store.InboxItem, calls map[string]bool) bool {
 	return item.Kind == store.InboxMessage && !asks(item, calls)
 }
 
-// endUnbegunOps end a child that has not begun, whose inbox has that besides the orders: one that can be talked to again stays
-// so, and begins when somebody says more to it; any other is over. One to which somebody has said more begins. They conflict
-// with what is said to it in between, where it would be lost.
+// endUnbegunOps returns the operations that cancel a child that never started. rest is its inbox without the stop
+// requests.
+//
+//   - A resumable child is parked, unless it already got another message. It begins when it gets one.
+//   - Any other child that already got another message begins, so there are no operations.
+//   - Any remaining child is terminated. The operations fail with a conflict when the thread changes in between, so that
+//     no message is lost.
 func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]bool) []store.Op {
 	made := func(item store.InboxItem) bool { return item.Key == thread.FirstMessageKey }
 	since := func(item store.InboxItem) bool { return !made(item) && saidSince(item, calls) }
@@ -189,7 +197,8 @@ func endUnbegunOps(t *store.Thread, rest []store.InboxItem, calls map[string]boo
 	}
 }
 
-// splitStopRequests takes the orders to stop out of what waits in an inbox, and gives the calls that they are about.
+// splitStopRequests splits inbox items into stop requests and the rest, and returns the calls that the stop requests
+// name.
 func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls map[string]bool, rest []store.InboxItem) {
 	for i, item := range items {
 		if item.Kind != store.InboxStop {
@@ -203,7 +212,7 @@ func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls 
 		}
 		stops = append(stops, item)
 		var order store.StopOrder
-		_ = json.Unmarshal(item.Payload, &order) // one that cannot be read is about nothing
+		_ = json.Unmarshal(item.Payload, &order) // a stop request that cannot be read names no calls
 		for _, call := range order.Calls {
 			calls[call] = true
 		}
@@ -214,8 +223,9 @@ func splitStopRequests(items []store.InboxItem) (stops []store.InboxItem, calls 
 	return stops, calls, rest
 }
 
-// applyStopRequests does what orders say, of a thread whose lease is held, and takes them out of its inbox: the run that they are about
-// ends, and what has not begun does not. Nothing that began after an order came is touched by it.
+// applyStopRequests applies pending stop requests to a thread and removes them from its inbox. The caller holds the
+// lease. The run that they are about ends, and work that has not begun does not begin. Runs that began after a stop
+// request arrived are not affected.
 func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, stops, rest []store.InboxItem, calls map[string]bool) error {
 	if last != nil && !last.Status.Ended() {
 		kept, err := checkpoint.Read(last)
@@ -237,12 +247,12 @@ func (e *Engine) applyStopRequests(ctx context.Context, t *store.Thread, fence *
 	}
 	err := e.store.Apply(ctx, t.ID, fence, ops...)
 	if errors.Is(err, store.ErrConflict) && len(stops) > 0 {
-		return nil // they are still there: it is looked at again
+		return nil // the stop requests are still there and are looked at again
 	}
 	return store.IgnoreNotFound(err)
 }
 
-// asks tells whether an inbox item is a message whose answer was to be the result of one of the calls.
+// asks reports whether an inbox item is a message whose answer would be the result of one of the calls.
 func asks(item store.InboxItem, calls map[string]bool) bool {
 	var m store.Message
 	if item.Kind != store.InboxMessage || json.Unmarshal(item.Payload, &m) != nil {
@@ -251,9 +261,9 @@ func asks(item store.InboxItem, calls map[string]bool) bool {
 	return slices.ContainsFunc(repliesOf(&m), func(call string) bool { return calls[call] })
 }
 
-// abandoned tells whether a child works, or is about to begin, for a run of its parent that somebody has ended: then that is
-// the call. Whoever ended it may not have seen the child, which came to be at that moment. What was said to it since, by
-// anybody, it begins with.
+// abandoned returns the call that a child works for, or will begin to work for, when the parent's run was stopped;
+// nil otherwise. The caller that stopped the run may not have seen the child, which was created at that moment. A
+// child that has got a second message begins with it all the same.
 func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run, items []store.InboxItem) (calls map[string]bool, err error) {
 	c := t.Child
 	if c == nil || !c.Blocking || c.ToolCallID == "" || c.SpawnGroupID == "" || t.ParentID == "" {
@@ -283,7 +293,7 @@ func (e *Engine) abandoned(ctx context.Context, t *store.Thread, last *store.Run
 	return calls, nil
 }
 
-// checkStopRequests ends the run of a thread here when an order says so.
+// checkStopRequests ends the run of a thread on this replica when a stop request names its calls.
 func (e *Engine) checkStopRequests(ctx context.Context, id string) error {
 	if !e.here(id) || e.Stopping(id) {
 		return nil

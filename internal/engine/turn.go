@@ -14,28 +14,29 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// turn is the run as its code sees it, and what code asks of it (SPEC RUN-03). It implements tool.Execution. Code
-// runs beside the run's own goroutine, which takes over what was asked with the result of the call (decided), so
-// that it is in the log with that result or not at all.
+// turn is the state of the run as its code sees it, and what code requested for the turn (RUN-03). It implements
+// tool.Execution. Code runs concurrently with the goroutine of the run. That goroutine takes over the requests
+// together with the result of the call (see decided), so that a request is in the log with that result or not at all.
+// mu guards all fields except run.
 type turn struct {
 	run string
 
 	mu        sync.Mutex
-	side      string   // whose turn it is
-	prompt    string   // the one in use
-	called    []string // the prompts that were called as tools, one by the other
+	side      string   // the side whose turn it is
+	prompt    string   // the prompt in use
+	called    []string // the prompts called as tools, outermost first
 	steps     int
-	stepsB    int // of those, side b's
+	stepsB    int // the steps of side b among them
 	history   []store.Message
-	wanted    bool   // code reads the history
-	stoppedBy string // the side whose code did
+	wanted    bool   // some code names historyProperty
+	stoppedBy string // the side whose code stopped the run
 	asked     checkpoint.Turn
-	news      bool // something was asked since it was last taken over
+	news      bool // code requested something since the run last took over the requests
 }
 
 func newTurn(runID string) *turn { return &turn{run: runID, side: definition.SideA} }
 
-// resume takes over what code asked of the turn before it was cut off.
+// resume restores the requests that code made in this turn before the run was interrupted.
 func (t *turn) resume(kept checkpoint.Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,14 +49,15 @@ func (t *turn) resume(kept checkpoint.Turn) {
 	}
 }
 
-// use tells whose turn it is.
+// use records the side whose turn it is, and its prompt.
 func (t *turn) use(s *definition.Side) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.side, t.prompt = s.Name, s.Prompt.Name
 }
 
-// historyProperty is what code has to name to be given the conversation, which may be large, with every call.
+// historyProperty is the property that code must name to receive the conversation. The conversation may be large, so
+// calls of other code do not carry it.
 const historyProperty = "messageHistory"
 
 func (t *turn) reads(code string) {
@@ -78,7 +80,7 @@ func (t *turn) Now() tool.ExecutionState {
 	return s
 }
 
-// call tells which prompts are being called as tools.
+// call records the path of prompts that are being called as tools.
 func (t *turn) call(path []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,12 +101,12 @@ func (t *turn) ForceTurn(side string) error {
 	if side != definition.SideA && side != definition.SideB {
 		return &sandbox.Error{Name: "RangeError", Message: fmt.Sprintf("forceTurn takes the side %q or %q, not %q", definition.SideA, definition.SideB, side)}
 	}
-	// The other side's turn: this one is over, and where that is a person the session.
+	// The turn passes to the other side, so this turn ends. If the other side is a person, the session ends too.
 	t.asked.Again, t.asked.Passes, t.news = side == t.side, side != t.side, true
 	return nil
 }
 
-// beginTurn tells code how far the run is, before the calls of a step are made.
+// beginTurn updates the state that code sees of the run, before the calls of a step are made.
 func (r *run) beginTurn() {
 	if r.exec == nil || r.exec.turn == nil {
 		return
@@ -114,12 +116,12 @@ func (r *run) beginTurn() {
 	defer t.mu.Unlock()
 	t.steps, t.stepsB = r.record.Steps, r.checkpoint.Turn.StepsB
 	if t.wanted {
-		t.history = slices.Clone(r.conv.Messages) // which the run goes on changing
+		t.history = slices.Clone(r.conv.Messages) // a copy, since the run keeps changing the conversation
 	}
 }
 
-// decided takes over what code has asked of the turn, and reports whether it asked for anything. The run's next checkpoint
-// keeps it.
+// decided takes over what code has requested for the turn, and reports whether there was any request. The next
+// checkpoint of the run stores it.
 func (r *run) decided() bool {
 	if r.exec == nil || r.exec.turn == nil {
 		return false
@@ -136,7 +138,7 @@ func (r *run) decided() bool {
 	return true
 }
 
-// turned holds what comes next against what code has decided about the turn.
+// turned returns the decision d, replaced where code has ended or passed on the turn.
 func (r *run) turned(d plan.Decision) plan.Decision {
 	if d.Action != plan.Ask {
 		return d
@@ -150,7 +152,7 @@ func (r *run) turned(d plan.Decision) plan.Decision {
 	return d
 }
 
-// given forgets what was asked of a turn that is over.
+// given clears the requests of a turn that has ended.
 func (t *turn) given() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
