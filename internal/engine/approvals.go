@@ -8,7 +8,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A call that has to be approved (SPEC RUN-11) waits like one whose result a child gives: the run is parked. The
+// A call that has to be approved (RUN-11) waits like one whose result a child gives: the run is parked. The
 // decision comes by the inbox and is kept with the run until the call has its result, which is when it is that
 // call's turn, so that results keep the order of the calls.
 

@@ -21,9 +21,9 @@ var (
 type stopKind int
 
 const (
-	stopByUser    stopKind = iota // what waits is parked (SPEC MSG-08)
-	stopCancel                    // this run and no more (SPEC RUN-10)
-	stopInterrupt                 // a message takes its place (SPEC RUN-09)
+	stopByUser    stopKind = iota // what waits is parked (MSG-08)
+	stopCancel                    // this run and no more (RUN-10)
+	stopInterrupt                 // a message takes its place (RUN-09)
 	stopRollback                  // the same, and what the run has appended is taken back
 )
 

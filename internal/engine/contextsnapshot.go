@@ -12,7 +12,7 @@ import (
 )
 
 // state.context lives in the isolate, which ends when a run is parked. What of it can be written down is carried over
-// to where the run goes on (SPEC STA-08): not functions, and nothing that holds a secret, which is kept sealed or not
+// to where the run goes on (STA-08): not functions, and nothing that holds a secret, which is kept sealed or not
 // at all.
 
 const (

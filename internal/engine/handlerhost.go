@@ -40,7 +40,7 @@ func (c *handlerCall) destroysNow() bool {
 	return c.destroys
 }
 
-// delta takes a piece of the answer (SPEC EVT-02).
+// delta takes a piece of the answer (EVT-02).
 func (c *handlerCall) delta(_ context.Context, args []any) (any, error) {
 	piece, ok := textArg(args, 0)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/skein-dev/skein/internal/tool/agent"
 )
 
-// handoffsOf an execution, for tools (SPEC AGT-03).
+// handoffsOf an execution, for tools (AGT-03).
 type handoffsOf struct {
 	execution *execution
 	// made is how often the run has passed to another agent before this execution.

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// limits of a run (SPEC RUN-10): the lower of those of its thread and its agent; 0 for none.
+// limits of a run (RUN-10): the lower of those of its thread and its agent; 0 for none.
 type limits struct {
 	steps    int
 	tokens   int64

@@ -81,7 +81,7 @@ func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 }
 
 // SearchMemory finds what was said in the threads of a thread's agent that have the thread's user, or none like it
-// (SPEC RUN-08). ErrNoMemory when the agent keeps no memory, a *NotReadyError when it is not ready.
+// (RUN-08). ErrNoMemory when the agent keeps no memory, a *NotReadyError when it is not ready.
 func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error) {
 	a, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {

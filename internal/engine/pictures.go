@@ -24,7 +24,7 @@ const (
 	defaultImageThreshold = 10
 )
 
-// pictured shows the images that are attached to the newest messages to a model that can see (SPEC AGT-05). All others
+// pictured shows the images that are attached to the newest messages to a model that can see (AGT-05). All others
 // are named with the rest of the files.
 func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.Message, error) {
 	s := r.side()

@@ -33,15 +33,15 @@ type Definitions interface {
 	// Rules gives what a Thread object and its agent say of the thread's runs. Objects that do not exist say nothing.
 	Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error)
 	// RuntimeContext gives what the platform team configured for code in the sandboxes of a pool; nil for nothing
-	// (SPEC TOL-04).
+	// (TOL-04).
 	RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error)
-	// CalledAgent finds the agent that is to be called as a tool by that name; nil when there is none (SPEC AGT-03).
+	// CalledAgent finds the agent that is to be called as a tool by that name; nil when there is none (AGT-03).
 	CalledAgent(ctx context.Context, namespace, tool string) (*definition.CalledAgent, error)
 	// HandoffPolicy gives that of the Thread object; "" when it has none.
 	HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error)
-	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
+	// Names lists definitions of a kind: "agent", "prompt" or "model" (AGT-07).
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
-	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
+	// Load gives a definition of a kind as plain JSON, without secrets (AGT-07). An unknown name is an error.
 	Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }
 
@@ -76,7 +76,7 @@ type ChildRequest struct {
 	Attachments []string
 }
 
-// Effects schedules effects (SPEC EFF-01).
+// Effects schedules effects (EFF-01).
 type Effects interface {
 	// Schedule declares an effect under a name derived from the cause and gives its id.
 	Schedule(ctx context.Context, thread *store.Thread, req EffectRequest) (id string, err error)
@@ -96,7 +96,7 @@ type EffectRequest struct {
 	HookDepth int
 }
 
-// ScheduledEffect is the record of a pending effect (SPEC EFF-02).
+// ScheduledEffect is the record of a pending effect (EFF-02).
 type ScheduledEffect struct {
 	ID          string          `json:"id"`
 	Name        string          `json:"name"`

@@ -15,7 +15,7 @@ import (
 )
 
 // system gives the system prompt of the next step: the text of the side's prompt, as it is now, with the thread's
-// arguments and variables in it, and the task that the thread is bound to (SPEC RUN-01). Values of secrets are in it:
+// arguments and variables in it, and the task that the thread is bound to (RUN-01). Values of secrets are in it:
 // it goes to the model and nowhere else.
 func (r *run) system(ctx context.Context) (string, error) {
 	p := &r.side().Prompt

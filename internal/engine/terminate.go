@@ -18,7 +18,7 @@ import (
 // terminators is how many threads of one generation are terminated at once, so that their writes share commits.
 const terminators = 32
 
-// Terminate ends a thread softly (SPEC THR-05) and with it every descendant (SPEC SUB-08): the store
+// Terminate ends a thread softly (THR-05) and with it every descendant (SUB-08): the store
 // first, then the runs under way here. Again is no error and reaches descendants that were missed.
 // reason is one of api/v1alpha1/conditions.go.
 func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {

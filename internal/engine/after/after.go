@@ -1,4 +1,4 @@
-// Package after holds the tasks that follow runs (SPEC RUN-07, docs/adr/0029-after-a-run.md): vectors of what was
+// Package after holds the tasks that follow runs (RUN-07, docs/adr/0029-after-a-run.md): vectors of what was
 // said, for the agent's memory, and a title for the thread. What a run used is no task: its record is written with
 // the run's end.
 package after

@@ -27,11 +27,11 @@ type State struct {
 	Input string `json:"input,omitempty"`
 	// Turn is whose turn it is, and what code has decided about it.
 	Turn Turn `json:"turn,omitzero"`
-	// Handoffs is how often the run has passed to another agent (SPEC AGT-03), which begins a turn of its own.
+	// Handoffs is how often the run has passed to another agent (AGT-03), which begins a turn of its own.
 	Handoffs int `json:"handoffs,omitempty"`
 	// HookDepth is that of the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
-	// Worked is how long the run has been at work, in microseconds, where that is bounded (SPEC RUN-10).
+	// Worked is how long the run has been at work, in microseconds, where that is bounded (RUN-10).
 	Worked int64 `json:"worked,omitempty"`
 	// Context is what of state.context a run that waited has carried over, encoded.
 	Context []byte `json:"context,omitempty"`

@@ -36,13 +36,13 @@ type Agent struct {
 	A, B *Side
 	// Prompts that the sides call as tools, and those that these call, by the names of their objects.
 	Prompts map[string]*CalledPrompt
-	// Memory is the model that turns messages into vectors (SPEC RUN-08); nil for none.
+	// Memory is the model that turns messages into vectors (RUN-08); nil for none.
 	Memory *Model
-	// Titles is the model that writes titles (SPEC RUN-07); nil for none.
+	// Titles is the model that writes titles (RUN-07); nil for none.
 	Titles *Model
 }
 
-// CalledPrompt is a prompt as a tool (SPEC AGT-05): what a side with it would be, or why it cannot be called now.
+// CalledPrompt is a prompt as a tool (AGT-05): what a side with it would be, or why it cannot be called now.
 type CalledPrompt struct {
 	Side *Side
 	Err  error
@@ -59,7 +59,7 @@ type Side struct {
 	Agents []CalledAgent
 	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
 	Hooks map[skeinv1.HookName]*Hook
-	// Handler is set where the side is code (SPEC AGT-09): it has neither prompt nor model nor tools then.
+	// Handler is set where the side is code (AGT-09): it has neither prompt nor model nor tools then.
 	Handler *Handler
 }
 
@@ -71,7 +71,7 @@ type Handler struct {
 	Models map[string]*Model
 }
 
-// CalledAgent is an agent as a tool (SPEC AGT-03, AGT-04).
+// CalledAgent is an agent as a tool (AGT-03, AGT-04).
 type CalledAgent struct {
 	ObjectName  string
 	Name        string // as the model calls it
@@ -82,7 +82,7 @@ type CalledAgent struct {
 	Arguments json.RawMessage
 }
 
-// Hook is code that is called at a moment in the life of a thread (SPEC HOK-01), compiled.
+// Hook is code that is called at a moment in the life of a thread (HOK-01), compiled.
 type Hook struct {
 	Name    skeinv1.HookName
 	Owner   string // kind and name of the object that has it
@@ -96,7 +96,7 @@ type Prompt struct {
 	Spec skeinv1.PromptSpec
 	// Text of the spec, with all that it includes.
 	Text *prompt.Template
-	// Skills of the spec, in its order, with their texts (SPEC AGT-08).
+	// Skills of the spec, in its order, with their texts (AGT-08).
 	Skills []skill.Skill
 }
 

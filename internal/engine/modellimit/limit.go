@@ -1,4 +1,4 @@
-// Package modellimit holds the calls of a Model to its limits, over all replicas (SPEC AGT-06). The store says who may call;
+// Package modellimit holds the calls of a Model to its limits, over all replicas (AGT-06). The store says who may call;
 // of each replica only the first in its own line asks it, so that a thousand waiting calls cost no more than one.
 package modellimit
 

@@ -13,7 +13,7 @@ const interrupted = "(no result: the call was interrupted)"
 
 // Assemble gives the conversation as the model of a side sees it: the system prompt, then the messages in order, each
 // Result right behind the call that it answers, since providers refuse anything else. What the other side said is a
-// user's, by the name given; what it called, what came of that and what it thought stays its own (SPEC AGT-02).
+// user's, by the name given; what it called, what came of that and what it thought stays its own (AGT-02).
 func Assemble(system string, c *Conversation, side, other string) []model.Message {
 	out := make([]model.Message, 0, len(c.Messages)+1)
 	out = append(out, model.Message{Role: model.RoleSystem, Content: system})
