@@ -98,7 +98,7 @@ func textArg(args []any, i int) (string, bool) {
 	return s, ok
 }
 
-var errAnswered = errors.New("the answer was given already")
+var errAnswered = errors.New("the answer is already complete")
 
 var handlerLevels = map[string]bool{"trace": true, "debug": true, "info": true, "warn": true, "error": true, "fatal": true}
 

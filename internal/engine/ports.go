@@ -22,8 +22,8 @@ type Definitions interface {
 	Agent(ctx context.Context, namespace, name string) (*definition.Agent, error)
 	// PromptText returns the current text of a prompt, with the prompts that it includes.
 	PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error)
-	// Hooks resolves only the hooks of an agent, as they apply while no side has the turn. A hook of side a's prompt
-	// precedes one of side b's prompt, which precedes one of the agent. Hooks returns nil if there are none.
+	// Hooks resolves only the hooks of an agent, as they apply while no side has the turn: for each name the hook of side a,
+	// else that of side b. A hook of a side's prompt replaces the agent's own. Hooks returns nil if there are none.
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*definition.Effect, error)
