@@ -16,7 +16,7 @@ type line struct {
 	freed chan struct{} // receives a value when a call of this process has returned its permit
 
 	mu     sync.Mutex
-	inside int // calls that wait for their turn
+	inside int             // calls that wait for their turn
 	away   []*model.Later  // calls that were turned away, in order
 	places map[string]bool // keys of the calls in away
 }
