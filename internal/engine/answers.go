@@ -9,8 +9,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// misfit tells what is wrong with an answer that would end the turn, by the prompt's responseSchema; "" when nothing
-// is. It takes away the fence that models like to put around JSON.
+// misfit returns why an answer that would end the turn does not fit the prompt's responseSchema, or "" if it does. It
+// removes the code fence that models often put around JSON.
 func (r *run) misfit(m *store.Message) string {
 	text := raw(r.side().Prompt.Spec.ResponseSchema)
 	if len(text) == 0 || r.checkpoint.Turn.Ends || r.checkpoint.Turn.Passes {
@@ -18,7 +18,7 @@ func (r *run) misfit(m *store.Message) string {
 	}
 	schema, err := tool.CompileSchema(text)
 	if err != nil {
-		return "" // the definition's mistake, which its condition tells
+		return "" // a mistake in the definition, which its condition shows
 	}
 	content := unfenced(transcript.ContentOf(m))
 	if err := schema.Validate(content); err != nil {
@@ -28,7 +28,7 @@ func (r *run) misfit(m *store.Message) string {
 	return ""
 }
 
-// unfenced takes the fence of a code block away that holds all of a text.
+// unfenced returns a text without the fence of a code block, if one block is the whole text.
 func unfenced(text string) string {
 	inside := strings.TrimSpace(text)
 	if !strings.HasPrefix(inside, "```") || !strings.HasSuffix(inside, "```") || len(inside) < 6 {
@@ -41,12 +41,12 @@ func unfenced(text string) string {
 	return text
 }
 
-// repair tells the model once what is wrong with its answer, and lets it go on; the operations keep that with the
-// answer. A *failure the second time.
+// repair returns the message that tells the model what is wrong with its answer, so that it can answer again. The caller
+// writes it in the same step as the answer. The second time in a turn repair returns a *failure.
 func (r *run) repair(m *store.Message, wrong string) (repair *store.Message, err error) {
 	if r.checkpoint.Turn.Repairs > 0 {
 		m.Status = store.MessageFailed
-		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s, nor did the one before it, of which the model was told: %s",
+		return nil, failf(ReasonInvalidAnswer, "the answer does not fit the responseSchema of the prompt %s: it is still invalid after one retry: %s",
 			r.side().Prompt.Name, wrong)
 	}
 	r.checkpoint.Turn.Repairs++

@@ -8,11 +8,11 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A call that has to be approved (SPEC RUN-11) waits like one whose result a child gives: the run is parked. The
-// decision comes by the inbox and is kept with the run until the call has its result, which is when it is that
-// call's turn, so that results keep the order of the calls.
+// A call that needs approval (RUN-11) waits like a call whose result comes from a child: the run is parked. The decision
+// comes through the inbox. The run's checkpoint keeps it until the call is made and has its result. Calls are made in
+// their order, so results keep that order.
 
-// approvals asks for the approval of the calls that need it, all at once, and gives those that can be made now.
+// approvals requests approval of all calls that need it, in one step, and returns the calls that can be made now.
 func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.ToolCall, error) {
 	var asked, started []store.Op
 	var now []store.ToolCall
@@ -44,15 +44,15 @@ func (r *run) approvals(ctx context.Context, calls []store.ToolCall) ([]store.To
 	return now, s.commit(ctx)
 }
 
-// asksFirst tells whether a call of the newest answer waits for its approval before it starts.
+// asksFirst reports whether a call of the newest answer needs approval before it starts.
 func (r *run) asksFirst(call store.ToolCall) bool {
 	return r.tools != nil && !r.codeWaits() && r.tools.NeedsApproval(call.Name, json.RawMessage(call.Arguments)) != nil
 }
 
-// maxKeptSchema is the longest schema that is kept with a call that waits, in bytes.
+// maxKeptSchema is the longest schema that the checkpoint keeps with a waiting call, in bytes.
 const maxKeptSchema = 64 << 10
 
-// askApproval notes that a call waits for its approval.
+// askApproval records in the checkpoint that a call waits for approval, and returns the operation that announces it.
 func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	w := tool.Wait{Kind: tool.WaitApproval, Since: r.engine.now(), Name: call.Name}
 	if p := r.tools.Parameters(call.Name); len(p) <= maxKeptSchema {
@@ -68,14 +68,15 @@ func (r *run) askApproval(call store.ToolCall, need *tool.Approval) store.Op {
 	return eventOp(r.record.ID, store.EventApprovalRequested, w.MessageID, approvalRequest{Name: call.Name, ToolCallID: call.ID, ExpiresAt: w.Until})
 }
 
-// approvalRequest is the data of approval.requested.
+// approvalRequest is the data of the event approval.requested.
 type approvalRequest struct {
 	Name       string `json:"name"`
 	ToolCallID string `json:"toolCallId"`
 	ExpiresAt  int64  `json:"expiresAt,omitempty"` // microseconds
 }
 
-// decision takes in what was decided on a call. One that does not wait for it any more has been decided on.
+// decision takes in a decision on a call. It ignores a call that no longer waits for approval, since that one was decided
+// before.
 func (in *intake) decision(d store.ApprovalDecision) {
 	if w, ok := in.checkpoint.Waits[d.ToolCallID]; !ok || w.Kind != tool.WaitApproval {
 		return
@@ -83,6 +84,7 @@ func (in *intake) decision(d store.ApprovalDecision) {
 	in.decide(d.ToolCallID, d.Approval)
 }
 
+// decide keeps a decision on a call for when the call is made, and ends the call's wait.
 func (in *intake) decide(callID string, a store.Approval) {
 	if in.checkpoint.Decisions == nil {
 		in.checkpoint.Decisions = map[string]store.Approval{}
@@ -92,7 +94,7 @@ func (in *intake) decide(callID string, a store.Approval) {
 	in.over(callID)
 }
 
-// refusal is the result of a call that was not approved.
+// refusal returns the result of a call that was not approved.
 func refusal(a *store.Approval) tool.Result {
 	if a.Expired {
 		return tool.Failure("the call was not made: nobody approved it in time. Do not repeat it as it is; go on without it, or ask")

@@ -6,8 +6,8 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// allowBackpressure returns a context with which the model may turn the call of a step away (package schedule). The call of a called
-// prompt waits for its turn instead, since other calls may be under way beside it; later is nil then.
+// allowBackpressure returns a context with which the model may turn away the call of a step (see package schedule). In a called
+// prompt it returns ctx and a nil later: that call waits for its turn, since other calls may be under way beside it.
 func (r *run) allowBackpressure(ctx context.Context) (call context.Context, later *model.Later) {
 	if r.frame != nil {
 		return ctx, nil
@@ -16,8 +16,8 @@ func (r *run) allowBackpressure(ctx context.Context) (call context.Context, late
 	return model.MayComeLater(ctx, later), later
 }
 
-// giveWorkerBack writes what only the memory of this run has, and ends the run's part on this replica. To everybody else the run is
-// still under way. The returned error is model.ErrLater, or says why nothing was written.
+// giveWorkerBack checkpoints what is only in memory, and ends this replica's part of the run so that its worker is free. All others
+// still see the run as under way. The error is model.ErrLater after success. Any other error says why nothing was written.
 func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 	if r.exec != nil {
 		r.snapshotContext(ctx)

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// metadataCallIDs is, on an answer, how its provider calls the tool calls: an object, by their ids in the log.
+	// metadataCallIDs is set on an answer: the provider's ids of its tool calls, as an object with the ids of the log as keys.
 	metadataCallIDs = "provider_call_ids"
-	// maxProviderCallID bounds, in bytes, what is kept of that.
+	// maxProviderCallID is the longest id of a provider that is kept, in bytes.
 	maxProviderCallID = 200
 )
 
-// recordCalls gives the tool calls of an answer their ids in the log. These are never the provider's: some number the
-// calls of each answer anew, and the id is a key for ever. All that a call causes is derived from it, and so is what was
-// decided on it, also when the call itself is gone from the conversation (SPEC RUN-02, RUN-11).
+// recordCalls adds tool calls to an answer, with new ids. The ids of the provider are not used in the log, because some
+// providers number the calls of each answer anew, and an id in the log must stay unique for ever. The keys of all that a
+// call causes derive from its id, and so does the key of a decision on it, even when the call itself is gone from the
+// conversation (RUN-02, RUN-11).
 func recordCalls(m *store.Message, calls []model.ToolCall) {
 	theirs := map[string]any{}
 	for i, call := range calls {
@@ -37,8 +38,8 @@ func recordCalls(m *store.Message, calls []model.ToolCall) {
 	}
 }
 
-// asCalled gives the calls of a request the ids by which the provider knows them, as far as these tell the calls apart:
-// some providers take no others, and a conversation that they keep is told of results by them.
+// asCalled sets the ids of the calls in a request to those that the provider gave them, where these are unique. Some
+// providers accept no others, and a conversation that the provider keeps refers to calls by them.
 func asCalled(messages []model.Message) {
 	used, now := keptIDs(messages), map[string]string{}
 	for i := range messages {
@@ -61,8 +62,8 @@ func asCalled(messages []model.Message) {
 	}
 }
 
-// keptIDs are those of the calls that have no others. Of an answer that was recorded before calls got ids of the log's own, they
-// are the provider's, which it may give again.
+// keptIDs returns the ids of the calls for which no id of the provider is recorded. In answers that were recorded before
+// calls had ids of the log's own, these are ids of the provider, which it may use again.
 func keptIDs(messages []model.Message) map[string]bool {
 	kept := map[string]bool{}
 	for i := range messages {

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Why a run was cancelled; context.Cause gives them.
+// Causes with which the context of a run ends. context.Cause returns them.
 var (
 	errShutdown  = errors.New("the manager stops")
 	errAborted   = errors.New("the thread is being purged")
@@ -17,33 +17,33 @@ var (
 	errTerminal  = errors.New("the thread was terminated")
 )
 
-// stopKind is how a run is ended from outside.
+// stopKind is how a stop request ends a run.
 type stopKind int
 
 const (
-	stopByUser    stopKind = iota // what waits is parked (SPEC MSG-08)
-	stopCancel                    // this run and no more (SPEC RUN-10)
-	stopInterrupt                 // a message takes its place (SPEC RUN-09)
-	stopRollback                  // the same, and what the run has appended is taken back
+	stopByUser    stopKind = iota // messages that wait in the inbox are parked (MSG-08)
+	stopCancel                    // only this run ends (RUN-10)
+	stopInterrupt                 // a message takes the place of the run (RUN-09)
+	stopRollback                  // like stopInterrupt, and what the run has appended is removed
 )
 
-// stoppedError: somebody ended the run. It carries what became of that back to whoever did.
+// stoppedError is the cause with which a run ends that was stopped from outside. It carries the outcome back to the caller.
 type stoppedError struct {
 	kind   stopKind
 	reason string         // for people
-	runID  string         // only this run; any when empty
+	runID  string         // stop only this run; "" stops any
 	with   *store.Enqueue // queued in the transaction that ends the run
-	quiet  bool           // the parent has ended before: it is told nothing that would start it again
+	quiet  bool           // the parent has ended before: nothing is sent to it that would start it again
 
-	// written tells that the run was ended for this, err why it could not be. They are read once the thread has been
-	// let go of.
+	// written is true once the stop has ended the run, and err says why it could not. While a worker of this replica has
+	// the thread, that worker owns them: others read them after activeThread.done is closed.
 	written bool
 	err     error
 }
 
 func (e *stoppedError) Error() string { return "stopped: " + e.reason }
 
-// stopOf gives the stop that a cause is; nil when it is another.
+// stopOf returns the stop in an error, or nil if there is none.
 func stopOf(cause error) *stoppedError {
 	var s *stoppedError
 	errors.As(cause, &s)
@@ -54,40 +54,40 @@ func stopOf(cause error) *stoppedError {
 const (
 	ReasonModelUnavailable = "ModelUnavailable" // the endpoint refuses connections or answers 429 or 5xx
 	ReasonModelTimeout     = "ModelTimeout"     // the answer took longer than spec.timeout
-	ReasonModelBadAnswer   = "ModelBadAnswer"   // the answer is none of the protocol
+	ReasonModelBadAnswer   = "ModelBadAnswer"   // the provider's answer does not follow its protocol
 	ReasonModelRefused     = "ModelRefused"     // the provider refused the request: 4xx
 	ReasonModelFailed      = "ModelFailed"      // the provider, or a script, says that it failed
 	ReasonModelInvalid     = "ModelInvalid"     // the Model cannot be used as it is declared
-	ReasonMaxStepsReached  = "MaxStepsReached"  // as many model calls as maxSteps allows, and no end of the turn
-	// ReasonMaxSessionTurnsReached: as many turns as maxSessionTurns allows, which is no failure.
+	ReasonMaxStepsReached  = "MaxStepsReached"  // the turn or the run made as many model calls as maxSteps allows, and has not ended
+	// ReasonMaxSessionTurnsReached: the session had as many turns as maxSessionTurns allows, which is not a failure.
 	ReasonMaxSessionTurnsReached = "MaxSessionTurnsReached"
 	ReasonEnvUnreadable          = "EnvUnreadable"   // a variable of the thread cannot be opened
-	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit what the model can read, or its provider says so
-	ReasonInvalidAnswer          = "InvalidAnswer"   // the answer does not fit the prompt's responseSchema, told or not
+	ReasonContextTooLarge        = "ContextTooLarge" // not even the prompt and the newest turn fit the model's context window, or the provider says that they do not
+	ReasonInvalidAnswer          = "InvalidAnswer"   // the answer does not fit the prompt's responseSchema, even after one retry
 	ReasonInvalidTools           = "InvalidTools"    // the prompt's tools cannot be offered
-	ReasonInvalidInput           = "InvalidInput"    // what was said is no input that the side's handler takes
-	ReasonInvalidOutput          = "InvalidOutput"   // what the side's handler gave is not what its schema says
+	ReasonInvalidInput           = "InvalidInput"    // the message is not an input that the side's handler accepts
+	ReasonInvalidOutput          = "InvalidOutput"   // what the side's handler returned does not fit its output schema
 	ReasonHandlerFailed          = "HandlerFailed"   // the side's handler threw; the thread's log has the stack
-	ReasonHandlerTimeout         = "HandlerTimeout"  // the side's handler took longer than it may
+	ReasonHandlerTimeout         = "HandlerTimeout"  // the side's handler took longer than its timeout
 	ReasonSessionFailed          = "SessionFailed"   // the model called the agent's sessionFail tool
 	ReasonStoppedByUser          = "StoppedByUser"
 	ReasonTerminated             = "Terminated"
-	ReasonInternalError          = "InternalError"      // a fault of Skein itself; its log has more
+	ReasonInternalError          = "InternalError"      // a fault of Skein itself; the manager's log has details
 	ReasonCancelled              = "Cancelled"          // a user cancelled this run
-	ReasonInterrupted            = "Interrupted"        // a message took its place
-	ReasonRolledBack             = "RolledBack"         // a message took its place, and what it had appended is gone
+	ReasonInterrupted            = "Interrupted"        // a message took the place of the run
+	ReasonRolledBack             = "RolledBack"         // a message took the place of the run, and what the run had appended was removed
 	ReasonMaxTokensReached       = "MaxTokensReached"   // the run used as many tokens as its limits allow
-	ReasonMaxCostReached         = "MaxCostReached"     // it cost as much
-	ReasonMaxDurationReached     = "MaxDurationReached" // it was at work for as long
+	ReasonMaxCostReached         = "MaxCostReached"     // the run cost as much as its limits allow
+	ReasonMaxDurationReached     = "MaxDurationReached" // the run worked for as long as its limits allow
 	ReasonInvalidLimits          = "InvalidLimits"      // the limits of the run cannot be read
 )
 
-// failure is why a run fails: it is recorded and ends the run. Any other error interrupts the run, which
-// is taken up again.
+// failure is why a run fails. It is recorded and ends the run. Any other error interrupts the run, which is continued
+// later.
 type failure struct {
 	reason   string
 	message  string
-	metadata map[string]any // to keep with the message that records it
+	metadata map[string]any // of the message that records the failure
 }
 
 func (f *failure) Error() string { return f.reason + ": " + f.message }
@@ -96,7 +96,8 @@ func failf(reason, format string, args ...any) *failure {
 	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// modelFailure sorts the failure of a model call. The error of a cancelled context stays as it is.
+// modelFailure returns the *failure of a run whose model call failed. It returns the cause of a cancelled context, and
+// errors of the store, as they are.
 func modelFailure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox"
 )
 
-// describe asks a module what it declares.
+// describe returns what a module declares.
 func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Description, error) {
 	iso, _, err := c.isolate(ctx, false)
 	if err != nil {
@@ -23,10 +23,10 @@ func (c *codeHost) describe(ctx context.Context, module string) (*sandbox.Descri
 	return d, err
 }
 
-// isolate gives the execution's isolate, opening it when there is none. A sandbox that cannot open one is
-// given up for another, once; unless it could not because the execution, or ctx, was over.
+// isolate returns the execution's isolate, and opens it if there is none. If a sandbox cannot open one it is discarded
+// for another, once. That does not happen if the execution or ctx has ended.
 func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, sandbox.Sandbox, error) {
-	if c.life.Err() != nil { // so is the isolate, whether or not it is known yet
+	if c.life.Err() != nil { // the isolate has ended with the execution, even if that was not noticed yet
 		return nil, nil, &sandbox.IsolateGoneError{Status: sandbox.StatusTerminated, Reason: context.Cause(c.life).Error()}
 	}
 	c.mu.Lock()
@@ -65,6 +65,7 @@ func (c *codeHost) isolate(ctx context.Context, retried bool) (sandbox.Isolate, 
 	}
 }
 
+// open opens an isolate, unless there is one. After a failure the sandbox is nil if none could be acquired.
 func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Isolate, sandbox.Sandbox, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +76,8 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errNoSandbox, err)
 	}
-	// A sandbox that is busy takes its time to say so, for which ctx may be too short; once there is an isolate, it lives
-	// as long as the execution.
+	// ctx bounds the opening only, because a busy sandbox may take long to refuse. An open isolate lives as long as the
+	// execution.
 	life, cancel := context.WithCancel(c.life)
 	keep := context.AfterFunc(ctx, cancel)
 	iso, err := sbx.OpenIsolate(life, sandbox.IsolateRequest{
@@ -85,30 +86,30 @@ func (c *codeHost) open(ctx context.Context, static map[string]any) (sandbox.Iso
 	kept := keep()
 	if err != nil {
 		cancel()
-		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", err)
+		return nil, sbx, fmt.Errorf("the sandbox could not load the code: %w", err)
 	}
 	if !kept {
-		_ = iso.Close() // it ends one way or another
-		return nil, sbx, fmt.Errorf("the sandbox could not take the code: %w", context.Cause(ctx))
+		_ = iso.Close() // life is cancelled, so the isolate ends even if this fails
+		return nil, sbx, fmt.Errorf("the sandbox could not load the code: %w", context.Cause(ctx))
 	}
 	c.iso = iso
 	c.engine.fault("isolate.opened")
 	return iso, sbx, nil
 }
 
-// opened tells whether there is an isolate.
+// opened reports whether there is an isolate.
 func (c *codeHost) opened() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.iso != nil
 }
 
-// drop forgets an isolate that is of no use any more.
+// drop closes an isolate that can no longer be used, and forgets it.
 func (c *codeHost) drop(iso sandbox.Isolate) {
 	c.mu.Lock()
 	if c.iso == iso {
 		c.iso = nil
 	}
 	c.mu.Unlock()
-	_ = iso.Close() // it is gone, or is to go
+	_ = iso.Close() // it may have ended already
 }

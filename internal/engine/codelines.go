@@ -9,21 +9,21 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// newLines returns the lines that code of a thread logs.
+// newLines returns the Lines that write what code of a thread logs. runID is "" outside of a run.
 func (e *Engine) newLines(t *store.Thread, st *thread.State, runID string) *codelog.Lines {
 	return codelog.New(codelog.Options{
 		Clock: e.opts.Clock, RunID: runID, Write: st.Apply,
 		Redact: func(text string) string { return e.opts.Redact(t.Namespace, text) },
 		Failed: func(err error) {
-			e.log.V(1).Info("lines that code logged cannot be written", "namespace", t.Namespace, "name", t.Name, "run", runID, "error", err.Error())
+			e.log.V(1).Info("cannot write the lines that code logged; they are lost", "namespace", t.Namespace, "name", t.Name, "run", runID, "error", err.Error())
 		},
 	})
 }
 
-// sourceKinds are what the folders of modules stand for.
+// sourceKinds are the kinds of code by the folders of their modules.
 var sourceKinds = map[string]string{"tools": "tool", "effects": "effect", "endpoints": "endpoint", "sides": "handler"}
 
-// sourceOf names what a module is to people; "" for a module that is Skein's own.
+// sourceOf returns the name of a module for people, such as tool/search. It returns "" for Skein's own modules.
 func sourceOf(module string) string {
 	folder, name, ok := strings.Cut(module, "/")
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -11,16 +12,16 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// state.context lives in the isolate, which ends when a run is parked. What of it can be written down is carried over
-// to where the run goes on (SPEC STA-08): not functions, and nothing that holds a secret, which is kept sealed or not
-// at all.
+// state.context lives in the isolate, which ends when a run is parked. The part of it that can be encoded is carried over
+// to where the run continues (STA-08). Functions cannot be encoded. Values that contain a secret are not carried over,
+// because secrets are stored sealed or not at all.
 
 const (
 	// maxScratch is how much of state.context a waiting run carries, in bytes.
 	maxScratch = 256 << 10
-	// scratchTimeout is how long the isolate has for telling it.
+	// scratchTimeout is how long the isolate may take to return it.
 	scratchTimeout = 5 * time.Second
-	// scratchModule gives what of state.context can cross.
+	// scratchModule returns the part of state.context that can be cloned.
 	scratchModule = "skein/context"
 )
 
@@ -34,8 +35,8 @@ var scratchCode = sandbox.Module{Filename: scratchModule, Code: `export default 
   return out;
 } };`}
 
-// scratch gives what of state.context the run can carry, encoded; nil when there is nothing. known is false when no
-// isolate has it: then it is still what the run came with.
+// contextSnapshot returns the part of state.context that the run can carry over, encoded, or nil if there is none. known is
+// false if there is no isolate: state.context is then what the run had before.
 func (c *codeHost) contextSnapshot(ctx context.Context) (encoded []byte, known bool) {
 	c.mu.Lock()
 	iso := c.iso
@@ -48,17 +49,17 @@ func (c *codeHost) contextSnapshot(ctx context.Context) (encoded []byte, known b
 	v, err := iso.Invoke(ctx, scratchModule, scratchModule, nil)
 	kept, ok := v.(map[string]any)
 	if err == nil && !ok {
-		err = errors.New("it is no object")
+		err = errors.New("state.context is not an object")
 	}
 	if err == nil {
 		maps.DeleteFunc(kept, func(key string, v any) bool { return c.hides(key) || c.secret(v) })
 		encoded, err = value.Encode(kept)
 	}
 	if err == nil && len(encoded) > maxScratch {
-		err = errors.New("it is too large")
+		err = fmt.Errorf("state.context has %d bytes: at most %d are carried over", len(encoded), maxScratch)
 	}
 	if err != nil {
-		c.engine.log.Info("a run waits without its context", "namespace", c.thread.Namespace, "name", c.thread.Name, "error", err.Error())
+		c.engine.log.Info("a run is parked without its state.context", "namespace", c.thread.Namespace, "name", c.thread.Name, "error", err.Error())
 		return nil, true
 	}
 	if len(kept) == 0 {
@@ -67,13 +68,14 @@ func (c *codeHost) contextSnapshot(ctx context.Context) (encoded []byte, known b
 	return encoded, true
 }
 
-// secret tells whether a value holds a secret, or may.
+// secret reports whether a value contains a secret, or may contain one.
 func (c *codeHost) secret(v any) bool {
 	text, err := value.ToJSON(v)
 	return err != nil || c.engine.opts.Redact(c.thread.Namespace, string(text)) != string(text) || c.hides(v)
 }
 
-// hides looks into the texts themselves: in JSON they are escaped.
+// hides reports whether a text within a value contains a secret. It looks at the texts as they are, since JSON escapes
+// them.
 func (c *codeHost) hides(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -104,7 +106,8 @@ func (c *codeHost) hides(v any) bool {
 	return false
 }
 
-// snapshotContext is scratch for a run that is about to wait; changed tells whether it is another than was kept before.
+// snapshotContext puts state.context into the checkpoint of a run that is about to wait. It reports whether that changed
+// the checkpoint.
 func (r *run) snapshotContext(ctx context.Context) (changed bool) {
 	if r.exec == nil {
 		return false
@@ -117,14 +120,14 @@ func (r *run) snapshotContext(ctx context.Context) (changed bool) {
 	return true
 }
 
-// restoreContext gives an execution what the run has carried.
+// restoreContext sets state.context of an execution to what the run has carried over.
 func (r *run) restoreContext(x *execution) {
 	if len(r.checkpoint.Context) == 0 {
 		return
 	}
 	v, err := value.Decode(r.checkpoint.Context)
 	if err != nil {
-		r.log.Error(err, "the run goes on without its context", "run", r.record.ID)
+		r.log.Error(err, "the run continues without its state.context", "run", r.record.ID)
 		return
 	}
 	x.code.state.SetContext(v)

@@ -17,14 +17,16 @@ import (
 )
 
 const (
-	// deltaInterval is how often, at most, pieces of an answer under way are written to the log.
+	// deltaInterval is the shortest time between two writes of pieces of an answer under way.
 	deltaInterval = 50 * time.Millisecond
-	// deltaBytes is how much may wait before it is written at once.
+	// deltaBytes is how much may wait until it is written without waiting for the interval.
 	deltaBytes = 4 << 10
 )
 
-// deltas streams an answer under way into the log, in batches. Of an answer that is done within the first
-// interval nothing is written: its message follows at once and holds everything.
+// deltas streams an answer under way into the log, in batches. If an answer is complete within the first interval, nothing
+// is written: its message follows at once and has everything.
+//
+// The goroutine of the model call and the timer's goroutine share it. mu guards the fields below it.
 type deltas struct {
 	ctx   context.Context
 	run   *run
@@ -38,13 +40,13 @@ type deltas struct {
 	known     int64 // see run.known
 	timer     clock.Timer
 	stopped   bool
-	err       error // the run must not go on: the thread was lost
+	err       error // the run must not continue, because its lease or its thread is lost
 }
 
 type deltaData struct {
 	Text      string `json:"text,omitempty"`
 	Reasoning string `json:"reasoning,omitempty"`
-	// Reset takes back all pieces of this message so far: the model call is made anew.
+	// Reset withdraws all pieces of this message so far, because the model call is repeated.
 	Reset bool `json:"reset,omitempty"`
 }
 
@@ -52,7 +54,7 @@ func newDeltas(ctx context.Context, r *run, msgID string) *deltas {
 	return &deltas{ctx: ctx, run: r, msgID: msgID, known: r.known}
 }
 
-// emit takes one piece.
+// emit adds one piece.
 func (d *deltas) emit(p model.Delta) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,11 +74,11 @@ func (d *deltas) emit(p model.Delta) {
 	}
 }
 
-// tick writes what has come in an interval and, while more may come, sets the next one.
+// tick writes what has come in an interval. The next emit starts the next interval.
 func (d *deltas) tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer func() { // nobody else is there to catch it
+	defer func() { // nothing else on this goroutine would recover a panic
 		if p := recover(); p != nil {
 			d.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
@@ -87,8 +89,8 @@ func (d *deltas) tick() {
 	}
 }
 
-// flush is called with the lock held: pieces that come meanwhile wait, which slows the stream down to what
-// the store can take.
+// flush writes the pieces that wait. The caller holds mu, so further pieces wait, and the stream gets no faster than the
+// store.
 func (d *deltas) flush() {
 	data := deltaData{Text: strings.ToValidUTF8(d.text.String(), ""), Reasoning: strings.ToValidUTF8(d.reasoning.String(), ""), Reset: d.reset}
 	if data == (deltaData{}) || d.err != nil {
@@ -109,14 +111,14 @@ func (d *deltas) flush() {
 		d.err = err
 		return
 	}
-	// Any other failure costs watchers a piece that the message itself will bring.
+	// After any other failure watchers miss a piece until they get the message itself.
 	d.text.Reset()
 	d.reasoning.Reset()
 	d.reset, d.written = false, true
 	d.run.engine.fault("delta.after")
 }
 
-// stop ends the streaming and tells whether the thread was lost meanwhile.
+// stop ends the streaming. It returns an error if the run must not continue.
 func (d *deltas) stop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,58 +10,58 @@ import (
 	"github.com/skein-dev/skein/internal/sandbox/value"
 )
 
-// Bounds of an answer's headers.
+// Limits on the headers of an answer.
 const (
 	maxAnswerHeaders     = 100
 	maxAnswerHeaderBytes = 32 << 10
 )
 
-// Methods by which the code of an endpoint sends a streamed answer. Those of a whole one are its result.
+// Host methods with which the code of an endpoint streams an answer. An answer that is not streamed is the code's result.
 const (
 	methodEndpointHead  = "endpoint.head"
 	methodEndpointChunk = "endpoint.chunk"
 )
 
-// endpointAnswer takes an answer from the code, which may say anything, to whoever asked.
+// endpointAnswer checks the answer of an endpoint's code, which may be anything, and sends it to the client.
 type endpointAnswer struct {
 	endpoint string
 	to       EndpointAnswer
 
 	mu      sync.Mutex
 	started bool
-	over    bool // to is not there any more
-	written int
+	over    bool // to can no longer be used
+	written int  // bytes of the body
 }
 
-// errAnswerOver is for code that goes on sending once nobody takes it: its time was up, or its answer was given.
-var errAnswerOver = errors.New("the answer is over")
+// errAnswerOver is what code gets that sends after its time was up or its answer was complete.
+var errAnswerOver = errors.New("the answer can no longer be sent: it is complete, or the endpoint's time is up")
 
-// end waits for a piece that is being sent, and lets nothing more through: what takes the answer is good only as long
-// as the request is served.
+// end waits for a piece that is being sent, and refuses all later ones, since to can be used only while the request is
+// served.
 func (a *endpointAnswer) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
 }
 
-// answerError is a mistake of the code in its answer.
+// answerError reports a mistake of the code in its answer.
 type answerError struct{ text string }
 
 func (e *answerError) Error() string { return e.text }
 
 func badAnswer(format string, args ...any) error { return &answerError{fmt.Sprintf(format, args...)} }
 
-// serve takes a piece of a streamed answer.
+// serve sends the head or a piece of a streamed answer.
 func (a *endpointAnswer) serve(_ context.Context, method string, args []any) (any, error) {
 	if len(args) != 1 {
-		return nil, errors.New("an answer comes in pieces of one value")
+		return nil, errors.New("a piece of an answer must be exactly one value")
 	}
 	if method == methodEndpointHead {
 		return nil, a.head(args[0])
 	}
 	piece, ok := args[0].([]byte)
 	if !ok {
-		return nil, errors.New("a body is made of bytes")
+		return nil, errors.New("a piece of a body must be bytes")
 	}
 	return nil, a.chunk(piece)
 }
@@ -93,12 +93,13 @@ func (a *endpointAnswer) chunk(piece []byte) error {
 		return errors.New("the answer has not begun")
 	}
 	if a.written += len(piece); a.written > MaxEndpointAnswer {
-		return fmt.Errorf("the answer is larger than %d MiB: give it in parts, or write a file", MaxEndpointAnswer>>20)
+		return fmt.Errorf("the answer is larger than %d MiB: split it, or write a file", MaxEndpointAnswer>>20)
 	}
 	return a.to.Write(piece)
 }
 
-// whole sends what the code returned; nothing when it has streamed its answer. An *answerError when it is no answer.
+// whole sends what the code returned. It sends nothing if the code has streamed its answer. The error is an *answerError if
+// what the code returned is not an answer.
 func (a *endpointAnswer) whole(v any) error {
 	a.mu.Lock()
 	started := a.started
@@ -119,13 +120,14 @@ func (a *endpointAnswer) whole(v any) error {
 		}
 		return a.chunk(body)
 	}
-	return badAnswer("the body of its answer is neither bytes nor nothing")
+	return badAnswer("the body of its answer must be bytes or absent")
 }
 
+// readHead returns the status and the headers of an answer. The error is an *answerError.
 func readHead(v any) (status int, headers [][2]string, err error) {
 	object, ok := v.(map[string]any)
 	if !ok {
-		return 0, nil, badAnswer("its code gave no answer: return a Response")
+		return 0, nil, badAnswer("its code returned no answer: return a Response")
 	}
 	n, ok := object["status"].(float64)
 	if !ok || n != math.Trunc(n) || n < 200 || n > 599 {

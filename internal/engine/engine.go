@@ -1,9 +1,9 @@
-// Package engine runs threads (DESIGN.md section 6): it takes a thread that has work, calls the model and
-// the tools, and records every step before the next one uses it. What it needs of the world around it is
-// in ports.go; it knows neither Kubernetes nor HTTP.
+// Package engine runs threads. It takes a thread that has work, calls the model and the tools, and records every step
+// before the next one uses it. It uses everything around it through the interfaces in ports.go, and knows neither
+// Kubernetes nor HTTP.
 //
-// A run is a loop over the log: plan.go tells from the conversation alone what comes next, so a run that a
-// crash cut off goes on at the same place. Waiting for a child holds no goroutine and no lease.
+// A run is a loop over the log. Package plan decides from the conversation alone what comes next, so a run that a crash cut
+// off continues at the same place. A run that waits for a child holds no goroutine and no lease.
 package engine
 
 import (
@@ -37,32 +37,34 @@ type Engine struct {
 	timers  *schedule.Timers
 	// approvals lists and decides calls that wait for approval.
 	approvals *approval.Service
-	// observed are threads of which another replica may have decided something.
+	// observed queues threads that another replica may have terminated, purged or stopped.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
-	// life of the engine, which the one of Start's ends: for work that goes on where its own context has ended.
+	// life ends with the context of Start. Work uses it that continues after its own context has ended.
 	life context.Context
 	die  context.CancelFunc
-	// schemas are the parameters that tools' code declares, by the code's digest.
+	// schemas has the parameters that code of tools declares, by the digest of the code.
 	schemas *lru.Cache
 
-	// recent are conversations of threads whose runs have ended.
+	// recent keeps the conversations of threads whose runs have ended.
 	recent *transcript.Cache
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// active has the threads that a worker of this replica has, by their ids. Guarded by mu.
 	active map[string]*activeThread
-	// beside is work for a thread that is no run of it: code from outside, effects.
+	// background has the cancel functions of work for a thread outside of its runs, by the thread's id: calls of code through
+	// the API, and effects. Guarded by mu.
 	background map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// New checks the options and makes an engine; Start makes it work.
+// New checks the options and returns an engine. The engine does nothing until Start is called.
 func New(o Options) (*Engine, error) {
 	o.setDefaults()
 	switch {
 	case o.Threads == nil, o.Definitions == nil, o.Children == nil, o.Effects == nil, o.Sandboxes == nil, o.Models == nil:
-		return nil, errors.New("engine: Threads, Definitions, Children, Effects, Sandboxes and Models are needed")
+		return nil, errors.New("engine: Threads, Definitions, Children, Effects, Sandboxes and Models are required")
 	case o.Owner == "":
-		return nil, errors.New("engine: Owner is needed: give a name that no other living replica has")
+		return nil, errors.New("engine: Owner is required: set a name that no other running replica has")
 	}
 	e := &Engine{
 		opts:    o,
@@ -95,16 +97,17 @@ func New(o Options) (*Engine, error) {
 }
 
 const (
-	// releaseTimeout bounds the writes by which a run lets go when its own context has ended.
+	// releaseTimeout bounds the writes with which a run releases its thread after its own context has ended.
 	releaseTimeout = 5 * time.Second
-	maxDescribed   = 4096
+	// maxDescribed is how many schemas of tools' code are kept in memory.
+	maxDescribed = 4096
 )
 
 // NeedLeaderElection is false: every replica runs threads.
 func (e *Engine) NeedLeaderElection() bool { return false }
 
-// Start runs threads until ctx ends, and returns when all that this replica ran has let go. What was
-// under way then is taken up again by whoever comes next.
+// Start runs threads until ctx ends. It returns when this replica has released all of them. Another replica, or the next
+// process, continues the runs that were under way.
 func (e *Engine) Start(ctx context.Context) error {
 	stop := e.store.Subscribe(e.notify)
 	defer stop()
@@ -122,7 +125,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Wake hints that the thread may have work, for example since its definitions became ready.
+// Wake queues a thread that may have work, for example because its definitions became ready.
 func (e *Engine) Wake(threadID string) {
 	e.queue.ForgetWait(threadID)
 	e.queue.Delay(threadID, false)
@@ -130,7 +133,7 @@ func (e *Engine) Wake(threadID string) {
 	e.queue.Add(threadID)
 }
 
-// WakeEffects hints that a firing was recorded.
+// WakeEffects makes the engine look for firings of effects, because one was recorded.
 func (e *Engine) WakeEffects() { e.effects.wake() }
 
 // Approvals returns the calls of a thread's run that wait for approval, or were decided on and are about to be made, in the order in
@@ -146,7 +149,7 @@ func (e *Engine) Decide(ctx context.Context, threadID, callID string, d store.Ap
 	return e.approvals.Decide(ctx, threadID, callID, d)
 }
 
-// now in microseconds since 1970.
+// now returns the time in microseconds since 1970.
 func (e *Engine) now() int64 { return e.opts.Clock.Now().UnixMicro() }
 
 // fault marks a point around a durable write or an outside call, for crash tests.

@@ -11,16 +11,16 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// awaitEnv resolves the thread's variables before anything of it runs, so that its secrets are known to all that
-// keeps them out of what is written (SPEC ENV-03). When required ones are missing the run is parked until
-// somebody sets them (SPEC ENV-06); waits is true then.
+// awaitEnv resolves the thread's variables before any of its code runs, so that its secrets are redacted from everything
+// that is written (ENV-03). If required variables are missing it parks the run until they are set, and returns waits as
+// true (ENV-06).
 func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool, err error) {
 	missing, err := r.loadEnv(ctx)
 	if err != nil || len(missing) == 0 {
 		return false, err
 	}
 	if r.resumed && len(items) > 0 {
-		// Whatever woke it is taken in all the same: nothing is to be left that keeps waking it.
+		// Take in the items that woke the run anyway: left in the inbox they would keep waking it.
 		now, err := r.admit(ctx, r.takeDue(items))
 		if err != nil {
 			return false, err
@@ -42,14 +42,14 @@ func (r *run) awaitEnv(ctx context.Context, items []store.InboxItem) (waits bool
 	if err := s.commit(ctx); err != nil {
 		return false, err
 	}
-	// What was set between the look and the parking has woken nobody.
+	// A variable that was set between the first look and the parking woke nobody, so look again.
 	if missing, err = r.loadEnv(ctx); err != nil || len(missing) > 0 {
 		return true, err
 	}
 	return true, r.engine.store.Apply(ctx, r.thread.ID, nil, &store.Enqueue{Item: store.InboxItem{Kind: store.InboxResume}, IgnoreTerminated: true})
 }
 
-// reader is who reads variables now: the side, or the prompt that it calls as a tool.
+// reader returns who reads variables now: the side, or the prompt that it calls as a tool.
 func (r *run) reader() thread.EnvReader {
 	e := thread.EnvReader{Side: r.side().Name}
 	if r.frame != nil {
@@ -58,6 +58,8 @@ func (r *run) reader() thread.EnvReader {
 	return e
 }
 
+// loadEnv resolves the thread's variables and returns the names of the required ones that are missing. A variable that
+// cannot be read is a *failure.
 func (r *run) loadEnv(ctx context.Context) (missing []string, err error) {
 	missing, err = r.engine.threads.LoadEnv(ctx, r.thread)
 	r.envLoaded = err == nil

@@ -10,17 +10,17 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// familyOf opens the other threads of an execution's tree, for code (SPEC SUB-05).
+// familyOf opens the other threads of an execution's tree for code (SUB-05).
 type familyOf struct{ execution *execution }
 
-// Open implements tool.Family. What the caller may reach is looked up anew with each call: the id comes from code.
+// Open implements tool.Family. The id comes from code, so each call checks anew that the caller may reach the thread.
 func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(context.Context) error, error) {
 	e, own := f.execution.engine, f.execution.host.Thread
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, nil, err
 	}
-	// One answer for what is not there and for what is not the caller's, so that ids cannot be tried out.
+	// Threads that do not exist and threads of other trees get the same error, so that code cannot probe ids.
 	if err != nil || t.RootID != own.RootID || t.Namespace != own.Namespace || t.RetainedAt != 0 {
 		return nil, nil, fmt.Errorf("%w: there is no thread %s among the parents and children of this one", store.ErrNotFound, threadID)
 	}
@@ -28,11 +28,11 @@ func (f *familyOf) Open(ctx context.Context, threadID string) (*tool.Host, func(
 	if err != nil {
 		return nil, nil, err
 	}
-	// Its secrets are known before any of its code runs (SPEC ENV-03).
+	// Load its secrets before any of its code runs, so that they are redacted (ENV-03).
 	if _, err := e.threads.LoadEnv(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	// Without its agent there are no tools to invoke; all else works.
+	// If the agent is not ready there are no tools to invoke. Everything else works.
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *definition.NotReadyError
 	if err != nil && !errors.As(err, &notReady) {

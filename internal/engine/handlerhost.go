@@ -12,14 +12,14 @@ import (
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
-// handlerMethods are what the code of a handler calls, beside those of state.
+// handlerMethods are the host methods that the code of a handler can call, besides those of state.
 var handlerMethods = map[string]func(c *handlerCall, ctx context.Context, args []any) (any, error){
 	"handler.delta":   (*handlerCall).delta,
 	"handler.log":     (*handlerCall).log,
 	"handler.destroy": (*handlerCall).destroy,
 	"model.open": func(c *handlerCall, ctx context.Context, args []any) (any, error) {
 		if c.models == nil {
-			return nil, errors.New("the session is over: no model can be asked any more")
+			return nil, errors.New("the session is over: code can no longer call models")
 		}
 		return c.models.open(ctx, args)
 	},
@@ -27,24 +27,25 @@ var handlerMethods = map[string]func(c *handlerCall, ctx context.Context, args [
 	"model.close": func(c *handlerCall, _ context.Context, args []any) (any, error) { return c.models.close(args) },
 }
 
-// end shuts out pieces of an answer that is there.
+// end marks the answer as complete: later pieces of it are refused.
 func (c *handlerCall) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
 }
 
+// destroysNow reports whether the handler has called destroy.
 func (c *handlerCall) destroysNow() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.destroys
 }
 
-// delta takes a piece of the answer (SPEC EVT-02).
+// delta streams a piece of the answer (EVT-02).
 func (c *handlerCall) delta(_ context.Context, args []any) (any, error) {
 	piece, ok := textArg(args, 0)
 	if !ok {
-		return nil, errors.New("a streamed answer is made of texts")
+		return nil, errors.New("a piece of a streamed answer must be text")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +59,7 @@ func (c *handlerCall) delta(_ context.Context, args []any) (any, error) {
 	return nil, nil
 }
 
-// destroy clears thread state now, and the conversation with the answer.
+// destroy clears the thread's state now. The conversation is cleared in the step that writes the answer.
 func (c *handlerCall) destroy(context.Context, []any) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,6 +71,7 @@ func (c *handlerCall) destroy(context.Context, []any) (any, error) {
 	return nil, nil
 }
 
+// state returns the state of the thread as code sees it.
 func (c *handlerCall) state() *scopes.ThreadState { return c.run.exec.host.Session.Thread.State }
 
 // log writes a line of ctx.logger: level, message, data.
@@ -77,7 +79,7 @@ func (c *handlerCall) log(_ context.Context, args []any) (any, error) {
 	level, _ := textArg(args, 0)
 	message, _ := textArg(args, 1)
 	if !handlerLevels[level] {
-		return nil, fmt.Errorf("there is no level %q", level)
+		return nil, fmt.Errorf("there is no log level %q", level)
 	}
 	var data any
 	if len(args) > 2 {
@@ -87,6 +89,7 @@ func (c *handlerCall) log(_ context.Context, args []any) (any, error) {
 	return nil, nil
 }
 
+// textArg returns an argument that is a string. ok is false if it is missing or not a string.
 func textArg(args []any, i int) (string, bool) {
 	if i >= len(args) {
 		return "", false
@@ -95,11 +98,11 @@ func textArg(args []any, i int) (string, bool) {
 	return s, ok
 }
 
-var errAnswered = errors.New("the answer was given already")
+var errAnswered = errors.New("the answer is already complete")
 
 var handlerLevels = map[string]bool{"trace": true, "debug": true, "info": true, "warn": true, "error": true, "fatal": true}
 
-// write puts a line into the thread's log.
+// write appends a line to the thread's log.
 func (c *handlerCall) write(level, message string, data any) {
 	line := codelog.HandlerLine{Level: level, Message: message}
 	if raw, err := value.ToJSON(data); err == nil && len(raw) <= codelog.MaxLine && string(raw) != "{}" && string(raw) != "null" {

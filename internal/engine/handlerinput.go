@@ -13,16 +13,16 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A handler gives one answer for each message that was accepted, in order. A run takes one message out of the inbox for
-// it, and leaves the others there for the runs that follow. So each message has a run of its own, with its own
-// outcome, and a crash between two of them finds the rest where they were.
+// A handler answers each accepted message with one answer, in order. A run takes one message out of the inbox for it, and
+// leaves the others there for the runs that follow. So each message has its own run with its own outcome, and after a
+// crash the other messages are still in the inbox.
 
-// withheldFor is how long messages that a waiting run leaves in the inbox stay out of sight. Nothing depends on it: the
-// end of the run has them looked at.
+// withheldFor is how long messages that a waiting run leaves in the inbox are held. Correctness does not depend on it,
+// because the inbox is read again when the run ends.
 const withheldFor = time.Minute
 
-// admit returns the inbox items that the run takes now. While it is a handler's turn that is at most one message; what
-// follows that message, and would start a run by itself, waits too.
+// admit returns the inbox items that the run takes now. In a handler's turn that is at most one message. Later items that
+// would start a run by themselves stay in the inbox too.
 func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.InboxItem, error) {
 	r.withholds = false
 	if r.side().Handler == nil || r.frame != nil {
@@ -46,7 +46,7 @@ func (r *run) admit(ctx context.Context, items []store.InboxItem) ([]store.Inbox
 	if len(later) == 0 || len(now) > 0 || r.record.Status != store.RunWaiting {
 		return now, nil
 	}
-	// The run may wait for long: what it leaves must not keep waking it.
+	// The run may wait for a long time, and the items that it leaves must not keep waking it.
 	r.engine.timers.Expect(r.engine.now() + withheldFor.Microseconds())
 	s := r.newStep("park")
 	s.add(later...)
@@ -69,8 +69,8 @@ func (r *run) asMessage(item store.InboxItem) bool {
 	return false
 }
 
-// answersNothing reports whether a handler has no message to answer: the run began with a tool call that somebody
-// queued, or the message was deleted before the handler was called.
+// answersNothing reports whether a handler has no message to answer: the run began with a queued tool call, or the message
+// was deleted before the handler was called.
 func (r *run) answersNothing() bool {
 	if r.side().Handler == nil || r.frame != nil || r.checkpoint.Turn.Over > 0 || r.checkpoint.Handoffs > 0 {
 		return false
@@ -86,8 +86,8 @@ func (r *run) answersNothing() bool {
 	return false
 }
 
-// handlerInput returns the message that a handler answers: in the first turn of a session the one that the run took in,
-// later what the other side has said.
+// handlerInput returns the message that a handler answers: in the first turn of a session the message that the run took in,
+// and in later turns what the other side has said.
 func (r *run) handlerInput(c *transcript.Conversation, side *definition.Side) *store.Message {
 	turn := r.checkpoint.Turn
 	if turn.Over > 0 && r.agent.Dual() {
@@ -114,8 +114,8 @@ func newestInput(c *transcript.Conversation, side *definition.Side) *store.Messa
 	return nil
 }
 
-// unanswered tells the parent's calls, whose messages the run leaves in the inbox of a child that ends now, that nothing
-// answers them.
+// unanswered returns the results of the parent's calls whose messages the run leaves in the inbox of a child that ends now.
+// The results say that the messages get no answer.
 func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
 	items, err := r.engine.store.Inbox(ctx, r.thread.ID)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *run) unanswered(ctx context.Context) (ops []store.Op, err error) {
 		for i, call := range repliesOf(&m) {
 			ops = append(ops, resultOp(r.thread, fmt.Sprintf("child:%s:%s:left:%d:%d", r.thread.ID, r.record.ID, item.Seq, i), store.ChildResult{
 				Reference: r.thread.Reference, ThreadID: r.thread.ID, Name: r.thread.Child.Name, ToolCallID: call, Status: tool.ChildTerminated,
-				Content: "the subagent was over with the answer to the message before this one",
+				Content: "the subagent ended with its answer to the previous message, so this message has no answer",
 			}))
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// A handoff (SPEC AGT-03) changes the agent of the thread's row, whoever makes it; a run follows the row. It does so
-// between two steps: the calls of a step are made by the agent that asked for them, and its name is the run's until
-// all of them have their results, so that a run that was cut off knows whose they are.
+// A handoff (AGT-03) changes the agent in the thread's row, no matter what causes it. A run follows the row between two
+// steps. The agent that asked for the calls of a step also makes them. The run keeps the name of that agent until all of
+// the calls have their results, so that a run that was cut off knows whose calls they are.
 
-// agentOf resolves the agent that a run goes on with: the one whose step is under way, or the thread's when that one
-// is not there any more.
+// agentOf resolves the agent with which a run continues: the one whose step is under way, or the thread's agent if that
+// one is no longer ready.
 func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run) (*definition.Agent, error) {
 	if under != nil && under.Agent != "" && under.Agent != t.Agent {
 		agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, under.Agent)
@@ -31,11 +31,11 @@ func (e *Engine) agentOf(ctx context.Context, t *store.Thread, under *store.Run)
 	return agent, nil
 }
 
-// isHanded tells whether the thread has passed to another agent than the run's.
+// isHanded reports whether the thread was handed over to an agent other than the run's.
 func (r *run) isHanded() bool { return r.next != r.agent.Name }
 
-// follow lets the run go on under the agent that the thread has passed to, when its step is complete. waits is true
-// when that agent needs variables first, for which the run has been parked.
+// follow continues the run with the agent that the thread was handed over to. The caller has completed the step. waits is
+// true if that agent needs variables first: the run is parked then.
 func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	t, err := r.engine.store.Thread(ctx, r.thread.ID)
 	if err != nil {
@@ -43,14 +43,14 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	}
 	agent, err := r.engine.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
-		return false, fmt.Errorf("agent %s, which thread %s has passed to: %w", t.Agent, t.ID, err)
+		return false, fmt.Errorf("agent %s, to which thread %s was handed over: %w", t.Agent, t.ID, err)
 	}
 	if err := r.leaveExecution(ctx); err != nil {
 		return false, err
 	}
 	r.checkpoint.Turn = checkpoint.Turn{Before: r.record.Steps, StepsB: r.checkpoint.Turn.StepsB}
 	if last := r.conv.LastAnswer(r.record.ID); last != nil {
-		r.checkpoint.Turn.After = last.ID // it was another agent's, whose rules are not this one's
+		r.checkpoint.Turn.After = last.ID // another agent wrote it: the rules of this one do not apply to it
 	}
 	r.checkpoint.Handoffs++
 	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
@@ -64,17 +64,17 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	return r.awaitEnv(ctx, nil)
 }
 
-// takeOver makes an agent the run's.
+// takeOver makes agent the agent of the run.
 func (r *run) takeOver(t *store.Thread, agent *definition.Agent) {
 	own := *t
-	own.Agent = agent.Name // whose the code is that reads it
+	own.Agent = agent.Name // code of that agent reads it
 	r.thread, r.agent, r.next = &own, agent, t.Agent
 	r.tools, r.envLoaded, r.current = nil, false, false
-	r.hooks.announced = nil // of its own system prompt
+	r.hooks.announced = nil // the next agent has a system prompt of its own
 }
 
-// leaveExecution gives up the isolate of the agent that is left: the next one has code of its own. The session goes
-// on, and so does what of state.context can be carried.
+// leaveExecution closes the isolate of the previous agent, because the next one has code of its own. The session
+// continues, and so does the part of state.context that can be carried over.
 func (r *run) leaveExecution(ctx context.Context) error {
 	if r.exec == nil {
 		return nil

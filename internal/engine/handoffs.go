@@ -12,10 +12,10 @@ import (
 	"github.com/skein-dev/skein/internal/tool/agent"
 )
 
-// handoffsOf an execution, for tools (SPEC AGT-03).
+// handoffsOf implements tool.Handoffs for the tools of an execution (AGT-03).
 type handoffsOf struct {
 	execution *execution
-	// made is how often the run has passed to another agent before this execution.
+	// made is how often the run was handed over to another agent before this execution.
 	made int
 }
 
@@ -33,7 +33,7 @@ func (h *handoffsOf) Allowed(ctx context.Context) (bool, error) {
 func (h *handoffsOf) Check(ctx context.Context, to string) error {
 	x := h.execution
 	if to == x.agent.Name {
-		return fmt.Errorf("the conversation is with the agent %s already: go on yourself", to)
+		return fmt.Errorf("the agent %s already has the conversation: go on yourself", to)
 	}
 	allowed, err := h.Allowed(ctx)
 	if err != nil {
@@ -51,19 +51,19 @@ func (h *handoffsOf) Check(ctx context.Context, to string) error {
 	}
 	for _, side := range next.Sides() {
 		if err := CheckArguments(&side.Prompt.Spec, x.host.Thread.Arguments); err != nil {
-			return fmt.Errorf("the agent %s cannot take this conversation, whose arguments do not fit what it requires: %w", to, err)
+			return fmt.Errorf("the agent %s cannot take this conversation, because its arguments do not fit what the agent requires: %w", to, err)
 		}
 	}
 	return nil
 }
 
-// handoffOp hands the thread over by a call.
+// handoffOp returns the operation by which a tool call hands the thread over to an agent.
 func handoffOp(to, runID, callID string) *store.Handoff {
 	return &store.Handoff{Agent: to, By: store.HandoffByTool, RunID: runID, ToolCallID: callID}
 }
 
-// agentTools are those of a prompt that are agents. Those that would hand the conversation over are not shown while it
-// must stay.
+// agentTools returns the agents that a prompt lists, as tools. While the conversation may not be handed over, the tools
+// that would do so are hidden from the model.
 func (x *execution) agentTools(ctx context.Context, called []definition.CalledAgent) ([]tool.Tool, error) {
 	allowed := true
 	if slices.ContainsFunc(called, func(c definition.CalledAgent) bool { return !c.Ask }) {
@@ -79,14 +79,15 @@ func (x *execution) agentTools(ctx context.Context, called []definition.CalledAg
 	return out, nil
 }
 
+// agentTool returns an agent as a tool. A hidden tool is not shown to the model.
 func (x *execution) agentTool(c definition.CalledAgent, hidden bool) tool.Tool {
 	return agent.New(agent.Spec{
 		Name: c.Name, Agent: c.ObjectName, Description: c.Description, Ask: c.Ask, Arguments: c.Arguments, Hidden: hidden,
 	}, x.host)
 }
 
-// unlisted gives the agent that a queued call names and the prompt does not list: whoever may queue calls may hand the
-// conversation over to any agent that is to be called. Nil when there is none.
+// unlisted returns the tool of an agent that a queued call names and the prompt does not list: those who may queue calls
+// may hand the conversation over to any agent that is exposed as a tool. It returns nil if there is no such agent.
 func (x *execution) unlisted(ctx context.Context, name string) (tool.Tool, error) {
 	c, err := x.engine.opts.Definitions.CalledAgent(ctx, x.host.Thread.Namespace, name)
 	if err != nil || c == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// beforeCreate shows before_create_message a message that is about to be stored. What it gives belongs into the
-// transaction that stores the message.
+// beforeCreate calls before_create_message with a message that is about to be stored, which the hook may change. The
+// returned operations belong into the transaction that stores the message.
 func (x *execution) beforeCreate(ctx context.Context, h *definition.Hook, m *store.Message) ([]store.Op, error) {
 	about := hookSubject{cause: m.ID, messageID: m.ID}
 	return x.change(ctx, h, about, func(v any) error {
@@ -30,8 +30,9 @@ func (x *execution) beforeCreate(ctx context.Context, h *definition.Hook, m *sto
 	}, m)
 }
 
-// change calls a hook that may give other data, which take reads. What it gives is for the log: that the hook, or
-// what it gave, is of no use, or that it is not called because it led to itself too often.
+// change calls a hook that may return other data, and passes the data to take. The returned operations record a failure in
+// the log: of the hook, of the data that it returned, or that the hook is not called because the chain of hooks is too
+// long.
 func (x *execution) change(ctx context.Context, h *definition.Hook, about hookSubject, take func(v any) error, args ...any) ([]store.Op, error) {
 	if limit := x.engine.opts.Limits.HookDepth; causationOf(ctx).nested >= limit {
 		return []store.Op{hookFailed(h, x.host.RunID, about, tooDeep(limit))}, nil
@@ -51,7 +52,8 @@ func (x *execution) change(ctx context.Context, h *definition.Hook, about hookSu
 	return nil, nil
 }
 
-// beforeUpdate shows before_update_message what is about to be changed of a message.
+// beforeUpdate calls before_update_message with the changes that are about to be made to a message. The hook may change
+// them.
 func (x *execution) beforeUpdate(ctx context.Context, h *definition.Hook, id string, u *thread.MessageUpdate) ([]store.Op, error) {
 	about := hookSubject{cause: id + ":" + uuid.NewString(), messageID: id}
 	return x.change(ctx, h, about, func(v any) error {
@@ -67,7 +69,8 @@ func (x *execution) beforeUpdate(ctx context.Context, h *definition.Hook, id str
 	}, id, updateForHook(u))
 }
 
-// messageHooks of the writes that code of the execution makes; nil when the agent has none that they concern.
+// messageHooks returns the hooks for messages that code of the execution writes, or nil if the agent has none for
+// messages.
 func (x *execution) messageHooks() thread.MessageHooks {
 	if x.agent == nil || !slices.ContainsFunc(x.agent.Sides(), func(s *definition.Side) bool { return hasMessageHooks(s.Hooks) }) {
 		return nil
@@ -92,9 +95,9 @@ func hasMessageHooks(hooks map[skeinv1.HookName]*definition.Hook) bool {
 // messageHooks implements thread.MessageHooks.
 type messageHooks struct {
 	engine *Engine
-	side   func() *definition.Side // whose hooks
+	side   func() *definition.Side // the side whose hooks are called
 	runID  string
-	// within calls with an execution for the code of a hook.
+	// within calls do with an execution for the code of a hook.
 	within func(ctx context.Context, do func(*execution) ([]store.Op, error)) ([]store.Op, error)
 }
 
@@ -126,7 +129,8 @@ func (w *messageHooks) Updating(ctx context.Context, id string, u *thread.Messag
 	})...), nil
 }
 
-// passed takes for the hook's failure that there was nothing to call it in: the message is written all the same.
+// passed turns an error that prevented the call of a hook into a recorded failure of the hook, so that the message is
+// written anyway. It returns errors of the store, and the end of ctx, as they are.
 func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about hookSubject, ops []store.Op, err error) ([]store.Op, error) {
 	switch {
 	case err == nil:
@@ -139,8 +143,8 @@ func (w *messageHooks) passed(ctx context.Context, h *definition.Hook, about hoo
 	return []store.Op{hookFailed(h, w.runID, about, "the hook could not be called: "+err.Error())}, nil
 }
 
-// Queueing implements thread.MessageHooks: a message that a hook queues says so, so that hooks that keep causing
-// each other from run to run come to an end.
+// Queueing implements thread.MessageHooks. It marks a message that a hook queues with the length of the chain of hooks, so
+// that hooks that cause each other from run to run come to an end.
 func (w *messageHooks) Queueing(ctx context.Context, m *store.Message) {
 	depth := causationOf(ctx).depth
 	if _, claims := m.Metadata[metadataHookDepth]; !claims && depth == 0 {

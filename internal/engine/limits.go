@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// limits of a run (SPEC RUN-10): the lower of those of its thread and its agent; 0 for none.
+// limits bounds a run (RUN-10). Each limit is the lower one of the thread's and the agent's; 0 is none.
 type limits struct {
 	steps    int
 	tokens   int64
@@ -19,7 +19,7 @@ type limits struct {
 	duration time.Duration
 }
 
-// limitsOf finds the lowest of several.
+// limitsOf returns the lowest of each limit.
 func limitsOf(all []skeinv1.RunLimits) (limits, error) {
 	var l limits
 	for _, o := range all {
@@ -49,7 +49,7 @@ func lower[T ~int | ~int64](to *T, v T) {
 	}
 }
 
-// loadLimits reads what bounds the run, as it is now.
+// loadLimits reads the current limits of the run.
 func (r *run) loadLimits(ctx context.Context) error {
 	rules, err := r.engine.opts.Definitions.Rules(ctx, r.thread.Namespace, r.thread.Name, r.thread.Agent)
 	if err != nil {
@@ -62,12 +62,12 @@ func (r *run) loadLimits(ctx context.Context) error {
 	return nil
 }
 
-// overLimit tells, before a model call, which bound the run has reached; nil for none.
+// overLimit returns a *failure that names the limit that the run has reached, or nil. It is called before each model call.
 func (r *run) overLimit() error {
 	l := &r.limits
 	switch {
 	case l.steps > 0 && r.record.Steps >= l.steps:
-		return failf(ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), without coming to an end", l.steps)
+		return failf(ReasonMaxStepsReached, "the run made %d model calls, which is its limit (limits.maxSteps), and has not ended", l.steps)
 	case l.tokens > 0 && r.usage.Tokens() >= l.tokens:
 		return failf(ReasonMaxTokensReached, "the run used %d tokens; its limit (limits.maxTokens) is %d", r.usage.Tokens(), l.tokens)
 	case l.cost > 0 && r.usage.Cost >= l.cost:
@@ -76,11 +76,11 @@ func (r *run) overLimit() error {
 	return nil
 }
 
-// errOverTime ends a run that has been at work for as long as it may.
-var errOverTime = errors.New("the run has been at work for as long as it may")
+// errOverTime is the cause with which the context of a run ends when the run has reached limits.maxDuration.
+var errOverTime = errors.New("the run has reached its time limit (limits.maxDuration)")
 
-// keepTime ends the run when it has been at work for as long as it may, whatever it is doing then. Call stop when it is
-// over, or parked: that time does not count.
+// keepTime cancels the run with errOverTime once it has worked for as long as limits.maxDuration allows, no matter what it
+// does then. Call stop when the run ends or is parked. The time that a run is parked does not count.
 func (r *run) keepTime(cancel context.CancelCauseFunc) (stop func()) {
 	r.since = r.engine.now()
 	if r.limits.duration == 0 {
@@ -91,8 +91,8 @@ func (r *run) keepTime(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// countTime notes how long the run has been at work, where that matters, so that neither a wait nor a crash makes it
-// forget. It goes into the log with the run's row.
+// countTime adds the time that the run has worked since the last count to its checkpoint, if the time is limited. The next
+// step writes it with the run's row, so that it survives waits and crashes.
 func (r *run) countTime() {
 	if r.limits.duration == 0 {
 		return
@@ -103,12 +103,12 @@ func (r *run) countTime() {
 	r.record.State = r.checkpoint.Encode()
 }
 
-// overTime is the end of a run that took too long.
+// overTime returns the failure of a run that took too long.
 func (r *run) overTime() *failure {
 	return failf(ReasonMaxDurationReached, "the run was at work for %s, which is its limit (limits.maxDuration)", r.limits.duration)
 }
 
-// withinTime makes the run within the time that it has.
+// withinTime executes the run within its time limit.
 func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -118,7 +118,7 @@ func (r *run) withinTime(ctx context.Context, items []store.InboxItem) error {
 	}
 	defer r.keepTime(cancel)()
 	err := r.loop(ctx, items)
-	parked := err == nil && r.record.Status == store.RunWaiting // one that was, and could not go on, gives an error
+	parked := err == nil && r.record.Status == store.RunWaiting // a parked run that could not continue returns an error
 	if errors.Is(context.Cause(ctx), errOverTime) && !r.record.Status.Ended() && !parked {
 		return r.overTime()
 	}

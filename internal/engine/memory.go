@@ -16,28 +16,28 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// maxEmbeddedRunes is how much of a text a vector is made of: models for embeddings read some 8,000 tokens, and a
-// character may be more than one.
+// maxEmbeddedRunes is how many characters of a text are embedded: embedding models read some 8,000 tokens, and a character
+// may be more than one token.
 const maxEmbeddedRunes = 6000
 
-// ErrNoMemory says that the agent of a thread keeps no memory.
+// ErrNoMemory reports that the agent of a thread has no memory.
 var ErrNoMemory = errors.New("the agent has no memory: set spec.memory.embeddingModelRef of the Agent")
 
 // Embedded are the vectors of texts.
 type Embedded struct {
-	// Space of the vectors: those of another one do not compare.
+	// Space identifies the embedding model. Only vectors of the same space can be compared.
 	Space   string
 	Vectors [][]float32
 	Usage   store.RunUsage
 }
 
-// Embed turns texts into vectors by the model of an agent's memory, after secrets of the namespace were taken out of
-// them. ErrNoMemory when it has none.
+// Embed returns the vectors of texts, made by the model of an agent's memory. It removes secrets of the namespace from the
+// texts first. It returns ErrNoMemory if the agent has no memory.
 func (e *Engine) Embed(ctx context.Context, a *definition.Agent, texts ...string) (*Embedded, error) {
 	return Embed(ctx, e.opts.Models, e.opts.Redact, a, texts...)
 }
 
-// Embed is Engine.Embed for those who have no engine.
+// Embed is Engine.Embed for callers without an engine.
 func Embed(ctx context.Context, models model.Factory, redact func(namespace, text string) string, a *definition.Agent, texts ...string) (*Embedded, error) {
 	m := a.Memory
 	if m == nil {
@@ -60,12 +60,12 @@ func Embed(ctx context.Context, models model.Factory, redact func(namespace, tex
 		return nil, err
 	}
 	if len(res.Vectors) != len(texts) {
-		return nil, fmt.Errorf("model %s gave %d vectors for %d texts", m.Name, len(res.Vectors), len(texts))
+		return nil, fmt.Errorf("model %s returned %d vectors for %d texts", m.Name, len(res.Vectors), len(texts))
 	}
 	return &Embedded{Space: m.Name + "/" + m.Spec.Model, Vectors: res.Vectors, Usage: UsageOf(m, res.Usage)}, nil
 }
 
-// UsageOf is what one call of a model used, as the store counts it.
+// UsageOf returns what one call of a model used, as the store counts it. u may be nil.
 func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 	out := store.RunUsage{Models: []string{m.Name}}
 	if u == nil {
@@ -73,15 +73,15 @@ func UsageOf(m *definition.Model, u *model.Usage) store.RunUsage {
 	}
 	cost := u.Cost
 	if cost == 0 {
-		cost, _ = model.Price(m.Spec.Pricing, *u) // what cannot be priced is said when the Model is checked
+		cost, _ = model.Price(m.Spec.Pricing, *u) // the check of the Model reports prices that cannot be read
 	}
 	out.InputTokens, out.OutputTokens, out.CachedTokens, out.ReasoningTokens = u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens
 	out.Cost = float64(cost) / 1e9
 	return out
 }
 
-// SearchMemory finds what was said in the threads of a thread's agent that have the thread's user, or none like it
-// (SPEC RUN-08). ErrNoMemory when the agent keeps no memory, a *NotReadyError when it is not ready.
+// SearchMemory returns messages of the threads that have the agent and the user of t, or no user if t has none (RUN-08). The
+// error is ErrNoMemory if the agent has no memory, and a *definition.NotReadyError if it is not ready.
 func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.MemoryQuery) ([]store.NearMessage, error) {
 	a, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	if err != nil {
@@ -94,11 +94,11 @@ func (e *Engine) SearchMemory(ctx context.Context, t *store.Thread, q tool.Memor
 	return found, err
 }
 
-// countSearch adds what a search used. A search is worth more than its count: that is lost when it cannot be kept.
+// countSearch records what a search used. If that fails the search still succeeds, and its usage is lost.
 func (e *Engine) countSearch(ctx context.Context, t *store.Thread, a *definition.Agent, runID, call string, usage store.RunUsage) {
 	err := e.store.Apply(ctx, t.ID, nil, &store.AddTaskUsage{RunID: runID, Task: "search " + call, Agent: a.Name, Usage: usage})
 	if err = store.IgnoreGone(err); err != nil {
-		e.log.Error(err, "cannot count what a search of the memory used", "thread", t.ID, "run", runID)
+		e.log.Error(err, "cannot record what a search of the memory used; the search still succeeds", "thread", t.ID, "run", runID)
 	}
 }
 
@@ -117,7 +117,7 @@ func (e *Engine) searchMemory(ctx context.Context, t *store.Thread, a *definitio
 	return found, v.Usage, err
 }
 
-// memoryOf an execution's agent, for tools; it implements tool.Memory.
+// memoryOf implements tool.Memory with the memory of an execution's agent.
 type memoryOf struct{ execution *execution }
 
 // Search implements tool.Memory.

@@ -7,8 +7,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// observeLoop looks after what other replicas may have decided of the threads that this one is at work for:
-// that they are terminated, purged, or that their run was stopped.
+// observeLoop checks the threads that this replica works for when another replica may have terminated or purged them, or
+// stopped their run. It returns when ctx ends.
 func (e *Engine) observeLoop(ctx context.Context) {
 	defer context.AfterFunc(ctx, e.observed.ShutDown)()
 	for {
@@ -17,13 +17,13 @@ func (e *Engine) observeLoop(ctx context.Context) {
 			return
 		}
 		if err := e.observe(ctx, id); err != nil && ctx.Err() == nil {
-			e.log.Error(err, "cannot see what became of a thread", "thread", id) // the next sweep looks again
+			e.log.Error(err, "cannot check whether a thread has ended elsewhere; the next sweep checks again", "thread", id)
 		}
 		e.observed.Done(id)
 	}
 }
 
-// observe ends the work for a thread when that was decided elsewhere.
+// observe ends this replica's work for a thread if another replica decided that.
 func (e *Engine) observe(ctx context.Context, id string) error {
 	t, err := e.store.Thread(ctx, id)
 	switch {
@@ -40,18 +40,18 @@ func (e *Engine) observe(ctx context.Context, id string) error {
 	if err := e.checkStopRequests(ctx, id); err != nil {
 		return err
 	}
-	// A stop, or the end of the conversation, takes the lease from whoever is at the run.
+	// A stop, or the end of the conversation, revokes the lease of the replica that executes the run.
 	return e.leases.Check(ctx, id)
 }
 
-// working tells whether this replica is at work for a thread, in a run or beside.
+// working reports whether this replica works for a thread, in a run or in the background.
 func (e *Engine) working(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.active[id] != nil || len(e.background[id]) > 0
 }
 
-// observeAll queues all threads that this replica is at work for.
+// observeAll queues all threads that this replica works for, so that observeLoop checks them.
 func (e *Engine) observeAll() {
 	e.mu.Lock()
 	ids := make(map[string]struct{}, len(e.active)+len(e.background))
@@ -67,7 +67,8 @@ func (e *Engine) observeAll() {
 	}
 }
 
-// missed is the hint that hints may have been missed: whatever is known from hints is found out again.
+// missed handles the notification that notifications may have been lost. It looks again for everything that
+// notifications would have told.
 func (e *Engine) missed() {
 	e.effects.wake()
 	e.mu.Lock()

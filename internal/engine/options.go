@@ -13,8 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// Options of an Engine. Threads, Definitions, Children, Effects, Sandboxes, Models and Owner are needed;
-// the rest have defaults.
+// Options of an Engine. Threads, Definitions, Children, Effects, Sandboxes, Models and Owner are required. The others have
+// defaults.
 type Options struct {
 	Threads     *thread.Service
 	Definitions Definitions
@@ -22,63 +22,68 @@ type Options struct {
 	Effects     Effects
 	Sandboxes   Sandboxes
 	Models      model.Factory
-	// Network is how tools reach others; public addresses alone when nil.
+	// Network is what tools connect through. The default allows public addresses only.
 	Network *outbound.Network
-	// MCP keeps the sessions with MCP servers; one of the engine's own, over Network, when nil.
+	// MCP keeps the sessions with MCP servers. By default the engine makes its own, over Network.
 	MCP *mcptool.Servers
-	// Clock of delays, batches and sweeps; the real one when nil.
+	// Clock is used for delays, batches and sweeps. The default is the real clock.
 	Clock clock.WithTickerAndDelayedExecution
-	// Owner names this replica in leases; no two living replicas may have the same.
+	// Owner names this replica in leases. No two running replicas may have the same name.
 	Owner string
-	// Workers is how many runs may be under way at once: 1250 when 0. A fifth of them is kept for namespaces of
-	// which nothing runs yet.
+	// Workers is how many runs may be under way at once. The default is 1250. A fifth of the workers is reserved for
+	// namespaces in which nothing runs yet.
 	Workers int
-	// NamespaceWorkers is how many runs of one namespace may be under way at once: without a bound of its own when 0.
+	// NamespaceWorkers is how many runs of one namespace may be under way at once. 0 sets no separate limit.
 	NamespaceWorkers int
-	// EffectWorkers is how many effects may be under way at once: 64 when 0.
+	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
 	Logger        logr.Logger
-	// Redact takes the secrets of a namespace out of a text, before a part of it is cut off; nil for as it is.
+	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part
+	// of a secret. The default returns the text unchanged.
 	Redact func(namespace, text string) string
-	// LeaseTTL is after how long the threads and the effects of a lost replica pass to others: 15 s when 0.
+	// LeaseTTL is the time after which other replicas take over the threads and the effects of a lost replica. The default is
+	// 15 s.
 	LeaseTTL time.Duration
-	// SweepInterval is how often threads whose hints were lost, or whose holder was, are looked for: 15 s when 0.
+	// SweepInterval is the time between two searches for threads whose notifications or whose replica was lost. The default
+	// is 15 s.
 	SweepInterval time.Duration
-	// HookRetry is after how long a hook is tried again for which there was no sandbox; it doubles with each try, up to two
-	// minutes: 1 s when 0.
+	// HookRetry is the time until a hook for which there was no sandbox is tried again. It doubles with each try, up to two
+	// minutes. The default is 1 s.
 	HookRetry time.Duration
 	// Limits of runs.
 	Limits Limits
-	// PostRun are tasks that follow every run, none by default.
+	// PostRun are tasks that follow every run. There are none by default.
 	PostRun []postrun.Task
-	// PostRunWorkers is for how many runs the tasks may be under way at once: 64 when 0.
+	// PostRunWorkers is the number of runs whose tasks may be under way at once. The default is 64.
 	PostRunWorkers int
-	// PostRunTimeout bounds the tasks of one run: a minute when 0.
+	// PostRunTimeout bounds the tasks of one run. The default is a minute.
 	PostRunTimeout time.Duration
-	// Faults is called at named points around every durable write and outside call; crash tests use it.
-	// crash_points_test.go has a list of them. It may panic within a run, which the engine takes for its own fault.
+	// Faults is called at named points around every durable write and outside call, for crash tests. crash_points_test.go
+	// lists the points. It may panic within a run, and the engine handles that like a panic of its own.
 	Faults func(point string)
 }
 
-// Limits of runs; zero fields have defaults.
+// Limits of runs. A field that is 0 gets the default that its comment states.
 type Limits struct {
-	// Depth is how deep children may nest, a root being 0: 5.
+	// Depth is how deep children may nest, where a root thread has depth 0. Default 5.
 	Depth int
-	// Children is how many living children one thread may have: 100.
+	// Children is how many living children one thread may have. Default 100.
 	Children int
-	// ToolResultBytes is how much of a tool's result a model gets to read: 256 KiB.
+	// ToolResultBytes is how much of a tool's result a model reads. Default 256 KiB.
 	ToolResultBytes int
-	// ContextMessages is how many of the newest messages a model gets to read: 5000.
+	// ContextMessages is how many of the newest messages a model reads. Default 5000.
 	ContextMessages int
-	// HookDepth is how many hooks may lead to each other, be it within one another or from run to run: 4.
+	// HookDepth is how long a chain of hooks may be of which each causes the next, within one run or from run to run.
+	// Default 4.
 	HookDepth int
-	// HookTries is how often it is tried to tell a hook for which there is no sandbox: 20, which is half an hour.
+	// HookTries is how often a call of a hook for which there is no sandbox is tried. Default 20, which takes about half an
+	// hour.
 	HookTries int
-	// Handoffs is how often one run may pass to another agent: 10.
+	// Handoffs is how often one run may be handed over to another agent. Default 10.
 	Handoffs int
-	// PromptDepth is how deep prompts may call each other as tools: 5.
+	// PromptDepth is how deep prompts may call each other as tools. Default 5.
 	PromptDepth int
-	// ParallelCalls is how many calls of one step may be under way at once: 8.
+	// ParallelCalls is how many calls of one step may be under way at once. Default 8.
 	ParallelCalls int
 }
 

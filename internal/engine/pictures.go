@@ -15,17 +15,18 @@ import (
 
 // Bounds of the images of one request.
 const (
-	// maxPictureBytes of one: providers refuse more than 5 MiB in base64. Of a larger one a smaller copy is shown.
+	// maxPictureBytes bounds one image: providers refuse more than 5 MiB in base64. The model gets a smaller copy of a larger
+	// image.
 	maxPictureBytes = 3 << 20
-	// maxPictures and maxPicturesBytes of all; the newest count first.
+	// maxPictures and maxPicturesBytes bound all images of a request together. The newest have precedence.
 	maxPictures      = 20
 	maxPicturesBytes = 16 << 20
-	// defaultImageThreshold is of how many messages images are shown where the prompt does not say.
+	// defaultImageThreshold is the number of newest messages whose images are shown, unless the prompt sets another.
 	defaultImageThreshold = 10
 )
 
-// pictured shows the images that are attached to the newest messages to a model that can see (SPEC AGT-05). All others
-// are named with the rest of the files.
+// pictured returns the messages with the images that are attached to the newest of them, if the model can see images
+// (AGT-05). All other images are only named, like other files.
 func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.Message, error) {
 	s := r.side()
 	recent := int(ptr.Deref(s.Prompt.Spec.RecentImageThreshold, defaultImageThreshold))
@@ -64,7 +65,8 @@ func (r *run) pictured(ctx context.Context, messages []model.Message) ([]model.M
 	return messages, nil
 }
 
-// pictureOf makes the image of a file, or a smaller copy of one that is too large; nil when it is none, or gone.
+// pictureOf returns the image in a file, or a smaller copy if it is too large, with its size in bytes. It returns nil if
+// the file is gone, or is not an image.
 func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image, int64, error) {
 	rec, err := st.StatFile(ctx, path)
 	switch {
@@ -77,7 +79,7 @@ func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image
 	case rec.Size > maxPictureBytes:
 		small, err := st.Thumbnail(ctx, path, thread.ThumbnailOptions{Width: thread.MaxThumbnail, Height: thread.MaxThumbnail})
 		if thread.IsInvalid(err) || err == nil && small == nil {
-			return nil, 0, nil // it stays named
+			return nil, 0, nil // the message still names it
 		}
 		if err != nil {
 			return nil, 0, err
@@ -87,19 +89,19 @@ func pictureOf(ctx context.Context, st *thread.State, path string) (*model.Image
 	return &model.Image{MimeType: rec.MimeType, Read: func(ctx context.Context) ([]byte, error) { return readPicture(ctx, st, path) }}, rec.Size, nil
 }
 
-// readPicture reads a file when the request is made.
+// readPicture returns the content of a file. It is called when the request is made.
 func readPicture(ctx context.Context, st *thread.State, path string) ([]byte, error) {
 	body, _, _, err := st.OpenContents(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	if body == nil {
-		return nil, fmt.Errorf("the file %s was deleted meanwhile", path)
+		return nil, fmt.Errorf("the file %s was deleted before the model call could read it", path)
 	}
 	defer func() { _ = body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(body, maxPictureBytes+1))
 	if err == nil && len(data) > maxPictureBytes {
-		err = fmt.Errorf("the file %s has grown meanwhile", path)
+		err = fmt.Errorf("the file %s has grown beyond the limit for images before the model call could read it", path)
 	}
 	return data, err
 }

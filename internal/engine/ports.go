@@ -12,40 +12,40 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The ports are what the engine needs of the world around it. internal/kube keeps them by custom
-// resources and pods; tests of the engine keep them in memory.
+// The ports are the interfaces through which the engine uses everything around it. internal/kube implements them with
+// custom resources and pods. Tests of the engine implement them in memory.
 
-// Definitions resolves what a run is made of. Every lookup reads a cache and is cheap. A missing or
-// unready object is an error that says which one and what to do; it implements NotReady.
+// Definitions resolves the definitions that a run uses. Every lookup reads a cache and is cheap. A missing or unready
+// object is a *definition.NotReadyError that says which object it is and what to do.
 type Definitions interface {
 	// Agent resolves an agent with its prompt, model and tools.
 	Agent(ctx context.Context, namespace, name string) (*definition.Agent, error)
-	// PromptText puts the text of a prompt together as its definitions are now.
+	// PromptText returns the current text of a prompt, with the prompts that it includes.
 	PromptText(ctx context.Context, namespace, name string) (*prompt.Template, error)
-	// Hooks resolves the hooks of an agent alone, as they hold where no side has the turn: those of side a's prompt, else
-	// of side b's, in the place of its own; nil when it has none.
+	// Hooks resolves only the hooks of an agent, as they apply while no side has the turn: for each name the hook of side a,
+	// else that of side b. A hook of a side's prompt replaces the agent's own. Hooks returns nil if there are none.
 	Hooks(ctx context.Context, namespace, agent string) (map[skeinv1.HookName]*definition.Hook, error)
 	// Effect resolves an effect by its plain or qualified name.
 	Effect(ctx context.Context, namespace, name string) (*definition.Effect, error)
-	// Endpoint finds the ThreadEndpoint that answers a request to threads of an agent; path is in segments (SPEC
-	// END-01). An *UnknownError when no path matches, a *MethodError when one does with other methods only.
+	// Endpoint returns the ThreadEndpoint that answers a request to threads of an agent (END-01). path has the segments of
+	// the path. The error is a *definition.UnknownError if no path matches, and a *definition.MethodError if one matches with
+	// other methods only.
 	Endpoint(ctx context.Context, namespace, agent, method string, path []string) (*definition.Endpoint, error)
-	// Rules gives what a Thread object and its agent say of the thread's runs. Objects that do not exist say nothing.
+	// Rules returns what a Thread object and its agent set for the thread's runs. Objects that do not exist set nothing.
 	Rules(ctx context.Context, namespace, thread, agent string) (definition.Rules, error)
-	// RuntimeContext gives what the platform team configured for code in the sandboxes of a pool; nil for nothing
-	// (SPEC TOL-04).
+	// RuntimeContext returns what the platform team configured for code in the sandboxes of a pool, or nil (TOL-04).
 	RuntimeContext(ctx context.Context, namespace, pool string) (map[string]any, error)
-	// CalledAgent finds the agent that is to be called as a tool by that name; nil when there is none (SPEC AGT-03).
+	// CalledAgent returns the agent that is exposed as a tool under that name, or nil if there is none (AGT-03).
 	CalledAgent(ctx context.Context, namespace, tool string) (*definition.CalledAgent, error)
-	// HandoffPolicy gives that of the Thread object; "" when it has none.
+	// HandoffPolicy returns the handoff policy of the Thread object, or "" if it sets none.
 	HandoffPolicy(ctx context.Context, namespace, thread string) (skeinv1.HandoffPolicy, error)
-	// Names lists definitions of a kind: "agent", "prompt" or "model" (SPEC AGT-07).
+	// Names lists definitions of a kind: "agent", "prompt" or "model" (AGT-07).
 	Names(ctx context.Context, namespace, kind string) ([]string, error)
-	// Load gives a definition of a kind as plain JSON, without secrets (SPEC AGT-07). An unknown name is an error.
+	// Load returns a definition of a kind as plain JSON, without secrets (AGT-07). An unknown name is an error.
 	Load(ctx context.Context, namespace, kind, name string) (json.RawMessage, error)
 }
 
-// NoSandboxError says why a thread can have no sandbox at present, and what to do. Nothing of the code has run.
+// NoSandboxError says why a thread cannot have a sandbox at present, and what to do. None of the code has run.
 type NoSandboxError struct {
 	Message string
 	Err     error // may be nil
@@ -54,14 +54,14 @@ type NoSandboxError struct {
 // Error implements error.
 func (e *NoSandboxError) Error() string { return e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause, or nil.
 func (e *NoSandboxError) Unwrap() error { return e.Err }
 
-// Children makes and supervises child threads (SPEC SUB).
+// Children creates child threads and lists them.
 type Children interface {
-	// Create declares a child under a name derived from the cause, so that a repeat gives the same child.
+	// Create declares a child under a name that derives from the cause, so that a repeat returns the same child.
 	Create(ctx context.Context, parent *store.Thread, req ChildRequest) (*skeinv1.ChildStatus, error)
-	// List gives the registry of a thread, oldest first.
+	// List returns the children in a thread's registry, oldest first.
 	List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error)
 }
 
@@ -76,13 +76,13 @@ type ChildRequest struct {
 	Attachments []string
 }
 
-// Effects schedules effects (SPEC EFF-01).
+// Effects schedules effects (EFF-01).
 type Effects interface {
-	// Schedule declares an effect under a name derived from the cause and gives its id.
+	// Schedule declares an effect under a name that derives from the cause, and returns its id.
 	Schedule(ctx context.Context, thread *store.Thread, req EffectRequest) (id string, err error)
-	// List gives the pending effects of a thread, all or those of one name.
+	// List returns the pending effects of a thread: those with the name, or all if the name is "".
 	List(ctx context.Context, thread *store.Thread, name string) ([]ScheduledEffect, error)
-	// Remove cancels a pending effect; false when there is none of that id.
+	// Remove cancels a pending effect. It returns false if there is none with that id.
 	Remove(ctx context.Context, thread *store.Thread, id string) (bool, error)
 }
 
@@ -92,11 +92,11 @@ type EffectRequest struct {
 	Name  string
 	Args  json.RawMessage
 	Delay time.Duration
-	// HookDepth is how many hooks, one caused by the other, led to it. It goes with the firing.
+	// HookDepth is the number of hooks in the chain of causes that led to the effect. The firing carries it.
 	HookDepth int
 }
 
-// ScheduledEffect is the record of a pending effect (SPEC EFF-02).
+// ScheduledEffect is the record of a pending effect (EFF-02).
 type ScheduledEffect struct {
 	ID          string          `json:"id"`
 	Name        string          `json:"name"`
@@ -105,11 +105,11 @@ type ScheduledEffect struct {
 	CreatedAt   int64           `json:"createdAt"`   // microseconds
 }
 
-// Sandboxes gives each thread its sandbox.
+// Sandboxes provides each thread with its sandbox.
 type Sandboxes interface {
-	// Acquire gives the thread's sandbox, claiming one from the pool when it has none. Call release when
-	// nothing of the caller's runs in it any more; it stays the thread's until it idles out.
+	// Acquire returns the thread's sandbox, and claims one from the pool if the thread has none. Call release when nothing
+	// of the caller runs in it any more. The sandbox stays the thread's until it was idle for too long.
 	Acquire(ctx context.Context, thread *store.Thread, pool string) (sbx sandbox.Sandbox, release func(), err error)
-	// Discard gives up the thread's sandbox after it failed; the next Acquire claims another.
+	// Discard gives up the thread's sandbox after a failure. The next Acquire claims another.
 	Discard(ctx context.Context, thread *store.Thread, sbx sandbox.Sandbox)
 }

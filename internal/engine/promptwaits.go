@@ -9,20 +9,21 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// A call that a called prompt makes may have to wait like any other: for a child, an approval, a time. The call of the
-// prompt waits with it, so that the run is parked; the waits of both are the run's. What the wait was for comes to the
-// inner call, which lets the calls of prompts that it is made within go on: each is made again, reads what it has left in
-// the log, and goes on from there. One that finds nothing to do waits again.
+// A call that a called prompt makes may have to wait like any other: for a child, an approval or a time. The call of the
+// prompt waits with it, and the run is parked. The checkpoint of the run has the waits of both. The result comes to the
+// inner call, which makes the calls of all prompts around it ready. Each of these is made again, reads what it has left in
+// the log, and continues from there. A call that finds nothing to do waits again.
 
-// parked is the result of the call of a prompt in which nothing can be done at present.
+// parked returns the result of a call of a prompt that can do nothing at present.
 func parked() tool.Result { return tool.Result{Wait: &tool.Wait{Kind: tool.WaitPrompt}} }
 
-// entered tells whether a call is that of a prompt which has been at work and waited.
+// entered reports whether a call is the call of a prompt that began to work and then waited.
 func (r *run) entered(callID string) bool {
 	return r.checkpoint.Waits[callID].Kind == tool.WaitPrompt
 }
 
-// waits notes that a call waits. That is in the log once the run is parked; until then the call is simply repeated.
+// waits records in the checkpoint that a call waits. The log has that once the run is parked. After a crash before that
+// the call is repeated.
 func (r *run) waits(call store.ToolCall, w tool.Wait) {
 	if w.Kind == tool.WaitDelay {
 		w.Until = r.engine.now() + w.For.Microseconds()
@@ -36,7 +37,8 @@ func (r *run) waits(call store.ToolCall, w tool.Wait) {
 	r.checkpoint.Waits[call.ID] = w
 }
 
-// framesMessages gives, in order, the messages of called prompts behind a place of the log that are wanted.
+// framesMessages returns, in order, the messages of called prompts after a sequence number of the log for which wanted
+// returns true.
 func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*store.Message) bool) (*transcript.Conversation, error) {
 	c := transcript.New()
 	for {
@@ -56,8 +58,8 @@ func (r *run) framesMessages(ctx context.Context, after int64, wanted func(*stor
 	}
 }
 
-// readInner reads what called prompts have left of the calls that have no result yet, where any of the items, or of the
-// waits, may be about it.
+// readInner reads the messages of called prompts whose calls have no result yet. It reads nothing if neither the items nor
+// the waits that are due can concern them.
 func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err error) {
 	r := in.run
 	outstanding := r.conv.Outstanding(r.record.ID)
@@ -71,13 +73,13 @@ func (in *intake) readInner(ctx context.Context, items []store.InboxItem) (err e
 	return err
 }
 
-// within is the call of the prompt that a message is of; "" for none.
+// within returns the id of the call of the prompt to which a message belongs, or "".
 func within(m *store.Message) string {
 	id, _ := m.Metadata[metadataPromptCall].(string)
 	return id
 }
 
-// caller gives the message of a called prompt that makes a call; nil when it is none of those.
+// caller returns the message of a called prompt that makes a call, or nil if no called prompt makes it.
 func (in *intake) caller(callID string) *store.Message {
 	if in.inner == nil {
 		return nil
@@ -85,8 +87,8 @@ func (in *intake) caller(callID string) *store.Message {
 	return in.inner.Caller(callID)
 }
 
-// awaits tells whether a call of the run has no result yet, be it one of a called prompt, and gives it: a run that a
-// crash cut off before it was parked knows of its waits only by that.
+// awaits returns a call of the run or of a called prompt, and reports whether it has no result yet. If a crash cut a run off
+// before it was parked, the checkpoint does not have its waits, so only this shows them.
 func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
 	for _, call := range in.outstanding() {
 		if call.ID == callID {
@@ -96,7 +98,7 @@ func (in *intake) awaits(callID string) (call store.ToolCall, yes bool) {
 	return store.ToolCall{}, false
 }
 
-// outstanding lists the calls of the run without a result, those of called prompts last.
+// outstanding returns the calls of the run without a result, those of called prompts last.
 func (in *intake) outstanding() []store.ToolCall {
 	calls := in.run.conv.Outstanding(in.run.record.ID)
 	if in.inner != nil {
@@ -105,7 +107,7 @@ func (in *intake) outstanding() []store.ToolCall {
 	return calls
 }
 
-// result puts what has come for a call where results of its conversation are, and lets those go on that wait for it.
+// result adds the result of a call to the conversation of the call, and makes the called prompts ready that wait for it.
 func (in *intake) result(call store.ToolCall, m store.Message) {
 	m.Role, m.ToolCallID, m.Name = store.RoleTool, call.ID, call.Name
 	m.Side = in.run.conv.SideOf(call.ID)
@@ -122,8 +124,8 @@ func (in *intake) result(call store.ToolCall, m store.Message) {
 	in.over(call.ID)
 }
 
-// over ends the wait of a call, and lets the called prompts go on that it is made within, also where the message that
-// makes it was deleted: they find out.
+// over ends the wait of a call, and makes the called prompts around it ready. It does so even if the message that makes the
+// call was deleted: the prompts find that out.
 func (in *intake) over(callID string) {
 	w := in.checkpoint.Waits[callID]
 	delete(in.checkpoint.Waits, callID)
@@ -136,7 +138,7 @@ func (in *intake) over(callID string) {
 	}
 }
 
-// ready lets a called prompt go on that waits.
+// ready marks the call of a prompt that waits as ready to continue, and returns its wait.
 func (in *intake) ready(callID string) tool.Wait {
 	w := in.checkpoint.Waits[callID]
 	if w.Kind == tool.WaitPrompt {

@@ -13,7 +13,8 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// asking fills in what the prompt asks of the model beside the messages, as far as the model knows of it.
+// asking adds to a request what the prompt sets besides the messages, as far as the model supports it: reasoning, a
+// response schema and tools.
 func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
 	p, can := &s.Prompt.Spec, s.Model.Spec.Capabilities
 	if r := p.Reasoning; r != nil && can.Reasons() {
@@ -41,6 +42,7 @@ func asking(req *model.Request, s *definition.Side, tools *tool.Set) {
 
 var notInSchemaName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
+// schemaName returns the name of a prompt with the characters and the length that providers accept for schemas.
 func schemaName(prompt string) string {
 	name := notInSchemaName.ReplaceAllString(prompt, "_")
 	return name[:min(len(name), 64)]
@@ -56,11 +58,12 @@ type contextTrimmed struct {
 	Model         string `json:"model,omitempty"`
 }
 
-// trimmed has the log say what a model did not get to read, when that has changed.
+// trimmed records in the log what was left out of the request to fit the model's window, if that has changed.
 func (r *run) trimmed(res *model.Response) {
 	r.tellTrimmed(trimmedOf(res))
 }
 
+// trimmedOf returns what was left out of the request that led to a response.
 func trimmedOf(res *model.Response) contextTrimmed {
 	out := contextTrimmed{Model: res.Model}
 	if t := res.Trimmed; t != nil {
@@ -69,6 +72,7 @@ func trimmedOf(res *model.Response) contextTrimmed {
 	return out
 }
 
+// tellTrimmed adds an event to the next step, if the numbers differ from those of the last request.
 func (r *run) tellTrimmed(now contextTrimmed) {
 	if now.LeftOut == r.leftOut && now.Shortened == r.shortened {
 		return
@@ -77,7 +81,7 @@ func (r *run) tellTrimmed(now contextTrimmed) {
 	r.hooks.with = append(r.hooks.with, eventOp(r.record.ID, store.EventContextTrimmed, "", now))
 }
 
-// withoutReasoning keeps from a stream what the model thinks.
+// withoutReasoning returns an emit function that removes the model's reasoning from a stream.
 func withoutReasoning(emit func(model.Delta)) func(model.Delta) {
 	return func(d model.Delta) {
 		if d.Reasoning = ""; d != (model.Delta{}) {
@@ -86,7 +90,7 @@ func withoutReasoning(emit func(model.Delta)) func(model.Delta) {
 	}
 }
 
-// read makes the request of the next step out of the messages that were chosen for it.
+// read returns the request of the next step, made of the messages that were chosen for it.
 func (r *run) read(ctx context.Context, messages []model.Message) (req model.Request, err error) {
 	req = model.Request{Messages: messages, Arguments: r.arguments()}
 	if req.Messages, err = r.pictured(ctx, req.Messages); err != nil {
@@ -97,7 +101,7 @@ func (r *run) read(ctx context.Context, messages []model.Message) (req model.Req
 	return req, nil
 }
 
-// assembled is what the model of the side in use gets to read.
+// assembled returns the messages that the model of the current side reads.
 func (r *run) assembled(system string, c *transcript.Conversation) []model.Message {
 	if r.frame != nil {
 		return transcript.Assemble(system, c, r.side().Name, "")

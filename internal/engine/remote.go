@@ -13,23 +13,24 @@ import (
 	"github.com/skein-dev/skein/internal/tool/mcptool"
 )
 
-// remoteTools are the tools of an MCP server, and where in the prompt's they belong.
+// remoteTools are the tools of one MCP server, with their position among the prompt's tools.
 type remoteTools struct {
 	tool *definition.Tool
 	ref  skeinv1.PromptTool
-	at   int // before which of the others
+	at   int // the index of the other tool that they precede
 
 	list []mcptool.Remote
 	err  error
 }
 
-// hasRemote tells whether some tools are those of MCP servers, which change when their servers say so.
+// hasRemote reports whether the side has tools of MCP servers. These can change at any time.
 func (x *execution) hasRemote() bool {
 	return slices.ContainsFunc(x.side().Tools, func(t definition.Tool) bool { return t.MCP != nil })
 }
 
-// withRemote adds the tools of MCP servers to a list. All servers are asked at once, and none for long: what one that is
-// gone offered is left out, and notes say so. No name of a server's takes the place of another tool.
+// withRemote returns a list with the tools of MCP servers added. It asks all servers at once and waits a short time only.
+// If a server does not answer, its tools may be missing or old, and notes say so. A tool of a server never replaces
+// another tool of the same name: it is left out, and notes say so.
 func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []remoteTools, offer offering) (all []tool.Tool, notes []string, err error) {
 	if len(servers) == 0 {
 		return list, nil, nil
@@ -56,8 +57,8 @@ func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []
 		}
 		for _, r := range s.list {
 			if taken[r.Name] {
-				notes = append(notes, fmt.Sprintf("A tool of the MCP server %s is left out, for another has the name %s: give the Tool another spec.mcp.prefix", s.tool.ObjectName, r.Name))
-				x.engine.log.Info("a tool of an MCP server is left out, for another has its name", "namespace", x.host.Thread.Namespace, "tool", s.tool.ObjectName, "name", r.Name)
+				notes = append(notes, fmt.Sprintf("A tool of the MCP server %s is left out, because another tool has the name %s: give the Tool another spec.mcp.prefix", s.tool.ObjectName, r.Name))
+				x.engine.log.Info("a tool of an MCP server is left out, because another tool has its name", "namespace", x.host.Thread.Namespace, "tool", s.tool.ObjectName, "name", r.Name)
 				continue
 			}
 			taken[r.Name] = true
@@ -67,9 +68,9 @@ func (x *execution) withRemote(ctx context.Context, list []tool.Tool, servers []
 	return append(all, list[done:]...), notes, nil
 }
 
-// progress puts into the log how far a call is. It is for watchers: when it cannot be written, nothing is lost.
+// progress appends the progress of a call to the log, for watchers. If it cannot be written the call continues.
 func (x *execution) progress(ctx context.Context, p tool.Progress) {
 	if err := x.host.State.Apply(ctx, eventOp(x.host.RunID, store.EventToolProgress, "", p)); err != nil && ctx.Err() == nil {
-		x.engine.log.V(1).Info("the progress of a tool cannot be written", "thread", x.host.Thread.ID, "error", err.Error())
+		x.engine.log.V(1).Info("cannot write the progress of a tool; the call continues", "thread", x.host.Thread.ID, "error", err.Error())
 	}
 }

@@ -8,15 +8,16 @@ import (
 
 // Keys of message metadata that the engine sets.
 const (
-	// metadataReplyTo is, on a message to a child, the parent's tool call that waits for the answer.
+	// metadataReplyTo is set on a message to a child: the id of the parent's tool call that waits for the answer.
 	metadataReplyTo = "parent_tool_call_id"
-	// metadataHookDepth is, on a message that a hook queued, how many hooks, one caused by the other, led to it.
+	// metadataHookDepth is set on a message that a hook queued: the number of hooks in the chain of causes that led to it.
 	metadataHookDepth = "hook_depth"
 )
 
-// newRunID makes the id of a run: sess_ and 32 hex digits.
+// newRunID returns a new id of a run: sess_ and 32 hex digits.
 func newRunID() string {
 	return "sess_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")
 }
 
+// newMessageID returns a new id of a message: msg_ and a UUID.
 func newMessageID() string { return "msg_" + uuid.Must(uuid.NewV7()).String() }

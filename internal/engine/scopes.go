@@ -10,10 +10,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread/scopes"
 )
 
-// afterResponse is how long a run waits for the work that goes on after its response (SPEC STA-06).
+// afterResponse is how long a run waits for background work that continues after its response (STA-06).
 const afterResponse = time.Minute
 
-// scopes is the session of the run; nil while there has been no code.
+// scopes returns the session of the run, or nil if no code has run yet.
 func (r *run) scopes() *scopes.Session {
 	if r.exec != nil {
 		return r.exec.host.Session
@@ -27,8 +27,9 @@ func (r *run) owesScopes() bool {
 	return session != nil && !session.Save(false).Empty()
 }
 
-// settleWork waits, once the answer is in the log, for the work that goes on after it: its changes of state are
-// saved with the run's end. m is the answer when it is not in the log yet; the same comes back while it is not.
+// settleWork waits for background work that continues after the answer, so that its changes of state are saved with the
+// run's end. m is the answer if it is not in the log yet. settleWork writes it before it waits, and then returns nil. If
+// there is nothing to wait for, or the write fails, it returns m.
 func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message, error) {
 	s := r.scopes()
 	if s == nil || !s.Working() {
@@ -50,8 +51,8 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	err := s.Wait(wait)
 	r.countHandlers()
 	if errors.Is(err, errSlowWork) {
-		r.lines.Fail("", fmt.Sprintf("work after the answer takes longer than %s: the run ends without it", afterResponse))
-		r.log.Info("work after the response takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
+		r.lines.Fail("", fmt.Sprintf("background work after the answer takes longer than %s: the run ends without it", afterResponse))
+		r.log.Info("background work after the answer takes too long: the run ends without it", "run", r.record.ID, "limit", afterResponse.String())
 		return m, nil
 	}
 	return m, err
@@ -59,7 +60,8 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 
 var errSlowWork = errors.New("work after the response takes too long")
 
-// saveOutside stores the state that code changed outside of a run: an effect, a call from the API.
+// saveOutside waits for background work, and saves the state that code changed outside of a run: in an effect, or in a
+// call from the API.
 func (x *execution) saveOutside(ctx context.Context) error {
 	if err := x.host.Session.Wait(ctx); err != nil {
 		return err

@@ -13,19 +13,19 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// Which skills are active is what the thread's row says (SPEC AGT-08), whoever has put it there. The tools of a step are
-// made for what was active when it began and do not change within it: what of its calls has to be approved is settled
-// before the first of them is made, and one of them may activate a skill.
+// The thread's row has the active skills (AGT-08). The tools of a step are made for the skills that were active when it
+// began, and do not change within the step: which of its calls need approval is settled before the first one is made,
+// and one of the calls may activate a skill.
 
-// activeSkills gives the names of the skills that are active on the thread, in the order of their activation; nothing
-// where the prompt of the side has none, so that others do not pay for it.
+// activeSkills returns the names of the skills that are active on the thread, in the order of their activation. If the
+// prompt of the side has no skills it returns nil without a read of the store.
 func (e *Engine) activeSkills(ctx context.Context, side *definition.Side, threadID string) ([]string, error) {
 	if side == nil || len(side.Prompt.Skills) == 0 {
 		return nil, nil
 	}
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
-		return nil, fmt.Errorf("look which skills are active: %w", err)
+		return nil, fmt.Errorf("read the active skills: %w", err)
 	}
 	names := make([]string, 0, len(t.Fields.ActivatedSkills))
 	for _, a := range t.Fields.ActivatedSkills {
@@ -34,16 +34,16 @@ func (e *Engine) activeSkills(ctx context.Context, side *definition.Side, thread
 	return names, nil
 }
 
-// skillsChanged tells whether the tools of the side were made for other skills than are active now.
+// skillsChanged reports whether the active skills are not those that the tools of the side were made for.
 func (r *run) skillsChanged(ctx context.Context) (bool, error) {
 	now, err := r.engine.activeSkills(ctx, r.side(), r.thread.ID)
 	return err == nil && !slices.Equal(now, r.tools.Skills()), err
 }
 
-// offering makes what a prompt lists into tools.
+// offering makes the tools that a prompt lists.
 type offering struct{ active map[string]bool }
 
-// newOffering is for the skills that are active.
+// newOffering returns an offering for the active skills.
 func newOffering(active []string) offering {
 	o := offering{active: make(map[string]bool, len(active))}
 	for _, name := range active {
@@ -52,8 +52,8 @@ func newOffering(active []string) offering {
 	return o
 }
 
-// tools are those of one entry of a prompt: locked until its skill is active, and approved first where that is asked
-// for. spec is nil for tools that are no Tool objects.
+// tools returns the tools of one entry of a prompt. They are locked while the skill of the entry is not active, and need
+// approval if the entry or the Tool asks for it. spec is nil for tools that are not Tool objects.
 func (o offering) tools(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ...tool.Tool) []tool.Tool {
 	if ref.Skill == "" || o.active[ref.Skill] {
 		return approvedFirst(ref, spec, tools...)
@@ -64,7 +64,7 @@ func (o offering) tools(ref skeinv1.PromptTool, spec *skeinv1.ToolSpec, tools ..
 	return tools
 }
 
-// skillTool is the tool for the skills of a side; none where it has none.
+// skillTool returns the tool that activates the skills of a side, or nil if the side has no skills.
 func (x *execution) skillTool(side *definition.Side, o offering) []tool.Tool {
 	if len(side.Prompt.Skills) == 0 {
 		return nil
@@ -72,9 +72,9 @@ func (x *execution) skillTool(side *definition.Side, o offering) []tool.Tool {
 	return []tool.Tool{skill.New(side.Prompt.Skills, o.active, x.host)}
 }
 
-// CheckSkill holds an activation from outside against the skills of the thread's agent: its arguments fit the schema of
-// the skill of its name, where there is one. The agent may have none of that name, or not be ready: then it is a record
-// of the caller's own. wrong says what is wrong with the arguments; "" when nothing is.
+// CheckSkill checks an activation from outside: if the thread's agent has a skill of that name, the arguments have to fit
+// its schema. If the agent has no such skill or is not ready, the activation is the caller's own record and is accepted.
+// wrong says what is wrong with the arguments, or is "".
 func (e *Engine) CheckSkill(ctx context.Context, t *store.Thread, a store.SkillActivation) (wrong string, err error) {
 	agent, err := e.opts.Definitions.Agent(ctx, t.Namespace, t.Agent)
 	var notReady *definition.NotReadyError

@@ -42,7 +42,7 @@ func (s *step) createMessage(ctx context.Context, m *store.Message) {
 	s.run.afterCreate(ctx, m)
 }
 
-// clear removes the conversation, where a handler has asked for that with its answer.
+// clear removes the conversation, if a handler has asked for that.
 func (s *step) clear() {
 	if s.run.destroys {
 		s.add(&store.Destroy{Reason: store.DestroyedExplicit, Within: true})

@@ -14,9 +14,9 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// system gives the system prompt of the next step: the text of the side's prompt, as it is now, with the thread's
-// arguments and variables in it, and the task that the thread is bound to (SPEC RUN-01). Values of secrets are in it:
-// it goes to the model and nowhere else.
+// system returns the system prompt of the next step: the current text of the side's prompt with the thread's arguments
+// and variables, and the task that the thread is bound to (RUN-01). It contains values of secrets, so it goes to the model
+// and nowhere else.
 func (r *run) system(ctx context.Context) (string, error) {
 	p := &r.side().Prompt
 	if p.Text == nil { // the side is a handler
@@ -27,12 +27,12 @@ func (r *run) system(ctx context.Context) (string, error) {
 	}
 	text := p.Text
 	if r.asked {
-		// While the run was under way, somebody may have edited it, or what it includes.
+		// The prompt, or one that it includes, may have been edited since the run began.
 		switch fresh, err := r.engine.opts.Definitions.PromptText(ctx, r.agent.Namespace, p.Name); {
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
 		case err != nil:
-			r.log.Error(err, "the run goes on with the prompt as it was", "run", r.record.ID, "prompt", p.Name)
+			r.log.Error(err, "cannot read the current text of a prompt; the run continues with the text that it had", "run", r.record.ID, "prompt", p.Name)
 		default:
 			text = fresh
 		}
@@ -41,7 +41,8 @@ func (r *run) system(ctx context.Context) (string, error) {
 	return renderPrompt(ctx, r.engine.threads, text, r.thread, r.reader(), r.arguments())
 }
 
-// renderPrompt puts arguments, and the variables of a thread as a reader sees them, into a prompt, and adds the thread's task.
+// renderPrompt returns the text of a prompt with arguments and with the variables of a thread as reader sees them. It adds
+// the thread's task.
 func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Template, t *store.Thread, reader thread.EnvReader, arguments json.RawMessage) (string, error) {
 	values := prompt.Values{Arguments: arguments}
 	if text.UsesEnv() {
@@ -65,9 +66,9 @@ func renderPrompt(ctx context.Context, threads *thread.Service, text *prompt.Tem
 	return out, nil
 }
 
-// CheckArguments holds the arguments of a thread, or of a call of a prompt, against the prompt's requiredSchema. The
-// error says what is wrong, one clause for each place. A schema that cannot be used is the definition's mistake and
-// refuses nothing.
+// CheckArguments checks the arguments of a thread, or of a call of a prompt, against the prompt's requiredSchema. The
+// error says what is wrong, with one clause for each place. An invalid schema is a mistake in the definition and rejects
+// nothing.
 func CheckArguments(p *skeinv1.PromptSpec, arguments json.RawMessage) error {
 	if p.RequiredSchema == nil {
 		return nil
@@ -82,8 +83,8 @@ func CheckArguments(p *skeinv1.PromptSpec, arguments json.RawMessage) error {
 	return schema.Validate(string(arguments))
 }
 
-// checkChildArguments holds the arguments of a child that is to be against what the prompts of its agent require. An
-// agent that cannot be resolved refuses none: the child waits for it.
+// checkChildArguments checks the arguments of a child before it is created against what the prompts of its agent require.
+// If the agent cannot be resolved it accepts all arguments: the child waits for the agent.
 func (e *Engine) checkChildArguments(ctx context.Context, namespace, agent string, arguments json.RawMessage) error {
 	a, err := e.opts.Definitions.Agent(ctx, namespace, agent)
 	if err != nil {

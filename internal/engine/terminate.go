@@ -18,9 +18,9 @@ import (
 // terminators is how many threads of one generation are terminated at once, so that their writes share commits.
 const terminators = 32
 
-// Terminate ends a thread softly (SPEC THR-05) and with it every descendant (SPEC SUB-08): the store
-// first, then the runs under way here. Again is no error and reaches descendants that were missed.
-// reason is one of api/v1alpha1/conditions.go.
+// Terminate terminates a thread and keeps its data (THR-05), and does the same with every descendant (SUB-08). It writes to
+// the store first, then ends the runs that are under way on this replica. A repeat is not an error, and reaches descendants
+// that were missed. reason is one of api/v1alpha1/conditions.go.
 func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	t, err := e.store.Thread(ctx, threadID)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 			return err
 		}
 	}
-	// The caller may be code of the very run that ends now: the rest must not end with it.
+	// The caller may be code of the run that ends now. What follows must not end with that run.
 	ctx = context.WithoutCancel(ctx)
 	e.detach(threadID, errTerminal)
 	if !e.cancel(threadID, errTerminal) {
@@ -42,6 +42,7 @@ func (e *Engine) Terminate(ctx context.Context, threadID, reason string) error {
 	return e.terminateChildren(ctx, threadID)
 }
 
+// terminateChildren terminates all children of a thread, and so all of its descendants.
 func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
 	children, err := e.store.Children(ctx, threadID)
 	if err != nil {
@@ -55,8 +56,7 @@ func (e *Engine) terminateChildren(ctx context.Context, threadID string) error {
 	return group.Wait()
 }
 
-// terminateOne writes that a thread is terminated, with the end of a run that nobody here is at, and what
-// the parent is told.
+// terminateOne records that a thread is terminated. The same transaction ends a parked run, and tells the parent.
 func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason string) error {
 	var ops []store.Op
 	var ended []store.RunRef
@@ -86,7 +86,7 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 		}
 	}
 	if !e.here(t.ID) {
-		ops = append(ops, &store.Revoke{}) // another replica may be at it: nothing more of its run counts
+		ops = append(ops, &store.Revoke{}) // another replica may execute the run: it can write nothing more
 	}
 	if err := e.store.Apply(ctx, t.ID, nil, append(ops, &store.Terminate{Reason: reason})...); err != nil {
 		return err
@@ -95,9 +95,9 @@ func (e *Engine) terminateOne(ctx context.Context, t *store.Thread, reason strin
 	return nil
 }
 
-// openReplies lists the parent's calls that wait for a thread: those of its run, of messages that wait in
-// its inbox and, before its first run, the one that made it. A child at work that nobody waits for still
-// has its end told, by a message.
+// openReplies returns the parent's calls that wait for a thread: those that its run replies to, those of messages in its
+// inbox and, before its first run, the call that created it. If no call waits for a child that works, it returns one empty
+// id, so that a message tells the parent of the child's end.
 func (e *Engine) openReplies(ctx context.Context, t *store.Thread, last *store.Run) ([]string, error) {
 	if t.Child == nil {
 		return nil, nil

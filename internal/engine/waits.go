@@ -14,12 +14,12 @@ import (
 	"github.com/skein-dev/skein/internal/tool"
 )
 
-// isDue tells whether the time has come that a parked run waits for.
+// isDue reports whether the time that a parked run waits for has come.
 func (e *Engine) isDue(r *store.Run) bool {
 	return r.Status == store.RunWaiting && r.WakeAt != 0 && r.WakeAt <= e.now()
 }
 
-// timeIsUp tells whether a wait of the run is over by itself.
+// timeIsUp reports whether the time of any wait of the run has come.
 func (r *run) timeIsUp() bool {
 	at := r.checkpoint.WakeAt()
 	return at != 0 && at <= r.engine.now()
@@ -50,14 +50,15 @@ func (in *intake) times() {
 	}
 }
 
-// delayOver gives the result of a call that was to take time.
+// delayOver adds the result of a call that waited for a time.
 func (in *intake) delayOver(call store.ToolCall) {
 	in.freed = true
 	text := "the time is over"
 	in.result(call, store.Message{ID: newMessageID(), CreatedAt: in.run.engine.now(), ToolStatus: string(tool.StatusSuccess), Content: &text})
 }
 
-// waitsFor says what a parked run waits for: a reason of api/v1alpha1/conditions.go, "" for a child, and a text for people.
+// waitsFor returns what a parked run waits for: a reason of api/v1alpha1/conditions.go and a text for people. Both are ""
+// if it waits for a child.
 func (r *run) waitsFor(s checkpoint.State) (reason, message string) {
 	var approvals []string
 	var delay int64
@@ -76,7 +77,7 @@ func (r *run) waitsFor(s checkpoint.State) (reason, message string) {
 		return skeinv1.ReasonWaitingForApproval, clip.Text(fmt.Sprintf("calls wait for approval: %s; decide with kubectl skein approve %s CALL, or refuse",
 			strings.Join(approvals, ", "), r.thread.Name), maxRunMessage)
 	case delay != 0:
-		return skeinv1.ReasonWaitingForTime, "it goes on at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)
+		return skeinv1.ReasonWaitingForTime, "it continues at " + time.UnixMicro(delay).UTC().Format(time.RFC3339)
 	}
 	return "", ""
 }

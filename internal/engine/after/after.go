@@ -1,6 +1,6 @@
-// Package after holds the tasks that follow runs (SPEC RUN-07, docs/adr/0029-after-a-run.md): vectors of what was
-// said, for the agent's memory, and a title for the thread. What a run used is no task: its record is written with
-// the run's end.
+// Package after has the tasks that follow runs (RUN-07, docs/adr/0029-after-a-run.md): vectors of what was said, for the
+// agent's memory, and a title for the thread. The record of what a run used is not a task: it is written with the run's
+// end.
 package after
 
 import (
@@ -20,16 +20,16 @@ const (
 	TaskTitle      = "title"
 )
 
-// Options of Tasks. All are needed.
+// Options of Tasks. All but Redact are required.
 type Options struct {
 	Store       store.Store
 	Definitions engine.Definitions
 	Models      model.Factory
-	// Redact takes the secrets of a namespace out of a text.
+	// Redact removes the secrets of a namespace from a text. The default returns the text unchanged.
 	Redact func(namespace, text string) string
 }
 
-// Tasks gives the tasks for engine.Options.PostRun.
+// Tasks returns the tasks for engine.Options.PostRun.
 func Tasks(o Options) []postrun.Task {
 	if o.Redact == nil {
 		o.Redact = func(_, text string) string { return text }
@@ -40,7 +40,7 @@ func Tasks(o Options) []postrun.Task {
 	}
 }
 
-// agent that made a run; nil when it is not ready (any more): there is nothing to do then.
+// agent returns the agent that made a run. It returns nil if the agent is not ready: there is nothing to do then.
 func (o *Options) agent(ctx context.Context, run *postrun.Run) (*definition.Agent, error) {
 	a, err := o.Definitions.Agent(ctx, run.Thread.Namespace, run.Run.Agent)
 	var notReady *definition.NotReadyError
@@ -50,7 +50,8 @@ func (o *Options) agent(ctx context.Context, run *postrun.Run) (*definition.Agen
 	return a, err
 }
 
-// apply writes what a task has made. A thread that is gone by now, or has no object, needs nothing.
+// apply writes the outcome of a task. It writes nothing, and returns nil, if the thread is gone or retained without an
+// object.
 func (o *Options) apply(ctx context.Context, threadID string, ops ...store.Op) error {
 	err := o.Store.Apply(ctx, threadID, nil, ops...)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrRetained) {
@@ -59,6 +60,7 @@ func (o *Options) apply(ctx context.Context, threadID string, ops ...store.Op) e
 	return err
 }
 
+// contentOf returns the text of a message, or "" if it has none.
 func contentOf(m *store.Message) string {
 	if m.Content == nil {
 		return ""

@@ -12,14 +12,14 @@ import (
 
 const (
 	pageSize = 200
-	// maxPages bounds how far back the messages of a run are looked for.
+	// maxPages is how many pages of messages are searched for the messages of a run.
 	maxPages = 50
 )
 
-// remembers tells whether what is said in the threads of an agent is to be found again.
+// remembers reports whether an agent has a memory, which needs vectors of what is said in its threads.
 func remembers(_ *store.Thread, a *definition.Agent) bool { return a.Memory != nil }
 
-// embed keeps vectors of the last message of the user and of the last answer of a run. Doing it again changes nothing.
+// embed stores vectors of the user's last message and of the last answer of a run. A repeat changes nothing.
 func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	a, err := o.agent(ctx, &run)
 	if err != nil || a == nil || a.Memory == nil {
@@ -44,9 +44,8 @@ func (o *Options) embed(ctx context.Context, run postrun.Run) error {
 	return o.apply(ctx, run.Thread.ID, ops...)
 }
 
-// lastSaid gives the last message of the user that a run took in, and the last answer of one that succeeded: what
-// another one ended with is a note about its end. The newest messages are looked at first, as later runs may have
-// added theirs.
+// lastSaid returns the user's last message that a run took in and, if the run succeeded, its last answer. The last message
+// of any other run is a note about its end. lastSaid searches from the newest message back, past those of later runs.
 func (o *Options) lastSaid(ctx context.Context, run *postrun.Run) (said []store.Message, err error) {
 	wanted := map[store.Role]bool{store.RoleUser: true, store.RoleAssistant: run.Run.Status == store.RunSucceeded}
 	for page := range maxPages {
@@ -57,7 +56,7 @@ func (o *Options) lastSaid(ctx context.Context, run *postrun.Run) (said []store.
 		for i := range list.Messages {
 			m := &list.Messages[i]
 			if m.CreatedAt < run.Run.StartedAt && m.RunID != "" && m.RunID != run.Run.ID {
-				return said, nil // an earlier run's: there are no more of this one
+				return said, nil // it is of an earlier run, so the rest are older than this run
 			}
 			if m.RunID == run.Run.ID && wanted[m.Role] && m.Status != store.MessageFailed && strings.TrimSpace(contentOf(m)) != "" {
 				wanted[m.Role] = false

@@ -24,7 +24,7 @@ type Call struct {
 	RunID, ToolCallID string
 	Name              string // of the tool
 	Arguments         string // as the model wrote them
-	RequestedAt       int64  // microseconds; 0 once the decision was taken over
+	RequestedAt       int64  // microseconds; 0 once the run has taken in the decision
 	ExpiresAt         int64  // microseconds; 0 for never
 	Decision          *store.Approval
 
@@ -153,15 +153,15 @@ func (s *Service) decideOn(ctx context.Context, t *store.Thread, callID string, 
 	return a, nil
 }
 
-// checkArguments returns a *thread.InvalidError when the arguments that a call is approved with are none that its tool
-// takes. The approval then stays pending.
+// checkArguments returns a *thread.InvalidError if a call is approved with arguments that its tool does not accept. The call
+// then still waits.
 func checkArguments(w tool.Wait, a *Call, d store.Approval) error {
 	if d.Arguments == nil || len(w.Parameters) == 0 {
 		return nil
 	}
 	schema, err := tool.CompileSchema(w.Parameters)
 	if err != nil {
-		return nil // the definition's mistake: the call will tell
+		return nil // a mistake in the definition: the call itself will report it
 	}
 	if err := schema.Validate(string(d.Arguments)); err != nil {
 		return &thread.InvalidError{Field: "arguments", Message: fmt.Sprintf("the tool %s does not take them: %v; the call still waits: approve it with others, or refuse it", a.Name, err)}

@@ -17,9 +17,9 @@ const metadataApproval = "approval"
 
 // State is the content of Run.State.
 type State struct {
-	// Waits are the calls whose results come later: from children, once they are approved, at a time.
+	// Waits has the calls whose results come later, by their ids: from a child, after an approval, or at a time.
 	Waits map[string]tool.Wait `json:"waits,omitempty"`
-	// Decisions on calls that had to be approved, until the results of these are in the log.
+	// Decisions has the decisions on calls that needed approval, by the ids of the calls, until their results are in the log.
 	Decisions map[string]store.Approval `json:"decisions,omitempty"`
 	// ReplyTo are the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
@@ -27,13 +27,13 @@ type State struct {
 	Input string `json:"input,omitempty"`
 	// Turn is whose turn it is, and what code has decided about it.
 	Turn Turn `json:"turn,omitzero"`
-	// Handoffs is how often the run has passed to another agent (SPEC AGT-03), which begins a turn of its own.
+	// Handoffs is how often the run was handed over to another agent (AGT-03). Each handoff begins a new turn.
 	Handoffs int `json:"handoffs,omitempty"`
-	// HookDepth is that of the newest message that the run took in.
+	// HookDepth is the length of the chain of hooks that led to the newest message that the run took in.
 	HookDepth int `json:"hookDepth,omitempty"`
-	// Worked is how long the run has been at work, in microseconds, where that is bounded (SPEC RUN-10).
+	// Worked is how long the run has worked, in microseconds, if that is limited (RUN-10).
 	Worked int64 `json:"worked,omitempty"`
-	// Context is what of state.context a run that waited has carried over, encoded.
+	// Context is the part of state.context that a waiting run carries over, encoded.
 	Context []byte `json:"context,omitempty"`
 }
 
@@ -58,22 +58,24 @@ func (s State) Encode() json.RawMessage {
 	return raw
 }
 
-// Turn is whose turn it is, and what code has decided about the turn.
+// Turn describes the present turn: whose it is, and what code has decided about it.
 type Turn struct {
-	// Side whose turn it is; "" is side a.
+	// Side is the name of the side whose turn it is; "" is side a.
 	Side string `json:"side,omitempty"`
-	// Over is how many turns of the session are over, After the last message of the one before this.
+	// Over is how many turns of the session have ended. After is the id of the last message of the turn before this one.
 	Over  int    `json:"over,omitempty"`
 	After string `json:"after,omitempty"`
-	// Before is how many model calls the run had made when the turn began, StepsB how many of all are side b's.
+	// Before is how many model calls the run had made when the turn began. StepsB is how many of all its calls are side b's.
 	Before int `json:"before,omitempty"`
 	StepsB int `json:"stepsB,omitempty"`
-	// Ends: the session is over once the calls of the step have their results. Passes: this turn is.
+	// Ends: code has ended the session. It is over once the calls of the step have their results. Passes: the same for this
+	// turn.
 	Ends   bool `json:"ends,omitempty"`
 	Passes bool `json:"passes,omitempty"`
-	// Again: when the turn is over the same side has the next one.
+	// Again: the same side has the next turn too.
 	Again bool `json:"again,omitempty"`
-	// Repairs is how often the model was told in this turn that its answer does not fit its schema; After is that answer then.
+	// Repairs is how often the model was told in this turn that its answer does not fit its schema. After is the id of that
+	// answer then.
 	Repairs int `json:"repairs,omitempty"`
 }
 
@@ -120,7 +122,7 @@ func (s *State) MarkDecision(call store.ToolCall, m *store.Message) bool {
 	if !ok {
 		return false
 	}
-	if d.Approved && d.Arguments != nil { // what the model asked for is in the log as it was
+	if d.Approved && d.Arguments != nil { // the log has the arguments that the model wrote, so the result has to name these
 		text := transcript.ContentOf(m) + fmt.Sprintf("\n[approved with other arguments: %s]", d.Arguments)
 		m.Content = &text
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	// MaxLine bounds the text of a line, in bytes.
 	MaxLine = 8 << 10
-	// MaxRunLines and MaxRunLogBytes bound the lines of a run, or of a call outside of one.
+	// MaxRunLines and MaxRunBytes bound the lines of a run, or of a call outside of one.
 	MaxRunLines = 1000
 	MaxRunBytes = 1 << 20
 	// MaxThreadLines bounds the lines that a thread keeps: the oldest are dropped.
@@ -51,7 +51,7 @@ type Lines struct {
 	count   int
 	bytes   int
 	dropped int64
-	told    bool // that lines are dropped
+	told    bool // a line was added that says that lines are dropped
 	keep    bool // collect the lines for the caller too
 	kept    []store.CodeLine
 }
@@ -61,11 +61,11 @@ type Options struct {
 	Clock clock.WithDelayedExecution
 	// RunID is the run that lines belong to; "" outside of a run.
 	RunID string
-	// Redact takes secrets out of a text.
+	// Redact removes secrets from a text.
 	Redact func(text string) string
 	// Write writes to the thread's log.
 	Write func(ctx context.Context, ops ...store.Op) error
-	// Failed is told when lines are lost.
+	// Failed is called when lines are lost.
 	Failed func(err error)
 }
 
@@ -84,7 +84,7 @@ type HandlerLine struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Console takes a line that code wrote to the console.
+// Console adds a line that code wrote to the console.
 func (l *Lines) Console(source, call string, line sandbox.Log) {
 	if l == nil {
 		return
@@ -92,7 +92,7 @@ func (l *Lines) Console(source, call string, line sandbox.Log) {
 	l.add(store.CodeLine{Level: line.Level, Message: line.Message, Time: line.Time.UnixMicro(), Source: source, Call: call})
 }
 
-// Fail takes the failure of code that no result, message or status shows.
+// Fail adds a line about a failure of code that no result, message or status shows.
 func (l *Lines) Fail(source, text string) {
 	if l == nil {
 		return
@@ -117,7 +117,7 @@ func (l *Lines) add(line store.CodeLine) {
 	l.put(store.EventCodeLog, data)
 }
 
-// Handler takes a line of a handler's logger.
+// Handler adds a line of a handler's logger.
 func (l *Lines) Handler(line HandlerLine) {
 	if l == nil {
 		return

@@ -18,37 +18,37 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// Rules of a thread's runs.
+// Rules are what a Thread and its agent set for the thread's runs.
 type Rules struct {
-	// Policy of the thread, else of its agent; empty when neither says one.
+	// Policy of the thread, otherwise of its agent. It is empty if neither sets one.
 	Policy skeinv1.RunPolicy
 	// Limits of the thread and of its agent.
 	Limits []skeinv1.RunLimits
 }
 
-// Agent is an agent with all that it refers to, resolved.
+// Agent is an agent with everything that it refers to, resolved.
 type Agent struct {
 	Namespace string
 	Name      string
-	// Spec of the object; what it says of the sides is in A and B.
+	// Spec of the object. What it says about the sides is resolved in A and B.
 	Spec skeinv1.AgentSpec
-	// A and B are the sides that models play; B is nil where it is a person (ai_human).
+	// A and B are the sides that models or code play. B is nil if that side is a person (ai_human).
 	A, B *Side
-	// Prompts that the sides call as tools, and those that these call, by the names of their objects.
+	// Prompts has the prompts that the sides call as tools, and those that these call in turn, by the names of their objects.
 	Prompts map[string]*CalledPrompt
-	// Memory is the model that turns messages into vectors (SPEC RUN-08); nil for none.
+	// Memory is the model that embeds messages (RUN-08). It is nil if the agent has no memory.
 	Memory *Model
-	// Titles is the model that writes titles (SPEC RUN-07); nil for none.
+	// Titles is the model that writes titles (RUN-07). It is nil if threads get no titles.
 	Titles *Model
 }
 
-// CalledPrompt is a prompt as a tool (SPEC AGT-05): what a side with it would be, or why it cannot be called now.
+// CalledPrompt is a prompt as a tool (AGT-05): a side that has the prompt, or the reason why it cannot be called now.
 type CalledPrompt struct {
 	Side *Side
 	Err  error
 }
 
-// Side is one side of an agent with all that it refers to, resolved.
+// Side is one side of an agent with everything that it refers to, resolved.
 type Side struct {
 	Name   string // sideA or sideB
 	Spec   skeinv1.AgentSide
@@ -57,32 +57,32 @@ type Side struct {
 	Tools  []Tool // the prompt's Tool objects, in its order
 	// Agents that the prompt may call as tools, in its order.
 	Agents []CalledAgent
-	// Hooks by their names, those of the prompt in the place of the agent's; nil when there are none.
+	// Hooks by their names. A hook of the prompt replaces the agent's. Hooks is nil if there are none.
 	Hooks map[skeinv1.HookName]*Hook
-	// Handler is set where the side is code (SPEC AGT-09): it has neither prompt nor model nor tools then.
+	// Handler is set if the side is code (AGT-09). Such a side has no prompt, no model and no tools.
 	Handler *Handler
 }
 
 // Handler is a side that is written in code, compiled.
 type Handler struct {
 	Module  sandbox.Module
-	Timeout time.Duration // of one call; 0 = the sandbox's own
-	// Models that the code may ask, by the names that it has for them.
+	Timeout time.Duration // of one call; 0 for the sandbox's own
+	// Models that the code may call, by the names that the code uses.
 	Models map[string]*Model
 }
 
-// CalledAgent is an agent as a tool (SPEC AGT-03, AGT-04).
+// CalledAgent is an agent as a tool (AGT-03, AGT-04).
 type CalledAgent struct {
 	ObjectName  string
 	Name        string // as the model calls it
 	Description string
-	// Ask: it gets a thread of its own; else the conversation passes to it.
+	// Ask reports how the agent is called: true gives it a thread of its own, false hands the conversation over to it.
 	Ask bool
-	// Arguments is the JSON Schema of the arguments that its threads need; nil for any.
+	// Arguments is the JSON Schema of the arguments of its threads. nil accepts any.
 	Arguments json.RawMessage
 }
 
-// Hook is code that is called at a moment in the life of a thread (SPEC HOK-01), compiled.
+// Hook is code that is called at a moment in the life of a thread (HOK-01), compiled.
 type Hook struct {
 	Name    skeinv1.HookName
 	Owner   string // kind and name of the object that has it
@@ -94,9 +94,9 @@ type Hook struct {
 type Prompt struct {
 	Name string
 	Spec skeinv1.PromptSpec
-	// Text of the spec, with all that it includes.
+	// Text of the spec, with the prompts that it includes. It is nil for a side that is code.
 	Text *prompt.Template
-	// Skills of the spec, in its order, with their texts (SPEC AGT-08).
+	// Skills of the spec, in its order, with their texts (AGT-08).
 	Skills []skill.Skill
 }
 
@@ -104,15 +104,15 @@ type Prompt struct {
 type Model struct {
 	Name   string
 	Spec   skeinv1.ModelSpec
-	Steps  []skeinv1.ScriptStep // of a scripted model, a ConfigMap's included
+	Steps  []skeinv1.ScriptStep // of a scripted model, with those from a ConfigMap
 	APIKey string
-	// Version changes whenever anything above does, so that clients may be cached by it.
+	// Version changes whenever a field above changes, so that clients can be cached by it.
 	Version string
-	// Fallbacks are asked in this order when the model fails; they have none of their own.
+	// Fallbacks are called in this order if the model fails. They have no fallbacks of their own.
 	Fallbacks []Model
 }
 
-// Config is what the model's client is made of.
+// Config returns the configuration of the model's client.
 func (m *Model) Config(namespace string) model.Config {
 	c := model.Config{Namespace: namespace, Name: m.Name, Spec: m.Spec, Steps: m.Steps, APIKey: m.APIKey, Version: m.Version}
 	for i := range m.Fallbacks {
@@ -128,8 +128,8 @@ type Tool struct {
 	Spec       skeinv1.ToolSpec
 	Module     sandbox.Module
 	Digest     string            // of the code
-	HTTP       *httptool.Request // with its secrets; nil unless the tool is a request
-	MCP        *mcptool.Server   // with its secrets; nil unless it stands for the tools of a server
+	HTTP       *httptool.Request // with its secrets; nil unless the tool makes an HTTP request
+	MCP        *mcptool.Server   // with its secrets; nil unless it stands for the tools of an MCP server
 }
 
 // Effect is an Effect object, compiled.
@@ -140,19 +140,19 @@ type Effect struct {
 	Digest     string
 }
 
-// Endpoint is a ThreadEndpoint object, compiled, as a request has found it.
+// Endpoint is a ThreadEndpoint object, compiled, that matches a request.
 type Endpoint struct {
 	ObjectName string
 	Spec       skeinv1.ThreadEndpointSpec
 	Module     sandbox.Module
 	Digest     string
-	Params     map[string]string // what the path gives
+	Params     map[string]string // the parameters in the path
 }
 
-// MethodError says that a path has endpoints, but none for the method.
+// MethodError reports that a path has endpoints, but none for the method.
 type MethodError struct {
 	Method string
-	Allow  []string // what can be asked, sorted
+	Allow  []string // the methods that the path has, sorted
 }
 
 // Error implements error.
@@ -160,7 +160,7 @@ func (e *MethodError) Error() string {
 	return fmt.Sprintf("there is no endpoint for %s at this path: it answers %s", e.Method, strings.Join(e.Allow, ", "))
 }
 
-// NotReadyError says that a definition is missing or not usable yet. It heals by itself.
+// NotReadyError reports that a definition is missing or not yet usable. Once it is ready, what failed works by itself.
 type NotReadyError struct {
 	Reason  string // of api/v1alpha1/conditions.go
 	Message string

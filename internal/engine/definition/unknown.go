@@ -1,6 +1,7 @@
 package definition
 
-// UnknownError says that what a call names is not there: a tool of the agent, a definition of the namespace.
+// UnknownError reports that something that a call names does not exist, such as a tool of the agent or a definition in the
+// namespace.
 type UnknownError struct{ Message string }
 
 // Error implements error.

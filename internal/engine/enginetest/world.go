@@ -123,7 +123,7 @@ func (w *World) Messages(ctx context.Context, threadID string) ([]store.Message,
 	return said, err
 }
 
-// ChildLife gives the kinds of the messages about the life of a thread's children, in order (SPEC MSG-09).
+// ChildLife gives the kinds of the messages about the life of a thread's children, in order (MSG-09).
 func (w *World) ChildLife(ctx context.Context, threadID string) (kinds []string, err error) {
 	_, life, err := w.split(ctx, threadID)
 	for _, m := range life {

@@ -3,34 +3,35 @@ package fair
 
 import "sync"
 
-// reserved is which part of the workers is kept for groups of which nothing runs: one in so many.
+// reserved is the part of the workers that is reserved for groups of which nothing runs: one worker in this many.
 const reserved = 5
 
-// Pool runs work of groups. Groups with work that waits take turns, whatever each of them has; within a group the
-// oldest comes first. A fifth of the workers (of fewer than five: none) begins only what is a group's one piece of
-// work under way, so that one that comes late need not wait until long work of the others has ended. It is safe
-// for concurrent use.
+// Pool runs work of groups. Groups with waiting work take turns, no matter how much each of them has. Within a group the
+// oldest work comes first. A fifth of the workers takes work only from groups of which nothing runs, so that a group that
+// comes late need not wait until long work of other groups has ended. A pool of fewer than five workers reserves none.
+// Pool is safe for concurrent use.
 type Pool struct {
 	workers  int
 	perGroup int
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	groups map[string]*group // those with work, under way or waiting
-	turns  []*group          // those with work that waits and may begin as far as their own bound goes, in turn
-	busy   int
-	queued int
+	groups map[string]*group // groups with work, under way or waiting
+	turns  []*group          // groups with waiting work that are below their own limit, in the order of their turns
+	busy   int               // pieces of work under way
+	queued int               // pieces of work that wait
 }
 
-// group is the work of one group.
+// group is the work of one group. The lock of the Pool guards it.
 type group struct {
 	name    string
 	busy    int
 	waiting []func()
-	inTurn  bool
+	inTurn  bool // it is in Pool.turns
 }
 
-// New makes a pool of so many workers, of which no group has more than perGroup at once: as many as there are when 0.
+// New returns a pool with a number of workers, of which a group uses at most perGroup at once. If perGroup is 0, a group may
+// use all of them.
 func New(workers, perGroup int) *Pool {
 	if perGroup <= 0 || perGroup > workers {
 		perGroup = workers
@@ -38,7 +39,7 @@ func New(workers, perGroup int) *Pool {
 	return &Pool{workers: workers, perGroup: perGroup, groups: map[string]*group{}}
 }
 
-// Go runs fn on a goroutine of its own once it is its turn. It does not wait for that.
+// Go runs fn on a goroutine of its own when the group's turn comes. It returns at once.
 func (p *Pool) Go(name string, fn func()) {
 	p.running.Add(1)
 	p.mu.Lock()
@@ -54,17 +55,17 @@ func (p *Pool) Go(name string, fn func()) {
 	p.begin()
 }
 
-// Wait returns when all that was given to Go has ended. Nothing may be given to it from then on, but by what runs.
+// Wait returns when all work has ended. Once it was called, only work that runs may call Go.
 func (p *Pool) Wait() { p.running.Wait() }
 
-// Load tells how many pieces of work are under way, and how many wait.
+// Load returns how many pieces of work are under way, and how many wait.
 func (p *Pool) Load() (running, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.busy, p.queued
 }
 
-// enter puts a group in turn, behind the others.
+// enter adds a group to the end of the turns, if it may begin work. The caller holds mu.
 func (p *Pool) enter(g *group) {
 	if !g.inTurn && len(g.waiting) > 0 && g.busy < p.perGroup {
 		g.inTurn = true
@@ -72,7 +73,7 @@ func (p *Pool) enter(g *group) {
 	}
 }
 
-// begin starts what may begin.
+// begin starts all work that may begin. The caller holds mu.
 func (p *Pool) begin() {
 	for p.busy < p.workers {
 		g := p.next()
@@ -82,7 +83,7 @@ func (p *Pool) begin() {
 		fn := g.waiting[0]
 		g.waiting[0] = nil
 		if g.waiting = g.waiting[1:]; len(g.waiting) == 0 {
-			g.waiting = nil // what it has grown to is not kept
+			g.waiting = nil // frees the array, which may have grown large
 		}
 		p.queued--
 		g.busy++
@@ -92,12 +93,13 @@ func (p *Pool) begin() {
 	}
 }
 
-// next takes the group out whose turn it is; nil when none may begin anything.
+// next removes the group whose turn it is from the turns and returns it. It returns nil if no group may begin work. The
+// caller holds mu.
 func (p *Pool) next() *group {
 	scarce := p.workers-p.busy <= p.workers/reserved
 	for i, g := range p.turns {
 		if scarce && g.busy > 0 {
-			continue // it keeps its place
+			continue // the group keeps its place in the turns
 		}
 		copy(p.turns[i:], p.turns[i+1:])
 		p.turns[len(p.turns)-1] = nil
@@ -108,6 +110,7 @@ func (p *Pool) next() *group {
 	return nil
 }
 
+// run runs fn, then begins the work that may begin now.
 func (p *Pool) run(g *group, fn func()) {
 	defer p.running.Done()
 	defer func() {

@@ -1,5 +1,5 @@
-// Package modellimit holds the calls of a Model to its limits, over all replicas (SPEC AGT-06). The store says who may call;
-// of each replica only the first in its own line asks it, so that a thousand waiting calls cost no more than one.
+// Package modellimit applies the limits of a Model to its calls on all replicas together (AGT-06). The store grants permits.
+// On each replica only the first call in its line asks the store, so that a thousand waiting calls cost no more than one.
 package modellimit
 
 import (
@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// term of a permit: after it the permits of a lost replica come back. It is that of the lease of a thread, so that
-	// whoever takes over its runs finds the permits free that these had.
+	// term is how long a permit lasts unless it is renewed. After it the permits of a lost replica are free again. It equals
+	// the default term of a thread's lease, so that the permits are free when another replica takes over the runs.
 	term = 15 * time.Second
-	// askAgain is how long the first in the line waits at most until it asks again: another replica may have given a
-	// permit back.
+	// askAgain is how long the first call in the line waits until it asks again, because another replica may have returned a
+	// permit.
 	askAgain = time.Second
-	// giveBack bounds what is done for a call that has ended.
+	// giveBack bounds the return of the permit of a call that has ended.
 	giveBack = 5 * time.Second
 )
 
-// Permits is the part of the store that is needed.
+// Permits is the part of the store that a Limiter uses.
 type Permits interface {
 	TakePermit(ctx context.Context, r store.PermitRequest) (store.PermitAnswer, error)
 	RenewPermit(ctx context.Context, namespace, model, id string, ttl time.Duration) error
 	ReturnPermit(ctx context.Context, namespace, model, id string, tokens int64) error
 }
 
-// Limiter of all Models. It is safe for concurrent use.
+// Limiter applies the limits of all Models. It is safe for concurrent use.
 type Limiter struct {
 	permits Permits
 	clock   clock.WithTicker
-	longest int
+	longest int // see WithLines
 
 	mu    sync.Mutex
 	lines map[key]*line
@@ -46,19 +46,19 @@ type Limiter struct {
 
 type key struct{ namespace, model string }
 
-// New makes a limiter.
+// New returns a limiter.
 func New(permits Permits, clk clock.WithTicker) *Limiter {
 	return &Limiter{permits: permits, clock: clk, longest: longest, lines: map[key]*line{}}
 }
 
-// WithLines changes how many calls of a Model wait here before those that may come later are turned away: 32. Call it
-// before the first client is made.
+// WithLines changes how many calls of a Model wait in this process before calls that may come later are turned away. The
+// default is 32. Call it before the first client is made.
 func (l *Limiter) WithLines(longest int) *Limiter {
 	l.longest = longest
 	return l
 }
 
-// Wrap holds the calls of a client to limits. Without any it gives the client as it is.
+// Wrap returns a client that applies limits to its calls. It returns c itself if there are no limits.
 func (l *Limiter) Wrap(c model.Client, namespace, name string, limits *skeinv1.ModelLimits) model.Client {
 	if !limits.Any() {
 		return c
@@ -66,6 +66,7 @@ func (l *Limiter) Wrap(c model.Client, namespace, name string, limits *skeinv1.M
 	return &limited{client: c, limiter: l, key: key{namespace, name}, limits: *limits}
 }
 
+// line returns the line of a Model, and makes it if there is none.
 func (l *Limiter) line(k key) *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,6 +76,7 @@ func (l *Limiter) line(k key) *line {
 	return l.lines[k]
 }
 
+// limited is a client whose calls need permits.
 type limited struct {
 	client  model.Client
 	limiter *Limiter
@@ -86,7 +88,7 @@ type limited struct {
 func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model.Delta)) (*model.Response, error) {
 	later := model.LaterOf(ctx)
 	if req.Try > 0 {
-		later = nil // something was asked before
+		later = nil // the call has been tried before, so it is not turned away
 	}
 	leave, err := c.enter(ctx, later)
 	if err != nil {
@@ -102,7 +104,7 @@ func (c *limited) Stream(ctx context.Context, req model.Request, emit func(model
 	return res, nil
 }
 
-// Embed implements model.Embedder, where the client does.
+// Embed implements model.Embedder, if the client does.
 func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings, error) {
 	e, err := model.EmbedderOf(c.client, c.key.model)
 	if err != nil {
@@ -122,8 +124,8 @@ func (c *limited) Embed(ctx context.Context, texts []string) (*model.Embeddings,
 	return out, nil
 }
 
-// enter waits for the permit to make one call. Call leave when it is over. The error is model.ErrLater where the call was
-// turned away.
+// enter waits for the permit to make one call. Call leave when the call has ended. The error is model.ErrLater if the call
+// was turned away.
 func (c *limited) enter(ctx context.Context, later *model.Later) (leave func(*model.Usage), err error) {
 	l := c.limiter.line(c.key)
 	if !l.enter(later, c.limiter.longest) {
@@ -135,7 +137,7 @@ func (c *limited) enter(ctx context.Context, later *model.Later) (leave func(*mo
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if ctx.Err() != nil { // it ended in the line
+	if ctx.Err() != nil { // ctx ended while the call waited in the line
 		<-l.door
 		return nil, context.Cause(ctx)
 	}
@@ -157,7 +159,7 @@ func (c *limited) enter(ctx context.Context, later *model.Later) (leave func(*mo
 	}, nil
 }
 
-// wait asks until the permit is granted.
+// wait asks the store until it grants the permit.
 func (c *limited) wait(ctx context.Context, l *line, id string) error {
 	for {
 		answer, err := c.limiter.permits.TakePermit(ctx, store.PermitRequest{
@@ -172,7 +174,7 @@ func (c *limited) wait(ctx context.Context, l *line, id string) error {
 		}
 		pause := askAgain
 		if answer.Wait > pause {
-			pause = min(answer.Wait, term/2) // its place in the line must not run out
+			pause = min(answer.Wait, term/2) // ask before the call's place in the store's line expires
 		}
 		timer := c.limiter.clock.NewTimer(pause)
 		select {
@@ -186,7 +188,7 @@ func (c *limited) wait(ctx context.Context, l *line, id string) error {
 	}
 }
 
-// renew keeps the permit while the call is under way.
+// renew renews the permit until stop is called, on a goroutine of its own.
 func (c *limited) renew(ctx context.Context, id string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ticker := c.limiter.clock.NewTicker(term / 3)
@@ -200,14 +202,14 @@ func (c *limited) renew(ctx context.Context, id string) (stop func()) {
 			}
 			err := c.limiter.permits.RenewPermit(ctx, c.key.namespace, c.key.model, id, term)
 			if errors.Is(err, store.ErrNotFound) {
-				return // it has run out while the store could not be reached: the call goes on, and counts no more
+				return // the permit expired while the store could not be reached: the call continues and no longer counts
 			}
 		}
 	}()
 	return cancel
 }
 
-// end gives back what a call has, whatever has become of its context. What cannot be given back runs out.
+// end returns the permit of a call, even if the call's context has ended. A permit that cannot be returned expires.
 func (c *limited) end(ctx context.Context, l *line, id string, tokens int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
 	defer cancel()

@@ -6,26 +6,27 @@ import (
 	"github.com/skein-dev/skein/internal/model"
 )
 
-// longest is how many calls of a Model wait for their turn in this process while others, which may come later, are turned
-// away: enough to have one ready whenever a permit is given back.
+// longest is how many calls of a Model wait for their turn in this process. Beyond that, calls that may come later are
+// turned away. It is enough to have a call ready whenever a permit is returned.
 const longest = 32
 
-// line of the calls of one Model in this process.
+// line has the calls of one Model that wait in this process.
 type line struct {
-	door  chan struct{} // whoever is first holds it; Go lets waiting senders in by their order
-	freed chan struct{} // something was given back
+	door  chan struct{} // the first call in the line holds it; Go serves waiting senders in their order
+	freed chan struct{} // receives a value when a call of this process has returned its permit
 
 	mu     sync.Mutex
-	inside int // calls that wait for their turn
-	away   []*model.Later
-	places map[string]bool // of whom is away
+	inside int             // calls that wait for their turn
+	away   []*model.Later  // calls that were turned away, in order
+	places map[string]bool // keys of the calls in away
 }
 
 func newLine() *line {
 	return &line{door: make(chan struct{}, 1), freed: make(chan struct{}, 1), places: map[string]bool{}}
 }
 
-// enter takes a place in the line; false when the call was turned away, which has one among those that are away then.
+// enter takes a place in the line and returns true. If the line is full and later is not nil, it adds the call to those that
+// were turned away and returns false.
 func (l *line) enter(later *model.Later, longest int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,14 +42,15 @@ func (l *line) enter(later *model.Later, longest int) bool {
 	return true
 }
 
+// full reports whether the line has as many calls as it may.
 func (l *line) full(longest int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inside >= longest
 }
 
-// leave gives the place up, and calls in those who are away: one, or two where the line has become short, since those who
-// are called in need not come.
+// leave gives up the place, and tells calls that were turned away to come again. It tells one of them, or two if the line
+// has become short, since a call that is told need not come.
 func (l *line) leave(longest int) {
 	l.mu.Lock()
 	l.inside--
@@ -59,7 +61,7 @@ func (l *line) leave(longest int) {
 	n = min(n, len(l.away))
 	called := l.away[:n:n]
 	if l.away = l.away[n:]; len(l.away) == 0 {
-		l.away = nil // what it has grown to is not kept
+		l.away = nil // frees the array, which may have grown large
 	}
 	for _, c := range called {
 		delete(l.places, c.Key)

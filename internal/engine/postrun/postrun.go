@@ -25,15 +25,14 @@ import (
 
 // A Task is work that follows a run (THR-13).
 type Task struct {
-	// Name in the log.
+	// Name of the task in the log.
 	Name string
-	// Do is called once the run's end is recorded and the thread's lease is no longer that run's. It keeps no other
-	// run of the thread waiting, holds no lease, and must return when ctx ends. What it returns as an error, or
-	// panics with, goes to the log: it is not called again for that. It is called again when the manager ended
-	// before the run's tasks were done, so it must be able to bear a repeat.
+	// Do is called once the run's end is recorded and the run has released the thread's lease. It delays no other run of the
+	// thread, holds no lease, and must return when ctx ends. An error or a panic is logged, and Do is not called again for
+	// it. Do is called again if the manager ended before the run's tasks were done, so it must be safe to repeat.
 	Do func(ctx context.Context, run Run) error
-	// Due tells from the thread as it was when its run began, and from the agent, whether there may be anything to
-	// do: what is not due costs nothing. Always, when it is nil or the agent is not known.
+	// Due reports whether there may be anything to do. It gets the thread as it was when its run began, and the agent. A task
+	// that is not due costs nothing. It counts as due if Due is nil, or if the agent is not known.
 	Due func(t *store.Thread, a *definition.Agent) bool
 }
 
@@ -57,7 +56,7 @@ type Options struct {
 	// SweepInterval is the time between two looks for runs whose tasks a lost replica has left undone. A run counts as left when
 	// its end is older than Timeout and LeaseTTL together.
 	SweepInterval, LeaseTTL time.Duration
-	// Redact takes the secrets of a namespace out of a text.
+	// Redact removes the secrets of a namespace from a text.
 	Redact func(namespace, text string) string
 	// Fault is called around durable writes.
 	Fault func(point string)
@@ -116,7 +115,7 @@ func (w *Worker) Run(ctx context.Context) {
 			defer w.slots.Release(1)
 			defer w.queue.Done(run)
 			if err := w.follow(ctx, run); err != nil && ctx.Err() == nil {
-				w.log.Error(err, "cannot do the tasks after a run: they will be tried again", "thread", run.ThreadID, "run", run.RunID)
+				w.log.Error(err, "cannot do the tasks after a run; they will be retried", "thread", run.ThreadID, "run", run.RunID)
 			}
 		})
 	}
@@ -184,7 +183,7 @@ func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, ta
 			&store.AppendEvent{Event: store.Event{Type: store.EventTaskFailed, RunID: run.ID, Data: data}})
 	}
 	if err = store.IgnoreGone(err); err != nil && ctx.Err() == nil {
-		w.log.Error(err, "cannot say in the thread's log that a task failed", "task", task, "thread", t.ID, "run", run.ID)
+		w.log.Error(err, "cannot record in the thread's log that a task failed", "task", task, "thread", t.ID, "run", run.ID)
 	}
 }
 

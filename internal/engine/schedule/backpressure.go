@@ -5,7 +5,7 @@ import "github.com/skein-dev/skein/internal/model"
 // A Model with few permits must not hold all workers. A run that would wait behind many others for its turn gives its worker and its
 // lease back. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
 
-// backpressure is which threads wait for a model. The lock of the Queue guards it.
+// backpressure records which threads wait for a model. The lock of the Queue guards it.
 type backpressure struct {
 	waiting map[string]*model.Later
 	// resumed are threads for which Resume was called before they began to wait.
@@ -58,7 +58,7 @@ func (q *Queue) WaitsForModel(id string) bool {
 	return later != nil
 }
 
-// ForgetWait has a thread looked at although it waits for a model, since its definitions have changed.
+// ForgetWait forgets that a thread waits for a model, so that it is tried again, because its definitions have changed.
 func (q *Queue) ForgetWait(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -67,9 +67,9 @@ func (l *Leases) release(ctx context.Context, h *heldLease) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	// Not given back, it runs out by itself.
+	// A lease that is not released expires.
 	if err := l.store.Release(ctx, h.fence); err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrNotFound) {
-		l.log.Error(err, "cannot give back a thread's lease", "thread", h.fence.ThreadID)
+		l.log.Error(err, "cannot release a thread's lease; it will expire", "thread", h.fence.ThreadID)
 	}
 }
 
@@ -105,7 +105,8 @@ func (l *Leases) renewAll(ctx context.Context) {
 	_ = group.Wait() // renew reports by lost
 }
 
-// Check finds out whether this replica still has the lease of a thread, before the next write would.
+// Check finds out whether this replica still has the lease of a thread, and calls lost if it does not. Otherwise the next
+// write would find out.
 func (l *Leases) Check(ctx context.Context, threadID string) error {
 	l.mu.Lock()
 	var of []*heldLease

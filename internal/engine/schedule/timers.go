@@ -53,7 +53,7 @@ func (t *Timers) Expect(at int64) {
 // Run looks for due runs until ctx ends.
 func (t *Timers) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		// Expect sees to what is parked from here on. The look finds what was parked before.
+		// Expect handles runs that are parked from here on. look finds those that were parked before.
 		t.mu.Lock()
 		t.next = t.clock.Now().Add(t.interval).UnixMicro()
 		t.mu.Unlock()

@@ -11,16 +11,17 @@ import (
 // interrupted is what the model reads in place of a result that never came.
 const interrupted = "(no result: the call was interrupted)"
 
-// Assemble gives the conversation as the model of a side sees it: the system prompt, then the messages in order, each
-// Result right behind the call that it answers, since providers refuse anything else. What the other side said is a
-// user's, by the name given; what it called, what came of that and what it thought stays its own (SPEC AGT-02).
+// Assemble returns the conversation as the model of a side sees it: the system prompt, then the messages in order. Each
+// result follows directly after the call that it answers, since providers refuse anything else. What the other side said
+// becomes a message of a user, with other as its name. The other side's calls, their results and its reasoning are left out
+// (AGT-02).
 func Assemble(system string, c *Conversation, side, other string) []model.Message {
 	out := make([]model.Message, 0, len(c.Messages)+1)
 	out = append(out, model.Message{Role: model.RoleSystem, Content: system})
 	for i := range c.Messages {
 		m := &c.Messages[i]
 		switch m.Role {
-		case store.RoleTool: // behind its call, below
+		case store.RoleTool: // appendAnswer adds it after its call
 		case store.RoleAssistant:
 			if WriterOf(m) == side {
 				out = appendAnswer(out, c, i)
@@ -36,6 +37,7 @@ func Assemble(system string, c *Conversation, side, other string) []model.Messag
 	return out
 }
 
+// appendAnswer adds an answer of the side, and the results of its calls.
 func appendAnswer(out []model.Message, c *Conversation, i int) []model.Message {
 	m := &c.Messages[i]
 	a := model.Message{Role: model.RoleAssistant, Content: ContentOf(m), Metadata: m.Metadata, Attachments: attachmentsOf(m)}
@@ -88,6 +90,7 @@ func PicturePaths(c *Conversation) map[string]string {
 	return out
 }
 
+// IsPicture reports whether a MIME type is one of the image types that models read.
 func IsPicture(mimeType string) bool {
 	switch mimeType {
 	case "image/png", "image/jpeg", "image/webp", "image/gif":

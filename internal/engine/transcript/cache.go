@@ -8,37 +8,40 @@ import (
 )
 
 const (
-	// CacheBytes bounds the conversations that are kept in memory, about.
+	// CacheBytes is the approximate limit on the conversations that are kept in memory.
 	CacheBytes = 64 << 20
-	// messageBytes is what a message takes beside its texts, about.
+	// messageBytes is approximately how much memory a message takes besides its texts.
 	messageBytes = 512
 )
 
-// Cache keeps the conversations of threads that have come to rest, those last that were used last, so that the next
-// run of a thread need not read all that was said again. Nothing rests on it: one is used only when the thread's row shows that
-// nothing but the inbox has been added since.
+// Cache keeps the conversations of threads whose runs have ended, so that the next run of a thread need not read the whole
+// conversation again. It drops the least recently used first. Correctness does not depend on it: a conversation is used only
+// if the thread's row shows that nothing but inbox items has been added since. Cache is safe for concurrent use.
 type Cache struct {
 	limit int
 
 	mu    sync.Mutex
 	byID  map[string]*list.Element
-	order list.List // of *recentConversation, the last used first
+	order list.List // of *cached, the last used first
 	bytes int
 }
 
+// cached is one conversation in a Cache.
 type cached struct {
 	id        string
-	createdAt int64 // of the thread: another may come to have its id
+	createdAt int64 // of the thread, since a later thread may have the same id
 	conv      *Conversation
-	known     int64
+	known     int64 // the sequence number up to which the conversation is complete
 	bytes     int
 }
 
+// NewCache returns a cache that keeps about limit bytes.
 func NewCache(limit int) *Cache {
 	return &Cache{limit: limit, byID: map[string]*list.Element{}}
 }
 
-// Take gives the conversation of a thread as it is now, which then is the caller's; nil when it must be read.
+// Take removes the conversation of a thread and returns it, if it is current: the caller owns it from then on. It returns nil
+// if the conversation must be read from the store.
 func (k *Cache) Take(w *store.Work) *Conversation {
 	c := k.Drop(w.Thread.ID)
 	if c == nil || c.createdAt != w.Thread.CreatedAt {
@@ -50,14 +53,15 @@ func (k *Cache) Take(w *store.Work) *Conversation {
 			since++
 		}
 	}
-	// Whatever changes a thread takes a number: an item of the inbox one, and so does what is said, edited or removed.
+	// Each change of a thread takes a sequence number: an inbox item takes one, and so does every message, edit and removal.
 	if w.Thread.LastSeq-c.known != since {
 		return nil
 	}
 	return c.conv
 }
 
-// Keep takes over a conversation of which all up to a sequence number is known, at most limit messages of it.
+// Keep adds a conversation that is complete up to the sequence number known. It keeps at most the newest limit messages. The
+// cache owns the conversation from then on.
 func (k *Cache) Keep(t *store.Thread, c *Conversation, known int64, limit int) {
 	if extra := len(c.Messages) - limit; extra > 0 {
 		c.Messages = append([]store.Message(nil), c.Messages[extra:]...)
@@ -77,7 +81,7 @@ func (k *Cache) Keep(t *store.Thread, c *Conversation, known int64, limit int) {
 	}
 }
 
-// Drop forgets a thread's conversation, and gives it; nil when there is none.
+// Drop removes a thread's conversation and returns it, or nil if there is none.
 func (k *Cache) Drop(id string) *cached {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,6 +91,7 @@ func (k *Cache) Drop(id string) *cached {
 	return nil
 }
 
+// remove removes an element. The caller holds mu.
 func (k *Cache) remove(e *list.Element) *cached {
 	r := k.order.Remove(e).(*cached)
 	delete(k.byID, r.id)
@@ -94,7 +99,7 @@ func (k *Cache) remove(e *list.Element) *cached {
 	return r
 }
 
-// size is how many bytes a conversation takes, about.
+// size returns approximately how many bytes a conversation takes.
 func (c *Conversation) size() (n int) {
 	for i := range c.Messages {
 		m := &c.Messages[i]

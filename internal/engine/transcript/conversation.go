@@ -76,7 +76,7 @@ func (c *Conversation) Add(m store.Message) bool {
 	}
 	c.Messages = append(c.Messages, m)
 	if n := len(c.Messages); n > 1 && m.Seq < c.Messages[n-2].Seq {
-		c.sort() // somebody else's, from before the run's own last one
+		c.sort() // another writer appended it before the run's own newest message
 		return true
 	}
 	c.index(len(c.Messages) - 1)
