@@ -1,3 +1,4 @@
+// Package clip cuts texts to a length.
 package clip
 
 import "strings"

@@ -43,7 +43,7 @@ func NewCache(limit int) *Cache {
 // Take removes the conversation of a thread and returns it, if it is current: the caller owns it from then on. It returns nil
 // if the conversation must be read from the store.
 func (k *Cache) Take(w *store.Work) *Conversation {
-	c := k.Drop(w.Thread.ID)
+	c := k.take(w.Thread.ID)
 	if c == nil || c.createdAt != w.Thread.CreatedAt {
 		return nil
 	}
@@ -81,8 +81,11 @@ func (k *Cache) Keep(t *store.Thread, c *Conversation, known int64, limit int) {
 	}
 }
 
-// Drop removes a thread's conversation and returns it, or nil if there is none.
-func (k *Cache) Drop(id string) *cached {
+// Drop removes a thread's conversation.
+func (k *Cache) Drop(id string) { k.take(id) }
+
+// take removes a thread's conversation and returns it, or nil if there is none.
+func (k *Cache) take(id string) *cached {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.byID[id]; e != nil {
