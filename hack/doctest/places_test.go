@@ -28,7 +28,7 @@ func TestTypesNameEachFieldOfAMessage(t *testing.T) {
 		}
 		for i := range of.NumField() {
 			field, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if field != "-" && !regexp.MustCompile(`(?m)^\s*` + field + `\??:`).Match(body[1]) {
+			if field != "-" && !regexp.MustCompile(`(?m)^\s*`+field+`\??:`).Match(body[1]) {
 				t.Errorf("the interface %s of builder.d.ts lacks %s, which the record %s has", name, field, of)
 			}
 		}
