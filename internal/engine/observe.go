@@ -67,8 +67,8 @@ func (e *Engine) observeAll() {
 	}
 }
 
-// missed handles the notification that notifications may have been lost. It looks again for everything that
-// notifications would have told.
+// missed handles the notification that notifications may have been lost. It looks for work in the store as if one had come
+// for every thread that this replica works for.
 func (e *Engine) missed() {
 	e.effects.wake()
 	e.mu.Lock()

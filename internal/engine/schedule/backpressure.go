@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/skein-dev/skein/internal/model"
 
-// A Model with few permits must not hold all workers. A run that would wait behind many others for its turn gives its worker and its
-// lease back. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
+// A Model with few permits must not hold all workers. A run that would wait behind many others for its turn releases its worker and
+// its lease. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
 
 // backpressure records which threads wait for a model. The lock of the Queue guards it.
 type backpressure struct {
