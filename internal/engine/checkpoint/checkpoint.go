@@ -21,11 +21,11 @@ type State struct {
 	Waits map[string]tool.Wait `json:"waits,omitempty"`
 	// Decisions has the decisions on calls that needed approval, by the ids of the calls, until their results are in the log.
 	Decisions map[string]store.Approval `json:"decisions,omitempty"`
-	// ReplyTo are the parent's tool calls that wait for the end of this run.
+	// ReplyTo has the ids of the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
-	// Input is the newest message that the run took in, kept where a side of the agent is code.
+	// Input is the id of the newest message that the run took in. It is kept if a side of the agent is code.
 	Input string `json:"input,omitempty"`
-	// Turn is whose turn it is, and what code has decided about it.
+	// Turn is the present turn.
 	Turn Turn `json:"turn,omitzero"`
 	// Handoffs is how often the run was handed over to another agent (AGT-03). Each handoff begins a new turn.
 	Handoffs int `json:"handoffs,omitempty"`

@@ -43,7 +43,7 @@ type Lines struct {
 	failed func(err error)
 	runID  string
 
-	writing sync.Mutex // one batch is written at a time, so that lines keep their order
+	writing sync.Mutex // held while a batch is written, so that lines keep their order; taken before mu
 
 	mu      sync.Mutex
 	pending []store.Op
