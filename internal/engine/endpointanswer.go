@@ -33,7 +33,7 @@ type endpointAnswer struct {
 	written int  // bytes of the body
 }
 
-// errAnswerOver is what code gets that sends after its time was up or its answer was complete.
+// errAnswerOver is the error for code that sends a piece after its time was up or its answer was complete.
 var errAnswerOver = errors.New("the answer can no longer be sent: it is complete, or the endpoint's time is up")
 
 // end waits for a piece that is being sent, and refuses all later ones, since to can be used only while the request is

@@ -40,7 +40,7 @@ type Engine struct {
 	// observed queues threads that another replica may have terminated, purged or stopped.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
-	// life ends with the context of Start. Work uses it that continues after its own context has ended.
+	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life context.Context
 	die  context.CancelFunc
 	// schemas has the parameters that code of tools declares, by the digest of the code.

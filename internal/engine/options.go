@@ -73,8 +73,7 @@ type Limits struct {
 	ToolResultBytes int
 	// ContextMessages is how many of the newest messages a model reads. Default 5000.
 	ContextMessages int
-	// HookDepth is how long a chain of hooks may be of which each causes the next, within one run or from run to run.
-	// Default 4.
+	// HookDepth is the longest chain of hooks in which each causes the next, within one run or from run to run. Default 4.
 	HookDepth int
 	// HookTries is how often a call of a hook for which there is no sandbox is tried. Default 20, which takes about half an
 	// hour.

@@ -1,5 +1,5 @@
-// Package checkpoint has what a run keeps of itself beside its messages, so that another replica can continue it after a crash or a
-// wait: whose turn it is, what its calls wait for, and what was decided on them. The store has it in Run.State, as JSON.
+// Package checkpoint has the state that a run keeps besides its messages, so that another replica can continue it after a crash or a
+// wait: whose turn it is, what its calls wait for, and what was decided on them. The store keeps it in Run.State, as JSON.
 package checkpoint
 
 import (
@@ -79,7 +79,7 @@ type Turn struct {
 	Repairs int `json:"repairs,omitempty"`
 }
 
-// WakeAt returns when the first wait of the run ends by itself, in microseconds since 1970. It returns 0 for never.
+// WakeAt returns the earliest time at which a wait of the run ends, in microseconds since 1970, or 0 if no wait has a time.
 func (s State) WakeAt() int64 {
 	var first int64
 	for _, w := range s.Waits {

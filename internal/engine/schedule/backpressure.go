@@ -24,7 +24,7 @@ func (q *Queue) ExpectResume(id string) *model.Later {
 	return &model.Later{Key: id, Again: func() { q.Resume(id) }}
 }
 
-// WaitForModel notes that the model has turned a call away. If its turn has come meanwhile, the thread does not wait.
+// WaitForModel records that the model has turned a call away. If Resume was called in the meantime, the thread does not wait.
 func (q *Queue) WaitForModel(later *model.Later) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// timerBatch is how many runs one look for due ones reads.
+// timerBatch is how many runs one read of the store returns.
 const timerBatch = 1000
 
 // Timers queues the threads of parked runs when what they wait for is due. The times are in the store; a Timers knows only when to
