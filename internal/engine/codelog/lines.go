@@ -204,7 +204,7 @@ func (l *Lines) Flush() {
 	if len(ops) == 0 {
 		return
 	}
-	// The code's own context may have ended, which is what the lines may be about.
+	// Do not use the context of the code: it may have ended, and the lines may be about that.
 	ctx, cancel := context.WithTimeout(context.Background(), linesTimeout)
 	defer cancel()
 	if err := l.write(ctx, append(ops, &store.TrimLines{Keep: MaxThreadLines})...); err != nil && !errors.Is(err, store.ErrNotFound) {
