@@ -124,7 +124,7 @@ var _ = Describe("Calls that need approval", Label("RUN-11"), func() {
 			GinkgoHelper()
 			_, err := e.Decide(ctx, id, call, store.Approval{Approved: true, By: "eve", Arguments: []byte(`{"key":7}`)})
 			Expect(thread.IsInvalid(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(And(HavePrefix("arguments: the tool set_value does not take them: "), ContainSubstring("/key: "), ContainSubstring("'value'"), HaveSuffix("or refuse it"))))
+			Expect(err).To(MatchError(And(HavePrefix("arguments: the tool set_value does not accept these arguments: "), ContainSubstring("/key: "), ContainSubstring("'value'"), HaveSuffix("or refuse it"))))
 			Expect(waits(ctx, e, id, 1)[0].Decision).To(BeNil())
 		}
 		wrong()

@@ -11,7 +11,7 @@ import (
 
 // Causes with which the context of a run ends. context.Cause returns them.
 var (
-	errShutdown  = errors.New("the manager stops")
+	errShutdown  = errors.New("the manager is stopping")
 	errAborted   = errors.New("the thread is being purged")
 	errDestroyed = errors.New("the conversation was destroyed")
 	errTerminal  = errors.New("the thread was terminated")

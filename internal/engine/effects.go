@@ -19,14 +19,6 @@ import (
 	"github.com/skein-dev/skein/internal/tool/code"
 )
 
-const (
-	// maxAttempts bounds the attempts at a firing whose handler could not be run. A handler that throws is not tried
-	// again.
-	maxAttempts = 3
-	// firstEffectRetry is the delay before the first retry. It doubles with each attempt.
-	firstEffectRetry = time.Second
-)
-
 // effectWorker runs the handlers of effects that are due, apart from the conversation and without its lease (EFF-02).
 // A claim holds a firing, and is renewed while the handler runs. After a crash the claim expires, and the handler
 // runs again with the same idempotency key (EFF-04).
@@ -116,7 +108,7 @@ func (w *effectWorker) claim(ctx context.Context) {
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Error(err, "cannot look for effects that are due")
-			w.later(firstEffectRetry)
+			w.later(w.engine.opts.EffectRetry.First)
 		}
 		return
 	}
@@ -166,10 +158,10 @@ func (w *effectWorker) fire(ctx context.Context, f store.Firing, c *claim) {
 	case err == nil:
 	case errors.As(err, &final):
 		status, text = store.FiringFailed, final.Error()
-	case f.Attempts >= maxAttempts:
+	case f.Attempts >= w.engine.opts.EffectRetry.Attempts:
 		status, text = store.FiringFailed, fmt.Sprintf("gave up after %d attempts: %v", f.Attempts, err)
 	default:
-		status, text, retry = store.FiringPending, err.Error(), firstEffectRetry<<max(f.Attempts-1, 0)
+		status, text, retry = store.FiringPending, err.Error(), w.engine.opts.EffectRetry.delay(f.Attempts)
 		log.Info("effect will be tried again", "attempt", f.Attempts, "error", text)
 	}
 	w.engine.fault("effect.finish.before")
@@ -196,7 +188,7 @@ func (w *effectWorker) attempt(ctx context.Context, f store.Firing) (err error) 
 			err = &effectError{"internal error: see the manager's log"}
 		}
 	}()
-	if f.Attempts > maxAttempts {
+	if f.Attempts > w.engine.opts.EffectRetry.Attempts {
 		return &effectError{fmt.Sprintf("the manager ended %d times while the handler ran: it is not tried again", f.Attempts-1)}
 	}
 	e := w.engine

@@ -33,7 +33,7 @@ type endpointAnswer struct {
 	written int  // bytes of the body
 }
 
-// errAnswerOver is what code gets that sends after its time was up or its answer was complete.
+// errAnswerOver is the error for code that sends a piece after its time was up or its answer was complete.
 var errAnswerOver = errors.New("the answer can no longer be sent: it is complete, or the endpoint's time is up")
 
 // end waits for a piece that is being sent, and refuses all later ones, since to can be used only while the request is
@@ -77,7 +77,7 @@ func (a *endpointAnswer) head(v any) error {
 	case a.over:
 		return errAnswerOver
 	case a.started:
-		return errors.New("the answer has begun already")
+		return errors.New("the status and headers of the answer were already sent")
 	}
 	a.started = true
 	return a.to.Head(a.endpoint, status, headers)
@@ -90,7 +90,7 @@ func (a *endpointAnswer) chunk(piece []byte) error {
 	case a.over:
 		return errAnswerOver
 	case !a.started:
-		return errors.New("the answer has not begun")
+		return errors.New("send the status and headers of the answer first")
 	}
 	if a.written += len(piece); a.written > MaxEndpointAnswer {
 		return fmt.Errorf("the answer is larger than %d MiB: split it, or write a file", MaxEndpointAnswer>>20)
@@ -149,7 +149,7 @@ func readHead(v any) (status int, headers [][2]string, err error) {
 		name, ok1 := pair[0].(string)
 		val, ok2 := pair[1].(string)
 		if !ok1 || !ok2 {
-			return 0, nil, badAnswer("the headers of its answer must be texts")
+			return 0, nil, badAnswer("the names and values of the headers of its answer must be strings")
 		}
 		if bytes += len(name) + len(val); bytes > maxAnswerHeaderBytes {
 			return 0, nil, badAnswer("the headers of its answer have more than %d KiB", maxAnswerHeaderBytes>>10)

@@ -40,7 +40,7 @@ type Engine struct {
 	// observed queues threads that another replica may have terminated, purged or stopped.
 	observed workqueue.TypedInterface[string]
 	sweepNow chan struct{}
-	// life ends with the context of Start. Work uses it that continues after its own context has ended.
+	// life ends with the context of Start. Work that continues after its own context has ended uses it.
 	life context.Context
 	die  context.CancelFunc
 	// schemas has the parameters that code of tools declares, by the digest of the code.
@@ -103,7 +103,7 @@ const (
 	maxDescribed = 4096
 )
 
-// NeedLeaderElection is false: every replica runs threads.
+// NeedLeaderElection returns false, because every replica runs threads.
 func (e *Engine) NeedLeaderElection() bool { return false }
 
 // Start runs threads until ctx ends. It returns when this replica has released all of them. Another replica, or the next
@@ -143,8 +143,8 @@ func (e *Engine) Approvals(ctx context.Context, threadID string) ([]approval.Cal
 }
 
 // Decide approves or refuses a call that waits for approval, durably, and returns the call as it was decided. Repeating a decision
-// returns the first one; another decision is a *DecidedError. A call that does not wait is an *UnknownError, and arguments that the
-// tool does not accept are a *thread.InvalidError.
+// returns the first one. The error is an *approval.DecidedError for another decision, a *definition.UnknownError for a call that does
+// not wait, and a *thread.InvalidError for arguments that the tool does not accept.
 func (e *Engine) Decide(ctx context.Context, threadID, callID string, d store.Approval) (*approval.Call, error) {
 	return e.approvals.Decide(ctx, threadID, callID, d)
 }

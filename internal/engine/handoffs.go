@@ -33,17 +33,17 @@ func (h *handoffsOf) Allowed(ctx context.Context) (bool, error) {
 func (h *handoffsOf) Check(ctx context.Context, to string) error {
 	x := h.execution
 	if to == x.agent.Name {
-		return fmt.Errorf("the agent %s already has the conversation: go on yourself", to)
+		return fmt.Errorf("the agent %s already has the conversation: continue it yourself", to)
 	}
 	allowed, err := h.Allowed(ctx)
 	if err != nil {
 		return err
 	}
 	if !allowed {
-		return fmt.Errorf("this conversation stays with the agent %s (handoffPolicy: Never): go on yourself", x.agent.Name)
+		return fmt.Errorf("this conversation stays with the agent %s (handoffPolicy: Never): continue it yourself", x.agent.Name)
 	}
 	if limit := x.engine.opts.Limits.Handoffs; h.made >= limit {
-		return fmt.Errorf("the conversation was handed over %d times since the last message, which is the limit: go on yourself", h.made)
+		return fmt.Errorf("the conversation was handed over %d times since the last message, which is the limit: continue it yourself", h.made)
 	}
 	next, err := x.engine.opts.Definitions.Agent(ctx, x.host.Thread.Namespace, to)
 	if err != nil {

@@ -106,7 +106,7 @@ var _ = Describe("An agent as a tool", func() {
 		send(ctx, w, id, "help")
 		rest(ctx, w, id)
 		Expect(told(ctx, w, id)).To(HaveExactElements("user: help", "assistant ->billing",
-			"tool billing error: this conversation stays with the agent triage (handoffPolicy: Never): go on yourself", "assistant: I stay."))
+			"tool billing error: this conversation stays with the agent triage (handoffPolicy: Never): continue it yourself", "assistant: I stay."))
 		Expect(seen.tools("triage", 0)).To(BeEmpty())
 		Expect(agentOf(ctx, id)).To(Equal([]string{"triage", "triage", "triage"}))
 	})

@@ -105,7 +105,7 @@ func (r *run) countTime() {
 
 // overTime returns the failure of a run that took too long.
 func (r *run) overTime() *failure {
-	return failf(ReasonMaxDurationReached, "the run was at work for %s, which is its limit (limits.maxDuration)", r.limits.duration)
+	return failf(ReasonMaxDurationReached, "the run worked for %s, which is its limit (limits.maxDuration)", r.limits.duration)
 }
 
 // withinTime executes the run within its time limit.

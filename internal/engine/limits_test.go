@@ -99,7 +99,7 @@ var _ = Describe("Limits of a run", Label("RUN-10"), func() {
 		Eventually(asked).Should(BeClosed())
 		clock.Step(time.Hour)
 		Expect(rest(ctx, w, id)).To(And(HaveField("Status", store.RunFailed), HaveField("Reason", engine.ReasonMaxDurationReached)))
-		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant: (error: the run was at work for 30m0s, which is its limit (limits.maxDuration))"))
+		Expect(told(ctx, w, id)).To(HaveExactElements("user: go", "assistant: (error: the run worked for 30m0s, which is its limit (limits.maxDuration))"))
 	})
 
 	It("do not count the time that it waits", func(ctx SpecContext) {

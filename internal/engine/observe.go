@@ -67,8 +67,8 @@ func (e *Engine) observeAll() {
 	}
 }
 
-// missed handles the notification that notifications may have been lost. It looks again for everything that
-// notifications would have told.
+// missed handles the notification that others may have been lost. It wakes the effect worker, has every active run read its
+// inbox again, checks all threads that this replica works for, and starts a sweep.
 func (e *Engine) missed() {
 	e.effects.wake()
 	e.mu.Lock()

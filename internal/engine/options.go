@@ -37,7 +37,9 @@ type Options struct {
 	NamespaceWorkers int
 	// EffectWorkers is how many effects may be under way at once. The default is 64.
 	EffectWorkers int
-	Logger        logr.Logger
+	// EffectRetry is how a firing is retried whose handler could not run. A handler that throws is not retried.
+	EffectRetry EffectRetry
+	Logger      logr.Logger
 	// Redact removes the secrets of a namespace from a text. It is called before a text is cut, since it would not find a part
 	// of a secret. The default returns the text unchanged.
 	Redact func(namespace, text string) string
@@ -63,6 +65,17 @@ type Options struct {
 	Faults func(point string)
 }
 
+// EffectRetry is the retry policy of firings. Zero fields have defaults.
+type EffectRetry struct {
+	// Attempts is how often a firing is attempted: 3.
+	Attempts int
+	// First is the delay before the second attempt: 1 s. It doubles with each attempt.
+	First time.Duration
+}
+
+// delay returns the delay after a number of attempts.
+func (r EffectRetry) delay(attempts int) time.Duration { return r.First << max(attempts-1, 0) }
+
 // Limits of runs. A field that is 0 gets the default that its comment states.
 type Limits struct {
 	// Depth is how deep children may nest, where a root thread has depth 0. Default 5.
@@ -73,8 +86,7 @@ type Limits struct {
 	ToolResultBytes int
 	// ContextMessages is how many of the newest messages a model reads. Default 5000.
 	ContextMessages int
-	// HookDepth is how long a chain of hooks may be of which each causes the next, within one run or from run to run.
-	// Default 4.
+	// HookDepth is the longest chain of hooks in which each causes the next, within one run or from run to run. Default 4.
 	HookDepth int
 	// HookTries is how often a call of a hook for which there is no sandbox is tried. Default 20, which takes about half an
 	// hour.
@@ -102,6 +114,8 @@ func (o *Options) setDefaults() {
 	}
 	orDefault(&o.Workers, 1250)
 	orDefault(&o.EffectWorkers, 64)
+	orDefault(&o.EffectRetry.Attempts, 3)
+	orDefault(&o.EffectRetry.First, time.Second)
 	orDefault(&o.PostRunWorkers, 64)
 	orDefault(&o.PostRunTimeout, time.Minute)
 	orDefault(&o.LeaseTTL, 15*time.Second)

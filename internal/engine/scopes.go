@@ -58,7 +58,7 @@ func (r *run) settleWork(ctx context.Context, m *store.Message) (*store.Message,
 	return m, err
 }
 
-var errSlowWork = errors.New("work after the response takes too long")
+var errSlowWork = errors.New("background work after the answer takes too long")
 
 // saveOutside waits for background work, and saves the state that code changed outside of a run: in an effect, or in a
 // call from the API.

@@ -62,7 +62,7 @@ func (s *step) saveScopes(final bool) {
 	}
 }
 
-// commit writes the step. After an error nothing of it is written, and the run's memory is as it was.
+// commit writes the step. After an error nothing of it was written, and the memory of the run has not changed.
 func (s *step) commit(ctx context.Context) error {
 	r := s.run
 	r.engine.fault(s.point + ".before")
@@ -89,10 +89,10 @@ func (s *step) writeSessionState() {
 	s.row.Run.SessionState = s.save.State
 }
 
-// remember brings the run's memory to what the transaction has written.
+// remember updates the memory of the run to what the transaction has written.
 func (s *step) remember(ops []store.Op, mark *store.Mark) {
 	r := s.run
-	known := int64(0) // others have written meanwhile
+	known := int64(0) // others have written since the last read
 	if r.known == mark.Before {
 		known = mark.After
 	}
@@ -106,22 +106,22 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 			}
 			own := op.To == "" || op.To == r.thread.ID
 			if own && (r.frame != nil || op.Message.Depth == 0 && !op.Existed) {
-				r.conv.Add(*op.Message) // others belong to a called prompt, which reads them when it goes on
+				r.conv.Add(*op.Message) // others belong to a called prompt, which reads them when it continues
 			}
 		case *store.Enqueue:
 			if op.To == "" || op.To == r.thread.ID {
-				known = 0 // it is to be taken out of the inbox
+				known = 0 // the run has to read the inbox again
 			}
 		}
 	}
 	r.known = known
 	if s.row != nil {
 		r.record = s.row.Run
-		r.record.SessionState = nil // writing the row again leaves what is stored as it is
+		r.record.SessionState = nil // a later write of the row leaves the stored state as it is
 	}
 	if s.save != nil {
 		if s.save.State != nil {
-			r.sessionState = s.save.State // for an execution that takes the place of a lost one
+			r.sessionState = s.save.State // for an execution that replaces a lost one
 		}
 		s.save.Done()
 	}

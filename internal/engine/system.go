@@ -95,7 +95,7 @@ func (e *Engine) checkChildArguments(ctx context.Context, namespace, agent strin
 			continue
 		}
 		if err := CheckArguments(&side.Prompt.Spec, arguments); err != nil {
-			return fmt.Errorf("the arguments do not fit what the agent %s requires: %w. Start it again with these corrected", agent, err)
+			return fmt.Errorf("the arguments do not fit what the agent %s requires: %w. Start it again with corrected arguments", agent, err)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ var _ = Describe("Approval", Label("RUN-11"), func() {
 		call := awaiting(ctx, approver, 1)[0].ToolCallID
 		_, err := approver.Approve(ctx, call, "", json.RawMessage(`{"key":7}`))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(And(ContainSubstring("the tool set_value does not take them"), ContainSubstring("/key"), ContainSubstring("value"))))
+		Expect(err).To(MatchError(And(ContainSubstring("the tool set_value does not accept these arguments"), ContainSubstring("/key"), ContainSubstring("value"))))
 		out, err := cluster.Plugin(ctx, "-n", t.Namespace, "approve", "thread", call, "--arguments", `{"key":7,"value":1}`, "--as", "ada")
 		Expect(err).To(HaveOccurred())
 		Expect(out + err.Error()).To(ContainSubstring("the call still waits"))
@@ -201,7 +201,7 @@ export default defineTool({ description: 'x', execute: async (_state, args) => (
 		call := awaiting(ctx, admin, 1)[0]
 		_, err := admin.Approve(ctx, call.ToolCallID, "", json.RawMessage(`{"amount":"much"}`))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("the tool pay does not take them: /amount: got string, want number")))
+		Expect(err).To(MatchError(ContainSubstring("the tool pay does not accept these arguments: /amount: got string, want number")))
 		_, err = admin.Approve(ctx, call.ToolCallID, "", json.RawMessage(`{"amount":100}`))
 		Expect(err).NotTo(HaveOccurred())
 		content, _ := result(settled(ctx, t, 1), "pay")

@@ -164,7 +164,7 @@ func checkArguments(w tool.Wait, a *Call, d store.Approval) error {
 		return nil // a mistake in the definition: the call itself will report it
 	}
 	if err := schema.Validate(string(d.Arguments)); err != nil {
-		return &thread.InvalidError{Field: "arguments", Message: fmt.Sprintf("the tool %s does not take them: %v; the call still waits: approve it with others, or refuse it", a.Name, err)}
+		return &thread.InvalidError{Field: "arguments", Message: fmt.Sprintf("the tool %s does not accept these arguments: %v; the call still waits: approve it with others, or refuse it", a.Name, err)}
 	}
 	return nil
 }

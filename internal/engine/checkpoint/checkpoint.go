@@ -1,5 +1,5 @@
-// Package checkpoint has what a run keeps of itself beside its messages, so that another replica can continue it after a crash or a
-// wait: whose turn it is, what its calls wait for, and what was decided on them. The store has it in Run.State, as JSON.
+// Package checkpoint has the state that a run keeps besides its messages, so that another replica can continue it after a crash or a
+// wait: whose turn it is, what its calls wait for, and what was decided on them. The store keeps it in Run.State, as JSON.
 package checkpoint
 
 import (
@@ -21,11 +21,11 @@ type State struct {
 	Waits map[string]tool.Wait `json:"waits,omitempty"`
 	// Decisions has the decisions on calls that needed approval, by the ids of the calls, until their results are in the log.
 	Decisions map[string]store.Approval `json:"decisions,omitempty"`
-	// ReplyTo are the parent's tool calls that wait for the end of this run.
+	// ReplyTo has the ids of the parent's tool calls that wait for the end of this run.
 	ReplyTo []string `json:"replyTo,omitempty"`
-	// Input is the newest message that the run took in, kept where a side of the agent is code.
+	// Input is the id of the newest message that the run took in. It is kept if a side of the agent is code.
 	Input string `json:"input,omitempty"`
-	// Turn is whose turn it is, and what code has decided about it.
+	// Turn is the present turn.
 	Turn Turn `json:"turn,omitzero"`
 	// Handoffs is how often the run was handed over to another agent (AGT-03). Each handoff begins a new turn.
 	Handoffs int `json:"handoffs,omitempty"`
@@ -79,7 +79,7 @@ type Turn struct {
 	Repairs int `json:"repairs,omitempty"`
 }
 
-// WakeAt returns when the first wait of the run ends by itself, in microseconds since 1970. It returns 0 for never.
+// WakeAt returns the earliest time at which a wait of the run ends, in microseconds since 1970, or 0 if no wait has a time.
 func (s State) WakeAt() int64 {
 	var first int64
 	for _, w := range s.Waits {

@@ -1,4 +1,4 @@
-// Package clip cuts texts to a length.
+// Package clip cuts texts to a length without cutting a character.
 package clip
 
 import "strings"

@@ -43,7 +43,7 @@ type Lines struct {
 	failed func(err error)
 	runID  string
 
-	writing sync.Mutex // one batch is written at a time, so that lines keep their order
+	writing sync.Mutex // held while a batch is written, so that lines keep their order; taken before mu
 
 	mu      sync.Mutex
 	pending []store.Op
@@ -204,7 +204,7 @@ func (l *Lines) Flush() {
 	if len(ops) == 0 {
 		return
 	}
-	// The code's own context may have ended, which is what the lines may be about.
+	// Do not use the context of the code: it may have ended, and the lines may be about that.
 	ctx, cancel := context.WithTimeout(context.Background(), linesTimeout)
 	defer cancel()
 	if err := l.write(ctx, append(ops, &store.TrimLines{Keep: MaxThreadLines})...); err != nil && !errors.Is(err, store.ErrNotFound) {

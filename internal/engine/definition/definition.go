@@ -160,7 +160,8 @@ func (e *MethodError) Error() string {
 	return fmt.Sprintf("there is no endpoint for %s at this path: it answers %s", e.Method, strings.Join(e.Allow, ", "))
 }
 
-// NotReadyError reports that a definition is missing or not yet usable. Once it is ready, what failed works by itself.
+// NotReadyError reports that a definition is missing or not yet usable. It is temporary: the same lookup succeeds once the
+// definition is ready.
 type NotReadyError struct {
 	Reason  string // of api/v1alpha1/conditions.go
 	Message string

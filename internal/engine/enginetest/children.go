@@ -14,10 +14,10 @@ import (
 	"github.com/skein-dev/skein/internal/thread"
 )
 
-// Children in memory: a child's thread is made at once.
+// Children implements engine.Children in memory. It creates a child's thread at once.
 type Children struct {
 	world *World
-	// Creates counts calls of Create by their cause.
+	// Creates counts calls of Create by their cause. Create changes it under mu.
 	Creates map[string]int
 
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ func (c *Children) Create(ctx context.Context, parent *store.Thread, req engine.
 	return &made.entry, nil
 }
 
-// List implements engine.Children: the registry with the statuses that the store has.
+// List implements engine.Children. The entries have the statuses that the store has.
 func (c *Children) List(ctx context.Context, parent *store.Thread) ([]skeinv1.ChildStatus, error) {
 	c.mu.Lock()
 	entries := slices.Clone(c.entries[parent.ID])

@@ -20,20 +20,20 @@ import (
 	"github.com/skein-dev/skein/internal/tool/skill"
 )
 
-// Definitions in memory.
+// Definitions implements engine.Definitions in memory. It is safe for concurrent use.
 type Definitions struct {
 	mu       sync.Mutex
 	version  int
 	agents   map[string]*definition.Agent
 	prompts  map[string]*skeinv1.PromptSpec // that agents' prompts include
 	effects  map[string]*definition.Effect
-	platform map[string]any // the runtime context
+	platform map[string]any // what RuntimeContext returns
 	policy   skeinv1.HandoffPolicy
-	// endpoints by method and path, "GET /report".
+	// endpoints by method and path, such as "GET /report".
 	endpoints map[string]*definition.Endpoint
 }
 
-// NewDefinitions makes an empty set.
+// NewDefinitions returns an empty set of definitions.
 func NewDefinitions() *Definitions {
 	return &Definitions{agents: map[string]*definition.Agent{}, prompts: map[string]*skeinv1.PromptSpec{}, effects: map[string]*definition.Effect{}, endpoints: map[string]*definition.Endpoint{}}
 }
@@ -91,7 +91,7 @@ func (d *Definitions) Effect(_ context.Context, _, name string) (*definition.Eff
 	return nil, &definition.NotReadyError{Reason: skeinv1.ReasonReferenceNotFound, Message: fmt.Sprintf("Effect %q does not exist: create it", name)}
 }
 
-// Rules implements engine.Definitions: those of the agent, and those of the thread by its agent's name.
+// Rules implements engine.Definitions. It returns the rules of the agent: threads have none of their own.
 func (d *Definitions) Rules(_ context.Context, _, _, agent string) (definition.Rules, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,14 +130,14 @@ func (d *Definitions) HandoffPolicy(context.Context, string, string) (skeinv1.Ha
 	return d.policy, nil
 }
 
-// SetHandoffPolicy sets that of all threads.
+// SetHandoffPolicy sets the handoff policy of all threads.
 func (d *Definitions) SetHandoffPolicy(p skeinv1.HandoffPolicy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.policy = p
 }
 
-// Calls lets an agent call others as tools.
+// Calls returns a change of an agent that lets it call others as tools.
 func Calls(called ...definition.CalledAgent) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		for _, c := range called {
@@ -148,7 +148,8 @@ func Calls(called ...definition.CalledAgent) func(*definition.Agent) {
 	}
 }
 
-// CallsPrompt lets an agent call a prompt, made as Put makes an agent, as a tool; ref has what is not the default.
+// CallsPrompt returns a change of an agent that lets it call a prompt as a tool. The prompt is made as Put makes an agent.
+// ref has the settings that differ from the defaults.
 func CallsPrompt(name string, ref skeinv1.PromptTool, change ...func(*definition.Agent)) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		d := NewDefinitions()
@@ -169,7 +170,7 @@ func CallsPrompt(name string, ref skeinv1.PromptTool, change ...func(*definition
 	}
 }
 
-// Configure sets what the platform team configured.
+// Configure sets what RuntimeContext returns: the configuration of the platform team.
 func (d *Definitions) Configure(platform map[string]any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -196,7 +197,7 @@ func (d *Definitions) Endpoint(_ context.Context, _, _, method string, path []st
 	return nil, &definition.UnknownError{Message: "no endpoint has the path" + at}
 }
 
-// PutEndpoint adds an endpoint under a method and a path, "GET /report".
+// PutEndpoint adds an endpoint under a method and a path, such as "GET /report".
 func (d *Definitions) PutEndpoint(at string, e definition.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,7 +246,7 @@ func (d *Definitions) PutEffect(name string, e definition.Effect) {
 	d.effects[name] = &e
 }
 
-// Put adds an agent, or takes the place of one.
+// Put adds an agent, or replaces one.
 func (d *Definitions) Put(name string, change ...func(*definition.Agent)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,7 +266,8 @@ func (d *Definitions) Put(name string, change ...func(*definition.Agent)) {
 	d.agents[name] = a
 }
 
-// Dual gives an agent a second side; the changes are made to that one as if it were the only one.
+// Dual returns a change of an agent that adds a second side. The changes are made to the second side as if it were the only
+// one.
 func Dual(change ...func(*definition.Agent)) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		name := a.Name + "-b"
@@ -281,12 +283,12 @@ func Dual(change ...func(*definition.Agent)) func(*definition.Agent) {
 	}
 }
 
-// Script gives an agent a scripted model.
+// Script returns a change of an agent that sets a scripted model.
 func Script(steps ...skeinv1.ScriptStep) func(*definition.Agent) {
 	return func(a *definition.Agent) { a.A.Model.Steps = steps }
 }
 
-// Builtin offers families of built-in tools.
+// Builtin returns a change of an agent that adds families of built-in tools to its prompt.
 func Builtin(families ...skeinv1.BuiltinTool) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		for _, f := range families {
@@ -295,7 +297,8 @@ func Builtin(families ...skeinv1.BuiltinTool) func(*definition.Agent) {
 	}
 }
 
-// Approved has the calls of a family of built-in tools approved first; without a timeout when it is 0.
+// Approved returns a change of an agent that adds a family of built-in tools whose calls need approval. If timeout is 0 there
+// is none.
 func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		t := skeinv1.PromptTool{Builtin: f, RequiresApproval: true}
@@ -306,7 +309,7 @@ func Approved(f skeinv1.BuiltinTool, timeout time.Duration) func(*definition.Age
 	}
 }
 
-// Skill gives an agent's prompt a skill, and has families of built-in tools wait for it.
+// Skill returns a change of an agent that adds a skill to its prompt, and families of built-in tools that the skill unlocks.
 func Skill(s skill.Skill, families ...skeinv1.BuiltinTool) func(*definition.Agent) {
 	return func(a *definition.Agent) {
 		p := &a.A.Prompt
@@ -317,17 +320,17 @@ func Skill(s skill.Skill, families ...skeinv1.BuiltinTool) func(*definition.Agen
 	}
 }
 
-// Say is a step that answers with a text, any number of times.
+// Say returns a step of a script that answers with a text, any number of times.
 func Say(content string) skeinv1.ScriptStep {
 	return skeinv1.ScriptStep{Content: content, Times: ptr.To[int32](0)}
 }
 
-// Call is a step that calls a tool, once.
+// Call returns a step of a script that calls a tool once.
 func Call(tool string, args any) skeinv1.ScriptStep {
 	return skeinv1.ScriptStep{ToolCalls: []skeinv1.ScriptToolCall{ToolCall(tool, args)}}
 }
 
-// ToolCall is a call of a scripted answer.
+// ToolCall returns a tool call for a scripted answer.
 func ToolCall(tool string, args any) skeinv1.ScriptToolCall {
 	return skeinv1.ScriptToolCall{Name: tool, Arguments: &runtime.RawExtension{Raw: JSON(args)}}
 }

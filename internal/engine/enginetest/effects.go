@@ -12,7 +12,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Effects in memory. They fire when a test records their firing.
+// Effects implements engine.Effects in memory. An effect fires when a test records its firing. Effects is safe for concurrent
+// use.
 type Effects struct {
 	mu      sync.Mutex
 	pending []*Scheduled
@@ -71,7 +72,7 @@ func (f *Effects) Remove(_ context.Context, t *store.Thread, id string) (bool, e
 	return len(f.pending) < n, nil
 }
 
-// Scheduled gives what is pending for a thread.
+// Scheduled returns the pending effects of a thread.
 func (f *Effects) Scheduled(threadID string) []Scheduled {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +85,7 @@ func (f *Effects) Scheduled(threadID string) []Scheduled {
 	return out
 }
 
-// Calls counts, by thread and cause, how often Schedule was called: how often a tool was really executed.
+// Calls returns how often Schedule was called, by thread and cause. That is how often a tool was really executed.
 func (f *Effects) Calls() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

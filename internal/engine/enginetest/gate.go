@@ -10,8 +10,8 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Gate is a store that can be cut off, which is what a crash of its process looks like to the store:
-// whatever comes later is not written.
+// Gate is a store that can be cut off. To the store that looks like a crash of the process: nothing later is written. Gate is
+// safe for concurrent use.
 type Gate struct {
 	store.Store
 	cut atomic.Bool
@@ -20,28 +20,28 @@ type Gate struct {
 	leases []*store.Fence
 	claims []store.FiringKey
 	writes int // since CutAfter
-	limit  int // cut behind that one; 0 for never
+	limit  int // cut after this many writes; 0 for never
 }
 
-// Cut closes the gate for good.
+// Cut closes the gate. It cannot be opened again.
 func (g *Gate) Cut() { g.cut.Store(true) }
 
-// CutAfter closes the gate right behind the n-th write from now on: that one is done, but whoever asked for it does not
-// hear of it. With 0 it stays open, and counts.
+// CutAfter closes the gate after the n-th write from now on. The store does that write, but the caller gets
+// store.ErrUnavailable. With 0 the gate stays open and counts the writes.
 func (g *Gate) CutAfter(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.writes, g.limit = 0, n
 }
 
-// Writes tells how many there were since CutAfter. Leases that are taken, renewed and given back are none.
+// Writes returns the number of writes since CutAfter. Taking, renewing and releasing leases do not count.
 func (g *Gate) Writes() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.writes
 }
 
-// wrote counts a write that was done.
+// wrote counts a write that succeeded, and closes the gate after the last one that is allowed.
 func (g *Gate) wrote(err error) error {
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (g *Gate) wrote(err error) error {
 	return nil
 }
 
-// IsCut tells whether it is closed.
+// IsCut reports whether the gate is closed.
 func (g *Gate) IsCut() bool { return g.cut.Load() }
 
 func (g *Gate) check() error {
@@ -96,8 +96,8 @@ func (g *Gate) Acquire(ctx context.Context, id, owner string, ttl time.Duration)
 	return f, err
 }
 
-// Expire makes it the time at which the leases and the claims of firings that were taken through the gate have run out, so that
-// no test needs a term so short that a busy machine does not renew it in time.
+// Expire ends the leases and the claims of firings that were taken through the gate, as if their term were over. So no test
+// needs a term so short that a busy machine does not renew it in time.
 func (g *Gate) Expire(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +106,7 @@ func (g *Gate) Expire(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, k := range g.claims { // those that have ended stay as they are
+	for _, k := range g.claims { // firings that have ended stay as they are
 		if err := g.Store.FinishFiring(ctx, k.EffectID, k.Due, store.FiringPending, "", 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -160,7 +160,7 @@ func (g *Gate) Settle(ctx context.Context, run store.RunRef) error {
 	return g.wrote(g.Store.Settle(ctx, run))
 }
 
-// Inbox implements store.Store: a process that is gone reads nothing either.
+// Inbox implements store.Store. It fails once the gate is closed, because a process that has crashed reads nothing either.
 func (g *Gate) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (g *Gate) Inbox(ctx context.Context, id string) ([]store.InboxItem, error) 
 	return g.Store.Inbox(ctx, id)
 }
 
-// Work implements store.Store: as Inbox.
+// Work implements store.Store. Like Inbox, it fails once the gate is closed.
 func (g *Gate) Work(ctx context.Context, id string) (*store.Work, error) {
 	if err := g.check(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/skein-dev/skein/internal/prompt"
 )
 
-// PutPrompt adds a prompt that those of agents may include, or takes the place of one.
+// PutPrompt adds a prompt that prompts of agents may include, or replaces one.
 func (d *Definitions) PutPrompt(name string, spec skeinv1.PromptSpec) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -29,7 +29,7 @@ func (d *Definitions) PromptText(ctx context.Context, _, name string) (*prompt.T
 	return prompt.Build(ctx, name, spec, included{d})
 }
 
-// included finds what prompts include, under the lock of the definitions.
+// included finds the prompts that prompts include. The caller holds the lock of the definitions.
 type included struct{ *Definitions }
 
 func (d included) Prompt(_ context.Context, name, _ string) (*skeinv1.PromptSpec, error) {

@@ -17,21 +17,21 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// Processes gives threads real sandboxes, as local processes. The test binary is the supervisor: call
-// sandboxtest.Main from TestMain.
+// Processes provides threads with real sandboxes that are local processes. The test binary is the supervisor: call
+// sandboxtest.Main from TestMain. Processes is safe for concurrent use.
 type Processes struct {
 	pool *process.Pool
 
 	mu       sync.Mutex
 	acquired int
 	held     int
-	// Pools are the names of the pools that were asked for.
+	// pools are the names of the pools that were asked for.
 	pools []string
 }
 
 var _ engine.Sandboxes = (*Processes)(nil)
 
-// UseProcesses gives the world sandboxes. Close the pool that it gives.
+// UseProcesses makes the world use local processes as sandboxes, and returns them. Close them.
 func (w *World) UseProcesses(o process.Options) (*Processes, error) {
 	pool, err := process.New(o)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *Processes) Discard(_ context.Context, t *store.Thread, _ sandbox.Sandbo
 	p.pool.Release(t.ID)
 }
 
-// Kill kills all sandbox processes of this test with SIGKILL, as lost pods would go.
+// Kill kills all sandbox processes of this test with SIGKILL, which is how pods are lost.
 func (p *Processes) Kill() error {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -91,14 +91,14 @@ func (p *Processes) Kill() error {
 	return nil
 }
 
-// Counts tells how many sandboxes were asked for, and how many of them were not given back.
+// Counts returns how many sandboxes were acquired, and how many of them were not released.
 func (p *Processes) Counts() (acquired, held int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acquired, p.held
 }
 
-// Pools gives the names of the pools that were asked for.
+// Pools returns the names of the pools that were asked for.
 func (p *Processes) Pools() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,24 +28,25 @@ import (
 	"github.com/skein-dev/skein/internal/tool/outbound"
 )
 
-// State is something that a run may be in the middle of, for ever, when somebody ends it.
+// State is something in which a run stays for ever, until it is ended from outside.
 type State struct {
 	Name string
-	// Code: a sandbox is needed for it.
+	// Code: the state needs a sandbox.
 	Code bool
-	// Leaves: there is another side, which sees that nobody waits for it any more.
+	// Leaves: something else takes part, such as a server, which sees that nobody waits for it any more.
 	Leaves bool
-	// Children of the thread are at work for it.
+	// Children is the number of children of the thread that work in the state.
 	Children int
 	// Waits: the run is parked.
 	Waits bool
 	put   func(w *World, h *Held)
 }
 
-// StateAgent is the agent of a State, whose runs all come to it.
+// StateAgent is the name of the agent of a State. All of its runs get into the state.
 const StateAgent = "agent"
 
-// Put prepares a world for a state, before its first engine is made. Close what it gives.
+// Put prepares a world for a state. Call it before the first engine of the world is made, and close the Held that it
+// returns.
 func (s State) Put(w *World) *Held {
 	h := &Held{arrived: make(chan struct{}, 64), gone: make(chan struct{}, 64)}
 	loopback, err := outbound.ParseHosts([]string{"127.0.0.1"})
@@ -71,10 +72,10 @@ func (s State) In(ctx context.Context, w *World, h *Held, threadID string) error
 			if s.Children == 0 {
 				return nil
 			}
-			arrived = nil // the thread itself comes to rest a moment later
+			arrived = nil // the thread's own run is parked a moment later
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the run never came to be in the state %q: %w", s.Name, context.Cause(ctx))
+			return fmt.Errorf("the run did not get into the state %q: %w", s.Name, context.Cause(ctx))
 		}
 		if s.Code {
 			if v, err := w.Store.Value(ctx, threadID, "begun"); err == nil && string(v) == "true" {
@@ -89,13 +90,13 @@ func (s State) In(ctx context.Context, w *World, h *Held, threadID string) error
 	}
 }
 
-// Held is what is held up until nobody waits for it any more.
+// Held holds up whatever a run in a state waits for, until the run no longer waits.
 type Held struct {
 	arrived, gone chan struct{}
 	closers       []func()
 }
 
-// Gone tells of each that was held up and has been let go of.
+// Gone returns a channel that receives a value each time that something held up is released.
 func (h *Held) Gone() <-chan struct{} { return h.gone }
 
 // Close ends the servers of a state.
@@ -105,6 +106,7 @@ func (h *Held) Close() {
 	}
 }
 
+// hold reports its caller as arrived, blocks until ctx ends, and reports it as gone.
 func (h *Held) hold(ctx context.Context) error {
 	h.arrived <- struct{}{}
 	<-ctx.Done()
@@ -112,13 +114,14 @@ func (h *Held) hold(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// server starts an HTTP server that Close ends, and returns its URL.
 func (h *Held) server(handler http.Handler) string {
 	s := httptest.NewServer(handler)
 	h.closers = append(h.closers, s.CloseClientConnections, s.Close)
 	return s.URL
 }
 
-// States are all that a run may be in the middle of.
+// States returns all states.
 func States() []State {
 	return []State{
 		{Name: "a model that streams", Leaves: true, put: func(w *World, h *Held) {
@@ -201,7 +204,7 @@ export default createAgent('Slow', { handler: async (ctx, input) => streamText({
 	}
 }
 
-// calls has the model call a tool without arguments.
+// calls returns a change of an agent whose model calls a tool without arguments.
 func calls(name string) func(*definition.Agent) { return Script(Call(name, map[string]any{})) }
 
 func toolOf(t definition.Tool) func(*definition.Agent) {
@@ -232,7 +235,7 @@ func compiled(file, source string) sandbox.Module {
 	return m
 }
 
-// heldModels hold one model up in the middle of its answer.
+// heldModels makes clients of models, of which one stops in the middle of its answer.
 type heldModels struct {
 	model.Factory
 	held *Held
@@ -255,11 +258,11 @@ func (m *heldModel) Stream(ctx context.Context, _ model.Request, emit func(model
 	return nil, m.held.hold(ctx)
 }
 
-// heldPermits grant none.
+// heldPermits never grants a permit, because another call has the only one.
 type heldPermits struct {
 	store.PermitStore
 	held *Held
-	seen sync.Map // ids of calls, which ask again and again
+	seen sync.Map // ids of calls, since each asks repeatedly
 }
 
 // TakePermit implements modellimit.Permits.
@@ -269,7 +272,7 @@ func (p *heldPermits) TakePermit(ctx context.Context, r store.PermitRequest) (st
 	}
 	answer, err := p.PermitStore.TakePermit(ctx, r)
 	if err == nil && answer.Granted {
-		err = errors.New("a permit was granted that another has")
+		err = errors.New("a permit was granted although another call has the only one")
 	}
 	if _, again := p.seen.LoadOrStore(r.ID, true); !again {
 		p.held.arrived <- struct{}{}
@@ -277,7 +280,7 @@ func (p *heldPermits) TakePermit(ctx context.Context, r store.PermitRequest) (st
 	return answer, err
 }
 
-// heldSandboxes never give one.
+// heldSandboxes never provides a sandbox.
 type heldSandboxes struct{ held *Held }
 
 // Acquire implements engine.Sandboxes.

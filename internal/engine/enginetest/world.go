@@ -1,5 +1,5 @@
-// Package enginetest is a small world for an engine: a real store on disk, the domain over it, and the
-// engine's ports kept in memory. Tests of the engine, and benchmarks, live in it.
+// Package enginetest has the environment in which tests and benchmarks run an engine: a real store on disk, the thread
+// service over it, and the engine's ports in memory.
 package enginetest
 
 import (
@@ -28,8 +28,8 @@ import (
 // Namespace of everything in a World.
 const Namespace = "test"
 
-// World is all that an engine needs. Its definitions, children and effects outlive any one engine, as
-// the API server's objects do.
+// World is everything that an engine needs. Its definitions, children and effects outlive each engine, as objects of the API
+// server do.
 type World struct {
 	Store       store.Store
 	Threads     *thread.Service
@@ -38,7 +38,7 @@ type World struct {
 	Effects     *Effects
 	Sandboxes   engine.Sandboxes
 	Models      model.Factory
-	// Network is how tools reach others; public addresses alone when nil.
+	// Network is what tools connect through. If it is nil they reach public addresses only.
 	Network *outbound.Network
 	Logger  logr.Logger
 
@@ -49,7 +49,7 @@ type World struct {
 	engines int
 }
 
-// New makes a world in a folder. Close it.
+// New returns a world with its store in a folder. Close it.
 func New(dir string) (*World, error) {
 	s, err := sqlitetest.Open(context.Background(), sqlstore.SQLiteOptions{Dir: filepath.Join(dir, "store")})
 	if err != nil {
@@ -69,7 +69,7 @@ func New(dir string) (*World, error) {
 	return w, nil
 }
 
-// Close closes the store.
+// Close closes the store and the bucket.
 func (w *World) Close() error {
 	err := w.Store.Close()
 	if blobErr := w.bucket.Close(); err == nil {
@@ -78,8 +78,8 @@ func (w *World) Close() error {
 	return err
 }
 
-// Options of an engine in this world, under an owner of its own. The term of its leases is long enough to be kept on a machine
-// that is busy with other things: what an engine has left behind that was cut off is free after Gate.Expire.
+// Options returns options of an engine in this world, with an owner of its own. The term of its leases is long enough that a
+// busy machine renews them in time. Gate.Expire frees the leases of an engine that was cut off.
 func (w *World) Options() engine.Options {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,12 +91,12 @@ func (w *World) Options() engine.Options {
 	}
 }
 
-// Over gives a domain over another store, for example one that fails.
+// Over returns a thread service over another store, for example one that fails.
 func (w *World) Over(s store.Store) *thread.Service {
 	return thread.NewService(thread.Options{Store: s, Blobs: w.bucket})
 }
 
-// Thread makes a thread of an agent and gives its id.
+// Thread creates a thread of an agent and returns its id.
 func (w *World) Thread(ctx context.Context, agent string, change ...func(*thread.NewThread)) (string, error) {
 	id := uuid.NewString()
 	n := thread.NewThread{Thread: store.Thread{ID: id, Namespace: Namespace, Name: "t-" + id[:8], Agent: agent}}
@@ -117,13 +117,13 @@ func (w *World) Send(ctx context.Context, threadID, text string) error {
 	return err
 }
 
-// Messages gives the messages of a thread, in order, but for those about the life of children.
+// Messages returns the messages of a thread, in order, without those about the life of children.
 func (w *World) Messages(ctx context.Context, threadID string) ([]store.Message, error) {
 	said, _, err := w.split(ctx, threadID)
 	return said, err
 }
 
-// ChildLife gives the kinds of the messages about the life of a thread's children, in order (MSG-09).
+// ChildLife returns the kinds of the messages about the life of a thread's children, in order (MSG-09).
 func (w *World) ChildLife(ctx context.Context, threadID string) (kinds []string, err error) {
 	_, life, err := w.split(ctx, threadID)
 	for _, m := range life {
@@ -147,7 +147,7 @@ func (w *World) split(ctx context.Context, threadID string) (said, life []store.
 	return said, life, nil
 }
 
-// Runs gives a thread's runs, oldest first.
+// Runs returns a thread's runs, oldest first.
 func (w *World) Runs(ctx context.Context, threadID string) ([]store.Run, error) {
 	runs, err := w.Store.Runs(ctx, threadID, 1000, 0)
 	for i, j := 0, len(runs)-1; i < j; i, j = i+1, j-1 {
@@ -156,7 +156,7 @@ func (w *World) Runs(ctx context.Context, threadID string) ([]store.Run, error) 
 	return runs, err
 }
 
-// Resting tells whether a thread has nothing to do: no run under way, nothing in its inbox, no lease held.
+// Resting reports whether a thread has nothing to do: its newest run has ended, and its inbox is empty.
 func (w *World) Resting(ctx context.Context, threadID string) (bool, error) {
 	items, err := w.Store.Inbox(ctx, threadID)
 	if err != nil || len(items) > 0 {
@@ -169,7 +169,7 @@ func (w *World) Resting(ctx context.Context, threadID string) (bool, error) {
 	return len(runs) == 1 && runs[0].Status.Ended(), nil
 }
 
-// NoSandboxes refuses: for tests that run no code.
+// NoSandboxes provides no sandboxes, for tests that run no code.
 type NoSandboxes struct{}
 
 // Acquire implements engine.Sandboxes.
@@ -180,7 +180,7 @@ func (NoSandboxes) Acquire(context.Context, *store.Thread, string) (sandbox.Sand
 // Discard implements engine.Sandboxes.
 func (NoSandboxes) Discard(context.Context, *store.Thread, sandbox.Sandbox) {}
 
-// JSON is a literal for arguments.
+// JSON returns a value as JSON, for arguments. It panics if that fails.
 func JSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {

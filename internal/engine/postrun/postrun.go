@@ -53,7 +53,7 @@ type Options struct {
 	Workers int
 	// Timeout bounds the tasks of a run.
 	Timeout time.Duration
-	// SweepInterval is the time between two looks for runs whose tasks a lost replica has left undone. A run counts as left when
+	// SweepInterval is the time between two sweeps for runs whose tasks a lost replica has left undone. A run counts as left when
 	// its end is older than Timeout and LeaseTTL together.
 	SweepInterval, LeaseTTL time.Duration
 	// Redact removes the secrets of a namespace from a text.
@@ -148,7 +148,7 @@ func (w *Worker) Sweep(ctx context.Context) {
 func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	run, err := w.store.Run(ctx, ref.ThreadID, ref.RunID)
 	if err != nil || !Marked(run) {
-		return store.IgnoreGone(err) // it is gone, or another replica was faster
+		return store.IgnoreGone(err) // the thread is gone, or another replica has done the tasks
 	}
 	t, err := w.store.Thread(ctx, ref.ThreadID)
 	if err != nil {
@@ -159,7 +159,7 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	var tasks sync.WaitGroup
 	for _, task := range w.opts.Tasks {
 		tasks.Go(func() {
-			thread := *t // of its own: a task may change what it is given
+			thread := *t // a copy for each task, since a task may change what it gets
 			if err := doTask(limited, task, Run{Thread: &thread, Run: *run}); err != nil && ctx.Err() == nil {
 				w.failed(ctx, t, run, task.Name, err)
 			}
@@ -167,7 +167,7 @@ func (w *Worker) follow(ctx context.Context, ref store.RunRef) error {
 	}
 	tasks.Wait()
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // they may have been cut off: the next manager does them again
+		return context.Cause(ctx) // the tasks may have been cut off: the next manager repeats them
 	}
 	w.fault("settle.before")
 	return w.store.Settle(ctx, ref)
@@ -189,7 +189,7 @@ func (w *Worker) failed(ctx context.Context, t *store.Thread, run *store.Run, ta
 
 func (w *Worker) fault(point string) { w.opts.Fault(point) }
 
-// sweepBatch is how many runs one look for undone tasks reads.
+// sweepBatch is how many runs with undone tasks one sweep reads.
 const sweepBatch = 1000
 
 // maxFailure bounds what the log of a thread says of a failed task, in bytes.

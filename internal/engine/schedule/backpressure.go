@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/skein-dev/skein/internal/model"
 
-// A Model with few permits must not hold all workers. A run that would wait behind many others for its turn gives its worker and its
-// lease back. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
+// A Model with few permits must not hold all workers. A run that would wait behind many others for its turn releases its worker and
+// its lease. The model calls Resume for it when its turn has come. Until then only the id of its thread is in memory.
 
 // backpressure records which threads wait for a model. The lock of the Queue guards it.
 type backpressure struct {
@@ -24,7 +24,7 @@ func (q *Queue) ExpectResume(id string) *model.Later {
 	return &model.Later{Key: id, Again: func() { q.Resume(id) }}
 }
 
-// WaitForModel notes that the model has turned a call away. If its turn has come meanwhile, the thread does not wait.
+// WaitForModel records that the model has turned a call away. If Resume was called in the meantime, the thread does not wait.
 func (q *Queue) WaitForModel(later *model.Later) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

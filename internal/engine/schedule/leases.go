@@ -20,7 +20,7 @@ var ErrLeaseLost = errors.New("the thread's lease was lost")
 const (
 	// renewers is how many leases are renewed at once, so that their writes share commits.
 	renewers = 32
-	// releaseTimeout bounds the write that gives a lease back after the context of its holder has ended.
+	// releaseTimeout bounds the write that releases a lease after the context of its holder has ended.
 	releaseTimeout = 5 * time.Second
 )
 

@@ -89,10 +89,10 @@ func (q *Queue) TakeNotified(id string) bool {
 // Retry queues a thread again after a failure, later with each failure in a row.
 func (q *Queue) Retry(id string) { q.work.AddRateLimited(id) }
 
-// Forget ends the row of failures of a thread.
+// Forget resets the number of failures in a row of a thread.
 func (q *Queue) Forget(id string) { q.work.Forget(id) }
 
-// Delay notes that a thread waits for its retry, or no longer does.
+// Delay records whether a thread waits for its retry.
 func (q *Queue) Delay(id string, on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +137,7 @@ func (q *Queue) ShutDown() { q.work.ShutDown() }
 // Wait returns when no worker has a thread any more.
 func (q *Queue) Wait() { q.pool.Wait() }
 
-// dispatch has a thread handled when its namespace has its turn.
+// dispatch hands a thread to a worker when its namespace has its turn.
 func (q *Queue) dispatch(ctx context.Context, id string, handle func(ctx context.Context, id string)) {
 	namespace, err := q.namespaceOf(ctx, id)
 	switch {

@@ -11,12 +11,12 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// timerBatch is how many runs one look for due ones reads.
+// timerBatch is how many runs one read of the store returns.
 const timerBatch = 1000
 
 // Timers queues the threads of parked runs when what they wait for is due. The times are in the store; a Timers knows only when to
-// look next. Each replica looks at the times with which it parked runs itself, and at each interval, when it finds those of replicas
-// that are lost. It is safe for concurrent use.
+// look next. Each replica looks at the times until which it has parked runs itself. It also looks once in each interval, and then
+// finds the runs that lost replicas have parked. It is safe for concurrent use.
 type Timers struct {
 	store    store.Store
 	clock    clock.WithTicker
