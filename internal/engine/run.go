@@ -41,7 +41,7 @@ type run struct {
 	checkpoint   checkpoint.State
 	sessionState json.RawMessage          // of a resumed run, as it was saved
 	resumed      bool                     // the run was under way before: calls without a result may have been made
-	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set
+	conv         *transcript.Conversation // what models read; that of the called prompt while frame is set; nil in a run that ends without being executed
 	leftOut      int                      // number of messages left out of the last request, to fit the model's context window
 	shortened    int                      // number of results that the last request had only a part of
 	asked        bool                     // a model call was made, so the definitions may be out of date

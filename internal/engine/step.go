@@ -105,7 +105,7 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 				known = 0
 			}
 			own := op.To == "" || op.To == r.thread.ID
-			if own && (r.frame != nil || op.Message.Depth == 0 && !op.Existed) {
+			if r.conv != nil && own && (r.frame != nil || op.Message.Depth == 0 && !op.Existed) {
 				r.conv.Add(*op.Message) // others belong to a called prompt, which reads them when it continues
 			}
 		case *store.Enqueue:

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/skein-dev/skein/internal/engine/checkpoint"
-	"github.com/skein-dev/skein/internal/engine/transcript"
 	"github.com/skein-dev/skein/internal/store"
 	"github.com/skein-dev/skein/internal/tool"
 )
@@ -102,7 +101,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, threadID string, s *stoppedE
 
 // stopHeld ends a run that nobody executes. The caller holds the lease of the thread.
 func (e *Engine) stopHeld(ctx context.Context, t *store.Thread, fence *store.Fence, active *activeThread, last *store.Run, s *stoppedError) (err error) {
-	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last, conv: transcript.New()}
+	r := &run{engine: e, log: e.log.WithValues("thread", t.ID), thread: t, fence: fence, active: active, record: *last}
 	if r.checkpoint, err = checkpoint.Read(last); err != nil {
 		return err
 	}

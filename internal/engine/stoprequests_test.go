@@ -161,6 +161,21 @@ var _ = Describe("What a run waits for ends with it", Label("RUN-04", "RUN-09", 
 		}
 	})
 
+	It("though the run was cut off before it noted what it waits for", func(ctx SpecContext) {
+		_, stop := start(w)
+		id, child, grandchild := waiting(ctx)
+		stop()
+		r, err := w.Store.Run(ctx, id, "")
+		Expect(err).NotTo(HaveOccurred())
+		r.Status, r.State = store.RunRunning, nil
+		Expect(w.Store.Apply(ctx, id, nil, &store.PutRun{Run: *r})).To(Succeed())
+		e, err := engine.New(w.Options()) // has not started: it takes up nothing
+		Expect(err).NotTo(HaveOccurred())
+		Expect(e.Stop(ctx, id, "enough")).To(Succeed())
+		start(w)
+		over(ctx, id, child, grandchild)
+	})
+
 	It("though what the order is about comes together with it to a run under way", func(ctx SpecContext) {
 		m := newHeld()
 		w.Models = m
