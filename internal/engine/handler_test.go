@@ -258,6 +258,24 @@ export default createAgent('Strict', { schema: { input: `+schema+` }, handler: a
 		Expect(answers(ctx, id)).To(HaveExactElements("Conversation reset.", "fresh,said"))
 	})
 
+	It("clears the conversation before its answer, also when a hook is called for the answer", Label("THR-06", "HOK-01"), func(ctx SpecContext) {
+		w.Definitions.Put("a", handler(`export default createAgent('Reset', {
+  handler: async (ctx, input) => {
+    if (input === 'reset') await ctx.thread.destroy();
+    return 'said ' + input;
+  },
+});`, nil), hook(skeinv1.HookAfterCreateMessage, `export default async (state, m) => { if (m.content === 'said reset') await state.setValue('heard', m.content); };`))
+		start(w)
+		id := makeThread(ctx, w, "a")
+		say(ctx, id, "one")
+		run := say(ctx, id, "reset")
+		Expect(run.Status).To(Equal(store.RunSucceeded), run.Message)
+		Expect(answers(ctx, id)).To(HaveExactElements("said reset"))
+		st, err := w.Threads.Open(ctx, id)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(st.Value(ctx, "heard")).To(MatchJSON(`"said reset"`))
+	})
+
 	DescribeTable("is called again, under the same id, until its answer is recorded, and no more", Label("RUN-02"), func(ctx SpecContext, point string, calls int) {
 		w.Definitions.Put("a", handler(`export default createAgent('Once', {
   handler: async (ctx, input) => {

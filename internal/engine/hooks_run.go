@@ -304,6 +304,7 @@ func (r *run) recordAhead(ctx context.Context, m *store.Message) (*store.Message
 	}
 	if m != nil {
 		s := r.newStep("answer")
+		s.clear()
 		s.createMessage(ctx, m)
 		s.checkpoint(r.record)
 		if err := s.commit(ctx); err != nil {
