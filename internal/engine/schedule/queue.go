@@ -150,13 +150,23 @@ func (q *Queue) dispatch(ctx context.Context, id string, handle func(ctx context
 		})
 		return
 	case errors.Is(err, store.ErrNotFound):
-		q.TakeNotified(id)
-		q.work.Forget(id)
+		q.drop(id)
 	case ctx.Err() == nil:
 		q.log.Error(err, "cannot look up a thread with work; it will be retried", "thread", id)
 		q.work.AddRateLimited(id)
 	}
 	q.work.Done(id)
+}
+
+// drop forgets all about a thread that was deleted.
+func (q *Queue) drop(id string) {
+	q.work.Forget(id)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.notified, id)
+	delete(q.delayed, id)
+	delete(q.waiting, id)
+	delete(q.resumed, id)
 }
 
 // namespaceOf returns the namespace of a thread, which never changes.
