@@ -80,7 +80,7 @@ var _ = Describe("Responses of OpenAI as documented", Label("AGT-06"), func() {
 		Entry(nil, "chat_filtered", Fields{"Kind": Equal(model.KindFiltered), "Passing": BeFalse(), "Code": Equal(model.CodeFiltered)}),
 		Entry(nil, "chat_quota", Fields{"Kind": Equal(model.KindStatus), "Passing": BeFalse(), "Message": ContainSubstring("current quota")}),
 		Entry(nil, "chat_too_long", Fields{"Kind": Equal(model.KindStatus), "Passing": BeFalse(), "Code": Equal(model.CodeContextLength)}),
-		Entry(nil, "chat_redirect", Fields{"Kind": Equal(model.KindConfig), "Message": ContainSubstring("redirects to http://elsewhere.invalid, which is not followed")}),
+		Entry(nil, "chat_redirect", Fields{"Kind": Equal(model.KindConfig), "Message": ContainSubstring("redirects to http://elsewhere.invalid, which Skein does not follow")}),
 		Entry(nil, "responses_filtered", Fields{"Kind": Equal(model.KindFiltered), "Passing": BeFalse()}),
 		Entry(nil, "responses_failed", Fields{"Kind": Equal(model.KindFailed), "Passing": BeTrue(), "Message": ContainSubstring("The server had an error")}),
 		Entry(nil, "responses_error_midstream", Fields{"Kind": Equal(model.KindFailed), "Passing": BeTrue(), "Message": ContainSubstring("slow down")}),
