@@ -35,7 +35,7 @@ type Revoke struct{}
 type Retain struct{}
 
 // Adopt gives a retained thread to a Thread object. The thread becomes a root under the object's name, and its inbox is
-// processed again. It fails with ErrNotRetained when the thread already has an object or was condemned. Repeating it
+// processed again. It fails with ErrNotRetained when the thread already has an object or is being purged. Repeating it
 // for the same object is no error.
 type Adopt struct {
 	ObjectUID string

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
-	"github.com/skein-dev/skein/internal/controller/pace"
+	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 )
@@ -61,7 +61,7 @@ type Options struct {
 // Reconciler reconciles SandboxPools.
 type Reconciler struct {
 	Options
-	pace *pace.Pacer
+	statusLimit *statuslimit.Limiter
 
 	mu       sync.Mutex
 	memories map[ctrl.Request]*memory
@@ -69,7 +69,7 @@ type Reconciler struct {
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, pace: pace.New(), memories: map[ctrl.Request]*memory{}}
+	return &Reconciler{Options: o, statusLimit: statuslimit.New(), memories: map[ctrl.Request]*memory{}}
 }
 
 // Setup adds the controller to a manager.
@@ -94,7 +94,7 @@ type scope struct {
 	req    ctrl.Request
 	object *skeinv1.SandboxPool
 	at     time.Time
-	pods   census
+	pods   inventory
 	want   int // how many pods should be warm
 	// trouble is why pods do not start; the zero value means that they do.
 	trouble kube.Trouble

@@ -39,7 +39,7 @@ func (r *Reconciler) memoryOf(req ctrl.Request) *memory {
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {
-	r.pace.Forget(req)
+	r.statusLimit.Forget(req)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memories, req)

@@ -24,15 +24,15 @@ const (
 	scalingAfter = 10 * time.Second
 )
 
-// writeStatus computes the whole status, and writes it when it changed and the pace allows it.
+// writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	s.compute(r.ProcessMode, failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.pace.Settled(s.req)
+		r.statusLimit.Settled(s.req)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
-	wait, write := r.pace.Decide(s.req, gather(before.Status.Conditions, s.object.Status.Conditions), s.at)
+	wait, write := r.statusLimit.Decide(s.req, gather(before.Status.Conditions, s.object.Status.Conditions), s.at)
 	if !write {
 		s.look(wait.After)
 		return ctrl.Result{RequeueAfter: s.next}, nil
@@ -43,7 +43,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.pace.Settled(s.req)
+	r.statusLimit.Settled(s.req)
 	r.tell(before, s.object)
 	return ctrl.Result{RequeueAfter: s.next}, nil
 }

@@ -20,7 +20,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/notifications"
-	"github.com/skein-dev/skein/internal/controller/pace"
+	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
@@ -58,12 +58,12 @@ type Options struct {
 type Reconciler struct {
 	Options
 	notifications *notifications.Source
-	pace          *pace.Pacer
+	statusLimit   *statuslimit.Limiter
 }
 
 // New returns a reconciler.
 func New(o Options) *Reconciler {
-	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedFiring), pace: pace.New()}
+	return &Reconciler{Options: o, notifications: notifications.NewSource(o.Store, store.ChangedFiring), statusLimit: statuslimit.New()}
 }
 
 // Setup adds the controller to a manager.
@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.ScheduledEffect{}, at: r.Clock.Now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
-		r.pace.Forget(req)
+		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

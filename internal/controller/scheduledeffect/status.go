@@ -19,19 +19,19 @@ import (
 // costs one write.
 const gatherFor = time.Second
 
-// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07).
+// writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	s.compute(failed)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.pace.Settled(s.req)
+		r.statusLimit.Settled(s.req)
 		return ctrl.Result{RequeueAfter: s.next}, nil
 	}
 	var gather time.Duration
 	if !s.urgent() {
 		gather = gatherFor
 	}
-	wait, write := r.pace.Decide(s.req, gather, s.at)
+	wait, write := r.statusLimit.Decide(s.req, gather, s.at)
 	if !write {
 		return ctrl.Result{RequeueAfter: earlier(wait.After, s.next)}, nil
 	}
@@ -41,7 +41,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.pace.Settled(s.req)
+	r.statusLimit.Settled(s.req)
 	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	if s.again {
 		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil

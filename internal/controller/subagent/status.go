@@ -19,20 +19,20 @@ import (
 // time costs one write.
 const gatherFor = time.Second
 
-// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07).
+// writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
 	at := r.Clock.Now()
 	s.compute(failed, at)
 	if equality.Semantic.DeepEqual(before.Status, s.object.Status) {
-		r.pace.Settled(s.req)
+		r.statusLimit.Settled(s.req)
 		return ctrl.Result{}, nil
 	}
 	var gather time.Duration
 	if !s.urgent(&before.Status) {
 		gather = gatherFor
 	}
-	wait, write := r.pace.Decide(s.req, gather, at)
+	wait, write := r.statusLimit.Decide(s.req, gather, at)
 	if !write {
 		if wait.Hold {
 			r.notifications.Hold(s.req)
@@ -45,7 +45,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.pace.Settled(s.req)
+	r.statusLimit.Settled(s.req)
 	conditions.TellInvalid(r.Recorder, s.object, before.Status.Conditions, s.object.Status.Conditions)
 	return ctrl.Result{}, nil
 }

@@ -20,7 +20,7 @@ import (
 
 	skeinv1 "github.com/skein-dev/skein/api/v1alpha1"
 	"github.com/skein-dev/skein/internal/controller/notifications"
-	"github.com/skein-dev/skein/internal/controller/pace"
+	"github.com/skein-dev/skein/internal/controller/statuslimit"
 	"github.com/skein-dev/skein/internal/controller/watches"
 	"github.com/skein-dev/skein/internal/kube"
 	"github.com/skein-dev/skein/internal/store"
@@ -71,7 +71,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	notifications *notifications.Source
-	pace          *pace.Pacer
+	statusLimit   *statuslimit.Limiter
 }
 
 // New returns a reconciler.
@@ -79,7 +79,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options:       o,
 		notifications: notifications.NewSource(o.Threads.Store(), store.ChangedThread),
-		pace:          pace.New(),
+		statusLimit:   statuslimit.New(),
 	}
 }
 
@@ -129,7 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.notifications.Begin(req)
 	s := &scope{req: req, object: &skeinv1.Thread{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
-		r.pace.Forget(req)
+		r.statusLimit.Forget(req)
 		r.notifications.Forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

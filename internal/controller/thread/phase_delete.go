@@ -35,7 +35,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (bool, error) {
 		return true, err
 	} // else an earlier attempt purged or kept it, or it never belonged to this object
 	r.notifications.Forget(s.req)
-	r.pace.Forget(s.req)
+	r.statusLimit.Forget(s.req)
 	before := s.object.DeepCopy()
 	controllerutil.RemoveFinalizer(s.object, skeinv1.Finalizer)
 	// The optimistic lock keeps a finalizer that another client added meanwhile.

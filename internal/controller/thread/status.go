@@ -26,7 +26,7 @@ const (
 	phaseTerminated = "Terminated"
 )
 
-// writeStatus computes the whole status, and writes it when it changed and the pace allows it (K8S-07, ADR 3).
+// writeStatus computes the whole status, and writes it when it changed and the limit of status writes allows it (K8S-07, ADR 3).
 // Otherwise it returns when to check again.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (ctrl.Result, error) {
 	before := s.object.DeepCopy()
@@ -48,10 +48,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 	}
 	u := classify(&before.Status, &s.object.Status)
 	if u == none {
-		r.pace.Settled(s.req)
+		r.statusLimit.Settled(s.req)
 		return ctrl.Result{}, nil
 	}
-	wait, write := r.pace.Decide(s.req, gather(u, run, at), at)
+	wait, write := r.statusLimit.Decide(s.req, gather(u, run, at), at)
 	if !write {
 		if wait.Hold {
 			r.notifications.Hold(s.req)
@@ -64,7 +64,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, failed error) (c
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.pace.Settled(s.req)
+	r.statusLimit.Settled(s.req)
 	written.Inc()
 	r.tell(before, s.object)
 	return ctrl.Result{}, nil

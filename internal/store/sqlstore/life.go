@@ -62,7 +62,7 @@ func (t *tx) applyLife(h *head, op store.Op) (known bool, err error) {
 	case *store.Adopt:
 		return true, t.adopt(h, op)
 	case *store.Condemn:
-		return true, t.condemn(h)
+		return true, t.markPurged(h)
 	}
 	return false, nil
 }
@@ -83,11 +83,11 @@ func (t *tx) park(h *head, op *store.Park) error {
 	if wanted {
 		return nil
 	}
-	return t.doze(h, asleepParked)
+	return t.suspend(h, asleepParked)
 }
 
-// doze adds a reason to keep inbox items from being taken.
-func (t *tx) doze(h *head, why sleep) error {
+// suspend adds a reason to keep inbox items from being taken.
+func (t *tx) suspend(h *head, why sleep) error {
 	if h.life.asleep&why != 0 {
 		return nil
 	}
@@ -224,11 +224,11 @@ func (t *tx) retain(h *head) error {
 	if _, err := t.exec(t.ctx, qSetRetained, t.now, h.key); err != nil {
 		return err
 	}
-	return t.doze(h, asleepRetained)
+	return t.suspend(h, asleepRetained)
 }
 
-// condemned is the owner UID of a thread that is being purged.
-const condemned = "purged"
+// purgedOwner is the owner UID of a thread that is being purged.
+const purgedOwner = "purged"
 
 func (t *tx) adopt(h *head, op *store.Adopt) error {
 	var id, owner, title string
@@ -239,7 +239,7 @@ func (t *tx) adopt(h *head, op *store.Adopt) error {
 	switch {
 	case retained == 0 && owner == op.ObjectUID:
 		return nil
-	case retained == 0, owner == condemned:
+	case retained == 0, owner == purgedOwner:
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotRetained)
 	}
 	if op.Title != "" {
@@ -254,11 +254,11 @@ func (t *tx) adopt(h *head, op *store.Adopt) error {
 	return t.wake(h, asleepRetained)
 }
 
-func (t *tx) condemn(h *head) error {
+func (t *tx) markPurged(h *head) error {
 	if h.life.asleep&asleepRetained == 0 {
 		return fmt.Errorf("thread %s: %w", h.id, store.ErrNotRetained)
 	}
-	_, err := t.exec(t.ctx, qCondemn, condemned, h.key)
+	_, err := t.exec(t.ctx, qMarkPurged, purgedOwner, h.key)
 	return err
 }
 

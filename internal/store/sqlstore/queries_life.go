@@ -20,7 +20,7 @@ const (
 	qAdopt       = `UPDATE thread SET object_uid = ?, retained_at = 0, name = ?, agent = ?, declared_agent = ?, title = ?, parent_id = '',
 		reference = '', root_id = id, depth = 0, child = NULL, registry_status = '' WHERE key = ?`
 	qOwner           = `SELECT id, object_uid, retained_at, title FROM thread WHERE key = ?`
-	qCondemn         = `UPDATE thread SET object_uid = ? WHERE key = ?`
+	qMarkPurged      = `UPDATE thread SET object_uid = ? WHERE key = ?`
 	qDropFirings     = `DELETE FROM effect_firing WHERE thread_id = ? AND thread_id <> '' AND status = 'pending'`
 	qRetainedThreads = `SELECT ` + threadColumns + fromThreads + ` WHERE t.namespace = ? AND t.retained_at <> 0 AND t.id > ? ORDER BY t.id LIMIT ?`
 )

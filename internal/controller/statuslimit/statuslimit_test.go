@@ -1,4 +1,4 @@
-package pace
+package statuslimit
 
 import (
 	"fmt"

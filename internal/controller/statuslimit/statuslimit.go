@@ -1,6 +1,6 @@
-// Package pace limits how often a status is written (K8S-07, docs/adr/0003-thread-status-writes.md). It gathers
+// Package statuslimit limits how often a status is written (K8S-07, docs/adr/0003-thread-status-writes.md). It gathers
 // changes that nobody waits for, and no object is written more than once a second in the long run.
-package pace
+package statuslimit
 
 import (
 	"sync"
@@ -19,9 +19,9 @@ const (
 	sweepAt = 1024
 )
 
-// Pacer remembers when objects were written and how long a change of them has waited. It only remembers objects with
+// Limiter remembers when objects were written and how long a change of them has waited. It only remembers objects with
 // recent writes or a waiting change. It is safe for concurrent use.
-type Pacer struct {
+type Limiter struct {
 	mu      sync.Mutex
 	objects map[ctrl.Request]*object
 }
@@ -31,8 +31,8 @@ type object struct {
 	deadline time.Time // of the waiting change; zero when there is none
 }
 
-// New returns a Pacer.
-func New() *Pacer { return &Pacer{objects: map[ctrl.Request]*object{}} }
+// New returns a Limiter.
+func New() *Limiter { return &Limiter{objects: map[ctrl.Request]*object{}} }
 
 // Wait says when to check an object again.
 type Wait struct {
@@ -43,7 +43,7 @@ type Wait struct {
 
 // Decide reports whether a change may be written at this time, or else when to check again. gather is how long the
 // change may wait for others, counted from when it, or an earlier waiting change, was first seen. 0 means not at all.
-func (p *Pacer) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wait, bool) {
+func (p *Limiter) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wait, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.get(req, at)
@@ -61,7 +61,7 @@ func (p *Pacer) Decide(req ctrl.Request, gather time.Duration, at time.Time) (Wa
 }
 
 // Settled records that no change waits any more.
-func (p *Pacer) Settled(req ctrl.Request) {
+func (p *Limiter) Settled(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.objects[req]; o != nil {
@@ -70,13 +70,13 @@ func (p *Pacer) Settled(req ctrl.Request) {
 }
 
 // Forget drops everything remembered about an object.
-func (p *Pacer) Forget(req ctrl.Request) {
+func (p *Limiter) Forget(req ctrl.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.objects, req)
 }
 
-func (p *Pacer) get(req ctrl.Request, at time.Time) *object {
+func (p *Limiter) get(req ctrl.Request, at time.Time) *object {
 	if o := p.objects[req]; o != nil {
 		return o
 	}
@@ -89,7 +89,7 @@ func (p *Pacer) get(req ctrl.Request, at time.Time) *object {
 }
 
 // sweep forgets objects without a waiting change that may be written freely. Forgetting them changes nothing.
-func (p *Pacer) sweep(at time.Time) {
+func (p *Limiter) sweep(at time.Time) {
 	for req, o := range p.objects {
 		if o.deadline.IsZero() && o.limit.TokensAt(at) >= burst {
 			delete(p.objects, req)

@@ -10,7 +10,7 @@ import (
 	"github.com/skein-dev/skein/internal/store"
 )
 
-// The rules for status writes (docs/adr/0003-thread-status-writes.md). Package pace limits them further.
+// The rules for status writes (docs/adr/0003-thread-status-writes.md). Package statuslimit limits them further.
 const (
 	// showRunAfter is how long a run must last to be shown as running. A shorter run is never shown, so its turn
 	// costs one write.

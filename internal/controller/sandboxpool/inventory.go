@@ -17,8 +17,8 @@ import (
 // startTime is how long a pod may be unready before the pool reports that it does not start.
 const startTime = 2 * time.Minute
 
-// census groups the pods of a pool by their state.
-type census struct {
+// inventory groups the pods of a pool by their state.
+type inventory struct {
 	ready    []*corev1.Pod // warm and ready, of the present template
 	starting []*corev1.Pod // warm, of the present template, not ready yet
 	stuck    []*corev1.Pod // those of starting that have trouble
@@ -31,13 +31,13 @@ type census struct {
 }
 
 // warm returns the number of pods of the present template that are or will be warm.
-func (c *census) warm() int { return len(c.ready) + len(c.starting) }
+func (c *inventory) warm() int { return len(c.ready) + len(c.starting) }
 
 // serving returns the number of pods that a thread can claim at once.
-func (c *census) serving() int { return len(c.ready) + len(c.old) }
+func (c *inventory) serving() int { return len(c.ready) + len(c.old) }
 
 // alive returns the number of pods that count against the pool's maximum.
-func (c *census) alive() int { return c.warm() + len(c.old) + len(c.claimed) }
+func (c *inventory) alive() int { return c.warm() + len(c.old) + len(c.claimed) }
 
 // count groups the pods of the pool and determines how many should be warm.
 func (r *Reconciler) count(ctx context.Context, s *scope) error {
@@ -63,7 +63,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (c *census) add(p *corev1.Pod, state, hash string, at time.Time) {
+func (c *inventory) add(p *corev1.Pod, state, hash string, at time.Time) {
 	current := p.Labels[skeinv1.LabelTemplateHash] == hash
 	switch {
 	case !p.DeletionTimestamp.IsZero():
