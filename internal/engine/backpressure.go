@@ -23,10 +23,7 @@ func (r *run) giveWorkerBack(ctx context.Context, later *model.Later) error {
 		r.snapshotContext(ctx)
 		r.countTime()
 		r.record.State = r.checkpoint.Encode()
-		s := r.newStep("park")
-		s.checkpoint(r.record)
-		s.saveScopes(false)
-		if err := s.commit(ctx); err != nil {
+		if err := r.newStep("park").save(ctx); err != nil {
 			return err
 		}
 	}

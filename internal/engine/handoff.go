@@ -54,10 +54,7 @@ func (r *run) follow(ctx context.Context) (waits bool, err error) {
 	}
 	r.checkpoint.Handoffs++
 	r.record.Agent, r.record.State = agent.Name, r.checkpoint.Encode()
-	s := r.newStep("handoff")
-	s.checkpoint(r.record)
-	s.saveScopes(false)
-	if err := s.commit(ctx); err != nil {
+	if err := r.newStep("handoff").save(ctx); err != nil {
 		return false, err
 	}
 	r.takeOver(t, agent)

@@ -267,10 +267,7 @@ func (r *run) park(ctx context.Context) error {
 	r.record.WakeAt = r.checkpoint.WakeAt()
 	r.countTime()
 	r.record.State = r.checkpoint.Encode()
-	s := r.newStep("park")
-	s.checkpoint(r.record)
-	s.saveScopes(false)
-	if err := s.commit(ctx); err != nil {
+	if err := r.newStep("park").save(ctx); err != nil {
 		return err
 	}
 	r.engine.timers.Expect(r.record.WakeAt)

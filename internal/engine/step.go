@@ -15,10 +15,10 @@ import (
 type step struct {
 	run *run
 	// point names the step to fault injection: commit passes point.before and point.after.
-	point string
-	ops   []store.Op
-	row   *store.PutRun // one of ops; nil while the step does not write the run's row
-	save  *scopes.Save  // nil while the step does not save what code has changed
+	point  string
+	ops    []store.Op
+	row    *store.PutRun // one of ops; nil while the step does not write the run's row
+	scopes *scopes.Save  // nil while the step does not save what code has changed
 }
 
 // newStep returns an empty step. The point is a constant, so that the crash suites find it in the source.
@@ -57,9 +57,16 @@ func (s *step) clear() {
 // committed (docs/adr/0035-what-code-waits-for.md).
 func (s *step) saveScopes(final bool) {
 	if session := s.run.scopes(); session != nil {
-		s.save = session.Save(final)
-		s.add(s.save.Ops...)
+		s.scopes = session.Save(final)
+		s.add(s.scopes.Ops...)
 	}
+}
+
+// save writes the run as it stands now, with the state that code has changed, and commits the step.
+func (s *step) save(ctx context.Context) error {
+	s.checkpoint(s.run.record)
+	s.saveScopes(false)
+	return s.commit(ctx)
 }
 
 // commit writes the step. After an error nothing of it was written, and the memory of the run has not changed.
@@ -80,13 +87,13 @@ func (s *step) commit(ctx context.Context) error {
 
 // writeSessionState puts the session's state into the run's row.
 func (s *step) writeSessionState() {
-	if s.save == nil || s.save.State == nil {
+	if s.scopes == nil || s.scopes.State == nil {
 		return
 	}
 	if s.row == nil {
 		s.checkpoint(s.run.record)
 	}
-	s.row.Run.SessionState = s.save.State
+	s.row.Run.SessionState = s.scopes.State
 }
 
 // remember updates the memory of the run to what the transaction has written.
@@ -119,10 +126,10 @@ func (s *step) remember(ops []store.Op, mark *store.Mark) {
 		r.record = s.row.Run
 		r.record.SessionState = nil // a later write of the row leaves the stored state as it is
 	}
-	if s.save != nil {
-		if s.save.State != nil {
-			r.sessionState = s.save.State // for an execution that replaces a lost one
+	if s.scopes != nil {
+		if s.scopes.State != nil {
+			r.sessionState = s.scopes.State // for an execution that replaces a lost one
 		}
-		s.save.Done()
+		s.scopes.Done()
 	}
 }
