@@ -106,7 +106,7 @@ func TestThreadWaitsForAModelUntilThereIsRoom(t *testing.T) {
 		t.Error("the model has no room")
 	}
 	full = false
-	if q.WaitsForModel("a") || q.WaitsForModel("a") {
+	if q.WaitsForModel("a") {
 		t.Error("the model has room")
 	}
 	full = true
