@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// command says how the go tool is called: where, and with which build flags.
+type command struct {
+	dir   string
+	work  string // the go.work file; empty means none
+	cgo   bool
+	flags []string
+}
+
+// compile runs go build.
+func (b *builder) compile(ctx context.Context, c command, out string, pkgs []string, f *feed) error {
+	args := append([]string{"build", "-v", "-p=" + jobs(), "-o", out}, c.flags...)
+	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
+	cmd.Stderr = f
+	running := make(chan struct{})
+	defer close(running)
+	go func() {
+		// A build with nothing to do ends before its size is known.
+		select {
+		case <-running:
+		case <-time.After(1500 * time.Millisecond):
+			if !f.known() {
+				f.expect(b.toCompile(ctx, c, pkgs, f))
+			}
+		}
+	}()
+	if err := runTied(cmd); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("go build: %w\n%s", err, f.tail())
+	}
+	return nil
+}
+
+// toCompile returns the packages to compile with the sizes of their sources, or nil when that is unknown.
+func (b *builder) toCompile(ctx context.Context, c command, pkgs []string, f *feed) map[string]int64 {
+	args := append([]string{"list", "-e", "-deps", "-f", `{{if .Stale}}{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .GoFiles "\t"}}{{end}}`}, c.flags...)
+	cmd := b.goCommand(ctx, c, append(args, pkgs...)...)
+	cmd.Stderr = f
+	out, err := outputTied(cmd)
+	if err != nil {
+		return nil
+	}
+	sizes := map[string]int64{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) < 3 {
+			continue
+		}
+		for _, name := range fields[2:] {
+			if i, err := os.Stat(filepath.Join(fields[1], name)); err == nil {
+				sizes[fields[0]] += i.Size()
+			}
+		}
+	}
+	return sizes
+}
+
+// goCommand returns a command of the go tool, without settings for the caller's own work.
+func (b *builder) goCommand(ctx context.Context, c command, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = c.dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	work, enabled := "off", "0"
+	if c.work != "" {
+		work = c.work
+	}
+	if c.cgo {
+		enabled = "1"
+	}
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK="+work, "GOOS=", "GOARCH=", "CGO_ENABLED="+enabled)
+	if os.Getenv("GOGC") == "" && availableMemory() > 8<<30 {
+		// The compiler is a Go program that spends a sixth of its time on garbage collection. With enough memory it
+		// collects less.
+		cmd.Env = append(cmd.Env, "GOGC=300", "GOMEMLIMIT=2GiB")
+	}
+	tie(cmd)
+	return cmd
+}
+
+// jobs returns how many packages are compiled at the same time: $JOBS, or two.
+func jobs() string {
+	if j := os.Getenv("JOBS"); j != "" {
+		return j
+	}
+	return "2"
+}
+
+// explain adds the error output of a failed command to its error.
+func explain(err error) error {
+	var x *exec.ExitError
+	if errors.As(err, &x) && len(x.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(x.Stderr)))
+	}
+	return err
+}
